@@ -1,4 +1,5 @@
-//! Compiles the contract; needs no `protoc`.
+//! Generates Rust code from the Protobuf contract, without the program
+//! `protoc`.
 
 use std::io;
 

@@ -17,15 +17,16 @@ use crate::reader::{Output, Violation};
 use crate::receive::{MAX_ID, MAX_PROCESSES};
 use crate::types::Event;
 
-/// Small, so that a fuzzer reaches the limit.
+/// The window of each reader. It is small, so that a fuzzer reaches the limit.
 const WINDOW: u32 = 1000;
 
-/// Processes arbitrary bytes as messages of an agent, each with its length in
-/// front, with one reader that keeps up and one that does not.
+/// Processes arbitrary bytes as length-delimited messages of an agent. One
+/// reader consumes every message at once, another reads only at the end.
 ///
 /// # Panics
 ///
-/// If more is stored than allowed, or a reader receives an impossible event.
+/// If the link stores more than its limits allow, or a reader receives an
+/// impossible event.
 #[doc(hidden)]
 pub fn receive_anything(mut messages: &[u8]) {
     let (requests, _taken) = mpsc::channel(1);
@@ -33,9 +34,10 @@ pub fn receive_anything(mut messages: &[u8]) {
     let link = Link::new("sandbox".into(), "1".into(), 0, (WINDOW, None), parts);
     let link = Arc::new(link);
     let (Ok(quick), Ok(slow)) = (link.begin_reader(0), link.begin_reader(7)) else {
-        unreachable!("there is room for two");
+        unreachable!("the link allows two readers");
     };
-    // The answer to this request may arrive after the caller is gone.
+    // Leaves a pending request, whose answer may arrive although its caller is
+    // gone.
     let kill = ServerPayload::KillCommand(KillCommandRequest::default());
     let _ = link.request(kill).now_or_never();
     let mut quick = Reading::new(quick);
@@ -61,7 +63,8 @@ pub fn receive_anything(mut messages: &[u8]) {
     }
 }
 
-/// Like the service: the registration contains the agent's current processes.
+/// Handles a message as the service does: a registration contains the agent's
+/// current processes.
 fn take_in(link: &Link, message: AgentMessage) -> Result<(), Violation> {
     if let Some(Payload::Register(register)) = message.payload {
         let mut state = link.lock();
@@ -71,8 +74,8 @@ fn take_in(link: &Link, message: AgentMessage) -> Result<(), Violation> {
     link.receive(message)
 }
 
-/// Protobuf has many encodings of a message; encoding it again must not change
-/// its meaning.
+/// Checks that a message that is encoded and decoded again stays the same. The
+/// received bytes may differ, because Protobuf has many encodings of a message.
 fn reads_back(message: &AgentMessage) {
     let encoded = message.encode_to_vec();
     let again = AgentMessage::decode(&encoded[..]).map(|again| again.encode_to_vec());
@@ -97,8 +100,8 @@ impl Reading {
         }
     }
 
-    /// Reads all events so far: each piece must start where the previous one
-    /// ended.
+    /// Reads all events so far, and checks that each piece starts where the
+    /// previous piece ended.
     fn read(&mut self) {
         loop {
             let at = self.output.offset();

@@ -20,14 +20,14 @@ const SHUT_DOWN_SLACK: Duration = Duration::from_secs(1);
 const MAX_COMMAND: usize = MAX_MESSAGE / 2;
 
 impl AgentLink {
-    /// Runs a command. Returns once it has started, with its output if
+    /// Runs a command. Returns when the command has started, with its output if
     /// [`Command::read`] is set.
     ///
     /// # Errors
     ///
-    /// [`LinkError::CannotStart`] and [`LinkError::TooMany`] if it did not start.
-    /// After [`LinkError::Disconnected`] it may have started: look for its id
-    /// when the agent has reconnected.
+    /// [`LinkError::CannotStart`] and [`LinkError::TooMany`] if the command did
+    /// not start. After [`LinkError::Disconnected`], the command may have
+    /// started: search for its id when the agent has reconnected.
     pub async fn run(&self, mut command: Command) -> Result<Option<Output>, LinkError> {
         check_size(&command.command, &command.envs)?;
         let output = match command.read {
@@ -76,8 +76,8 @@ impl AgentLink {
         }
     }
 
-    /// Writes the rest of a command's input in the background, before any other
-    /// input.
+    /// Writes the rest of a command's initial input in the background. Later
+    /// input waits for it.
     async fn feed(&self, id: String, rest: Bytes, eof: bool) {
         let link = Arc::clone(&self.0);
         // The command may have ended already, and then needs no more input.
@@ -90,7 +90,7 @@ impl AgentLink {
     ///
     /// # Errors
     ///
-    /// As for [`AgentLink::run`].
+    /// The same as for [`AgentLink::run`].
     pub async fn open_terminal(&self, terminal: Terminal) -> Result<(), LinkError> {
         check_size("", &terminal.envs)?;
         let request = v1::CreatePtyRequest {
@@ -108,8 +108,8 @@ impl AgentLink {
     ///
     /// # Errors
     ///
-    /// [`LinkError::NoSuchProcess`], or [`LinkError::Invalid`] if the process has
-    /// not written that much.
+    /// [`LinkError::NoSuchProcess`], or [`LinkError::Invalid`] if `offset` is
+    /// beyond the end of the output.
     pub async fn attach(&self, process: &str, offset: u64) -> Result<Output, LinkError> {
         let output = self.0.begin_reader(offset)?;
         let request = v1::Subscribe {
@@ -122,7 +122,7 @@ impl AgentLink {
         Ok(output)
     }
 
-    /// Returns all processes of the agent, as last reported.
+    /// Returns the agent's processes, as the agent last reported them.
     #[must_use]
     pub fn processes(&self) -> Vec<Process> {
         let state = self.0.lock();
@@ -130,7 +130,7 @@ impl AgentLink {
         processes.map(|entry| entry.process.clone()).collect()
     }
 
-    /// Returns one process, as last reported.
+    /// Returns one process, as the agent last reported it.
     #[must_use]
     pub fn process(&self, id: &str) -> Option<Process> {
         let state = self.0.lock();
@@ -141,7 +141,8 @@ impl AgentLink {
     ///
     /// # Errors
     ///
-    /// [`LinkError::NoSuchProcess`], or [`LinkError::Ended`] if it has ended.
+    /// [`LinkError::NoSuchProcess`], or [`LinkError::Ended`] if the process has
+    /// ended.
     pub async fn signal(&self, process: &str, signal: i32) -> Result<(), LinkError> {
         let request = v1::KillCommandRequest {
             command_id: process.to_owned(),
@@ -151,8 +152,8 @@ impl AgentLink {
     }
 
     /// Writes to the standard input of a command, or to a terminal. Returns
-    /// when all is written, so a process that does not read its input blocks
-    /// the caller.
+    /// when all data is written, so a process that does not read its input
+    /// blocks the caller.
     ///
     /// # Errors
     ///
@@ -170,7 +171,8 @@ impl AgentLink {
     ///
     /// # Errors
     ///
-    /// [`LinkError::NoSuchProcess`], or [`LinkError::Ended`] if it has ended.
+    /// [`LinkError::NoSuchProcess`], or [`LinkError::Ended`] if the process has
+    /// ended.
     pub async fn resize(&self, terminal: &str, cols: u16, rows: u16) -> Result<(), LinkError> {
         let request = v1::ResizePtyRequest {
             pty_id: terminal.to_owned(),
@@ -180,11 +182,12 @@ impl AgentLink {
         self.0.request(Payload::ResizePty(request)).await
     }
 
-    /// Hangs a terminal up.
+    /// Hangs up a terminal, and kills its shell if the shell does not end.
     ///
     /// # Errors
     ///
-    /// [`LinkError::NoSuchProcess`], or [`LinkError::Ended`] if it has ended.
+    /// [`LinkError::NoSuchProcess`], or [`LinkError::Ended`] if the process has
+    /// ended.
     pub async fn close_terminal(&self, terminal: &str) -> Result<(), LinkError> {
         let request = v1::KillPtyRequest {
             pty_id: terminal.to_owned(),
@@ -192,12 +195,12 @@ impl AgentLink {
         self.0.request(Payload::KillPty(request)).await
     }
 
-    /// Ends all processes in the sandbox, then the agent. Returns when the
-    /// agent is gone, or a second after the grace period.
+    /// Stops all processes in the sandbox, and then the agent. Returns when the
+    /// agent is gone, or one second after the grace period.
     ///
     /// # Errors
     ///
-    /// [`LinkError::Disconnected`] if it was not connected any more.
+    /// [`LinkError::Disconnected`] if the agent was no longer connected.
     pub async fn shut_down(&self, grace: Duration) -> Result<(), LinkError> {
         let mut gone = self.0.gone.subscribe();
         let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
@@ -212,7 +215,8 @@ impl AgentLink {
         tokio::time::timeout(limit, leaving).await.unwrap_or(Ok(()))
     }
 
-    /// Returns the resources that the sandbox uses, as last reported.
+    /// Returns the resources that the sandbox uses, as the agent last reported
+    /// them.
     #[must_use]
     pub fn usage(&self) -> Option<Usage> {
         self.0.lock().usage
@@ -234,7 +238,8 @@ impl std::fmt::Debug for AgentLink {
     }
 }
 
-/// 0 would mean no timeout, so the minimum is a millisecond.
+/// Converts a timeout for the agent. The minimum is one millisecond, because 0
+/// means no timeout.
 fn timeout_ms(timeout: Duration) -> i64 {
     i64::try_from(timeout.as_millis())
         .unwrap_or(i64::MAX)
@@ -242,7 +247,7 @@ fn timeout_ms(timeout: Duration) -> i64 {
 }
 
 /// Rejects a command whose message would be too large for the connection. The
-/// limit of the system is much lower, and the agent reports that.
+/// operating system has a much lower limit, whose error the agent reports.
 fn check_size(command: &str, envs: &BTreeMap<String, String>) -> Result<(), LinkError> {
     let envs: usize = envs.iter().map(|(k, v)| k.len() + v.len() + 16).sum();
     match command.len() + envs {

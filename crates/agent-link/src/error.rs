@@ -8,7 +8,8 @@ pub enum LinkError {
     /// them again when the agent has reconnected.
     #[error("the connection with the agent in the sandbox is lost")]
     Disconnected,
-    /// The agent does not have a process with that id, or not any more.
+    /// The agent has no process with this id, or has already deleted its
+    /// record.
     #[error("the process does not exist in the sandbox")]
     NoSuchProcess,
     /// The process could not be started.
@@ -22,12 +23,12 @@ pub enum LinkError {
     /// A limit is reached.
     #[error("too many {what}: the limit is {limit}")]
     TooMany {
-        /// The things that are limited.
+        /// The resource that is limited, in the plural.
         what: String,
-        /// Maximum number of them.
+        /// The limit.
         limit: u64,
     },
-    /// The process has ended, or its input or output has.
+    /// The process has ended, or its input or output is closed.
     #[error("the process has ended")]
     Ended,
     /// The request is invalid.

@@ -1,6 +1,6 @@
-//! Connections that can be closed from outside, and that close by themselves
-//! unless an agent authenticates in time. Every process in a sandbox can reach
-//! the socket, so a connection without a token must not use resources for long.
+//! Connections that other code can close, and that close by themselves unless
+//! an agent authenticates in time. Every process in a sandbox can reach the
+//! socket, so a connection without a token must not use resources for long.
 
 use std::collections::HashMap;
 use std::io;
@@ -27,8 +27,8 @@ const TIME_TO_PROVE: Duration = Duration::from_secs(5);
 /// Maximum number of connections without a valid token.
 const MAX_UNPROVEN: usize = 4096;
 
-/// Maximum number of them from one sandbox, or one sandbox could keep out the
-/// others.
+/// Maximum number of connections without a valid token from one sandbox.
+/// Without this limit, one sandbox could keep out all others.
 const MAX_FROM_ONE: usize = 64;
 
 /// Pause after a failed accept, whose usual cause is the limit of open files.
@@ -38,7 +38,7 @@ const UNPROVEN: u8 = 0;
 const PROVEN: u8 = 1;
 const CLOSED: u8 = 2;
 
-/// A handle on one connection.
+/// A handle that authenticates or closes one connection.
 #[derive(Clone)]
 pub(crate) struct Gate(Arc<GateState>);
 
@@ -60,7 +60,7 @@ impl Gate {
     /// Marks the connection as authenticated, so that it may stay.
     pub(crate) fn prove(&self) {
         let state = &self.0.state;
-        // A closed connection stays closed, so ignore a failure.
+        // The exchange fails if the connection is closed, which must stay so.
         let _ = state.compare_exchange(UNPROVEN, PROVEN, Ordering::AcqRel, Ordering::Acquire);
         self.0.reader.wake();
     }
@@ -191,7 +191,7 @@ struct Unproven {
     many: Sparing,
 }
 
-/// The permission to be connected without a token for a limited time.
+/// Counts one connection without a valid token, until it is dropped.
 struct Pass {
     unproven: Arc<Unproven>,
     origin: Option<Origin>,
@@ -208,7 +208,7 @@ impl Unproven {
         }
     }
 
-    /// Admits a connection, unless there are too many from the same origin.
+    /// Admits a connection, unless the same origin has too many connections.
     fn admit(
         self: &Arc<Self>,
         origin: Option<Origin>,
@@ -246,10 +246,11 @@ impl Drop for Pass {
     }
 }
 
-/// The PID namespace of a sandbox that a connection comes from.
+/// The inode of the PID namespace of the sandbox that a connection comes from.
 type Origin = u64;
 
-/// Returns the origin of a process, if it is a sandbox and `/proc` shows it.
+/// Returns the origin of a process, if the process is in another PID namespace
+/// than the server and `/proc` shows it.
 fn origin(pid: Option<i32>) -> Option<Origin> {
     let space = |process: &str| std::fs::metadata(format!("/proc/{process}/ns/pid")).ok();
     let theirs = space(&pid?.to_string())?.ino();
@@ -258,7 +259,7 @@ fn origin(pid: Option<i32>) -> Option<Origin> {
 
 /// A listener.
 pub(crate) trait Accept: Send + Sync {
-    /// The type of its connections.
+    /// The type of the listener's connections.
     type Io: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
     /// Accepts the next connection.
@@ -280,13 +281,14 @@ impl Accept for TcpListener {
 
     async fn accept_one(&self) -> io::Result<(Self::Io, Option<Origin>)> {
         let (stream, _) = self.accept().await?;
-        // A failure costs time, not correctness.
+        // A failure only makes the connection slower.
         let _ = stream.set_nodelay(true);
         Ok((stream, None))
     }
 }
 
-/// Returns all connections of a listener, behind gates; never ends.
+/// Returns all connections of a listener, each behind a [`Gate`]. The stream
+/// never ends.
 pub(crate) fn incoming<A: Accept>(
     listener: A,
 ) -> impl Stream<Item = io::Result<Guarded<A::Io>>> + Send {
@@ -301,7 +303,7 @@ pub(crate) fn incoming<A: Accept>(
             if let Some(more) = unproven.many.turn() {
                 tracing::warn!(
                     more,
-                    "closed a connection: its sandbox has too many without a token"
+                    "closed a connection: its sandbox has too many connections without a valid token"
                 );
             }
         }

@@ -1,5 +1,5 @@
 //! The server's end of the connections with the agents in sandboxes: accepts
-//! them, checks their tokens, and turns messages into calls.
+//! connections, checks tokens, and turns messages into calls.
 //!
 //! Depends on `elevo-agent-proto`. Holds no state that the agent does not have:
 //! processes and their output live in the sandbox, so a restarted server knows

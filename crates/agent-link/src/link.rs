@@ -1,4 +1,5 @@
-//! One connected agent: pending requests, readers, and its last reported state.
+//! One connected agent: its pending requests, its readers, and its last
+//! reported state.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -55,15 +56,15 @@ pub(crate) struct Entry {
     pub(crate) input: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// A request without an answer. It holds the lock on the input itself, instead
-/// of the caller: a caller that is cancelled must not let another one fill the
-/// agent's queue.
+/// A request that the agent has not answered. The request holds the lock on the
+/// input, not the caller: otherwise a cancelled caller would release the lock,
+/// and the next caller could fill the agent's queue.
 pub(crate) struct Pending {
     pub(crate) answer: oneshot::Sender<Answered>,
     pub(crate) turn: Option<OwnedMutexGuard<()>>,
 }
 
-/// The answer to a request, with the agent's times.
+/// The answer to a request, with the times that the agent recorded.
 pub(crate) struct Answered {
     pub(crate) result: Result<(), LinkError>,
     pub(crate) turn: Option<OwnedMutexGuard<()>>,
@@ -97,12 +98,12 @@ impl Link {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Closes the connection, and fails everything that waits for it.
+    /// Closes the connection. All pending requests and readers fail.
     pub(crate) fn close(&self) {
         let (readers, pending) = {
             let mut state = self.lock();
-            // Under the lock that adds requests and readers, so that none is
-            // added after this and waits forever.
+            // This flag is set under the lock that adds requests and readers,
+            // so that none is added later and waits forever.
             state.closed = true;
             let readers: Vec<_> = state.readers.values().cloned().collect();
             (readers, std::mem::take(&mut state.pending))
@@ -177,8 +178,9 @@ impl Link {
         method: &'static str,
         turn: Option<OwnedMutexGuard<()>>,
     ) -> Result<Option<OwnedMutexGuard<()>>, LinkError> {
-        // Before the request is pending: nothing is awaited between the two, so
-        // a cancelled caller leaves no request that was never sent.
+        // The space is reserved before the request becomes pending. There is no
+        // await between `add_pending` and `send`, so a cancelled caller leaves
+        // no pending request that was never sent.
         let room = self.requests.reserve().await;
         let room = room.map_err(|_| LinkError::Disconnected)?;
         let (answer, answered) = oneshot::channel();
@@ -222,8 +224,8 @@ impl Link {
         &self,
         process: &str,
     ) -> Result<(OwnedMutexGuard<()>, ProcessKind), LinkError> {
-        // Released before the wait for the input: the answer that ends the wait
-        // needs this lock.
+        // The lock on the state is released before the wait for the input: the
+        // answer that ends the wait needs this lock.
         let (input, kind) = {
             let state = self.lock();
             let entry = state.processes.get(process);
@@ -270,7 +272,7 @@ fn input_payload(process: &str, data: Bytes, eof: bool, kind: ProcessKind) -> Pa
     }
 }
 
-/// The name of a request in traces.
+/// Returns the name of a request in traces.
 fn method_of(payload: &Payload) -> &'static str {
     match payload {
         Payload::RegisterResponse(_) => "register_response",

@@ -21,7 +21,7 @@ use crate::service::Service;
 use crate::sparing::Sparing;
 use crate::types::AgentCall;
 
-/// Maximum number of events that a slow listener may be behind.
+/// Number of events after which a slow subscriber loses the oldest.
 const EVENTS: usize = 1024;
 
 /// Maximum time for connections to end when a server stops.
@@ -36,25 +36,26 @@ const HEADERS: u32 = 8 * 1024;
 /// Checks the tokens of agents.
 #[async_trait]
 pub trait Authenticate: Send + Sync {
-    /// Whether this token belongs to this sandbox. Must compare in constant
-    /// time.
+    /// Returns whether the token belongs to the sandbox. Must compare in
+    /// constant time.
     async fn is_right(&self, sandbox: &str, token: &str) -> bool;
 }
 
 /// Settings of [`AgentLinks`].
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Interval of heartbeats; an agent that misses three is disconnected.
+    /// Interval of heartbeats. The server disconnects an agent that misses
+    /// three heartbeats.
     pub heartbeat: Duration,
     /// Maximum terminals in one sandbox.
     pub terminals: u32,
-    /// Bytes of output that an agent keeps of each process; 0 means the agent's
-    /// default.
+    /// Bytes of output that an agent keeps for each process; 0 means the
+    /// agent's default.
     pub output_buffer: u32,
     /// Maximum unacknowledged bytes that are sent to one reader.
     pub window: u32,
-    /// Called for every call that an agent has completed, in the span of that
-    /// call.
+    /// Receives every call that an agent has completed, inside the tracing span
+    /// of the call.
     pub observe: Option<fn(&AgentCall)>,
 }
 
@@ -73,7 +74,7 @@ impl Default for Settings {
 /// A change of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkEvent {
-    /// An agent has connected, perhaps in place of an earlier connection.
+    /// An agent has connected. The new connection may replace an earlier one.
     Connected {
         /// The sandbox of the agent.
         sandbox: String,
@@ -113,8 +114,9 @@ impl AgentLinks {
     }
 
     /// Serves agents on a Unix socket until `stop`. A stale socket is replaced.
-    /// Every user may connect to the socket: the directory controls who can
-    /// reach it, and the token who can stay.
+    /// Every user of the machine may connect to the socket: the permissions of
+    /// its directory limit access to it, and connections without a valid token
+    /// are closed.
     ///
     /// # Errors
     ///
@@ -187,8 +189,8 @@ impl AgentLinks {
         self.lock().get(sandbox).cloned()
     }
 
-    /// Waits until the agent of a sandbox is connected, without a limit: add a
-    /// timeout.
+    /// Waits until the agent of a sandbox is connected. Waits without a limit,
+    /// so the caller should add a timeout.
     pub async fn connected(&self, sandbox: &str) -> AgentLink {
         loop {
             let mut came = std::pin::pin!(self.0.came.notified());
@@ -206,7 +208,7 @@ impl AgentLinks {
         self.0.events.subscribe()
     }
 
-    /// Drops the connection of a sandbox's agent. The agent reconnects if its
+    /// Closes the connection of a sandbox's agent. The agent reconnects if its
     /// token is still valid.
     pub fn forget(&self, sandbox: &str) {
         if let Some(link) = self.get(sandbox) {
@@ -229,7 +231,8 @@ impl AgentLinks {
         &self.0.settings
     }
 
-    /// Registers a new connection, in place of an old one of the same sandbox.
+    /// Registers a new connection. It replaces an old connection of the same
+    /// sandbox.
     pub(crate) fn insert(&self, link: AgentLink) {
         let sandbox = link.0.sandbox.clone();
         let old = self.lock().insert(sandbox.clone(), link);
@@ -240,7 +243,7 @@ impl AgentLinks {
         self.tell(LinkEvent::Connected { sandbox });
     }
 
-    /// Removes a connection, unless another one has replaced it.
+    /// Removes a connection, unless another connection has replaced it.
     pub(crate) fn remove(&self, link: &AgentLink) {
         let sandbox = &link.0.sandbox;
         let mut links = self.lock();

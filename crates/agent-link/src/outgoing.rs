@@ -1,5 +1,6 @@
-//! Messages to the agent: requests, which wait for space in the queue, and
-//! notes about readers, which cannot wait and are merged instead.
+//! Messages to the agent: requests and notes. A request waits for space in the
+//! queue. A note about a reader cannot wait, so a newer acknowledgement
+//! replaces an older one of the same reader.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -16,7 +17,8 @@ use tonic::Status;
 /// Maximum number of ended readers that have not been reported to the agent.
 const MAX_ENDED: usize = 4096;
 
-/// Notes about readers that are to be sent to the agent.
+/// Notes about readers that were not sent to the agent yet: consumed output and
+/// ended readers.
 #[derive(Default)]
 pub(crate) struct Notes {
     waiting: Mutex<Waiting>,
@@ -38,8 +40,8 @@ impl Notes {
         });
     }
 
-    /// Records that a reader has ended. Returns false if the agent has not
-    /// received such notes for so long that it must be considered dead.
+    /// Records that a reader has ended. Returns false if more than
+    /// [`MAX_ENDED`] such notes wait: the agent then counts as dead.
     pub(crate) fn end(&self, reader: u64) -> bool {
         self.with(|waiting| {
             waiting.consumed.remove(&reader);

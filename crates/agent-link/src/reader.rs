@@ -1,4 +1,4 @@
-//! Readers: queues of output from the agent until it is consumed.
+//! Readers: each queues output from the agent until the server consumes it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,15 +11,15 @@ use crate::error::LinkError;
 use crate::link::Link;
 use crate::types::{Event, Exit, Stream};
 
-/// Smaller data is copied: a slice would keep the whole buffer in which it was
-/// received.
+/// Size below which data is copied: a small slice would keep the whole receive
+/// buffer in memory.
 const COPY_BELOW: usize = 1024;
 
 /// A violation of the protocol by the agent.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Violation(pub(crate) &'static str);
 
-/// Events that were received for one reader and not consumed yet.
+/// Events for one reader that were received but not consumed yet.
 pub(crate) struct Queue {
     window: usize,
     state: Mutex<QueueState>,
@@ -31,7 +31,8 @@ struct QueueState {
     bytes: usize,
     /// The offset of the next piece.
     next: u64,
-    /// Set when no event follows those in the queue; the reason.
+    /// Why no further event follows after the events in the queue; `None` while
+    /// events may follow.
     end: Option<LinkError>,
 }
 
@@ -134,7 +135,7 @@ impl Queue {
     }
 }
 
-/// The output of a process, from an offset on. Dropping it ends the
+/// The output of a process from an offset on. Dropping this value ends the
 /// subscription, not the process.
 pub struct Output {
     link: Arc<Link>,
@@ -161,8 +162,8 @@ impl Output {
         self.reader
     }
 
-    /// Returns the next event. The call acknowledges the events before, so that
-    /// the process may write more. Cancel safe.
+    /// Returns the next event. The call acknowledges earlier events, so that
+    /// the process may write more. The method is cancel safe.
     ///
     /// # Errors
     ///
@@ -186,7 +187,8 @@ impl Output {
         self.consumed
     }
 
-    /// Acknowledges after a quarter of the window, not after each piece.
+    /// Acknowledges consumed output after each quarter of the window, not after
+    /// each piece.
     fn acknowledge(&mut self) {
         let bytes = self.consumed - self.acknowledged;
         if bytes >= self.queue.window as u64 / 4 || self.events_since >= MAX_CHUNKS_IN_FLIGHT / 4 {

@@ -1,4 +1,4 @@
-//! Validates the messages of an agent before anything of them is stored.
+//! Validates the messages of an agent before any part of them is stored.
 
 use std::collections::btree_map;
 
@@ -77,7 +77,8 @@ impl Link {
         }
     }
 
-    /// Ignores messages for a reader that is gone.
+    /// Passes a message to its reader. A message for an ended reader is
+    /// ignored.
     fn for_reader(
         &self,
         reader: u64,

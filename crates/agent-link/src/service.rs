@@ -19,7 +19,7 @@ use crate::links::AgentLinks;
 use crate::outgoing::{Notes, Outgoing};
 use crate::sparing::Sparing;
 
-/// Maximum time until a new stream registers.
+/// Maximum time until the agent of a new stream registers.
 const TIME_TO_REGISTER: Duration = Duration::from_secs(10);
 
 /// Number of missed heartbeats after which an agent is disconnected.
@@ -31,7 +31,7 @@ const REQUESTS: usize = 64;
 /// Maximum length of a sandbox id.
 const MAX_SANDBOX_ID: usize = 256;
 
-/// A listener and its connections.
+/// The service on one listener.
 #[derive(Clone)]
 pub(crate) struct Service {
     pub(crate) links: AgentLinks,
@@ -68,7 +68,8 @@ impl AgentService for Service {
 type Parts = (mpsc::Sender<ServerMessage>, Arc<Notes>, Gate);
 
 impl Service {
-    /// Returns the sandbox in the metadata, if the token belongs to it.
+    /// Returns the sandbox that the metadata names, if the token in the
+    /// metadata belongs to it.
     async fn authenticated(&self, metadata: &MetadataMap) -> Result<String, Status> {
         let text = |key| metadata.get(key).and_then(|value| value.to_str().ok());
         let sandbox = text(SANDBOX_ID).unwrap_or_default();
@@ -84,7 +85,7 @@ impl Service {
         }
         if let Some(more) = self.refusals.turn() {
             let sandbox = &sandbox[..sandbox.floor_char_boundary(MAX_SANDBOX_ID)];
-            tracing::warn!(sandbox, more, "refused an agent with a wrong token");
+            tracing::warn!(sandbox, more, "rejected an agent with a wrong token");
         }
         let message = "the token does not belong to the sandbox";
         Err(Status::unauthenticated(message))
@@ -109,7 +110,11 @@ impl Service {
             return;
         };
         let reason = self.receive(&link, &mut inbound).await;
-        tracing::info!(sandbox = link.0.sandbox, reason, "an agent is gone");
+        tracing::info!(
+            sandbox = link.0.sandbox,
+            reason,
+            "an agent has disconnected"
+        );
         self.links.remove(&link);
         link.0.close();
     }
@@ -137,7 +142,7 @@ impl Service {
                 tracing::warn!(
                     sandbox = link.sandbox,
                     reason = violation.0,
-                    "refused an agent"
+                    "rejected an agent that violates the protocol"
                 );
                 return None;
             }
@@ -149,11 +154,11 @@ impl Service {
         tracing::info!(
             sandbox = link.0.sandbox,
             version = link.0.version,
-            "an agent is connected"
+            "an agent has connected"
         );
         self.links.insert(link.clone());
-        // A stop sets the flag before it closes the links, so either it finds
-        // this link, or the flag is seen here.
+        // A stop sets the flag before it closes the links. So either the stop
+        // finds this link, or this check sees the flag.
         if self.stopped.load(Ordering::Acquire) {
             link.0.close();
         }
@@ -179,7 +184,8 @@ impl Service {
         }
     }
 
-    /// Processes messages until the stream ends. Returns the reason of the end.
+    /// Processes messages until the stream ends. Returns the reason for the
+    /// end.
     async fn receive(
         &self,
         link: &AgentLink,
@@ -188,9 +194,9 @@ impl Service {
         let patience = self.links.settings().heartbeat * MISSED_HEARTBEATS;
         loop {
             match tokio::time::timeout(patience, inbound.message()).await {
-                Err(_) => return "it was silent for too long",
+                Err(_) => return "the agent sent no heartbeat for too long",
                 Ok(Err(_)) => return "the connection broke",
-                Ok(Ok(None)) => return "it closed the connection",
+                Ok(Ok(None)) => return "the agent closed the connection",
                 Ok(Ok(Some(message))) => {
                     if let Err(violation) = link.0.receive(message) {
                         return violation.0;

@@ -1,5 +1,5 @@
-//! Limits the rate of log lines that a sandbox can cause, or it could fill the
-//! log.
+//! Limits the rate of log lines that a sandbox can cause. Without a limit, a
+//! sandbox could fill the log.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,8 +24,8 @@ impl Sparing {
         }
     }
 
-    /// Returns the number of suppressed lines since the last one, if a line may
-    /// be logged now.
+    /// Returns `None` if no line may be logged now; otherwise the number of
+    /// lines suppressed since the last logged line.
     pub(crate) fn turn(&self) -> Option<u64> {
         if self.limit.check().is_ok() {
             return Some(self.untold.swap(0, Ordering::Relaxed));
@@ -43,7 +43,7 @@ mod tests {
     fn frequent_lines_are_suppressed() {
         let sparing = Sparing::new();
         let told = (0..1000).filter(|_| sparing.turn().is_some()).count();
-        // One or two more if this machine takes a second or two.
+        // On a slow machine, each second of the loop allows one more line.
         assert!((10..15).contains(&told), "{told}");
         let untold = sparing.untold.load(Ordering::Relaxed);
         assert!(untold > 900, "{untold}");

@@ -13,19 +13,20 @@ pub struct Command {
     pub command: String,
     /// The working directory; `/workspace` if absent.
     pub cwd: Option<String>,
-    /// Variables that are added to the environment of the sandbox.
+    /// Environment variables, in addition to those of the sandbox.
     pub envs: BTreeMap<String, String>,
-    /// The time after which the whole process group is ended.
+    /// The time after which the agent stops the whole process group.
     pub timeout: Option<Duration>,
     /// Whether the oldest unread output is dropped. Otherwise the command
     /// blocks until its output is read.
     pub background: bool,
-    /// The beginning of its standard input.
+    /// The beginning of the standard input; all of it unless `open_stdin` is
+    /// set.
     pub stdin: Bytes,
     /// Whether [`AgentLink::input`](crate::AgentLink::input) will write more
     /// input.
     pub open_stdin: bool,
-    /// Whether to read its output from the beginning.
+    /// Whether the caller reads the output from the beginning.
     pub read: bool,
 }
 
@@ -38,18 +39,19 @@ pub struct Terminal {
     pub cols: u16,
     /// Height in lines.
     pub rows: u16,
-    /// The shell; `/bin/bash` if absent, or `/bin/sh` if that is missing.
+    /// The shell. If absent, `/bin/bash`, or `/bin/sh` if the sandbox has no
+    /// `/bin/bash`.
     pub shell: Option<String>,
     /// The working directory; `/workspace` if absent.
     pub cwd: Option<String>,
-    /// Variables that are added to the environment of the sandbox.
+    /// Environment variables, in addition to those of the sandbox.
     pub envs: BTreeMap<String, String>,
 }
 
 /// An event of an [`Output`](crate::Output).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// Some output.
+    /// A piece of output.
     Data {
         /// The stream that the process wrote to.
         stream: Stream,
@@ -83,13 +85,13 @@ pub enum Stream {
 /// The end of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exit {
-    /// The exit code, unless a signal ended the process.
+    /// The exit code, unless a signal killed the process.
     pub code: Option<i32>,
-    /// The signal that ended the process.
+    /// The signal that killed the process.
     pub signal: Option<i32>,
-    /// Whether the timeout ended the process.
+    /// Whether the process was stopped because of its timeout.
     pub timed_out: bool,
-    /// Total bytes of output.
+    /// Total number of output bytes.
     pub offset: u64,
 }
 
@@ -98,7 +100,7 @@ pub struct Exit {
 pub struct Process {
     /// The id of the process.
     pub id: String,
-    /// Command or terminal.
+    /// Whether the process is a command or a terminal.
     pub kind: ProcessKind,
     /// The command; truncated if it is long.
     pub command: String,
@@ -106,7 +108,7 @@ pub struct Process {
     pub started_ms: i64,
     /// Whether the process runs or has ended.
     pub state: ProcessState,
-    /// Offset of the oldest output that is kept, as last reported.
+    /// Offset of the oldest output that the agent keeps, as last reported.
     pub start: u64,
     /// Offset after the newest output, as last reported.
     pub end: u64,
@@ -114,7 +116,7 @@ pub struct Process {
     pub exit: Option<Exit>,
     /// Whether the oldest unread output is dropped.
     pub background: bool,
-    /// Its process id inside the sandbox.
+    /// The PID of the process inside the sandbox.
     pub pid: i32,
 }
 
@@ -136,7 +138,8 @@ pub enum ProcessState {
     Exited,
 }
 
-/// The resources that a sandbox uses; absent if they could not be measured.
+/// The resources that a sandbox uses. A value is absent if it could not be
+/// measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Usage {
     /// The time of the measurement, in milliseconds since 1970.
@@ -197,6 +200,6 @@ pub struct AgentCall {
     /// The time at which the agent received the request, by its own clock, in
     /// microseconds since 1970.
     pub received_us: i64,
-    /// The time at which the agent completed it.
+    /// The time at which the agent completed the request, in the same form.
     pub done_us: i64,
 }

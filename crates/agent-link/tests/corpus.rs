@@ -1,6 +1,6 @@
-//! Processes the corpus of the fuzzer again.
+//! Replays the fuzzer's corpus of agent messages.
 
-#[allow(unreachable_pub, reason = "it is a part of the fuzzers as well")]
+#[allow(unreachable_pub, reason = "the fuzzers use this file as well")]
 #[path = "../../../fuzz/src/corpus.rs"]
 mod corpus;
 

@@ -1,6 +1,6 @@
 //! Every process in a sandbox can reach the server's socket, and an attacker
-//! may control the agent. Its messages must cost little and affect no other
-//! sandbox.
+//! may control the agent. The messages of such an agent must cost little and
+//! affect no other sandbox.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
@@ -274,7 +274,7 @@ async fn a_connection_without_a_token_is_closed() {
 }
 
 #[tokio::test]
-async fn a_stale_socket_is_replaced_and_others_are_not() {
+async fn replaces_a_stale_socket_and_no_other_file() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("agent.sock");
     drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());

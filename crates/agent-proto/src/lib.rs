@@ -30,11 +30,11 @@ pub const BEARER: &str = "Bearer ";
 pub const MAX_CHUNK: usize = 128 * 1024;
 
 /// Maximum number of unacknowledged messages of output to one reader,
-/// regardless of its window: many small messages must not cost more than a few
-/// large ones.
+/// regardless of its window: many small messages must not use more memory than
+/// a few large ones.
 pub const MAX_CHUNKS_IN_FLIGHT: usize = 256;
 
-/// Maximum bytes of input in one message, and in the first message of a
+/// Maximum bytes of input in one message, including the message that starts a
 /// command.
 pub const MAX_INPUT: usize = 64 * 1024;
 
@@ -47,8 +47,8 @@ pub const MAX_SHOWN_COMMAND: usize = 4096;
 /// Maximum bytes of one message in either direction.
 pub const MAX_MESSAGE: usize = 4 * 1024 * 1024;
 
-/// HTTP/2 window of a stream, in bytes. Larger than the window of a reader, so
-/// that the windows of readers decide.
+/// HTTP/2 window of a stream, in bytes. It is larger than the window of a
+/// reader, so that the windows of readers limit the flow of output.
 pub const STREAM_WINDOW: u32 = 4 * 1024 * 1024;
 
 /// HTTP/2 window of a connection, in bytes.

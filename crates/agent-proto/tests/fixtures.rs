@@ -39,7 +39,7 @@ fn check<M: Message + Default + Debug>(path: &Path) {
 }
 
 #[test]
-fn messages_of_earlier_versions_mean_what_they_meant() {
+fn messages_of_earlier_versions_keep_their_meaning() {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
     let mut count = 0;
     for version in fixtures.read_dir().unwrap() {
@@ -61,7 +61,7 @@ fn messages_of_earlier_versions_mean_what_they_meant() {
 }
 
 #[test]
-fn a_message_we_do_not_know_is_one_without_content() {
+fn an_unknown_message_is_read_as_a_message_without_content() {
     let mut encoded = bytes_field(1, b"sbx-1");
     encoded.extend(bytes_field(99, b"\x0a\x03new"));
     let message = AgentMessage::decode(&encoded[..]).unwrap();
@@ -77,7 +77,7 @@ fn a_message_we_do_not_know_is_one_without_content() {
 }
 
 #[test]
-fn a_field_we_do_not_know_does_not_hide_the_others() {
+fn an_unknown_field_does_not_hide_the_others() {
     let mut output = bytes_field(1, b"terminal");
     output.extend(bytes_field(2, b"hello"));
     output.extend(bytes_field(15, b"from the future"));
@@ -93,7 +93,7 @@ fn a_field_we_do_not_know_does_not_hide_the_others() {
 }
 
 #[test]
-fn a_value_we_do_not_know_is_the_unspecified_one() {
+fn an_unknown_enum_value_is_read_as_unspecified() {
     // Kind 9 of a process, and kind 42 of a failure.
     let process = [bytes_field(1, b"p"), vec![0x10, 9]].concat();
     let message = AgentMessage::decode(&bytes_field(7, &process)[..]).unwrap();
@@ -111,7 +111,7 @@ fn a_value_we_do_not_know_is_the_unspecified_one() {
 }
 
 #[test]
-fn the_documents_own_numbers_are_kept() {
+fn field_numbers_of_the_first_version_are_kept() {
     // A command in the first version of the contract.
     let run = [
         bytes_field(1, b"c"),

@@ -1,5 +1,5 @@
-//! Measures an agent: the start of commands, compared with starting them
-//! without an agent, and the transfer of output.
+//! Measures an agent: the time to start commands, compared with a start without
+//! an agent, and the transfer of output.
 //!
 //! ```sh
 //! cargo run -p elevo-agent --example measure -- "$(scripts/agent)"

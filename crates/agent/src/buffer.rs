@@ -1,4 +1,4 @@
-//! The output of a process that can still be read.
+//! Keeps the output of a process that a reader can still request.
 //!
 //! ```text
 //!   start           acknowledged              end      offsets, in bytes
@@ -7,8 +7,9 @@
 //!       at most `limit`      at most `limit`
 //! ```
 //!
-//! History is dropped from its oldest end. When there is too much unread
-//! output, the process blocks, or the oldest output is dropped as well.
+//! The oldest history is dropped first. When unread output reaches its limit,
+//! the process blocks or the oldest unread output is dropped, depending on
+//! [`Keep`](crate::process::Keep).
 
 use std::collections::VecDeque;
 
@@ -22,10 +23,10 @@ pub(crate) enum Stream {
     Terminal,
 }
 
-/// Small writes are gathered up to this size.
+/// Maximum size up to which small writes are combined into one piece.
 const GATHER: usize = 32 * 1024;
 
-/// Maximum number of pieces. Each costs some memory, even if it is small.
+/// Maximum number of pieces. Each piece costs some memory, even if it is small.
 const MAX_PIECES: usize = 8192;
 
 struct Piece {
@@ -51,7 +52,8 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// Creates a buffer. `limit` applies to each of the two parts.
+    /// Creates a buffer. `limit` applies to the history and to the unread
+    /// output separately.
     pub(crate) fn new(limit: u64) -> Self {
         Self {
             limit,
@@ -83,7 +85,8 @@ impl Buffer {
             || self.pieces.len() - self.read_pieces() >= MAX_PIECES / 2
     }
 
-    /// Adds bytes. `drop_oldest` drops unread output beyond the limit.
+    /// Adds bytes. With `drop_oldest`, the oldest output is dropped beyond the
+    /// limit, even if it is unread.
     pub(crate) fn push(&mut self, stream: Stream, data: &[u8], drop_oldest: bool) {
         if stream != self.tail_stream || self.tail.len() + data.len() > GATHER {
             self.seal();
@@ -109,8 +112,8 @@ impl Buffer {
         self.trim();
     }
 
-    /// Returns at most `max` bytes of one stream at an offset within the
-    /// buffer.
+    /// Returns at most `max` bytes of one stream, starting at an offset within
+    /// the buffer.
     pub(crate) fn read(&self, offset: u64, max: usize) -> Option<(Stream, Bytes)> {
         if offset >= self.tail_start() {
             let from = usize::try_from(offset - self.tail_start()).ok()?;
@@ -125,12 +128,10 @@ impl Buffer {
         Some((piece.stream, piece.data.slice(from..to)))
     }
 
-    /// Drops the history.
     pub(crate) fn drop_history(&mut self) {
         self.drop_before(self.acknowledged);
     }
 
-    /// Drops everything.
     pub(crate) fn drop_all(&mut self) {
         self.pieces.clear();
         self.tail = Vec::new();
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_come_back_in_order_with_their_streams() {
+    fn returns_bytes_in_order_with_their_streams() {
         let mut buffer = Buffer::new(LIMIT);
         let mut expected = Vec::new();
         for round in 0..200u32 {
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn large_writes_and_small_ones_follow_each_other() {
+    fn large_and_small_writes_are_read_in_order() {
         let mut buffer = Buffer::new(LIMIT);
         for length in [1, 40_000, 1, 33_000, 32_000, 900] {
             buffer.push(Stream::Stdout, &vec![length as u8; length], false);

@@ -1,5 +1,5 @@
-//! Denies system calls to all processes in a sandbox, regardless of the
-//! engine's own filter: an engine of 2022 allows io_uring, and every engine
+//! Denies system calls to all processes in a sandbox, in addition to the filter
+//! of the container engine: an engine of 2022 allows io_uring, and every engine
 //! allows sockets that a network namespace does not confine.
 //!
 //! The filter applies to the agent and all its children, and cannot be removed.
@@ -23,15 +23,17 @@ use seccompiler::{BpfProgram, sock_filter};
 /// without its network.
 const FAMILIES: [u32; 4] = [1, 2, 10, 16];
 
-/// The same on all architectures, like all newer system calls.
+/// `io_uring_setup`, `io_uring_enter` and `io_uring_register`. Newer system
+/// calls have the same numbers on all architectures.
 const IO_URING: [u32; 3] = [425, 426, 427];
 
-/// The numbers of calls of one architecture.
+/// The numbers of the system calls of one architecture.
 struct Numbers {
     architecture: u32,
     /// userfaultfd, `add_key`, `request_key`, keyctl.
     refused: [u32; 4],
-    /// prlimit64. A limit of processor time would kill the agent.
+    /// prlimit64. A process could kill the agent by limiting its processor
+    /// time.
     limit: u32,
     /// socket, socketpair.
     sockets: [u32; 2],
@@ -49,7 +51,7 @@ const ARCHITECTURES: [Numbers; 4] = [
         socketcall: None,
     },
     // x86. Debian's C library creates sockets only with socketcall, so 32-bit
-    // programs that use it have none.
+    // programs that use this library have no sockets.
     Numbers {
         architecture: 0x4000_0003,
         refused: [374, 286, 287, 288],
@@ -78,16 +80,16 @@ const ARCHITECTURES: [Numbers; 4] = [
 /// The subcalls of socketcall that create sockets.
 const MAKE_SOCKET: [u32; 2] = [1, 8];
 
-/// Calls of x32 have the numbers of x86-64 with this bit.
+/// System calls of the x32 ABI have the numbers of x86-64 plus this bit.
 const X32: u32 = 0x4000_0000;
 
-// Offsets in `seccomp_data` of the number, the architecture and the lower half
-// of the first argument.
+// Offsets in `seccomp_data` of the call's number, the architecture and the
+// lower half of the first argument.
 const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
 const FIRST: u32 = 16;
 
-// Opcodes, and the results of a filter.
+// Opcodes of BPF, and the results that a filter can return.
 const LOAD: u16 = 0x20;
 const EQUAL: u16 = 0x15;
 const AND: u16 = 0x54;
@@ -95,8 +97,8 @@ const RETURN: u16 = 0x06;
 const ALLOW: u32 = 0x7fff_0000;
 const FAIL: u32 = 0x0005_0000;
 
-/// Installs the filter, permanently. Must be called before there is a second
-/// thread, which would not have it.
+/// Installs the filter permanently. Must be called while the process has one
+/// thread: other threads would not get the filter.
 pub(crate) fn give_up() -> anyhow::Result<()> {
     seccompiler::apply_filter(&program()).context("cannot install the filter of system calls")
 }
@@ -156,7 +158,8 @@ fn instruction(code: u16, k: u32) -> sock_filter {
 /// otherwise skips `skip` instructions.
 fn unless(value: u32, skip: usize) -> sock_filter {
     sock_filter {
-        // The part of an architecture is less than half of the maximum.
+        // The instructions for one architecture are fewer than 256; a test
+        // checks this.
         jf: u8::try_from(skip).unwrap_or(u8::MAX),
         ..instruction(EQUAL, value)
     }
@@ -173,7 +176,8 @@ mod tests {
     const X86_64: u32 = 0xc000_003e;
     const X86: u32 = 0x4000_0003;
 
-    /// Returns the kernel's decision on a call.
+    /// Interprets the filter as the kernel does, and returns its decision on a
+    /// call.
     fn outcome(architecture: u32, number: u32, first: u32) -> u32 {
         let (program, mut at, mut loaded) = (program(), 0, 0);
         loop {
@@ -197,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn rings_keys_and_faults_are_refused_by_every_number_they_have() {
+    fn denies_io_uring_keys_and_userfaultfd_on_every_architecture() {
         for numbers in &ARCHITECTURES {
             for number in IO_URING.into_iter().chain(numbers.refused) {
                 let seen = outcome(numbers.architecture, number, 0);
@@ -208,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limits_of_the_first_process_are_its_own() {
+    fn denies_changes_of_the_limits_of_the_first_process() {
         for numbers in &ARCHITECTURES {
             let outcome = |pid| outcome(numbers.architecture, numbers.limit, pid);
             assert_eq!(outcome(1), refused(Errno::PERM));
@@ -217,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_are_of_the_families_that_a_program_needs() {
+    fn allows_only_sockets_of_the_listed_families() {
         let (vsock, alg, packet) = (40, 38, 17);
         for numbers in &ARCHITECTURES {
             for number in numbers.sockets {
@@ -235,8 +239,9 @@ mod tests {
     }
 
     #[test]
-    fn other_calls_are_left_to_the_engine() {
-        // getpid, connect by socketcall, and an unknown architecture.
+    fn allows_all_other_calls() {
+        // The calls are getpid, connect by socketcall, and a call of an unknown
+        // architecture.
         assert_eq!(outcome(X86_64, 39, 0), ALLOW);
         assert_eq!(outcome(X86, 102, 3), ALLOW);
         assert_eq!(outcome(0x1234_5678, 425, 0), ALLOW);

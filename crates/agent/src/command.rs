@@ -1,4 +1,4 @@
-//! Runs commands.
+//! Starts commands, and sends input and signals to them.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -26,14 +26,13 @@ const SHELL: &str = "/bin/sh";
 /// The default working directory of processes.
 pub(crate) const CWD: &str = "/workspace";
 
-/// The agent's ends of a command's pipes.
+/// The agent's ends of the pipes to a command.
 struct Pipes {
     stdin: Option<Fd>,
     stdout: Fd,
     stderr: Fd,
 }
 
-/// Starts a command.
 pub(crate) fn run(agent: &Agent, request: v1::RunCommandRequest) -> Result<(), Failure> {
     {
         let state = agent.lock();
@@ -185,7 +184,7 @@ pub(crate) fn signal(agent: &Agent, id: &str, signal: i32) -> Result<(), Failure
     }
 }
 
-/// Checks the id and the variables of a new process.
+/// Checks the id and the environment variables of a new process.
 pub(crate) fn check_new(
     state: &State,
     id: &str,
@@ -203,7 +202,7 @@ pub(crate) fn check_new(
     let wrong = |name: &&String| name.is_empty() || name.contains(['=', '\0']);
     match envs.keys().find(wrong) {
         Some(name) => Err(failure::invalid(format!(
-            "not a valid name of a variable: {name:?}"
+            "not a valid name of an environment variable: {name:?}"
         ))),
         None => Ok(()),
     }

@@ -1,4 +1,4 @@
-//! Keeps a connection with the server.
+//! Connects to the server, and reconnects after every failure.
 
 use std::convert::Infallible;
 use std::hash::{BuildHasher, RandomState};
@@ -34,10 +34,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 const DEFAULT_HEARTBEAT: Duration = Duration::from_secs(30);
 
-/// Interval of pings on an idle connection, to detect a dead one.
+/// Interval of pings on an idle connection, which detect that the server is
+/// gone.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
-/// Connects to the server, again and again, as long as the agent lives.
+/// Connects to the server, and reconnects as long as the agent runs.
 pub(crate) async fn keep_connected(
     agent: &Agent,
     settings: &Settings,
@@ -79,7 +80,7 @@ pub(crate) async fn keep_connected(
     }
 }
 
-/// One connection.
+/// One connection with the server.
 struct Session<'a> {
     agent: &'a Agent,
     settings: &'a Settings,
@@ -135,7 +136,8 @@ impl Session<'_> {
     }
 }
 
-/// Returns the messages of a new connection, which start with all processes.
+/// Returns the messages of a new connection. The first message registers the
+/// agent and lists all its processes.
 fn register(agent: &Agent, sandbox: &str) -> Outgoing {
     let mut state = agent.lock();
     state.disconnect();
@@ -158,7 +160,7 @@ fn register(agent: &Agent, sandbox: &str) -> Outgoing {
 }
 
 async fn dial(address: &Address) -> anyhow::Result<Channel> {
-    // The name appears only in headers; the connector uses the address.
+    // This name appears only in headers; the connector below uses `address`.
     let endpoint = Endpoint::from_static("http://agent.invalid")
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)

@@ -23,7 +23,7 @@ pub(crate) fn too_many(what: &str, limit: usize) -> Failure {
     }
 }
 
-/// The working directory cannot be entered.
+/// Returns the failure to enter a working directory.
 pub(crate) fn cwd(path: &str, errno: Errno) -> Failure {
     let error = match errno {
         Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG => StartError::NoCwd,
@@ -33,7 +33,7 @@ pub(crate) fn cwd(path: &str, errno: Errno) -> Failure {
     start(error, format!("cannot change to {path}: {errno}"))
 }
 
-/// The shell cannot be run.
+/// Returns the failure to run a shell.
 pub(crate) fn shell(path: &str, errno: Errno) -> Failure {
     let error = match errno {
         Errno::NOENT | Errno::NOTDIR | Errno::LOOP => StartError::NoShell,
@@ -43,7 +43,7 @@ pub(crate) fn shell(path: &str, errno: Errno) -> Failure {
     start(error, format!("cannot run {path}: {errno}"))
 }
 
-/// Another resource that a process needs is not available.
+/// Returns the failure to create another resource that a process needs.
 pub(crate) fn preparing(what: &str, errno: Errno) -> Failure {
     start(resources(errno), format!("cannot create {what}: {errno}"))
 }

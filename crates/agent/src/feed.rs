@@ -10,10 +10,11 @@ use crate::process::Life;
 use crate::source::Fd;
 use crate::state::Agent;
 
-/// Maximum number of queued pieces. The server sends one at a time.
+/// Maximum number of queued pieces for one process. The server sends one piece
+/// at a time.
 pub(crate) const WAITING: usize = 4;
 
-/// A piece of input; the request is answered when it is written.
+/// A piece of input. The agent answers its request when the piece is written.
 pub(crate) struct Piece {
     pub(crate) data: Bytes,
     pub(crate) eof: bool,
@@ -21,7 +22,7 @@ pub(crate) struct Piece {
 }
 
 /// Writes `first`, then each piece. After a failed write or the end of the
-/// input, further pieces are answered with a failure.
+/// input, the agent answers further pieces with a failure.
 pub(crate) async fn feed(
     agent: Agent,
     fd: Fd,
@@ -62,7 +63,8 @@ pub(crate) fn enqueue(agent: &Agent, id: &str, piece: Piece) -> Result<(), v1::F
     })
 }
 
-/// Returns false if not all data could be written.
+/// Writes all data. Returns false if the process ended or closed its input
+/// before.
 async fn write_all(fd: &Fd, mut data: Bytes, life: &mut watch::Receiver<Life>) -> bool {
     while !data.is_empty() {
         match rustix::io::write(fd.get_ref(), &data) {
@@ -82,7 +84,7 @@ async fn write_all(fd: &Fd, mut data: Bytes, life: &mut watch::Receiver<Life>) -
     true
 }
 
-/// Requires a new event before this file counts as writable.
+/// Marks a file as not writable until the system reports it as writable again.
 fn not_writable(fd: &Fd) {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     if let std::task::Poll::Ready(Ok(mut guard)) = fd.poll_write_ready(&mut context) {

@@ -31,7 +31,7 @@ pub(crate) fn handle(agent: &Agent, message: ServerMessage) {
             shutdown::begin(agent, request.grace_ms);
             Ok(())
         }
-        // Answered when the input is written.
+        // The feed answers this request when the input is written.
         Some(Payload::CommandInput(request)) => match command::input(agent, request, id) {
             Ok(()) => return,
             failed => failed,
@@ -44,7 +44,9 @@ pub(crate) fn handle(agent: &Agent, message: ServerMessage) {
             registered(agent, &response);
             Ok(())
         }
-        None => Err(failure::invalid("this agent does not support that request")),
+        None => Err(failure::invalid(
+            "this version of the agent does not support the request",
+        )),
     };
     if let Err(failure) = &result {
         log::debug(format_args!("rejected a request: {}", failure.message));
@@ -88,7 +90,8 @@ impl State {
         }
     }
 
-    /// Drops the connection with all its readers.
+    /// Removes the connection with all its readers, and resumes the processes
+    /// that waited for a reader.
     pub(crate) fn disconnect(&mut self) {
         self.outbox.disconnect();
         for process in self.processes.values_mut() {

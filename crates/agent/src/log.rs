@@ -15,8 +15,8 @@ pub(crate) enum Level {
 }
 
 impl Level {
-    /// Unknown names mean `info`: a wrong setting must not prevent the start of
-    /// a sandbox.
+    /// Parses the name of a level. Unknown names mean `info`, because a wrong
+    /// setting must not prevent the start of a sandbox.
     pub(crate) fn from_name(name: &str) -> Self {
         match name.to_ascii_lowercase().as_str() {
             "error" => Self::Error,
@@ -51,7 +51,7 @@ pub(crate) fn debug(text: Arguments<'_>) {
 
 fn write(level: Level, name: &str, text: Arguments<'_>) {
     if level as u8 <= LEVEL.load(Ordering::Relaxed) {
-        // A failure cannot be reported anywhere.
+        // There is no other place to report a failure of this write.
         let _ = writeln!(std::io::stderr(), "workspace-agent: {name}: {text}");
     }
 }

@@ -1,11 +1,11 @@
 //! `workspace-agent`: PID 1 of a sandbox. Runs commands and terminals for the
-//! server that it connects to, keeps their output until it is read, and reaps
-//! orphans.
+//! server that it connects to, keeps their output until the server has read it,
+//! and reaps orphans.
 //!
-//! Depends on `elevo-agent-proto`, and links no storage code: it runs next to
-//! untrusted code, with the same rights. So it holds no secret except the token
-//! of its sandbox, does not pass that on to any process, and installs no signal
-//! handler, so that no process in the sandbox can kill it.
+//! Depends on `elevo-agent-proto`, and links no storage code: the agent runs
+//! next to untrusted code, with the same rights. So it holds no secret except
+//! the token of its sandbox, and passes the token to no other process. It
+//! installs no signal handler, so that no process in the sandbox can kill it.
 //!
 //! ```text
 //! connection ─► handle ─► command, terminal ─► reaper (starts, reaps)
@@ -14,8 +14,8 @@
 //!                      (buffers, readers)
 //! ```
 //!
-//! The second thread does all the work; the first one only waits for children,
-//! for the reason given in `reaper`.
+//! The second thread does all the work. The first thread only waits for
+//! children; `reaper` gives the reason.
 
 #![allow(
     clippy::disallowed_methods,
@@ -73,8 +73,8 @@ fn main() -> ExitCode {
 }
 
 fn start() -> anyhow::Result<Reaper> {
-    // Must be first: until then, processes of the same user can inspect this
-    // one.
+    // Must be first: until this call, processes of the same user can inspect
+    // the agent.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .context("cannot hide from other processes")?;
     settings::hide_token()?;
@@ -84,14 +84,14 @@ fn start() -> anyhow::Result<Reaper> {
     let settings = Settings::from_env()?;
     log::set_level(settings.log_level);
     if rustix::process::getpid() != Pid::INIT {
-        // PID 1 is the reaper of orphans anyway.
+        // Without this call, only PID 1 reaps orphans.
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
             .context("cannot become the reaper of orphans")?;
     }
     let reaper = Reaper::default();
     let agent = Agent::new(reaper.clone(), settings.environment.clone());
-    // Starting a thread also blocks signals for a moment, so no child may be
-    // started before that is over.
+    // The start of a thread blocks signals for a moment, so the new thread must
+    // not start a child before this thread has returned from it.
     let (begin, begun) = mpsc::channel::<Infallible>();
     std::thread::Builder::new()
         .name("agent".to_owned())

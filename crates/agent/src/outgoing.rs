@@ -1,5 +1,5 @@
-//! Messages to the server. Messages are built when the connection asks for them
-//! where possible: output stays in its buffer until then.
+//! Messages to the server. Where possible, a message is built only when the
+//! connection can send it: until then, output stays in its buffer.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::Pin;
@@ -19,7 +19,7 @@ use crate::state::{Agent, State, now_ms, now_us};
 struct Reader {
     process: String,
     window: u64,
-    /// The end offsets of the pieces that were sent and not acknowledged.
+    /// The end offsets of the pieces that were sent but not acknowledged.
     in_flight: VecDeque<u64>,
     acknowledged: u64,
     next: u64,
@@ -27,7 +27,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Maximum bytes that may be sent now.
+    /// Returns the maximum number of bytes that may be sent now.
     fn room(&self) -> usize {
         if self.in_flight.len() >= MAX_CHUNKS_IN_FLIGHT {
             return 0;
@@ -48,23 +48,25 @@ pub(crate) struct Outbox {
     /// The number of the connection; 0 if there is none.
     connection: u64,
     last_connection: u64,
-    /// Answers and changes of processes, in order.
+    /// Answers to requests and changes of processes, in order.
     messages: VecDeque<Message>,
     heartbeat: Option<v1::Heartbeat>,
     readers: BTreeMap<u64, Reader>,
-    /// Readers that may have output to be sent.
+    /// Ids of the readers that may have output to send.
     ready: VecDeque<u64>,
     waker: Option<Waker>,
 }
 
 enum Message {
     Ready(Box<Payload>),
-    /// A process, described when it is sent.
+    /// The id of a changed process. The message describes the process as it is
+    /// when the message is sent.
     Process(String),
 }
 
 impl Outbox {
-    /// Starts a new connection, and drops everything of the old one.
+    /// Starts a new connection, and removes the messages and readers of the old
+    /// connection.
     pub(crate) fn connect(&mut self, register: v1::RegisterRequest) -> u64 {
         self.disconnect();
         self.last_connection += 1;
@@ -73,7 +75,7 @@ impl Outbox {
         self.connection
     }
 
-    /// Drops all pending messages and readers.
+    /// Removes all pending messages and readers.
     pub(crate) fn disconnect(&mut self) {
         self.connection = 0;
         self.messages.clear();
@@ -83,8 +85,8 @@ impl Outbox {
         self.wake();
     }
 
-    /// Queues an answer. `received_us` is the time of the request; 0 if it is
-    /// unknown.
+    /// Queues an answer to a request, unless its id is 0. `received_us` is the
+    /// time of the request; 0 if it is unknown.
     pub(crate) fn answer(
         &mut self,
         request_id: u64,
@@ -117,7 +119,8 @@ impl Outbox {
         }));
     }
 
-    /// Replaces a heartbeat that was not sent yet.
+    /// Queues a heartbeat. It replaces an earlier heartbeat that was not sent
+    /// yet.
     pub(crate) fn beat(&mut self, heartbeat: v1::Heartbeat) {
         self.heartbeat = Some(heartbeat);
         self.wake();
@@ -155,13 +158,13 @@ impl Outbox {
         self.wake_readers(&[request.subscription_id]);
     }
 
-    /// Removes a reader. Returns the process that it read.
+    /// Removes a reader. Returns the id of its process.
     pub(crate) fn unsubscribe(&mut self, reader: u64) -> Option<String> {
         self.readers.remove(&reader).map(|reader| reader.process)
     }
 
-    /// Records the offset up to which a reader has consumed. Returns the
-    /// process that it reads.
+    /// Records that a reader has consumed everything before an offset. Returns
+    /// the id of its process.
     pub(crate) fn acknowledge(&mut self, id: u64, offset: u64) -> Option<String> {
         let reader = self.readers.get_mut(&id)?;
         reader.acknowledged = reader.acknowledged.max(offset.min(reader.next));
@@ -173,7 +176,7 @@ impl Outbox {
         Some(process)
     }
 
-    /// Schedules readers that may have output to be sent.
+    /// Schedules readers that may have output to send.
     pub(crate) fn wake_readers(&mut self, readers: &[u64]) {
         for id in readers {
             if let Some(reader) = self.readers.get_mut(id)
@@ -242,7 +245,8 @@ impl State {
     }
 }
 
-/// Returns the next piece of output for a reader, if its window allows one.
+/// Returns the next piece of output for a reader, if the reader's window has
+/// space.
 fn next_output(id: u64, reader: &mut Reader, process: &Process) -> Option<Payload> {
     let room = reader.room();
     if room == 0 {
@@ -318,7 +322,8 @@ fn exit_payload(
     }
 }
 
-/// The messages of one connection; ends when a newer connection replaces it.
+/// The stream of messages of one connection. It ends when a newer connection
+/// replaces this one.
 pub(crate) struct Outgoing {
     pub(crate) agent: Agent,
     pub(crate) sandbox: String,

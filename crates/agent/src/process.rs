@@ -1,5 +1,5 @@
-//! A process that the server requested. It runs, or it has ended and its record
-//! is kept.
+//! A process that the server requested. The record of a process is kept for a
+//! while after its end.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::buffer::Buffer;
 use crate::feed::Piece;
 use crate::source::Fd;
 
-/// The handling of unread output beyond the limit.
+/// The handling of unread output that has reached the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keep {
     /// The process blocks.
@@ -19,8 +19,8 @@ pub(crate) enum Keep {
     /// The oldest output is dropped.
     DropOldest,
     /// The process blocks while it has a reader; otherwise the oldest output is
-    /// dropped. A terminal whose window was closed keeps running, as users
-    /// expect.
+    /// dropped. Terminals use this: a terminal without a client keeps running,
+    /// as users expect.
     BlockWhileRead,
 }
 
@@ -40,14 +40,15 @@ pub(crate) struct Process {
     pub(crate) buffer: Buffer,
     pub(crate) exit: Option<v1::ExitStatus>,
     pub(crate) readers: Vec<u64>,
-    /// The end offset in the last heartbeat.
+    /// The end of the output that the last heartbeat reported.
     pub(crate) told_end: u64,
     /// Notified when the buffer has space again.
     pub(crate) room: Arc<Notify>,
     pub(crate) input: Option<mpsc::Sender<Piece>>,
-    /// The master side, if the process is a terminal.
+    /// The master side of the terminal, if the process is a terminal.
     pub(crate) terminal: Option<Fd>,
-    /// Closed when the record is deleted.
+    /// Notifies the tasks that serve the process. It is closed when the record
+    /// of the process is deleted.
     pub(crate) life: watch::Sender<Life>,
 }
 
@@ -56,7 +57,8 @@ impl Process {
         self.exit.is_none()
     }
 
-    /// Whether the process has to block.
+    /// Whether the process must block, because its unread output has reached
+    /// the limit.
     pub(crate) fn is_full(&self) -> bool {
         !self.drops_oldest() && self.buffer.is_full()
     }

@@ -1,5 +1,5 @@
-//! Serves one process from its start to its end: reads its output, and ends it
-//! when its time is up.
+//! Serves one process from its start to its end: reads its output, and kills it
+//! after its timeout.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,12 @@ use crate::state::Agent;
 /// Time between SIGTERM and SIGKILL.
 pub(crate) const GRACE: Duration = Duration::from_secs(2);
 
-/// Maximum time to read the last output of a terminal.
+/// Maximum time to read the last output of a terminal after the shell has
+/// ended.
 const HANG_UP: Duration = Duration::from_secs(1);
 
-/// Maximum bytes of last output of a terminal; the kernel keeps far less.
+/// Maximum bytes to read from a terminal after its shell has ended; the kernel
+/// keeps far less.
 const MAX_LEFT: usize = 1024 * 1024;
 
 pub(crate) struct Pump {
@@ -102,8 +104,8 @@ impl Pump {
         deadline.passed = true;
     }
 
-    /// The leader ended after SIGTERM; the rest of its group gets the same
-    /// grace period.
+    /// Kills the rest of the process group at `at`: after its leader ended on
+    /// SIGTERM, the other processes get the same grace period.
     fn kill_rest_at(&self, at: Instant) {
         let (reaper, pid) = (self.agent.reaper().clone(), self.pid);
         tokio::spawn(async move {
@@ -112,8 +114,8 @@ impl Pump {
         });
     }
 
-    /// Reads the data that is in the pipes now. Other processes may hold them
-    /// and keep writing.
+    /// Reads the data that is in the pipes now, and not until their end: other
+    /// processes may hold the pipes open and keep writing.
     fn drain_pipes(&mut self) {
         for index in 0..self.sources.len() {
             let mut left = self.sources[index].waiting();
@@ -126,7 +128,8 @@ impl Pump {
         }
     }
 
-    /// Reads until the terminal is hung up.
+    /// Reads the terminal until no process has it open, within [`HANG_UP`] and
+    /// [`MAX_LEFT`].
     async fn drain_terminal(&mut self) {
         let deadline = Instant::now() + HANG_UP;
         let mut left = MAX_LEFT;
@@ -141,9 +144,9 @@ impl Pump {
         }
     }
 
-    /// Reads and discards the output of other processes that hold the pipes, so
-    /// that SIGPIPE does not kill them, until the record of the process is
-    /// deleted.
+    /// Reads and discards the output of other processes that hold the pipes
+    /// open, so that SIGPIPE does not kill them. Stops when the record of the
+    /// process is deleted.
     async fn discard(&mut self) {
         while self.sources.iter().any(Source::is_open) {
             let [first, second] = &self.sources;

@@ -1,14 +1,14 @@
-//! Starts processes and reaps them, together with all orphans.
+//! Starts processes, and reaps them and all orphans.
 //!
 //! One thread waits until any child is dead, without reaping it, and only then
 //! acquires the lock under which processes are started. So a child that dies
-//! before it is recorded is not lost, and a child that the standard library
-//! reaps itself (because it could not exec) is never reaped here.
+//! before it is recorded is not lost. A child that could not exec is reaped by
+//! the standard library, and never by this thread.
 //!
-//! That thread must be the first of the process, and processes must be started
-//! by another one. Linux ignores fatal signals to PID 1 only as long as its
-//! first thread does not block them, and starting a process blocks them for a
-//! moment: a fast child could kill the agent in that moment.
+//! This thread must be the first thread of the agent, and another thread must
+//! start processes. Linux ignores fatal signals to PID 1 only as long as its
+//! first thread does not block them. A thread that starts a process blocks
+//! signals for a moment, in which a fast child could kill the agent.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,10 +23,10 @@ use rustix::process::{
 use tokio::sync::oneshot;
 
 /// Interval of checks for orphans while the agent has no child. A process that
-/// enters the sandbox from outside can leave them.
+/// enters the sandbox from outside can leave orphans.
 const ORPHANS: Duration = Duration::from_secs(1);
 
-/// The end of a process.
+/// The exit code of a process, or the signal that killed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Status {
     pub(crate) code: Option<i32>,
@@ -77,14 +77,14 @@ impl Reaper {
         }
     }
 
-    /// Starts a process in a directory. The agent itself changes to that
-    /// directory for a moment: then the cause of a failure is clear, and the
-    /// child needs no code between `fork` and `exec`.
+    /// Starts a process in a directory. The agent itself changes to this
+    /// directory for a moment. So a missing directory and a failed `exec` are
+    /// distinct errors, and the child runs no code between `fork` and `exec`.
     pub(crate) fn spawn(&self, cwd: &str, command: &mut Command) -> Result<Started, NotStarted> {
         let mut running = self.0.lock();
         rustix::process::chdir(cwd).map_err(NotStarted::Cwd)?;
         let spawned = command.spawn();
-        // This worked at startup, and `/` cannot be deleted.
+        // The same call succeeded at startup, and `/` cannot be deleted.
         let _ = rustix::process::chdir("/");
         let child = spawned.map_err(|error| NotStarted::Exec(errno(&error)))?;
         let pid = Pid::from_child(&child);
@@ -109,11 +109,11 @@ impl Reaper {
         true
     }
 
-    /// Kills the rest of a group. Its leader may be gone, and in theory its id
-    /// reused by another group of the sandbox.
+    /// Kills the rest of a process group. The leader may be gone, and in theory
+    /// another group of the sandbox may have its id.
     pub(crate) fn kill_rest(&self, pid: Pid) {
         let _running = self.0.lock();
-        // Usually nothing is left.
+        // The call fails if no process is left, which is usual.
         let _ = kill_process_group(pid, Signal::KILL);
     }
 }
@@ -136,7 +136,8 @@ impl Shared {
     fn wait_for_children(&self) {
         let running = self.lock();
         if running.is_empty() {
-            // A child may exist now, with or without a notification.
+            // The result does not matter: the caller looks for children after a
+            // notification and after the timeout.
             let _ = self.started.wait_timeout(running, ORPHANS);
         }
     }

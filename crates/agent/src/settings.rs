@@ -1,4 +1,4 @@
-//! Settings from the environment.
+//! Reads the agent's settings from the environment.
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -30,7 +30,7 @@ const MAX_TOKEN: u64 = 4096;
 pub(crate) enum Address {
     Unix(PathBuf),
     Ip(SocketAddr),
-    /// Resolved for each connection.
+    /// A host and a port. The host is resolved for each connection.
     Named(String),
 }
 
@@ -61,23 +61,24 @@ pub(crate) struct Settings {
     pub(crate) sandbox: String,
     pub(crate) token: String,
     pub(crate) log_level: Level,
-    /// The environment of commands.
+    /// The environment variables of commands and terminals.
     pub(crate) environment: Vec<(OsString, OsString)>,
 }
 
 /// If the token is in the environment, executes this program again with the
-/// token on standard input: the initial environment of a process can be read in
-/// `/proc` as long as it lives, and gVisor shows it to every process of the
+/// token on standard input: `/proc` shows the initial environment of a process
+/// as long as the process lives, and gVisor shows it to every process of the
 /// same user.
 pub(crate) fn hide_token() -> anyhow::Result<()> {
     let Ok(token) = std::env::var(TOKEN) else {
         return Ok(());
     };
     if token.len() as u64 > MAX_TOKEN {
-        bail!("{TOKEN} is too long");
+        bail!("{TOKEN} is longer than {MAX_TOKEN} bytes");
     }
     let (reader, mut writer) = std::io::pipe().context("cannot create a pipe")?;
-    // The token fits into the pipe, which has no reader yet.
+    // Does not block: the token fits into the buffer of the pipe, although
+    // nothing reads it yet.
     writer.write_all(token.as_bytes())?;
     let error = Command::new("/proc/self/exe")
         .arg0(env!("CARGO_BIN_NAME"))

@@ -1,4 +1,4 @@
-//! Ends all processes, then the agent.
+//! Stops all processes, and then the agent.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// sent.
 const LAST: Duration = Duration::from_millis(300);
 
-/// Starts the shutdown, unless it has started.
+/// Starts the shutdown, unless it has already started.
 pub(crate) fn begin(agent: &Agent, grace_ms: u64) {
     let mut state = agent.lock();
     if !state.shutting_down {
@@ -36,7 +36,7 @@ async fn shut_down(agent: Agent, grace: Duration) {
     signal_all(&agent, Signal::KILL);
     wait(&agent, LAST, |agent| running(agent).is_empty()).await;
     wait(&agent, LAST, |agent| agent.lock().outbox.is_empty()).await;
-    // The last messages need a moment to leave the connection.
+    // The connection needs a moment to send the last messages.
     tokio::time::sleep(LOOK).await;
     std::process::exit(0);
 }

@@ -1,4 +1,4 @@
-//! Nonblocking files: pipes and terminals.
+//! Reads of pipes and terminals without blocking.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -62,10 +62,11 @@ impl Source {
             .unwrap_or(0)
     }
 
-    /// Waits until a read would not block; forever after the end.
+    /// Waits until a read would not block. Waits without end after the end of
+    /// the stream.
     pub(crate) async fn readable(&self) {
         match &self.fd {
-            // An error appears in the read that follows.
+            // The following read returns the error.
             Some(fd) => drop(fd.readable().await),
             None => std::future::pending().await,
         }
@@ -95,8 +96,9 @@ fn read(fd: &Fd, buffer: &mut [u8], stream: Stream) -> Read {
             // A terminal returns EIO when no process has it open any more.
             Ok(0) | Err(_) => Read::End,
             Ok(count) => {
-                // A pipe returns all its data, so it is empty now. A terminal
-                // returns at most a line or a page, even if it has more.
+                // A pipe returns all its data, so the pipe is empty now. A
+                // terminal returns at most a line or a page, even if it has
+                // more data.
                 if count < buffer.len() && stream != Stream::Terminal {
                     not_ready(fd);
                 }
@@ -106,7 +108,7 @@ fn read(fd: &Fd, buffer: &mut [u8], stream: Stream) -> Read {
     }
 }
 
-/// Requires a new event before this file counts as readable.
+/// Marks a file as not readable until the system reports it as readable again.
 fn not_ready(fd: &Fd) {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     if let std::task::Poll::Ready(Ok(mut guard)) = fd.poll_read_ready(&mut context) {

@@ -1,7 +1,8 @@
-//! The state of the agent: processes, their output, and its readers.
+//! The state of the agent: processes, their output, and the readers of the
+//! output.
 //!
-//! Everything runs on one thread. The lock exists because the types of the
-//! connection require it, and is never contended.
+//! One thread uses the state. The lock exists only because the types of the
+//! connection must be `Send`, and is never contended.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
@@ -22,8 +23,8 @@ pub(crate) const MAX_COMMANDS: usize = 64;
 /// Maximum number of ended processes whose records are kept.
 const MAX_FINISHED: usize = 200;
 
-/// Maximum bytes of output of all processes together, beyond the unread output
-/// of running ones.
+/// Maximum bytes of output of all processes together. Only unread output of
+/// running processes may exceed it.
 const MAX_HELD: u64 = 32 * 1024 * 1024;
 
 /// Maximum bytes of one read.
@@ -101,7 +102,7 @@ impl Agent {
 }
 
 impl State {
-    /// Applies the limits that the server sends.
+    /// Applies the limits that the server sent.
     pub(crate) fn configure(&mut self, config: &v1::ServerConfig) {
         if config.max_terminals > 0 {
             self.max_terminals = config.max_terminals as usize;
@@ -122,7 +123,7 @@ impl State {
     }
 
     /// Reads from a source into the buffer of its process. Also returns whether
-    /// the buffer is now full.
+    /// the process must block now.
     pub(crate) fn take_in(&mut self, id: &str, source: &mut Source) -> (Read, bool) {
         let read = source.read(scratch(&mut self.scratch));
         let Some(process) = self.processes.get_mut(id) else {
@@ -191,8 +192,8 @@ impl State {
         }
     }
 
-    /// Deletes the oldest records of ended processes beyond the limit, except
-    /// those with readers.
+    /// Deletes the oldest records of ended processes beyond [`MAX_FINISHED`],
+    /// except records with readers.
     fn forget_oldest(&mut self) {
         while self.finished.len() > MAX_FINISHED {
             let unread = |id: &String| {
@@ -211,9 +212,9 @@ impl State {
         }
     }
 
-    /// Drops the least needed output until the limit is met: first what was
-    /// read of ended processes, then of running ones, then unread output of
-    /// ended processes without readers.
+    /// Drops the least needed output until [`MAX_HELD`] is met: first the
+    /// history of ended processes, then the history of running processes, then
+    /// all output of ended processes without readers.
     fn make_room(&mut self) {
         let finished: Vec<String> = self.finished.iter().cloned().collect();
         let running = self.processes.iter().filter(|(_, p)| p.is_running());
@@ -246,7 +247,8 @@ impl State {
     }
 }
 
-/// Allocated at the first use, so that an idle agent stays small.
+/// Returns the buffer for reads. It is allocated at the first use, so that an
+/// idle agent stays small.
 fn scratch(scratch: &mut Box<[u8]>) -> &mut [u8] {
     if scratch.is_empty() {
         *scratch = vec![0; SCRATCH].into();

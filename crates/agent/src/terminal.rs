@@ -1,9 +1,10 @@
 //! Opens terminals.
 //!
 //! A shell needs a new session with the terminal as its controlling terminal.
-//! Only the process itself can set that up, after `fork` and before it becomes
-//! the shell. So the agent starts itself as `workspace-agent terminal --
-//! SHELL`, which does this and then becomes the shell.
+//! Only the new process itself can create this session, after `fork` and before
+//! it becomes the shell. So the agent starts its own program as
+//! `workspace-agent terminal -- SHELL`, which creates the session and then
+//! becomes the shell.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -37,7 +38,7 @@ pub(crate) const ARGUMENT: &str = "terminal";
 const SELF: &str = "/proc/self/exe";
 const SHELLS: [&str; 2] = ["/bin/bash", "/bin/sh"];
 
-/// Exit code if the shell cannot be run, as in shells.
+/// Exit code if the shell cannot be run; shells use the same code.
 const CANNOT_RUN: u8 = 127;
 
 /// Opens a terminal.
@@ -62,20 +63,21 @@ pub(crate) fn open(agent: &Agent, request: v1::CreatePtyRequest) -> Result<(), F
             NotStarted::Cwd(errno) => failure::cwd(cwd, errno),
             NotStarted::Exec(errno) => failure::shell(shell, errno),
         })?;
-    // Otherwise the terminal would never hang up.
+    // Closes the agent's copies of the shell's side. The terminal would never
+    // hang up as long as they are open.
     drop(command);
     serve(agent, &request.pty_id, shell, started, master);
     Ok(())
 }
 
-/// Opens a terminal. Returns the agent's side and the shell's.
+/// Opens a terminal. Returns the agent's side and the shell's side.
 fn pair(size: Winsize) -> Result<(Fd, OwnedFd), Errno> {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let master = rustix::pty::openpt(flags)?;
     rustix::pty::grantpt(&master)?;
     rustix::pty::unlockpt(&master)?;
     let slave = match rustix::pty::ioctl_tiocgptpeer(&master, flags) {
-        // gVisor does not support this call.
+        // gVisor does not support `TIOCGPTPEER`.
         Err(Errno::NOTTY | Errno::INVAL) => by_name(&master)?,
         slave => slave?,
     };
@@ -192,7 +194,8 @@ pub(crate) fn resize(agent: &Agent, request: &v1::ResizePtyRequest) -> Result<()
     resized.map_err(|errno| failure::invalid(format!("cannot change the size: {errno}")))
 }
 
-/// Hangs up a terminal, and kills its shell if it does not end.
+/// Hangs up a terminal, and kills its shell if the shell does not end within
+/// [`GRACE`].
 pub(crate) fn close(agent: &Agent, id: &str) -> Result<(), Failure> {
     let (pid, mut life) = {
         let state = agent.lock();
@@ -206,7 +209,7 @@ pub(crate) fn close(agent: &Agent, id: &str) -> Result<(), Failure> {
     if !agent.reaper().signal(pid, Signal::HUP) {
         return Err(failure::ended());
     }
-    // A stopped shell would not receive the signal.
+    // A stopped shell handles SIGHUP only after SIGCONT.
     agent.reaper().signal(pid, Signal::CONT);
     let reaper = agent.reaper().clone();
     tokio::spawn(async move {
@@ -233,7 +236,8 @@ fn size(cols: i32, rows: i32) -> Result<Winsize, Failure> {
     }
 }
 
-/// Returns the requested shell, or the best that exists.
+/// Returns the requested shell, or by default the first of [`SHELLS`] that can
+/// run.
 fn choose_shell(asked: &str) -> Result<&str, Failure> {
     let runs = |shell: &str| rustix::fs::access(shell, Access::EXEC_OK);
     let shell = match asked {
@@ -247,14 +251,14 @@ fn choose_shell(asked: &str) -> Result<&str, Failure> {
     }
 }
 
-/// Becomes the shell of the terminal on standard input.
+/// Replaces this process with the shell of the terminal on standard input.
 pub(crate) fn become_shell(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let (Some(_), Some(shell)) = (arguments.next(), arguments.next()) else {
-        log::error(format_args!("{ARGUMENT} needs -- and a shell"));
+        log::error(format_args!("usage: workspace-agent {ARGUMENT} -- SHELL"));
         return ExitCode::from(2);
     };
     if let Err(errno) = control_terminal() {
-        log::error(format_args!("cannot control the terminal: {errno}"));
+        log::error(format_args!("cannot take control of the terminal: {errno}"));
         return ExitCode::from(CANNOT_RUN);
     }
     let error = Command::new(&shell).exec();

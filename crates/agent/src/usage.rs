@@ -1,4 +1,4 @@
-//! Measures the resources of the sandbox by its control group.
+//! Measures the resources of the sandbox from its control group.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,8 @@ use crate::state::{Agent, now_ms};
 
 const ROOT: &str = "/sys/fs/cgroup";
 
-/// Measures, and keeps the previous measurement.
+/// Measures the usage of resources. Keeps the previous measurement of processor
+/// time.
 pub(crate) struct Meter {
     group: PathBuf,
     last: Option<(Instant, u64)>,
@@ -36,7 +37,8 @@ impl Meter {
         }
     }
 
-    /// Returns the percentage of one processor since the previous call.
+    /// Returns the used processor time since the previous call, in percent of
+    /// one processor.
     fn cpu_percent(&mut self) -> Option<f64> {
         let stat = fs::read_to_string(self.group.join("cpu.stat")).ok()?;
         let used = stat
@@ -51,7 +53,8 @@ impl Meter {
 }
 
 impl Agent {
-    /// Sends a heartbeat with the changes since the last one.
+    /// Sends a heartbeat with the used resources, and with the output that grew
+    /// since the last heartbeat.
     pub(crate) fn beat(&self, meter: &mut Meter) {
         let usage = meter.measure();
         let mut state = self.lock();
@@ -74,8 +77,8 @@ impl Agent {
     }
 }
 
-/// Returns the directory of the agent's control group. In a cgroup namespace
-/// that is the root.
+/// Returns the directory of the agent's control group. In a cgroup namespace,
+/// this is the root of the hierarchy.
 fn own_group() -> Option<PathBuf> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
@@ -87,7 +90,8 @@ fn number(path: &Path) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// PID 1 sees exactly the processes of the sandbox.
+/// Counts the processes in `/proc`. Returns `None` unless the agent is PID 1,
+/// which sees exactly the processes of the sandbox.
 fn count_processes() -> Option<u64> {
     if rustix::process::getpid() != Pid::INIT {
         return None;

@@ -13,7 +13,7 @@ pub struct Quarantined {
     pub tenant: String,
     /// When the server first found the workspace without a row.
     pub found_at: String,
-    /// When the server deletes it.
+    /// When the server will delete the workspace.
     pub deleted_at: String,
 }
 
@@ -31,8 +31,8 @@ pub struct MakeBackup {
     /// Absolute path, on the server's machine, of the directory that holds
     /// backups.
     pub directory: String,
-    /// Number of backups to keep; the oldest others are deleted. All are kept
-    /// if absent.
+    /// Number of backups to keep; the oldest others are deleted. If absent, all
+    /// backups are kept.
     #[serde(default)]
     pub keep: Option<u32>,
 }
@@ -43,14 +43,14 @@ pub struct MakeBackup {
 pub struct BackupMade {
     /// Directory of the backup.
     pub backup: String,
-    /// When the backup began. It contains everything acknowledged before this
-    /// time.
+    /// When the backup began. The backup contains every change that was
+    /// acknowledged before this time.
     pub begun_at: String,
     /// When the backup ended.
     pub ended_at: String,
     /// Size of the backup in bytes.
     pub bytes: u64,
-    /// Bytes that the backup does not share with the previous one.
+    /// Bytes that the backup does not share with the previous backup.
     pub new_bytes: u64,
     /// Number of workspaces in the backup.
     pub workspaces: u64,
@@ -66,6 +66,6 @@ pub struct BackupMade {
 pub struct UnreadWorkspace {
     /// Id of the workspace.
     pub id: String,
-    /// Why its files could not be read.
+    /// Why the files could not be read.
     pub cause: String,
 }

@@ -9,7 +9,7 @@ pub struct ErrorEnvelope {
     pub error: ErrorBody,
 }
 
-/// An error, for programs and for people.
+/// An error, with fields for programs and sentences for people.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ErrorBody {

@@ -41,7 +41,7 @@ pub enum Scope {
     /// Decide open reviews.
     #[serde(rename = "reviews")]
     Reviews,
-    /// Receive events by HTTP.
+    /// Create, list and delete webhooks, and list and repeat their deliveries.
     #[serde(rename = "webhooks")]
     Webhooks,
     /// Read statistics of the whole server, and collect garbage.
@@ -67,7 +67,7 @@ impl Scope {
         Self::System,
     ];
 
-    /// Scopes of a key that does not name any.
+    /// Scopes of a key that is created without a list of scopes.
     pub const ORDINARY: [Self; 6] = [
         Self::SandboxesRead,
         Self::SandboxesWrite,
@@ -220,15 +220,16 @@ pub struct Key {
     pub revoked_at: Option<String>,
 }
 
-/// A new key. This is the only response with its secret.
+/// A new key. This is the only response with the key's secret.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NewKey {
     /// The key.
     #[serde(flatten)]
     pub key: Key,
-    /// The secret to send with requests. The server does not store it, so it is
-    /// absent when the response is repeated for the same `Idempotency-Key`.
+    /// The secret to send with requests. The server does not store the secret,
+    /// so the response to a retry with the same `Idempotency-Key` does not have
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
 }
@@ -249,7 +250,7 @@ pub struct CreateAgent {
     pub name: String,
 }
 
-/// A named principal inside a tenant.
+/// A named program that works in workspaces of a tenant.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Agent {
@@ -288,7 +289,7 @@ pub struct ChangeTenant {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 100)]
     pub name: Option<String>,
-    /// New limits, which replace all current ones.
+    /// New limits, which replace all current limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<TenantLimits>,
     /// Whether to suspend the tenant: the server then denies requests with its
@@ -310,7 +311,7 @@ pub struct Tenant {
     pub created_at: String,
     /// Quotas of the tenant.
     pub limits: TenantLimits,
-    /// When the tenant was suspended, if its keys are denied.
+    /// When the tenant was suspended. Absent if the tenant is not suspended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspended_at: Option<String>,
     /// When the erasure of the tenant began. The tenant leaves the list when
@@ -326,8 +327,9 @@ pub struct NewTenant {
     /// The tenant.
     #[serde(flatten)]
     pub tenant: Tenant,
-    /// The secret of the owner's key. The server does not store it, so it is
-    /// absent when the response is repeated for the same `Idempotency-Key`.
+    /// The secret of the owner's key. The server does not store the secret, so
+    /// the response to a retry with the same `Idempotency-Key` does not have
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
 }

@@ -17,7 +17,7 @@ pub struct RunCommand {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub envs: BTreeMap<String, String>,
     /// Milliseconds until the command is killed; 0 for no time-out. Default:
-    /// the server's setting, 60000 if it is not set.
+    /// the server's setting, which is 60000 unless it is changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 86400000)]
     pub timeout: Option<u32>,
@@ -104,7 +104,7 @@ pub enum StreamKind {
     Stderr,
     /// The command has ended; the last event.
     Exit,
-    /// An operation failed; the last event.
+    /// The stream failed; the last event.
     Error,
     /// The output from `offset` to `end` was already discarded.
     Gap,
@@ -130,7 +130,9 @@ pub struct StreamEvent {
     /// Encoding of `data`.
     #[serde(default, skip_serializing_if = "Encoding::is_text")]
     pub encoding: Encoding,
-    /// Offset of `data` in the combined standard output and standard error.
+    /// Offset in the combined standard output and standard error: of `data`, of
+    /// the start of a gap, of the end of the output after an exit, or of the
+    /// next output after a stop of the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
     /// Offset at which a gap ends.
@@ -148,7 +150,7 @@ pub struct StreamEvent {
     /// Whether output was discarded because of `maxOutputSize`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
-    /// Why the stream failed.
+    /// Why the stream failed, or how to reconnect after a stop of the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// Time of the event, in milliseconds since 1970.
@@ -167,7 +169,7 @@ pub struct CommandInfo {
     pub running: bool,
     /// When the command started, in milliseconds since 1970.
     pub started_at: i64,
-    /// Bytes of output that the server knows of.
+    /// Number of output bytes, as last reported by the workspace agent.
     pub output_size: u64,
     /// Exit code of the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -183,7 +185,7 @@ pub struct CommandInfo {
 /// The commands of a sandbox.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct CommandList {
-    /// Running commands, and those that ended most recently.
+    /// Running and recently ended commands.
     pub items: Vec<CommandInfo>,
 }
 

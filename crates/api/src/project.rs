@@ -34,10 +34,11 @@ pub struct CreateProject {
     /// The snapshot to start with; an empty tree by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
-    /// Access of agents to paths; every agent may do everything by default.
+    /// Policy of the project. By default, every agent may read and write every
+    /// path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<elevo_policy::Policy>,
-    /// Versions that keep their content; all by default.
+    /// Rule for the versions whose content is kept; all versions by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention: Option<Retention>,
 }
@@ -73,7 +74,7 @@ pub struct Project {
     pub description: Option<String>,
     /// Snapshot of the newest version.
     pub head: String,
-    /// Number of steps of the head.
+    /// Number of steps that the head has made.
     pub sequence: u64,
     /// Number of entries in the tree, including directories. Absent if the
     /// caller may not see all of them.
@@ -85,7 +86,7 @@ pub struct Project {
     pub bytes: Option<u64>,
     /// Version of the policy; increases each time it is set.
     pub policy_version: u64,
-    /// Versions that keep their content.
+    /// Rule for the versions whose content is kept.
     pub retention: Retention,
     /// When the project was created.
     pub created_at: String,
@@ -192,8 +193,8 @@ pub struct LogPage {
 pub struct FileVersion {
     /// The path.
     pub path: String,
-    /// The earlier path of a moved file, or the path that the author used for
-    /// it.
+    /// The earlier path of a moved file, or the path at which the author
+    /// changed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     /// Kind of the change: `added`, `modified`, `removed`, `renamed` or `mode`.
@@ -201,7 +202,7 @@ pub struct FileVersion {
     /// Number of entries this change covers; more than one for a directory that
     /// was added or removed as a whole.
     pub entries: u64,
-    /// How the change was merged.
+    /// Name of the merge algorithm that combined the change with the head.
     pub algorithm: String,
     /// Sequence number of the step.
     pub sequence: u64,
@@ -227,7 +228,8 @@ pub struct FileVersion {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VersionPage {
-    /// The versions, newest first; those of one step are ordered by path.
+    /// The versions, newest first. Versions of the same step are ordered by
+    /// path.
     pub items: Vec<FileVersion>,
     /// Cursor of the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -13,7 +13,7 @@ pub struct CreatePty {
     /// Height in rows.
     #[schema(minimum = 1, maximum = 1000)]
     pub rows: u16,
-    /// The program to run; `/bin/bash` if it exists, else `/bin/sh`.
+    /// The program to run. Default: `/bin/bash` if it exists, else `/bin/sh`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shell: Option<String>,
     /// Working directory; `/workspace` by default.
@@ -72,17 +72,17 @@ pub enum ClientMessage {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum ServerMessage {
-    /// Where the output that follows begins; the first message, and sent again
-    /// after a gap.
+    /// The offset at which the following output begins. This is the first
+    /// message, and it is sent again after a gap in the output.
     Attached {
-        /// Number of output bytes before this point.
+        /// Number of output bytes before the following output.
         offset: u64,
     },
     /// Output.
     Output {
         /// The bytes, in base64.
         data: String,
-        /// Number of output bytes before this point.
+        /// Number of output bytes before the following output.
         offset: u64,
     },
     /// The terminal has ended; the last message.

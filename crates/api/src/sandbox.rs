@@ -20,8 +20,8 @@ pub struct CreateSandbox {
     /// Environment variables of every process in the sandbox.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub envs: BTreeMap<String, String>,
-    /// Seconds until the sandbox is deleted. Default: the server's setting, 3600
-    /// if it is not set.
+    /// Seconds until the sandbox is deleted. Default: the server's setting,
+    /// which is 3600 unless it is changed.
     #[serde(
         default,
         alias = "timeout_seconds",
@@ -29,7 +29,7 @@ pub struct CreateSandbox {
     )]
     #[schema(minimum = 1)]
     pub timeout_seconds: Option<u32>,
-    /// Treatment of the workspace at the expiry; `park` by default.
+    /// Treatment of the workspace when the sandbox expires; `park` by default.
     #[serde(default, alias = "on_expiry", skip_serializing_if = "Option::is_none")]
     pub on_expiry: Option<OnExpiry>,
     /// Resource limits.
@@ -133,8 +133,8 @@ pub struct ProjectSource {
     /// The version of the project to start from; the head by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
-    /// Whether the workspace is read-only. It always is if the policy lets the
-    /// agent write nothing.
+    /// Whether the workspace is read-only. The workspace is always read-only if
+    /// the policy does not let the agent write any path.
     #[serde(default)]
     pub read_only: bool,
     /// How the workspace is synchronised with the project.
@@ -215,7 +215,7 @@ pub struct Sandbox {
     pub created_at: String,
     /// When the sandbox expires and is deleted.
     pub expires_at: String,
-    /// Treatment of the workspace at the expiry.
+    /// Treatment of the workspace when the sandbox expires.
     pub on_expiry: OnExpiry,
 }
 
@@ -239,8 +239,8 @@ pub struct BatchDelete {
     /// Ids of the sandboxes; at most 50.
     #[schema(max_items = 50)]
     pub ids: Vec<String>,
-    /// Whether to park the workspaces, so that new sandboxes can resume them
-    /// until they expire.
+    /// Whether to park the workspaces. New sandboxes can resume parked
+    /// workspaces until the workspaces expire.
     #[serde(default, alias = "keep_workspace")]
     pub keep_workspace: bool,
 }
@@ -272,7 +272,8 @@ pub struct Extend {
     pub seconds: u32,
 }
 
-/// Request to fork a sandbox. Files are forked, processes are not.
+/// Request to fork a sandbox. A fork has the files of the sandbox, but not its
+/// processes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Fork {
@@ -284,8 +285,8 @@ pub struct Fork {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 90)]
     pub name: Option<String>,
-    /// Seconds until the forks are deleted; the lifetime given to the original
-    /// by default.
+    /// Seconds until the forks are deleted. Default: the lifetime that the
+    /// original sandbox was created with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
     pub timeout_seconds: Option<u32>,
@@ -296,7 +297,8 @@ pub struct Fork {
 pub struct Forked {
     /// The forks that are running.
     pub succeeded: Vec<Sandbox>,
-    /// The forks that failed; they leave nothing behind.
+    /// The forks that failed. The server has deleted everything that it created
+    /// for them.
     pub failed: Vec<Failed>,
 }
 
@@ -305,7 +307,7 @@ pub struct Forked {
 pub struct Logs {
     /// Lines of the log.
     pub logs: String,
-    /// Whether the log has more lines.
+    /// Whether the log has more lines than the response.
     pub truncated: bool,
 }
 

@@ -122,8 +122,7 @@ pub struct GcResult {
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Gc {
-    /// Whether to report what would be deleted from the store without deleting
-    /// it.
+    /// Whether to only count the objects that would be deleted from the store.
     #[serde(default)]
     pub dry_run: bool,
     /// Whether to examine the whole store, or only objects added since the last
@@ -142,7 +141,8 @@ pub struct GcStatus {
     /// Progress of the running collection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current: Option<GcCurrent>,
-    /// The last collection that ended; survives a restart of the server.
+    /// The last collection that ended. A restart of the server does not reset
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<GcReport>,
 }
@@ -161,11 +161,12 @@ pub struct GcCurrent {
     pub phase: GcPhase,
     /// Number of writers that the collection waits for.
     pub writers: u64,
-    /// Number of objects found to be needed.
+    /// Number of objects that the collection has marked as needed.
     pub marked: u64,
     /// Number of objects examined by the sweep.
     pub seen: u64,
-    /// Number of objects deleted, or that would be deleted.
+    /// Number of objects that the collection has deleted, or would delete
+    /// without the dry run.
     pub removed: u64,
 }
 
@@ -175,9 +176,9 @@ pub struct GcCurrent {
 pub enum GcPhase {
     /// Deletes versions that retention does not keep.
     Dropping,
-    /// Waits for earlier writers.
+    /// Waits for the writers that began before the collection.
     Waiting,
-    /// Marks the objects that are needed.
+    /// Marks the objects that a ref, a lease or a version needs.
     Marking,
     /// Deletes the other objects.
     Removing,
@@ -195,7 +196,8 @@ pub struct GcReport {
     pub dry_run: bool,
     /// Whether the collection examined the whole store.
     pub full: bool,
-    /// Result of the collection; of a dry run, what it would delete.
+    /// Result of the collection. A dry run counts the objects that it would
+    /// delete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<GcResult>,
     /// Why the collection failed.

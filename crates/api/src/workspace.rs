@@ -19,8 +19,8 @@ pub struct SnapshotTaken {
     pub snapshot_id: String,
     /// Whether a new snapshot was stored.
     pub is_new: bool,
-    /// Kinds of entries and attributes that the snapshot does not have, each
-    /// with a count and an example.
+    /// Kinds of entries and attributes that a snapshot cannot store and that
+    /// were left out, each with a count and an example.
     pub not_kept: Vec<String>,
 }
 
@@ -30,7 +30,7 @@ pub struct SnapshotTaken {
 pub struct Snapshot {
     /// Id of the snapshot.
     pub id: String,
-    /// Ids of the snapshots it was made from.
+    /// Ids of the parent snapshots.
     pub parents: Vec<String>,
     /// Author of the snapshot.
     pub author: String,
@@ -46,8 +46,8 @@ pub struct Snapshot {
 pub struct Imported {
     /// Id of the snapshot.
     pub snapshot_id: String,
-    /// Kinds of entries and attributes that the snapshot does not have, each
-    /// with a count and an example.
+    /// Kinds of entries and attributes that a snapshot cannot store and that
+    /// were left out, each with a count and an example.
     pub not_kept: Vec<String>,
 }
 
@@ -55,7 +55,8 @@ pub struct Imported {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Restore {
-    /// Id of the snapshot. Changes since the last snapshot are discarded.
+    /// Id of the snapshot. Changes since the last snapshot of the workspace are
+    /// discarded.
     pub snapshot_id: String,
 }
 
@@ -77,8 +78,8 @@ pub enum ChangeKind {
 pub struct Change {
     /// Kind of the change.
     pub kind: ChangeKind,
-    /// Path from the root of the workspace; bytes that are not UTF-8 are
-    /// written as `\xNN`.
+    /// Path from the root of the workspace or project. Bytes that are not UTF-8
+    /// are written as `\xNN`.
     pub path: String,
     /// Type of the entry before the change: `file`, `directory` or `symlink`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -99,25 +100,26 @@ pub struct DiffTotals {
     pub changed: u64,
 }
 
-/// Changes of a workspace.
+/// Changes of a workspace since a snapshot, or between two versions of a
+/// project.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Diff {
-    /// The snapshot that the workspace is compared with.
+    /// The snapshot that the changes are relative to.
     pub base: String,
     /// The changes, ordered by path; at most `limit`.
     pub changes: Vec<Change>,
     /// Number of changes, including those that `changes` omits.
     pub totals: DiffTotals,
-    /// Whether `changes` omits some.
+    /// Whether `changes` omits some changes.
     pub truncated: bool,
 }
 
-/// Number of changed lines in a workspace.
+/// Number of lines that changed between two versions of a project.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DiffStat {
-    /// The snapshot that the workspace is compared with.
+    /// The snapshot that the changes are relative to.
     pub base: String,
     /// Number of changed paths.
     pub files: u64,
@@ -125,9 +127,9 @@ pub struct DiffStat {
     pub added: u64,
     /// Number of removed lines.
     pub removed: u64,
-    /// The same for each path; at most `limit`.
+    /// The numbers of lines for each path; at most `limit` paths.
     pub changes: Vec<FileStat>,
-    /// Whether `changes` omits some.
+    /// Whether `changes` omits some changes.
     pub truncated: bool,
 }
 

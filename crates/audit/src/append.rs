@@ -1,4 +1,4 @@
-//! The writer of the files.
+//! Writes the files of a log.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -18,7 +18,7 @@ use crate::segment::{self, Lines, Options, Piece};
 pub struct Appender {
     directory: PathBuf,
     options: Options,
-    /// The lock on the directory, held while this writes.
+    /// The lock on the directory, held as long as the appender exists.
     _lock: File,
     head: Head,
     current: Option<Current>,
@@ -27,16 +27,18 @@ pub struct Appender {
 #[derive(Debug)]
 struct Current {
     path: PathBuf,
-    /// `None` after a failure: the file must be truncated to `bytes` first.
+    /// `None` after a failed write: the file must be truncated to `bytes`
+    /// before the next write.
     file: Option<File>,
     bytes: u64,
 }
 
 impl Current {
-    /// Appends bytes and syncs them, or leaves the segment as it was.
+    /// Appends bytes and syncs them. After a failure, `self.bytes` still is the
+    /// length of the valid part.
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        // A failed write may have left bytes there; they must be truncated before
-        // the next write.
+        // A failed write may have left bytes at the end of the file, which must
+        // be removed first.
         let mut file = match self.file.take() {
             Some(file) => file,
             None => {
@@ -57,8 +59,9 @@ impl Current {
 impl Appender {
     /// Opens the log in `directory`, and creates one if there is none.
     ///
-    /// Bytes that do not continue the chain, for example of an interrupted write,
-    /// are moved to a separate file, and a record reports that.
+    /// Bytes that do not continue the chain, for example of an interrupted
+    /// write, are moved to a separate file, and a new record in the log reports
+    /// the move.
     pub fn open(directory: &Path, options: Options, now: &str) -> Result<Self> {
         let made = DirBuilder::new()
             .recursive(true)
@@ -82,20 +85,20 @@ impl Appender {
                 "user": "server", "details": { "file": file, "bytes": bytes },
             });
             let Value::Object(record) = record else {
-                unreachable!("it is an object")
+                unreachable!("the record is an object")
             };
             this.append(&[record])?;
         }
         Ok(this)
     }
 
-    /// Returns the newest record.
+    /// Returns the number and the hash of the newest record.
     pub fn head(&self) -> Head {
         self.head
     }
 
-    /// Finds the last record, in the last segment that has one. Returns the file
-    /// with the bytes that were set aside, if any.
+    /// Finds the last record, which the next record follows. Returns the name
+    /// and size of the file with the bytes that were set aside, if any.
     fn go_on(&mut self) -> Result<Option<(String, u64)>> {
         let (segments, _) = segment::list(&self.directory)?;
         let mut set_aside = None;
@@ -115,14 +118,14 @@ impl Appender {
                 });
                 return Ok(set_aside);
             }
-            // The segment has no record at all.
+            // The segment has no valid record; its bytes are already set aside.
             fs::remove_file(path).map_err(at(path))?;
             self.sync_directory()?;
         }
         Ok(set_aside)
     }
 
-    /// Moves the end of a segment to a separate file.
+    /// Moves the bytes of a segment from offset `good` on to a separate file.
     fn set_aside(&self, path: &Path, good: u64, number: usize) -> Result<(String, u64)> {
         let mut rest = Vec::new();
         let file = OpenOptions::new().read(true).write(true).open(path);
@@ -179,7 +182,7 @@ impl Appender {
 
     fn begin_segment(&mut self) -> Result<()> {
         let path = self.directory.join(segment::name(self.head.number + 1));
-        // A file left by an attempt that failed to sync has no record.
+        // An earlier attempt that failed to sync may have left an empty file.
         let _ = fs::remove_file(&path);
         let file = new_file(&path).map_err(at(&path))?;
         self.sync_directory()?;
@@ -191,8 +194,9 @@ impl Appender {
         Ok(())
     }
 
-    /// Deletes the segments whose last record is older than `before`, but never
-    /// the one that is being written. Returns how many were deleted.
+    /// Deletes the oldest segments, up to the first segment that was written to
+    /// since `before` or that new records go to. Returns the number of deleted
+    /// segments.
     pub fn remove_before(&mut self, before: SystemTime) -> Result<usize> {
         let (segments, _) = segment::list(&self.directory)?;
         let mut removed = 0;
@@ -200,7 +204,8 @@ impl Appender {
         for (_, path) in &segments {
             let metadata = fs::metadata(path).map_err(at(path))?;
             let is_old = metadata.modified().map_err(at(path))? < before;
-            // In order, so that the remaining segments are contiguous.
+            // Segments are deleted in order, so that the remaining segments are
+            // contiguous.
             if Some(path.as_path()) == current || !is_old {
                 break;
             }

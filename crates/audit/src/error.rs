@@ -14,10 +14,10 @@ pub enum Error {
         source: io::Error,
     },
     /// Another process is writing this log.
-    #[error("{} is written by another process", .0.display())]
+    #[error("another process is writing the audit log in {}", .0.display())]
     InUse(PathBuf),
-    /// A record is longer than a line may be.
-    #[error("a record of {0} bytes is too long")]
+    /// A record is longer than [`MAX_LINE_BYTES`](crate::MAX_LINE_BYTES).
+    #[error("a record of {0} bytes is too long for a line of the audit log")]
     TooLong(usize),
     /// The log cannot be written at the moment.
     #[error("the audit log cannot be written")]

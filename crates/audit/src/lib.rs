@@ -8,10 +8,10 @@
 //!
 //! 1. *Acknowledged means durable*: a record whose [`Ticket`] has resolved to `Ok`
 //!    survives a crash of the process and a loss of power.
-//! 2. *One change is found*: [`verify`] names the first record that was changed,
+//! 2. *A change is detected*: [`verify`] names the first record that was changed,
 //!    deleted, inserted or moved.
-//! 3. *Truncation is found* only with a later [`Head`]: the files alone do not
-//!    show it. So heads should be recorded elsewhere as well.
+//! 3. *Truncation is detected* only with a later [`Head`]: the files alone do not
+//!    show it. So the caller should record heads elsewhere as well.
 //! 4. *Records that cannot be written wait or are counted*: a bounded number of
 //!    records waits in memory, and a record after them reports how many were lost.
 //!

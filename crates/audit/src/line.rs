@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 /// Maximum bytes of a line, including the newline.
 pub const MAX_LINE_BYTES: usize = 64 << 10;
 
-/// The hash that the first record follows.
+/// The previous hash of record 1, which has no previous record.
 pub(crate) const NONE: [u8; 32] = [0; 32];
 
 const CONTEXT: &str = "elevo audit 2026-11-16 chain";
@@ -21,7 +21,7 @@ const DIGITS: usize = 64;
 /// that all records up to it still exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// Number of the record; 0 if there is none.
+    /// Number of the record; 0 if the log is empty.
     pub number: u64,
     /// Hash of the record.
     pub hash: [u8; 32],
@@ -60,13 +60,12 @@ impl FromStr for Head {
     }
 }
 
-/// A well-formed line. It is unchanged if the hash it follows is the expected
-/// one.
+/// A well-formed line. [`check_line`] also returns whether its hash is right.
 #[derive(Clone, Debug)]
 pub struct Checked {
     /// The number of the record and the hash that the line states.
     pub head: Head,
-    /// The previous hash that the line states, if it does.
+    /// The hash of the previous record, if the line states it.
     pub prev: Option<[u8; 32]>,
     /// The record.
     pub record: Map<String, Value>,
@@ -86,7 +85,7 @@ pub enum LineError {
     NoRecord,
 }
 
-/// Returns the line of a record, with its newline, and its hash.
+/// Returns the line of a record, with the newline, and the hash of the record.
 pub(crate) fn write_line(
     number: u64,
     prev: &[u8; 32],
@@ -174,7 +173,8 @@ pub(crate) fn hex(bytes: &[u8; 32]) -> String {
     blake3::Hash::from_bytes(*bytes).to_hex().to_string()
 }
 
-/// Rejects capital letters, so that a hash has one form.
+/// Parses a hash. Capital letters are rejected, so that each hash has only one
+/// text.
 fn unhex(digits: &[u8]) -> Option<[u8; 32]> {
     if digits.iter().any(u8::is_ascii_uppercase) {
         return None;

@@ -50,7 +50,7 @@ struct Shared {
 pub struct Ticket(oneshot::Receiver<Result<()>>);
 
 impl Ticket {
-    /// Waits until the record is durable, or cannot be written now.
+    /// Waits until the record is durable, or until its first write has failed.
     pub async fn written(self) -> Result<()> {
         self.0.await.unwrap_or(Err(Error::Failing))
     }
@@ -103,7 +103,7 @@ impl Log {
         Ticket(ticket)
     }
 
-    /// Deletes the segments whose last record is older than `before`.
+    /// Deletes old segments, like [`Appender::remove_before`].
     pub async fn remove_before(&self, before: SystemTime) -> Result<usize> {
         let (done, answer) = oneshot::channel();
         let _ = self.wishes.send(Wish::Remove(before, done)).await;
@@ -121,7 +121,7 @@ impl Log {
         self.shared.waiting.load(Ordering::Relaxed)
     }
 
-    /// Returns whether another record could wait.
+    /// Returns whether memory has space for another waiting record.
     pub fn can_wait(&self) -> bool {
         self.waiting() < self.most_waiting
     }
@@ -132,7 +132,7 @@ impl Log {
         self.shared.lost.load(Ordering::Relaxed)
     }
 
-    /// Returns the newest durable record.
+    /// Returns the number and the hash of the newest durable record.
     pub fn head(&self) -> Head {
         *self
             .shared
@@ -191,7 +191,8 @@ impl Writer {
             while self.is_failing() {
                 thread::sleep(AGAIN);
                 self.resume();
-                // Callers do not wait for the disk: their records are kept.
+                // Callers do not wait for the disk: their records wait in
+                // memory.
                 while let Ok(wish) = wishes.try_recv() {
                     match wish {
                         Wish::Add(record, done) if self.is_failing() => self.keep(record, done),
@@ -233,7 +234,8 @@ impl Writer {
         }
         let result = self.appender.append(&records);
         if let Err(Error::TooLong(_)) = result {
-            // A record that is too long must not fail the others.
+            // One record that is too long must not fail the other records of
+            // the batch.
             for (record, done) in records.into_iter().zip(waiting) {
                 let _ = done.send(self.appender.append(&[record]));
             }
@@ -255,8 +257,8 @@ impl Writer {
         }
     }
 
-    /// Writes the waiting records, if the log can be written again, and a record
-    /// with the number of lost ones.
+    /// Writes the waiting records, if the log can be written again, and then a
+    /// record with the number of lost records.
     fn resume(&mut self) {
         if self.write_waiting().is_err() {
             return;
@@ -267,7 +269,7 @@ impl Writer {
             "user": "server", "details": { "lost": lost },
         });
         let Value::Object(record) = record else {
-            unreachable!("it is an object")
+            unreachable!("the record is an object")
         };
         if self.appender.append(&[record]).is_ok() {
             self.shared.lost.fetch_sub(lost, Ordering::Relaxed);
@@ -276,7 +278,8 @@ impl Writer {
         }
     }
 
-    /// Writes one record at a time, so that a retry does not repeat written ones.
+    /// Writes the waiting records one at a time, so that a retry does not write
+    /// a record twice.
     fn write_waiting(&mut self) -> Result<()> {
         let mut written = 0;
         let result = self.waiting.iter().try_for_each(|record| {

@@ -1,4 +1,4 @@
-//! Reading of records, without checks.
+//! Reads records without checking the chain.
 
 use std::path::Path;
 
@@ -8,8 +8,8 @@ use crate::error::Result;
 use crate::line::{NONE, check_line};
 use crate::segment::{self, Lines, Piece};
 
-/// Calls `each` with every readable record after `after`, oldest first, and its
-/// number; does not check the chain. Stops early if `each` returns `false`.
+/// Calls `each` with the number and the content of every readable record after
+/// record `after`, oldest first. Stops early if `each` returns `false`.
 pub fn read(
     directory: &Path,
     after: u64,
@@ -17,7 +17,8 @@ pub fn read(
 ) -> Result<()> {
     let (segments, _) = segment::list(directory)?;
     for (index, (_, path)) in segments.iter().enumerate() {
-        // All records of the segment come before the first of the next.
+        // All records of this segment precede the first record of the next
+        // segment.
         let next = segments.get(index + 1).map(|(first, _)| *first);
         if next.is_some_and(|next| next <= after + 1) {
             continue;

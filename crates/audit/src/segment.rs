@@ -10,12 +10,12 @@ use crate::line::MAX_LINE_BYTES;
 /// Options of a log.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Size in bytes from which a segment is followed by a new one.
+    /// Size in bytes at which a segment is full and a new segment begins.
     pub segment_bytes: u64,
     /// Maximum number of queued records; further callers wait.
     pub queue: usize,
-    /// Maximum number of records kept in memory while the log cannot be written;
-    /// further ones are lost.
+    /// Maximum number of records kept in memory while the log cannot be
+    /// written; further records are lost.
     pub waiting: usize,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct Lines {
 pub(crate) enum Piece<'a> {
     /// A line, without its newline.
     Line(&'a [u8]),
-    /// The first bytes of a line that is too long; its rest follows.
+    /// A line that is too long. The next pieces are the rest of this line.
     TooLong,
     /// Number of bytes at the end of the file that lack a newline.
     Torn(u64),

@@ -11,12 +11,12 @@ use crate::segment::{self, Lines, Piece};
 /// Maximum number of reported problems.
 const MAX_PROBLEMS: usize = 100;
 
-/// A deviation from what was written.
+/// A place where the log differs from the records that were written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
     /// The file of the log, or its directory.
     pub file: PathBuf,
-    /// The line, starting at 1; 0 for the directory.
+    /// Number of the line, starting at 1; 0 for the directory.
     pub line: u64,
     /// Description of the problem.
     pub what: String,
@@ -27,14 +27,15 @@ pub struct Problem {
 pub struct Report {
     /// Number of records.
     pub records: u64,
-    /// Number of the first record; earlier ones were deleted with their segments.
+    /// Number of the first record; earlier records were deleted with their
+    /// segments.
     pub first: Option<u64>,
     /// The newest record.
     pub head: Option<Head>,
     /// The problems, at most 100.
     pub problems: Vec<Problem>,
-    /// Bytes at the end without a newline: a record that is being written, or was
-    /// at a loss of power.
+    /// Number of bytes after the last newline: a record that is being written,
+    /// or whose write was interrupted.
     pub unfinished: u64,
     /// Files that were set aside when the log was opened.
     pub aside: Vec<PathBuf>,
@@ -54,15 +55,17 @@ impl Report {
 
 /// Hashes that may precede the next line.
 ///
-/// If the hash of a line is wrong, either the hash or the rest was changed. The
-/// next line shows which, and is not reported for it.
+/// If the hash of a line is wrong, either the hash or the rest of the line was
+/// changed. The next line follows one of these two hashes, and then is not
+/// reported as well.
 struct Before {
     number: Option<u64>,
     hashes: [[u8; 32]; 2],
 }
 
-/// Reads a log from its first record to its last; `expected` are heads that were
-/// recorded elsewhere.
+/// Checks all records of a log, oldest first. `expected` are heads that were
+/// recorded elsewhere; the log must contain their records. After each segment,
+/// `progress` receives the number of records so far.
 pub fn verify(
     directory: &Path,
     expected: &[Head],
@@ -129,8 +132,8 @@ fn check(
         Ok((checked, _)) => checked,
         Err(error) => {
             report.problem(path, number, error.to_string());
-            // The line may be this record with any hash; the next line is checked
-            // against the hash that this one states.
+            // The line cannot be parsed, but may state a hash: the next line is
+            // checked against that hash.
             if let Ok((body, stated)) = split(line) {
                 before.hashes = [stated, chain(&before.hashes[0], body)];
             }
@@ -142,7 +145,7 @@ fn check(
         Ok(parts) => parts,
         Err(_) => unreachable!("check_line has split the same line"),
     };
-    // The oldest remaining record follows one that was deleted.
+    // The oldest remaining record follows a deleted record.
     if is_start && let Some(prev) = checked.prev {
         before.hashes = [prev; 2];
         if checked.head.number == 1 && prev != NONE {
@@ -160,7 +163,7 @@ fn check(
     let expected = before.number.map_or(first, |number| number + 1);
     if checked.head.number != expected {
         let what = format!(
-            "record {} is where {expected} should be",
+            "record {} stands where record {expected} should be",
             checked.head.number
         );
         report.problem(path, number, what);

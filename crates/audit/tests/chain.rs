@@ -23,7 +23,7 @@ fn now() -> String {
 fn record(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(record) => record,
-        other => panic!("{other} is no record"),
+        other => panic!("{other} is not a record"),
     }
 }
 
@@ -102,7 +102,7 @@ fn written_records_verify_and_are_read_back() {
 }
 
 #[test]
-fn a_member_of_a_record_cannot_stand_for_the_chain() {
+fn a_field_of_a_record_cannot_replace_a_field_of_the_chain() {
     let directory = TempDir::new().unwrap();
     let mut log = Appender::open(directory.path(), small(), NOW).unwrap();
     let forged = json!({ "n": 7, "prev": "x", "hash": "y", "event": "\",\"hash\":\"\n\u{0}" });
@@ -131,7 +131,8 @@ proptest! {
         fs::write(&files[file], bytes).unwrap();
         let report = checked(directory.path(), &[head]);
         prop_assert!(!report.problems.is_empty(), "{place} {bit}");
-        // The reported place is the line itself or the one after it.
+        // The problem is reported for the changed line or for the line after
+        // it.
         prop_assert!(report.problems[0].file == files[file] || file + 1 < files.len()
             || report.unfinished > 0, "{report:?}");
     }
@@ -267,12 +268,13 @@ fn a_log_has_one_writer() {
 }
 
 #[test]
-fn old_segments_go_in_order_and_the_rest_is_right() {
+fn deletes_old_segments_in_order_and_keeps_the_chain_valid() {
     let directory = TempDir::new().unwrap();
     let head = written(directory.path(), 20);
     let files = segments(directory.path());
     let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1000);
-    // The second last segment is old as well, but comes after one that is not.
+    // The second last segment is old as well, but follows a segment that is not
+    // old.
     for file in [&files[0], &files[1], &files[files.len() - 2]] {
         let file = OpenOptions::new().append(true).open(file).unwrap();
         file.set_times(FileTimes::new().set_modified(long_ago))
@@ -294,7 +296,7 @@ fn old_segments_go_in_order_and_the_rest_is_right() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_at_once_are_written_together_and_none_is_lost() {
+async fn concurrent_records_are_written_together_and_none_is_lost() {
     let directory = TempDir::new().unwrap();
     let log = Log::open(directory.path(), Options::default(), now).unwrap();
     let log = std::sync::Arc::new(log);
@@ -336,7 +338,7 @@ async fn many_at_once_are_written_together_and_none_is_lost() {
 }
 
 #[tokio::test]
-async fn a_record_that_is_too_long_is_refused_alone() {
+async fn rejects_only_the_record_that_is_too_long() {
     let directory = TempDir::new().unwrap();
     let log = Log::open(directory.path(), Options::default(), now).unwrap();
     let long = record(json!({ "event": "x".repeat(70 << 10) }));

@@ -1,9 +1,9 @@
 //! Reads the inputs that the fuzzers have kept.
 
-#[allow(unreachable_pub, reason = "it is a part of the fuzzers as well")]
+#[allow(unreachable_pub, reason = "the fuzzers use this file as well")]
 #[path = "../../../fuzz/src/audit.rs"]
 mod audit;
-#[allow(unreachable_pub, reason = "it is a part of the fuzzers as well")]
+#[allow(unreachable_pub, reason = "the fuzzers use this file as well")]
 #[path = "../../../fuzz/src/corpus.rs"]
 mod corpus;
 

@@ -25,7 +25,7 @@ use tokio::runtime::Runtime;
 
 const NOW: &str = "2026-11-16T10:00:00.000Z";
 
-/// Writes from four tasks until the process is killed.
+/// Writes four records at a time until the process is killed.
 fn write(victim: &Victim) {
     let options = Options {
         segment_bytes: 20_000,

@@ -57,12 +57,13 @@ macro_rules! error_codes {
                 match self { $(Self::$variant => $grpc),* }
             }
 
-            /// Whether a retry helps.
+            /// Whether the same request may succeed later.
             pub const fn retry(self) -> Retry {
                 match self { $(Self::$variant => Retry::$retry),* }
             }
 
-            /// The default remediation, used unless a failure brings its own.
+            /// The default remediation, for failures without their own
+            /// remediation.
             pub const fn remediation(self) -> &'static str {
                 match self { $(Self::$variant => $remedy),* }
             }
@@ -102,7 +103,7 @@ error_codes! {
     LifetimeExceeded = 2007, "LIFETIME_EXCEEDED", 422, "OUT_OF_RANGE", Never,
         "Extend by no more than the message allows, or take a snapshot and continue in a new sandbox.";
     SnapshotNotFound = 2008, "SNAPSHOT_NOT_FOUND", 404, "NOT_FOUND", Never,
-        "Check the id; it must be a snapshot of your tenant.";
+        "Check the id; the snapshot must belong to your tenant.";
     ImageUnavailable = 2009, "IMAGE_UNAVAILABLE", 422, "FAILED_PRECONDITION", AfterChange,
         "Check the name of the image and that the container engine can reach its registry, or load it with `docker load`.";
     AgentUnreachable = 2010, "AGENT_UNREACHABLE", 503, "UNAVAILABLE", Later,
@@ -110,11 +111,11 @@ error_codes! {
     WorkspaceBusy = 2011, "WORKSPACE_BUSY", 409, "ABORTED", Later,
         "Another snapshot, fork or restore of the workspace is running; retry when it is complete.";
     ArchiveRefused = 2012, "ARCHIVE_REFUSED", 422, "INVALID_ARGUMENT", Never,
-        "Send a plain tar without names that leave the directory.";
+        "Send a tar (plain, gzip or zstd) whose paths stay inside the directory.";
     PathNotFound = 2013, "PATH_NOT_FOUND", 404, "NOT_FOUND", Never,
-        "Check the path; it starts at the root of the workspace.";
+        "Check the path; paths start at the root of the workspace or project.";
     DiskFull = 2014, "DISK_FULL", 507, "RESOURCE_EXHAUSTED", AfterChange,
-        "Delete files in the workspace, or create one with a larger disk.";
+        "Delete files in the workspace, or create a workspace with a larger disk.";
     ProjectNotFound = 3001, "PROJECT_NOT_FOUND", 404, "NOT_FOUND", Never,
         "List projects with `elevo project ls`.";
     WorkspaceNotFound = 3002, "WORKSPACE_NOT_FOUND", 404, "NOT_FOUND", Never,
@@ -126,19 +127,19 @@ error_codes! {
     MergeConflict = 3005, "MERGE_CONFLICT", 409, "ABORTED", AfterChange,
         "Nothing has landed. Refresh the workspace (`elevo ws refresh`), edit the files that `details` names until no conflict markers are left, and merge again; or merge without `atomic`, which holds conflicts for review.";
     PolicyRefused = 3006, "POLICY_REFUSED", 403, "PERMISSION_DENIED", AfterChange,
-        "Request what the policy allows, or change the policy with `elevo project policy`.";
+        "Request only changes that the policy allows, or change the policy with `elevo project policy`.";
     PolicyInvalid = 3007, "POLICY_INVALID", 422, "INVALID_ARGUMENT", Never,
         "Correct the rules that the message names; docs/permissions.md has examples.";
     VersionConflict = 3008, "VERSION_CONFLICT", 409, "ABORTED", AfterChange,
-        "Another request changed it first: read it again, and send the change with its current version.";
+        "Another request changed the resource first: read the resource again, and send the change with its current version.";
     TooManyChanges = 3009, "TOO_MANY_CHANGES", 422, "OUT_OF_RANGE", Never,
-        "Merge less at once, or import large directories with `elevo project import`.";
+        "Merge fewer changes at once, or import large directories with `elevo project import`.";
     PatchRefused = 3010, "PATCH_REFUSED", 422, "INVALID_ARGUMENT", Never,
         "Create the patch with `git diff` against the snapshot that `base` names.";
     WorkspaceReadOnly = 3011, "WORKSPACE_READ_ONLY", 409, "FAILED_PRECONDITION", Never,
         "A read-only workspace has no changes to merge; create a writable workspace.";
     VersionDropped = 3012, "VERSION_DROPPED", 410, "NOT_FOUND", Never,
-        "The project's retention did not keep its content. Choose a version that `elevo project log` shows as kept; tags keep versions.";
+        "The project's retention did not keep the content of this version. Choose a version that `elevo project log` shows as kept; tags keep versions.";
     TagNotFound = 3013, "TAG_NOT_FOUND", 404, "NOT_FOUND", Never,
         "List the tags with `elevo project tag NAME`.";
     ProcessTimeout = 4001, "PROCESS_TIMEOUT", 408, "DEADLINE_EXCEEDED", Never,
@@ -146,7 +147,7 @@ error_codes! {
     CommandFailed = 4002, "COMMAND_FAILED", 422, "FAILED_PRECONDITION", Never,
         "The command did not start: check `cwd` and that the image has `/bin/sh`.";
     ProcessNotFound = 4003, "PROCESS_NOT_FOUND", 404, "NOT_FOUND", Never,
-        "List commands with `GET /api/v1/sandboxes/{id}/process`; ended commands are removed from the list after a while.";
+        "List commands with `GET /api/v1/sandboxes/{id}/process`; the oldest ended commands are removed from the list.";
     ProcessLimitExceeded = 4004, "PROCESS_LIMIT_EXCEEDED", 429, "RESOURCE_EXHAUSTED", AfterChange,
         "Wait until running commands end, or kill some.";
     OutputGone = 4005, "OUTPUT_GONE", 410, "NOT_FOUND", Never,
@@ -156,7 +157,7 @@ error_codes! {
     PtyLimitExceeded = 4102, "PTY_LIMIT_EXCEEDED", 429, "RESOURCE_EXHAUSTED", AfterChange,
         "Close a terminal of this sandbox first.";
     InternalError = 9000, "INTERNAL_ERROR", 500, "INTERNAL", Later,
-        "Report this with the request id; the server's log has the cause.";
+        "Report this error with its request id; the server's log has the cause.";
     RateLimited = 9001, "RATE_LIMITED", 429, "RESOURCE_EXHAUSTED", Later,
         "Wait for the seconds in `Retry-After`, then retry.";
     InvalidRequest = 9002, "INVALID_REQUEST", 400, "INVALID_ARGUMENT", Never,
@@ -164,9 +165,9 @@ error_codes! {
     NotFound = 9003, "NOT_FOUND", 404, "NOT_FOUND", Never,
         "Check the path; the description of the API is at `/openapi.json`.";
     MethodNotAllowed = 9004, "METHOD_NOT_ALLOWED", 405, "UNIMPLEMENTED", Never,
-        "Use a method that `Allow` names.";
+        "Use a method that the header `Allow` of the response names.";
     PayloadTooLarge = 9005, "PAYLOAD_TOO_LARGE", 413, "INVALID_ARGUMENT", Never,
-        "Send less in one request.";
+        "Send less data in one request.";
     UnsupportedMediaType = 9006, "UNSUPPORTED_MEDIA_TYPE", 415, "INVALID_ARGUMENT", Never,
         "Send `Content-Type: application/json`.";
     RuntimeUnavailable = 9007, "RUNTIME_UNAVAILABLE", 503, "UNAVAILABLE", Later,
@@ -182,7 +183,7 @@ error_codes! {
     StorageFailed = 9012, "STORAGE_FAILED", 503, "UNAVAILABLE", Later,
         "Check the disk with the data directory; the server's log has the cause.";
     CollectionRunning = 9013, "COLLECTION_RUNNING", 409, "ABORTED", Later,
-        "Wait until it is complete; `GET /api/v1/gc` shows its progress.";
+        "Wait until the running collection is complete; `GET /api/v1/gc` shows its progress.";
     OutcomeUnknown = 9014, "OUTCOME_UNKNOWN", 409, "ABORTED", AfterChange,
         "Check whether the request took effect; if not, send it with a new `Idempotency-Key`.";
     InsufficientStorage = 9015, "INSUFFICIENT_STORAGE", 507, "RESOURCE_EXHAUSTED", Later,

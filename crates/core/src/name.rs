@@ -67,7 +67,7 @@ impl Name {
 
     /// Returns [`RESERVED_NAME`] as a name.
     pub fn reserved() -> Self {
-        Self::short(RESERVED_NAME).unwrap_or_else(|| unreachable!("it is short"))
+        Self::short(RESERVED_NAME).unwrap_or_else(|| unreachable!("the reserved name is short"))
     }
 
     fn short(name: &[u8]) -> Option<Self> {
@@ -146,7 +146,7 @@ impl Hash for Name {
 }
 
 impl fmt::Display for Name {
-    /// Lossy: bytes that are not UTF-8 are shown as replacement characters.
+    /// Shows bytes that are not UTF-8 as replacement characters.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&String::from_utf8_lossy(self))
     }

@@ -5,8 +5,8 @@ use bytes::Bytes;
 
 use crate::name::{InvalidName, Name};
 
-/// Maximum length of a path, including separators. Bounds recursion over
-/// hostile trees.
+/// Maximum length of a path, including separators. The limit bounds recursion
+/// over hostile trees.
 pub const MAX_PATH_BYTES: usize = 4096;
 
 /// A path in a tree: names joined by `/`, relative to the root of the tree,
@@ -35,8 +35,8 @@ impl TreePath {
         Self(Bytes::new())
     }
 
-    /// Checks `path`: `a/b/c`, without leading or trailing slash; the empty path
-    /// is the root.
+    /// Creates a path from text such as `a/b/c`, without a leading or trailing
+    /// slash. The empty path is the root.
     pub fn new(path: impl AsRef<[u8]>) -> Result<Self, InvalidPath> {
         let path = path.as_ref();
         if path.len() > MAX_PATH_BYTES {
@@ -89,7 +89,7 @@ impl TreePath {
         Ok(Self(joined.into()))
     }
 
-    /// Returns whether `self` is `other` or below it.
+    /// Returns whether `self` equals `other` or is below `other`.
     pub fn starts_with(&self, other: &TreePath) -> bool {
         match self.0.strip_prefix(other.as_bytes()) {
             Some(rest) => rest.is_empty() || other.is_root() || rest.starts_with(b"/"),
@@ -119,7 +119,7 @@ impl std::str::FromStr for TreePath {
 }
 
 impl fmt::Display for TreePath {
-    /// Lossy: bytes that are not UTF-8 are shown as replacement characters.
+    /// Shows bytes that are not UTF-8 as replacement characters.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&String::from_utf8_lossy(&self.0))
     }
@@ -141,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    /// Names from few letters, so that paths share prefixes.
+    /// Generates names from few letters, so that paths share prefixes.
     fn names() -> impl Strategy<Value = Vec<Name>> {
         let name = prop::collection::vec(prop::sample::select(&b"a-0\xff."[..]), 1..4);
         let name = name.prop_filter_map("dots", |bytes| Name::copy_from(&bytes).ok());

@@ -17,7 +17,7 @@ impl TenantId {
         Self(bytes)
     }
 
-    /// The bytes that prefix this tenant's keys.
+    /// Returns the sixteen bytes of the id.
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }

@@ -34,11 +34,11 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 pub struct Subject {
     /// The installation under test.
     pub runtime: Arc<dyn SandboxRuntime>,
-    /// Another one on the same engine.
+    /// Another installation on the same engine.
     pub other: Arc<dyn SandboxRuntime>,
     /// An image with a shell.
     pub image: String,
-    /// A word for names, unique to this subject.
+    /// A part of names that is unique to this subject.
     pub name: String,
 }
 
@@ -143,7 +143,7 @@ impl Subject {
     }
 }
 
-/// Polls until there is a result; panics after a minute.
+/// Calls `ask` until it returns a result; panics after a minute.
 async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     for _ in 0..1200 {
         if let Some(answer) = ask().await {
@@ -154,7 +154,7 @@ async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T
     panic!("not within a minute: {what}");
 }
 
-/// Promise 8.
+/// Checks promise 8.
 pub async fn every_step_can_be_repeated(own: Arc<Subject>) {
     let runtime = &own.runtime;
     let id = runtime.create(&own.spec("sleep 1000")).await.unwrap();
@@ -183,7 +183,8 @@ pub async fn every_step_can_be_repeated(own: Arc<Subject>) {
     assert!(matches!(error, Error::NoSuchContainer { .. }), "{error}");
 }
 
-/// Callers know the sandbox before they know the engine's id.
+/// Checks that the id of the sandbox works as a container id: callers know it
+/// before they know the engine's id.
 pub async fn a_container_is_found_by_the_name_of_its_sandbox(own: Arc<Subject>) {
     let spec = own.spec("sleep 1000");
     let id = own.runtime.create(&spec).await.unwrap();
@@ -194,7 +195,8 @@ pub async fn a_container_is_found_by_the_name_of_its_sandbox(own: Arc<Subject>) 
     assert_eq!(own.runtime.list().await.unwrap(), []);
 }
 
-/// Names belong to the engine, not to an installation.
+/// Checks a name that is taken by this or by another installation: an engine
+/// has one namespace for names.
 pub async fn a_name_that_is_taken_is_a_conflict(own: Arc<Subject>) {
     let spec = own.spec("true");
     own.runtime.create(&spec).await.unwrap();
@@ -204,7 +206,7 @@ pub async fn a_name_that_is_taken_is_a_conflict(own: Arc<Subject>) {
     }
 }
 
-/// Promises 8 and 10.
+/// Checks promises 8 and 10.
 pub async fn concurrent_removals_all_find_the_container_gone(own: Arc<Subject>) {
     let id = own.started("sleep 1000").await;
     let remove = || {
@@ -219,7 +221,7 @@ pub async fn concurrent_removals_all_find_the_container_gone(own: Arc<Subject>) 
     }
 }
 
-/// Promise 9.
+/// Checks promise 9.
 pub async fn a_list_shows_only_containers_of_this_installation(own: Arc<Subject>) {
     let ours = own.spec("sleep 1000");
     let id = own.runtime.create(&ours).await.unwrap();
@@ -233,7 +235,8 @@ pub async fn a_list_shows_only_containers_of_this_installation(own: Arc<Subject>
     assert_eq!(listed[0].state, ContainerState::Running);
 }
 
-/// A file that is missing, and one that cannot be executed.
+/// Checks a command whose file is missing, and one whose file cannot be
+/// executed.
 pub async fn a_missing_command_fails_the_start(own: Arc<Subject>) {
     for command in ["/no/such/command", "/etc/passwd"] {
         let mut spec = own.spec("");
@@ -246,7 +249,7 @@ pub async fn a_missing_command_fails_the_start(own: Arc<Subject>) {
     }
 }
 
-/// An ordinary exit, with and without an error.
+/// Checks an ordinary exit, with and without an error.
 pub async fn a_command_ends_with_its_exit_code(own: Arc<Subject>) {
     for (script, code) in [("exit 0", 0), ("exit 7", 7)] {
         let id = own.started(script).await;
@@ -257,7 +260,7 @@ pub async fn a_command_ends_with_its_exit_code(own: Arc<Subject>) {
     }
 }
 
-/// A process that left its group dies too.
+/// Checks that a kill also reaches processes that have left their group.
 pub async fn a_killed_container_leaves_no_process(own: Arc<Subject>) {
     let id = own
         .started("sleep 1000 & (sleep 1000 &) ; echo started; wait")
@@ -270,7 +273,7 @@ pub async fn a_killed_container_leaves_no_process(own: Arc<Subject>) {
     assert_eq!(own.runtime.list().await.unwrap(), []);
 }
 
-/// Lines of one stream are in order.
+/// Checks that logs have the lines of both streams, with each stream in order.
 pub async fn logs_have_both_streams_and_a_tail(own: Arc<Subject>) {
     let script = "exec 3>&2; echo one; sleep 0.3; echo two >&3; sleep 0.3; echo three";
     let id = own.started(script).await;
@@ -286,14 +289,15 @@ pub async fn logs_have_both_streams_and_a_tail(own: Arc<Subject>) {
     assert!(!truncated);
 }
 
-/// Promise 7, from the view of a reader.
+/// Checks promise 7 for the reader of a log.
 pub async fn logs_keep_the_last_whole_lines_within_the_limit(own: Arc<Subject>) {
     let id = own.started("echo one; echo two; echo three").await;
     own.ended(&id).await;
     assert_eq!(own.logs(&id, None, 11).await, ("two\nthree\n".into(), true));
 }
 
-/// Freezing and thawing can be repeated.
+/// Checks that a frozen container writes nothing, and that `freeze` and `thaw`
+/// can be repeated.
 pub async fn a_frozen_container_stands_still_until_it_is_thawed(own: Arc<Subject>) {
     let script = "i=0; while :; do i=$((i+1)); echo $i; sleep 0.05; done";
     let id = own.started(script).await;
@@ -319,7 +323,7 @@ pub async fn a_frozen_container_stands_still_until_it_is_thawed(own: Arc<Subject
     .await;
 }
 
-/// A removal must not wait for a thaw.
+/// Checks that a kill does not wait for a thaw.
 pub async fn a_frozen_container_can_be_killed(own: Arc<Subject>) {
     let id = own.started("sleep 1000").await;
     own.runtime.freeze(&id).await.unwrap();
@@ -327,7 +331,8 @@ pub async fn a_frozen_container_can_be_killed(own: Arc<Subject>) {
     assert_eq!(own.status(&id).await.state, ContainerState::Exited);
 }
 
-/// Stats of a container, and an error without one.
+/// Checks the stats of a container, and the error if the container does not
+/// exist.
 pub async fn stats_need_a_container(own: Arc<Subject>) {
     let id = own.started("echo up; sleep 1000").await;
     own.wrote(&id, "up").await;
@@ -339,7 +344,7 @@ pub async fn stats_need_a_container(own: Arc<Subject>) {
     assert!(matches!(error, Error::NoSuchContainer { .. }), "{error}");
 }
 
-/// Promise 6.
+/// Checks promise 6.
 pub async fn invalid_specs_are_refused_and_leave_nothing(own: Arc<Subject>) {
     type Change = fn(&mut ContainerSpec);
     let changes: [(&str, Change); 5] = [
@@ -367,7 +372,8 @@ pub async fn invalid_specs_are_refused_and_leave_nothing(own: Arc<Subject>) {
     assert_eq!(own.runtime.list().await.unwrap(), []);
 }
 
-/// A missing image: not found, not usable, and no error to remove.
+/// Checks a missing image: `image` does not find it, `create` rejects it, and
+/// `remove_image` succeeds.
 pub async fn a_missing_image_is_reported(own: Arc<Subject>) {
     let name = "elevo-test/no-such-image:1";
     assert_eq!(own.runtime.image(name).await.unwrap(), None);
@@ -383,7 +389,8 @@ pub async fn a_missing_image_is_reported(own: Arc<Subject>) {
     ));
 }
 
-/// A container needs its image to start again.
+/// Checks that an image that a container uses cannot be removed, because the
+/// container needs it to start again.
 pub async fn an_image_in_use_is_not_removed(own: Arc<Subject>) {
     assert!(own.runtime.image(&own.image).await.unwrap().is_some());
     let id = own.started("sleep 1000").await;
@@ -392,7 +399,7 @@ pub async fn an_image_in_use_is_not_removed(own: Arc<Subject>) {
     own.runtime.remove(&id).await.unwrap();
 }
 
-/// Promise 12.
+/// Checks promise 12.
 pub async fn tear_down_is_refused_while_a_container_is_left(own: Arc<Subject>) {
     let id = own.runtime.create(&own.spec("true")).await.unwrap();
     let error = own.runtime.tear_down().await.unwrap_err();

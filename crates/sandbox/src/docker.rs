@@ -51,9 +51,10 @@ const LABEL_SERVER: &str = "elevo.server";
 const LABEL_SANDBOX: &str = "elevo.sandbox";
 /// Maximum seconds until the engine starts to respond.
 const ANSWER_SECONDS: u64 = 60;
-/// Maximum time until a killed container has ended, or a deleted one is gone.
+/// Maximum time until a killed container has ended, or a deleted container is
+/// gone.
 const ENDING: Duration = Duration::from_secs(60);
-/// Maximum time to read logs, of which the engine keeps 2 MB.
+/// Maximum time to read the logs of a container, which have at most 2 MB.
 const READING: Duration = Duration::from_secs(60);
 /// Pause between two checks of a container that is being deleted.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
@@ -89,7 +90,7 @@ pub struct DockerRuntime {
 
 impl DockerRuntime {
     /// Connects to the engine, negotiates the version of its API, and restores
-    /// the rules of the network if it exists.
+    /// the firewall rules of the network if the network exists.
     pub async fn connect(settings: DockerSettings) -> Result<Self> {
         settings.validate()?;
         let unreachable = |error| failure::translate(&settings.host, Subject::Engine, error);
@@ -120,8 +121,8 @@ impl DockerRuntime {
         Ok(runtime)
     }
 
-    /// Uses these name resolvers for sandboxes with [`Network::Internet`],
-    /// instead of those of this machine.
+    /// Sets the name resolvers of sandboxes with [`Network::Internet`], instead
+    /// of the resolvers of this machine.
     #[must_use]
     pub fn with_resolvers(mut self, resolvers: Vec<IpAddr>) -> Self {
         self.internet.set_resolvers(resolvers);
@@ -150,7 +151,7 @@ impl DockerRuntime {
         let mut end = Box::pin(self.docker.wait_container(id.as_str(), Some(options)));
         match tokio::time::timeout(ENDING, end.next()).await {
             Err(_) => Err(Error::failed(format!(
-                "container `{id}` was killed but has not ended"
+                "container `{id}` was killed but has not ended in time; check the container engine"
             ))),
             // The engine reports a nonzero exit code as an error.
             Ok(
@@ -160,7 +161,7 @@ impl DockerRuntime {
         }
     }
 
-    /// Waits until a concurrent removal is done.
+    /// Waits until a concurrent call has removed the container.
     async fn gone(&self, id: &ContainerId) -> Result<()> {
         let looking = async {
             while self.status(id).await?.is_some() {
@@ -168,15 +169,19 @@ impl DockerRuntime {
             }
             Ok(())
         };
-        let late = || Error::failed(format!("container `{id}` is being removed but is not gone"));
+        let late = || {
+            Error::failed(format!(
+                "container `{id}` is being removed but is not gone in time; check the container engine"
+            ))
+        };
         tokio::time::timeout(ENDING, looking)
             .await
             .map_err(|_| late())?
     }
 
-    /// Limits the number of terminals of a container that has just started.
-    /// Without the privilege to do so, the container runs without this limit,
-    /// since the host is not at risk.
+    /// Limits the number of terminals of a container that has just started. If
+    /// the server lacks the privilege for this, the container runs without the
+    /// limit, because the host is not at risk.
     #[cfg(target_os = "linux")]
     async fn bound_terminals(&self, id: &ContainerId) -> Result<()> {
         let pid = async || Ok(self.status(id).await?.and_then(|status| status.pid));
@@ -187,16 +192,16 @@ impl DockerRuntime {
             Ok(None) => return Ok(()),
             Ok(Some(found)) => found,
             Err(error) => {
-                tracing::warn!(%id, %error, "the terminals of a sandbox have no limit");
+                tracing::warn!(%id, %error, "cannot limit the number of terminals of a sandbox");
                 return Ok(());
             }
         };
-        // If the pid is still the container's, it also was when the terminals
-        // were opened.
+        // If the pid still belongs to the container, it also did when the
+        // terminals were opened.
         if pid().await? == Some(first)
             && let Err(error) = found.bound()
         {
-            tracing::warn!(%id, %error, "the terminals of a sandbox have no limit");
+            tracing::warn!(%id, %error, "cannot limit the number of terminals of a sandbox");
         }
         Ok(())
     }
@@ -206,17 +211,17 @@ impl DockerRuntime {
         Ok(())
     }
 
-    /// Keeps a container that has just started from resolving the names of
-    /// others. Its first process is the agent, which resolves no name before
-    /// this. If this fails, the container still runs, since a name gives no
-    /// access.
+    /// Prevents a container that has just started from resolving the names of
+    /// other containers. The first process is the agent, which resolves no name
+    /// before this call. If the call fails, the container still runs, because a
+    /// name alone gives no access.
     #[cfg(target_os = "linux")]
     async fn hide_names(&self, id: &ContainerId) -> Result<()> {
         let resolvers = self.internet.resolvers().await;
         if !names::has_usable(&resolvers) {
             tracing::warn!(
                 %id,
-                "no usable resolver but Docker's: a sandbox can resolve the names of others"
+                "no usable resolver except Docker's: a sandbox can resolve the names of other sandboxes"
             );
             return Ok(());
         }
@@ -227,7 +232,7 @@ impl DockerRuntime {
         let failed = |error: std::io::Error| Error::failed(error.to_string());
         let hidden = async {
             let namespace = names::Namespace::of(pid).map_err(failed)?;
-            // If the pid is still the container's, it also was when the
+            // If the pid still belongs to the container, it also did when the
             // namespace was opened.
             if self.status(id).await?.and_then(|status| status.pid) != Some(pid) {
                 return Ok(());
@@ -238,7 +243,7 @@ impl DockerRuntime {
             namespace.shut_out_docker().await
         };
         if let Err(error) = hidden.await {
-            tracing::warn!(%id, %error, "a sandbox can resolve the names of others");
+            tracing::warn!(%id, %error, "a sandbox can resolve the names of other sandboxes");
         }
         Ok(())
     }
@@ -266,7 +271,8 @@ impl DockerRuntime {
         Vec::new()
     }
 
-    /// Deletes a container whose creation dropped a limit.
+    /// Deletes a container and fails, if a warning reports that the engine
+    /// dropped one of its limits.
     async fn refuse_warnings(&self, id: &ContainerId, warnings: &[String]) -> Result<()> {
         let Some(warning) = warnings.iter().find(|warning| engine::drops_limit(warning)) else {
             for warning in warnings {
@@ -296,7 +302,8 @@ impl DockerSettings {
             );
             return Err(Error::refused("server", why));
         }
-        // These names stand for shared networks or for the host's network.
+        // Docker uses these names for shared networks and for the host's
+        // network.
         let taken = ["bridge", "host", "none", "default"].contains(&self.network.as_str());
         if taken || !word(&self.network) || !self.network.starts_with(char::is_alphanumeric) {
             let why = format!("`{}` is reserved or not a valid network name", self.network);
@@ -340,7 +347,7 @@ impl SandboxRuntime for DockerRuntime {
         if let Err(error) = &created
             && disks.iter().any(|disk| error.to_string().contains(disk))
         {
-            tracing::warn!(%error, "the disks of a sandbox have no limits");
+            tracing::warn!(%error, "cannot limit the disk access of a sandbox");
             created = create(body(&[])).await;
         }
         let created = created.map_err(|error| self.error(Subject::Spec(spec), error))?;
@@ -396,7 +403,7 @@ impl SandboxRuntime for DockerRuntime {
             .await;
         match removed.map_err(|error| self.error(Subject::Container(id), error)) {
             Ok(()) => Ok(()),
-            // Another call is removing it.
+            // Another call is removing the container.
             Err(Error::Conflict { .. }) => self.gone(id).await,
             Err(error) => absent_is_fine(error),
         }
@@ -477,8 +484,8 @@ impl SandboxRuntime for DockerRuntime {
     }
 
     async fn tear_down(&self) -> Result<()> {
-        // The engine rejects only a network with running containers, but
-        // stopped ones could not start again.
+        // The engine refuses to remove a network only while containers run on
+        // it. Stopped containers could not start again without the network.
         let left = self.list().await?.len();
         if left > 0 {
             let message =
@@ -496,9 +503,9 @@ fn absent_is_fine(error: Error) -> Result<()> {
     }
 }
 
-/// Returns only containers that are named after their sandbox: an image can
-/// have our labels and pass them to a container that someone else creates from
-/// it.
+/// Converts an entry of the engine's list. Returns `None` for a container that
+/// is not named after its sandbox: an image can have the labels of Elevo, and
+/// every container of this image inherits them.
 fn listed(found: ContainerSummary) -> Option<Container> {
     let sandbox = found.labels?.remove(LABEL_SANDBOX)?;
     let named = |name: &String| name.strip_prefix('/') == Some(&sandbox);

@@ -1,7 +1,8 @@
 /// The result of a call to a runtime.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The failures of a runtime, with one kind for each reaction of a caller.
+/// The failures of a runtime, with one variant for each way in which a caller
+/// can react.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -15,7 +16,7 @@ pub enum Error {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The image is neither on this machine nor in its registry.
+    /// The image is not on this machine or, for a pull, not in its registry.
     #[error("image `{name}` does not exist")]
     NoSuchImage {
         /// The requested name.
@@ -48,7 +49,7 @@ pub enum Error {
         /// The engine's message.
         message: String,
     },
-    /// The request could not be fulfilled exactly, so nothing was done.
+    /// The engine cannot fulfil the request exactly, so the call had no effect.
     #[error("{what} rejected: {why}")]
     Refused {
         /// The rejected field of the request or feature, such as `memory` or
@@ -66,7 +67,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether a retry of the call can succeed without any other change.
+    /// Returns whether a retry of the call can succeed without any other
+    /// change.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Unreachable { .. })
     }

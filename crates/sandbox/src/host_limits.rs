@@ -1,26 +1,30 @@
 /// Limits of one sandbox on resources that the whole machine shares: the
 /// connection table, the bandwidth of the network, the disks. 0 means no limit.
 ///
-/// Unlike a limit of a [`ContainerSpec`](crate::ContainerSpec), one that the
-/// kernel or the engine cannot enforce is left out with a warning.
+/// If the kernel or the engine cannot enforce one of these limits, the sandbox
+/// runs without it and a warning is logged. A limit of a
+/// [`ContainerSpec`](crate::ContainerSpec) would be rejected instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostLimits {
-    /// Open connections of all protocols: a UDP datagram to another address or
-    /// port counts until its entry in the kernel expires.
+    /// Maximum open connections of all protocols. A UDP datagram to a new
+    /// address or port counts as a connection until its entry in the kernel
+    /// expires.
     pub connections: u32,
-    /// New connections per second, after a burst of [`Self::BURST`] seconds'
-    /// worth.
+    /// Maximum new connections per second. An idle sandbox may first open as
+    /// many as in [`Self::BURST`] seconds at once.
     pub connections_per_second: u32,
-    /// MiB per second that are sent, and the same for receiving.
+    /// Maximum MiB per second that the sandbox sends; the same limit applies to
+    /// MiB received.
     pub network_mib: u32,
-    /// MiB per second that are read from a disk, and the same for writing.
+    /// Maximum MiB per second that the sandbox reads from a disk; the same
+    /// limit applies to MiB written.
     pub disk_mib: u32,
-    /// Reads from a disk per second, and the same for writes.
+    /// Maximum reads per second from a disk; the same limit applies to writes.
     pub disk_operations: u32,
 }
 
 impl HostLimits {
-    /// A sandbox that was idle may open the connections of this many seconds at
+    /// Number of seconds whose new connections an idle sandbox may open at
     /// once.
     pub const BURST: u32 = 10;
 

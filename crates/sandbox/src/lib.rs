@@ -1,13 +1,13 @@
 //! Containers for the commands of agents: the promises of a runtime
 //! ([`SandboxRuntime`]), the runtime on Docker ([`DockerRuntime`]), and, for
-//! tests, a simulated one (feature `sim`) and the conformance suite that both
-//! pass (feature `conformance`).
+//! tests, a simulated runtime (feature `sim`) and the conformance suite that
+//! both runtimes pass (feature `conformance`).
 //!
 //! Depends on `elevo-core`, the engine's API and the host's `iptables`. Never
-//! speaks with the agent in a container, never reads a catalog or a workspace,
-//! and never decides which limits a sandbox gets: a limit is set as requested,
-//! or the call is rejected. [`HostLimits`] are the exception: a limit that
-//! cannot be enforced is left out with a warning.
+//! communicates with the agent in a container, never reads a catalog or a
+//! workspace, and never chooses the limits of a sandbox: a limit is set as
+//! requested, or the call is rejected. [`HostLimits`] are the exception: a
+//! limit that cannot be enforced is left out with a warning.
 
 #[cfg(feature = "conformance")]
 pub mod conformance;

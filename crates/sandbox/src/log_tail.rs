@@ -4,13 +4,13 @@ use bytes::{Bytes, BytesMut};
 
 use crate::runtime::Logs;
 
-/// Keeps the last bytes of a stream, as whole lines.
+/// Keeps the last lines of a stream, up to a number of bytes.
 #[derive(Debug, Default)]
 pub(crate) struct LogTail {
     limit: usize,
     pieces: VecDeque<Bytes>,
     held: usize,
-    /// The last byte that did not fit.
+    /// The last byte that was dropped; `None` if none was.
     dropped: Option<u8>,
 }
 
@@ -47,7 +47,7 @@ impl LogTail {
         if self.dropped.is_some_and(|byte| byte != b'\n') {
             let line = bytes.iter().position(|byte| *byte == b'\n');
             let rest = line.map(|end| bytes.slice(end + 1..));
-            // A single line stays, even if its beginning is lost.
+            // A single line is kept, even if its beginning was dropped.
             bytes = rest.filter(|rest| !rest.is_empty()).unwrap_or(bytes);
         }
         Logs {

@@ -15,9 +15,9 @@ use crate::runtime::{
 };
 use crate::spec::ContainerSpec;
 
-/// A [`DockerRuntime`] that connects when it can. Until the engine responds for
-/// the first time, each call tries once to connect and fails with
-/// [`Unreachable`](Error::Unreachable).
+/// A [`DockerRuntime`] that connects as soon as the engine responds. Until the
+/// engine responds for the first time, each call tries once to connect and
+/// fails with [`Unreachable`](Error::Unreachable).
 #[derive(Debug)]
 pub struct Reconnecting {
     settings: DockerSettings,
@@ -52,10 +52,10 @@ impl Reconnecting {
         if let Some(runtime) = self.known() {
             return Ok(runtime);
         }
-        // One attempt at a time: callers must not pile up behind an engine that
-        // hangs.
+        // Only one caller connects at a time. Other callers fail at once,
+        // because they must not pile up behind an engine that hangs.
         let Ok(_attempt) = self.connecting.try_lock() else {
-            let source = "another call is connecting to it";
+            let source = "another call is connecting to the engine";
             return Err(Error::Unreachable {
                 host: self.settings.host.clone(),
                 source: source.into(),

@@ -15,40 +15,41 @@ use crate::spec::ContainerSpec;
 ///
 /// 1. A command does not run as root, has no capability and cannot gain one,
 ///    and runs under a seccomp filter.
-/// 2. Its root is read-only unless the spec says otherwise. It can write only
-///    to the mounts and tmpfs of the spec, and to its own memory: `/dev/shm`
-///    and the volumes that the image declares.
-/// 3. It sees no process, IPC object or device of the host or of another
+/// 2. The root of a sandbox is read-only unless the spec makes it writable. A
+///    command can write only to the mounts and tmpfs of the spec, and to memory
+///    of the sandbox: `/dev/shm` and the volumes that the image declares.
+/// 3. A command sees no process, IPC object or device of the host or of another
 ///    sandbox.
-/// 4. It has at most the memory (without swap), processes and processor time of
-///    the spec, and 30 terminals. A sandbox that exceeds a limit is killed or
-///    slowed down alone. A runtime that does not use cgroups does not keep this
-///    promise.
-/// 5. With [`Network::None`](crate::Network::None) it has only a loopback
-///    interface. With [`Network::Internet`](crate::Network::Internet) it cannot
-///    reach another sandbox, the host, or a private, link-local or otherwise
-///    special address, except name resolvers on port 53.
-/// 6. A limit is set as requested, or the call is rejected and leaves nothing.
-/// 7. Its standard output takes a bounded amount of disk space on the host.
+/// 4. A sandbox has at most the memory (without swap), processes and processor
+///    time of the spec, and 30 terminals. A sandbox that exceeds a limit is
+///    killed or slowed down, and no other sandbox is affected. A runtime that
+///    does not use cgroups does not keep this promise.
+/// 5. With [`Network::None`](crate::Network::None), a sandbox has only a
+///    loopback interface. With [`Network::Internet`](crate::Network::Internet),
+///    it cannot reach another sandbox, the host, or a private, link-local or
+///    otherwise special address, except name resolvers on port 53.
+/// 6. A limit is set as requested, or the call is rejected and has no effect.
+/// 7. The standard output of a sandbox takes a bounded amount of disk space on
+///    the host.
 /// 8. `start`, `kill`, `remove`, `freeze`, `thaw` and `tear_down` are
 ///    idempotent.
 /// 9. `list` returns the containers of this installation and no others.
 /// 10. When `remove` returns, nothing of the container is left, volumes
 ///     included.
 /// 11. A call ends within minutes even if the engine does not respond; only
-///     `pull` takes as long as the registry does. Dropping a call is safe; it
-///     may still take effect.
+///     `pull` takes as long as the registry does. Dropping a call is safe, but
+///     the call may still take effect.
 /// 12. When `tear_down` returns, nothing of this installation is left on the
-///     host except images. It is rejected while a container exists, and the
-///     next `create` sets up again what it needs.
+///     host except images. The call is rejected while a container exists. The
+///     next `create` creates the deleted networks and rules again.
 #[async_trait]
 pub trait SandboxRuntime: fmt::Debug + Send + Sync {
-    /// Returns what the engine is and can do, and repairs the network rules
-    /// that sandboxes rely on.
+    /// Returns the properties of the engine, and repairs the network rules that
+    /// sandboxes rely on.
     async fn check(&self) -> Result<RuntimeInfo>;
 
-    /// Creates a container without starting it. Its name is the id of the
-    /// sandbox: a second container with it is a
+    /// Creates a container without starting it. The container is named after
+    /// the sandbox; if the name is taken, the call fails with a
     /// [`Conflict`](crate::Error::Conflict).
     async fn create(&self, spec: &ContainerSpec) -> Result<ContainerId>;
 
@@ -73,8 +74,8 @@ pub trait SandboxRuntime: fmt::Debug + Send + Sync {
     /// command.
     async fn logs(&self, id: &ContainerId, query: &LogsQuery) -> Result<Logs>;
 
-    /// Returns the resources that a container uses. Takes a quarter of a
-    /// second, over which processor time is measured.
+    /// Returns the resources that a container uses. The call takes a quarter of
+    /// a second, because it measures processor time over this period.
     async fn stats(&self, id: &ContainerId) -> Result<Stats>;
 
     /// Pauses all processes of a container.
@@ -83,7 +84,7 @@ pub trait SandboxRuntime: fmt::Debug + Send + Sync {
     /// Resumes the processes of a frozen container.
     async fn thaw(&self, id: &ContainerId) -> Result<()>;
 
-    /// Returns an image on this machine; `None` if it is missing.
+    /// Returns an image on this machine; `None` if the image is missing.
     async fn image(&self, name: &str) -> Result<Option<Image>>;
 
     /// Fetches an image from its registry. The stream ends with an error, or
@@ -94,13 +95,13 @@ pub trait SandboxRuntime: fmt::Debug + Send + Sync {
     /// image that a container uses is a [`Conflict`](crate::Error::Conflict).
     async fn remove_image(&self, name: &str) -> Result<()>;
 
-    /// Deletes the networks and rules of this installation on the host. A
-    /// [`Conflict`](crate::Error::Conflict) while a container exists, running
-    /// or not.
+    /// Deletes the networks and rules of this installation on the host. Fails
+    /// with a [`Conflict`](crate::Error::Conflict) while a container exists,
+    /// running or not.
     async fn tear_down(&self) -> Result<()>;
 }
 
-/// The engine's id or name of a container.
+/// The id that the engine gave to a container, or the name of the container.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ContainerId(pub(crate) String);
 
@@ -127,9 +128,9 @@ impl fmt::Display for ContainerId {
 /// Properties of the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuntimeInfo {
-    /// Name and version, such as `docker 20.10.24`.
+    /// Name and version of the engine, such as `docker 20.10.24`.
     pub engine: String,
-    /// The version of its API in use.
+    /// The version of the engine's API in use.
     pub api_version: String,
     /// The version of the kernel.
     pub kernel: String,
@@ -149,7 +150,7 @@ pub struct RuntimeInfo {
     /// Bytes of memory of the machine.
     pub memory: u64,
     /// Why sandboxes cannot have the network
-    /// [`Internet`](crate::Network::Internet), if they cannot.
+    /// [`Internet`](crate::Network::Internet); `None` if they can.
     pub internet: Option<String>,
 }
 
@@ -170,15 +171,15 @@ impl RuntimeInfo {
 /// The state of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ContainerState {
-    /// Created, never started.
+    /// The container was created and never started.
     Created,
-    /// Its command runs.
+    /// The command of the container runs.
     Running,
-    /// Its command is paused.
+    /// All processes of the container are paused.
     Frozen,
-    /// Its command has ended.
+    /// The command of the container has ended.
     Exited,
-    /// It is being deleted.
+    /// The container is being deleted.
     Removing,
 }
 
@@ -187,12 +188,13 @@ pub enum ContainerState {
 pub struct ContainerStatus {
     /// The state of the container.
     pub state: ContainerState,
-    /// The pid of its first process on the host, while it runs.
+    /// The PID, on the host, of the container's first process while it runs.
     pub pid: Option<u32>,
-    /// The exit code of its command after it has ended: 128 plus the signal's
-    /// number if a signal ended it.
+    /// The exit code of the command after its end: 128 plus the signal number
+    /// if a signal killed the command.
     pub exit_code: Option<i64>,
-    /// Whether a process in it was killed because it ran out of memory.
+    /// Whether the kernel killed a process because the container ran out of
+    /// memory.
     pub oom_killed: bool,
     /// The engine's message about a start that failed.
     pub error: Option<String>,
@@ -212,7 +214,7 @@ pub struct Container {
 /// Selects a part of the logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogsQuery {
-    /// Maximum number of lines, counted from the end; all if not given.
+    /// Maximum number of lines, counted from the end; all lines if absent.
     pub tail: Option<u32>,
     /// Only output from this second on.
     pub since: Option<Timestamp>,
@@ -222,28 +224,28 @@ pub struct LogsQuery {
     pub limit: usize,
 }
 
-/// The output of a command on both streams. Lines of one stream are in order;
-/// the order between the streams is that in which the engine read them.
+/// The output of a command on both streams. Lines of one stream are in order.
+/// Lines of different streams are in the order in which the engine read them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Logs {
     /// Whole lines, unless a single line exceeds the limit.
     pub bytes: Bytes,
-    /// Whether the limit cut off the beginning.
+    /// Whether the beginning was cut off because of the limit.
     pub truncated: bool,
 }
 
 /// The resources that a container uses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stats {
-    /// Processor time; 100 is one processor.
+    /// Processor time in percent of one processor.
     pub cpu_percent: f64,
     /// Bytes of memory, without cached files that the kernel could evict.
     pub memory_usage: u64,
     /// Maximum bytes of memory.
     pub memory_limit: u64,
-    /// Bytes that its network interfaces received.
+    /// Bytes that the container's network interfaces received.
     pub rx_bytes: u64,
-    /// Bytes that its network interfaces sent.
+    /// Bytes that the container's network interfaces sent.
     pub tx_bytes: u64,
     /// Number of processes and threads.
     pub pids: u64,
@@ -252,22 +254,22 @@ pub struct Stats {
 /// An image on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
-    /// The hash of its content.
+    /// The hash of the image's content.
     pub id: String,
     /// Size in bytes.
     pub size: u64,
-    /// Time of its build as RFC 3339, if the image has it.
+    /// Time at which the image was built, as RFC 3339, if the image has it.
     pub created: Option<String>,
 }
 
 /// A step of a pull.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PullProgress {
-    /// The layer of this step, if it concerns one.
+    /// The layer of this step; `None` if the step is not about one layer.
     pub layer: Option<String>,
     /// The state of the step, such as `Downloading`.
     pub status: String,
-    /// Bytes done, if they are counted.
+    /// Bytes processed, if the engine counts them.
     pub current: Option<u64>,
     /// Total bytes, if known.
     pub total: Option<u64>,

@@ -1,10 +1,11 @@
 //! A simulated container engine for tests.
 //!
-//! A container is an ordinary process of this machine: the command of its spec,
-//! as the user of its spec if the test is root, with the paths of its mounts
-//! replaced by those of the host. So the real agent runs, and a server can be
-//! tested without a container engine. **Nothing is isolated**: promises 1 to 5
-//! do not hold, and no binary that ships may have the feature `sim`.
+//! A container is an ordinary process of this machine: the command of the spec,
+//! with the paths of mounts replaced by the paths on the host. If the test runs
+//! as root, the process runs as the user of the spec. So the real agent runs,
+//! and a server can be tested without a container engine. **Nothing is
+//! isolated**: promises 1 to 5 do not hold, and no released binary may have the
+//! feature `sim`.
 //!
 //! A [`SimEngine`] outlives the servers that use it, as Docker does. Tests make
 //! it fail ([`SimEngine::fail`]), go down ([`SimEngine::set_down`]) and lose
@@ -32,7 +33,7 @@ use crate::runtime::{
 };
 use crate::spec::{ContainerSpec, validate_image};
 
-/// The host in error messages.
+/// The address of the engine in error messages.
 const HOST: &str = "sim";
 /// Processors that the engine claims to have.
 const CPUS: u32 = 4;
@@ -58,8 +59,8 @@ pub enum Call {
     Thaw,
 }
 
-/// A simulated engine. Clones are handles to the same one; the processes of its
-/// containers end when the last handle is dropped.
+/// A simulated engine. Clones are handles to the same engine. The processes of
+/// its containers are killed when the last handle is dropped.
 #[derive(Clone, Debug, Default)]
 pub struct SimEngine {
     shared: Arc<Shared>,
@@ -99,10 +100,9 @@ struct Entry {
     exit_code: Option<i64>,
     oom_killed: bool,
     log: Vec<(SystemTime, Bytes)>,
-    /// Number of starts of the command; an end counts only for the latest
-    /// start.
+    /// Number of starts of the command. The end of an earlier start is ignored.
     starts: u64,
-    /// The start whose end was recorded last.
+    /// The number of the start whose end was recorded last.
     ended: watch::Sender<u64>,
 }
 
@@ -146,8 +146,8 @@ impl SimEngine {
         });
     }
 
-    /// Takes the engine down or up. While it is down, every call fails as if
-    /// nothing listened.
+    /// Takes the engine down or up. While the engine is down, every call fails
+    /// as if no process listened on its socket.
     pub fn set_down(&self, down: bool) {
         self.state().down = down;
     }
@@ -198,8 +198,8 @@ impl SimEngine {
             _ => return,
         };
         mark.kill_all().await;
-        // An error means that the container was removed, since the sender lives
-        // as long.
+        // An error means that the container was removed: the entry of the
+        // container owns the sender.
         let _ = ended.wait_for(|end| *end >= starts).await;
     }
 
@@ -331,8 +331,8 @@ fn image(name: &str) -> Image {
 }
 
 impl SimRuntime {
-    /// Freezes or thaws: sends the signal to every process and records the
-    /// state.
+    /// Freezes or thaws a container: sends the signal to every process and
+    /// records the state.
     fn set_frozen(&self, id: &ContainerId, call: Call) -> Result<()> {
         let (signal, state) = match call {
             Call::Freeze => (rustix::process::Signal::STOP, ContainerState::Frozen),

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 const MIN_MEMORY: u64 = 6 << 20;
 /// Minimum processor time that engines accept, in thousandths of a processor.
 const MIN_CPU_MILLIS: u32 = 10;
-/// Maximum number of mounts, well above any use.
+/// Maximum number of mounts and tmpfs; sandboxes need far fewer.
 const MAX_MOUNTS: usize = 64;
 /// The kernel's limit on the length of a hostname.
 const MAX_HOSTNAME: usize = 63;
@@ -18,11 +18,12 @@ const MAX_NAME: usize = 128;
 pub struct ContainerSpec {
     /// The id of the sandbox, which is also the container's name.
     pub sandbox: String,
-    /// The image of its root file system.
+    /// The image of the root file system.
     pub image: String,
-    /// The user of its processes; never root.
+    /// The user of the container's processes; never root.
     pub user: User,
-    /// Directories of the host in the container.
+    /// Directories, files and sockets of the host that are mounted in the
+    /// container.
     pub mounts: Vec<Mount>,
     /// The working directory of the command.
     pub working_dir: String,
@@ -36,17 +37,17 @@ pub struct ContainerSpec {
     pub memory: u64,
     /// Maximum number of processes and threads.
     pub pids: u32,
-    /// The addresses that it can reach.
+    /// The network access of the container.
     pub network: Network,
     /// An OCI runtime other than the engine's default.
     pub runtime: Option<String>,
-    /// Whether the root file system is writable. Changes are deleted with the
-    /// container, and no limit of this spec counts them.
+    /// Whether the root file system is writable. Changes to it are deleted with
+    /// the container, and no limit of this spec applies to them.
     pub writable_root: bool,
     /// Directories in memory and their sizes in bytes. They count towards the
     /// memory of the container.
     pub tmpfs: Vec<(String, u64)>,
-    /// The hostname; derived from the id of the sandbox if not given.
+    /// The hostname; derived from the id of the sandbox if absent.
     pub hostname: Option<String>,
 }
 
@@ -59,23 +60,24 @@ pub struct User {
     pub gid: u32,
 }
 
-/// A directory, file or socket of the host in a container.
+/// A directory, file or socket of the host that is mounted in a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// The path on the host; it must exist.
+    /// The path on the host, which must exist.
     pub host: PathBuf,
     /// The path in the container.
     pub target: String,
-    /// Whether it is read-only. Mounts below it on the host are read-only only
-    /// from Docker 25 on.
+    /// Whether the mount is read-only. Before Docker 25, other mounts of the
+    /// host below this path stay writable.
     pub read_only: bool,
-    /// Whether later mounts of the host below it appear in the container. Needs
-    /// a shared mount on the host. Mounts never propagate to the host.
+    /// Whether later mounts of the host below this path appear in the
+    /// container. The path must be on a shared mount of the host. Mounts in the
+    /// container never propagate to the host.
     pub follow: bool,
 }
 
 impl Mount {
-    /// A writable mount.
+    /// Creates a writable mount.
     pub fn writable(host: impl Into<PathBuf>, target: impl Into<String>) -> Self {
         Self {
             host: host.into(),
@@ -85,7 +87,7 @@ impl Mount {
         }
     }
 
-    /// A read-only mount.
+    /// Creates a read-only mount.
     pub fn read_only(host: impl Into<PathBuf>, target: impl Into<String>) -> Self {
         Self {
             read_only: true,
@@ -99,7 +101,8 @@ impl Mount {
 pub enum Network {
     /// Only the loopback interface.
     None,
-    /// Public addresses: not other sandboxes, the host or private networks.
+    /// Public addresses only: no other sandbox, not the host and no private
+    /// network.
     Internet,
 }
 
@@ -156,7 +159,10 @@ impl ContainerSpec {
             return Err(Error::refused("cpu_millis", why));
         }
         if self.pids == 0 {
-            return Err(Error::refused("pids", "0 would mean no limit"));
+            return Err(Error::refused(
+                "pids",
+                "0 would mean no limit; the minimum is 1",
+            ));
         }
         match self.tmpfs.iter().find(|(_, size)| *size == 0) {
             Some((path, _)) => Err(Error::refused(
@@ -169,7 +175,7 @@ impl ContainerSpec {
 
     fn validate_paths(&self) -> Result<()> {
         if self.mounts.len() + self.tmpfs.len() > MAX_MOUNTS {
-            let why = format!("there are more than {MAX_MOUNTS}");
+            let why = format!("the spec has more than {MAX_MOUNTS} mounts and tmpfs");
             return Err(Error::refused("mounts", why));
         }
         if !is_absolute(&self.working_dir) {
@@ -193,8 +199,8 @@ impl ContainerSpec {
     }
 }
 
-/// Rejects an invalid image name, which could change the path of a request to
-/// the engine.
+/// Rejects an invalid image name. Such a name could change the path of a
+/// request to the engine.
 pub(crate) fn validate_image(name: &str) -> Result<()> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "._-/:@".contains(c);
     let well_formed = (1..=MAX_NAME * 2).contains(&name.len())
@@ -231,8 +237,8 @@ fn is_absolute(path: &str) -> bool {
     path.starts_with('/') && !path.contains('\0') && !path.split('/').any(|part| part == "..")
 }
 
-/// Whether a mount may be placed there: not at the root, and not over `/proc`
-/// and `/sys`.
+/// Returns whether a path may be the target of a mount: not the root, and not
+/// in `/proc` or `/sys`.
 fn is_target(path: &str) -> bool {
     let first = path
         .split('/')
@@ -290,7 +296,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_limit_that_would_mean_none_is_refused() {
+    fn rejects_a_limit_that_would_mean_no_limit() {
         assert_eq!(refused(|spec| spec.memory = 0), "memory");
         assert_eq!(refused(|spec| spec.memory = MIN_MEMORY - 1), "memory");
         assert_eq!(refused(|spec| spec.memory = u64::MAX), "memory");
@@ -300,7 +306,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_name_that_would_be_another_request_is_refused() {
+    fn rejects_a_name_that_would_change_the_request() {
         for name in ["", "a", "../x", "a/b", "a?b", "a b", "-a"] {
             assert_eq!(refused(|spec| spec.sandbox = name.to_owned()), "sandbox");
         }
@@ -322,7 +328,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn mounts_over_what_isolates_a_container_are_refused() {
+    fn rejects_mounts_over_the_root_proc_and_sys() {
         for target in [
             "/",
             "//",
@@ -349,7 +355,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_command_and_proper_names_of_variables_are_needed() {
+    fn rejects_an_empty_command_and_invalid_variable_names() {
         assert_eq!(refused(|spec| spec.command.clear()), "command");
         let odd = |name: &str| BTreeMap::from([(name.to_owned(), String::new())]);
         assert_eq!(refused(|spec| spec.env = odd("A=B")), "env");

@@ -1,5 +1,5 @@
-//! The simulated runtime passes the suite that Docker passes; and the faults
-//! that tests inject into it.
+//! Runs the conformance suite on the simulated runtime, and tests the faults
+//! that can be injected into it.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
@@ -36,7 +36,7 @@ async fn started(own: &Subject, script: &str) -> (String, ContainerId) {
 }
 
 #[tokio::test]
-async fn a_planted_fault_fails_as_often_as_asked() {
+async fn an_injected_fault_fails_the_requested_number_of_calls() {
     let engine = SimEngine::new([IMAGE]);
     let own = subject(&engine);
     let (name, id) = started(&own, "sleep 1000").await;
@@ -76,7 +76,7 @@ async fn a_container_can_die_or_vanish() {
 }
 
 #[tokio::test]
-async fn a_path_of_a_mount_becomes_one_of_the_host() {
+async fn converts_a_path_in_a_mount_to_a_path_on_the_host() {
     let engine = SimEngine::new([IMAGE]);
     let own = subject(&engine);
     let directory = tempfile::tempdir().unwrap();

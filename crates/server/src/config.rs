@@ -1,5 +1,6 @@
-//! Settings from a TOML file and the environment, which takes precedence. They
-//! are read once at start; all problems are reported, not only the first.
+//! Settings from a TOML file and from the environment, which takes precedence.
+//! They are read once at the start. All problems are reported, not only the
+//! first.
 
 pub(crate) mod reader;
 
@@ -19,12 +20,13 @@ use crate::platform::clock::Clocks;
 pub struct Config {
     /// Directory of all data.
     pub data_dir: PathBuf,
-    /// Directory of the workspaces; below the data directory unless set.
+    /// Directory of the workspaces; `workspaces` in the data directory by
+    /// default.
     pub workspace_root: PathBuf,
     /// File with the keys that encrypt secrets, outside of the data directory.
     pub secrets_key_file: PathBuf,
-    /// Whether to start with a catalog, store and workspaces that do not belong
-    /// together. Only the command line sets it.
+    /// Whether to start with a catalog, a store and workspaces that do not
+    /// belong together. Only the option `--adopt` of the command line sets it.
     pub adopt: bool,
     /// Address of the API.
     pub api: SocketAddr,
@@ -36,26 +38,26 @@ pub struct Config {
     pub allow_plain_http: bool,
     /// Certificate chain and key, as PEM files.
     pub tls: Option<Tls>,
-    /// URL that clients use, if there is a proxy in front of the server.
+    /// URL that clients use, if it differs because of a proxy.
     pub public_url: Option<Url>,
     /// Proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Vec<IpNet>,
-    /// Key of the first tenant, from the settings.
+    /// A key for the first tenant, with every scope.
     pub api_key: Option<Secret>,
     /// Address of the container engine.
     pub docker_host: String,
-    /// Network of sandboxes with access to the internet: an existing one of the
-    /// operator, or the name of the network that the server creates.
+    /// Network of sandboxes with access to the internet: an existing network,
+    /// or the name of the network that the server creates.
     pub docker_network: Option<String>,
     /// A file with credentials for registries.
     pub registries: Option<PathBuf>,
-    /// Binary of the workspace agent; next to the server's binary if not set.
+    /// Binary of the workspace agent. Default: next to the server's binary.
     pub agent_binary: Option<PathBuf>,
     /// User and group of all processes in sandboxes.
     pub sandbox_user: (u32, u32),
     /// Limits of each sandbox on the use of the machine's network and disks.
     pub host_limits: elevo_sandbox::HostLimits,
-    /// Network of sandboxes whose request does not name one.
+    /// Network of sandboxes whose request does not name a network.
     pub default_network: NetworkMode,
     /// Networks that sandboxes may use.
     pub networks: Vec<NetworkMode>,
@@ -63,26 +65,29 @@ pub struct Config {
     pub default_runtime: Option<String>,
     /// Other runtimes that sandboxes may use.
     pub runtimes: Vec<String>,
-    /// Provider of workspaces; the best one that works if not set.
+    /// Provider of workspaces. Default: the best provider that works on this
+    /// machine.
     pub provider: Option<String>,
-    /// Size of the file of a pool of uppers, if one has to be created.
+    /// Size of the file that holds a pool of uppers, if the server has to
+    /// create one.
     pub pool_size: u64,
     /// Warm pools.
     pub warm: Vec<WarmPool>,
     /// Schedule of garbage collection, and retention of unneeded snapshots.
     pub garbage: Garbage,
-    /// How long workspaces without a row in the catalog are kept.
+    /// Time that workspaces without a row in the catalog are kept in
+    /// quarantine.
     pub quarantine_keep: Duration,
     /// Delivery of events.
     pub webhooks: Webhooks,
-    /// How long events are kept.
+    /// Time that events are kept.
     pub events_keep: Duration,
-    /// How long a parked workspace is kept.
+    /// Time that a parked workspace is kept.
     pub expired_keep: Duration,
     /// Disk usage, in percent, above which requests that need space are
     /// rejected.
     pub full_percent: u8,
-    /// Contents of the audit log.
+    /// Content and retention of the audit log.
     pub audit: AuditConfig,
     /// Limits.
     pub limits: Limits,
@@ -90,7 +95,7 @@ pub struct Config {
     pub traces: Option<TracesConfig>,
     /// Log filter, in the form of `RUST_LOG`.
     pub log: String,
-    /// The clocks that decide about expiry: those of the machine.
+    /// The clocks that determine expiry; the machine's clocks by default.
     pub clocks: Clocks,
 }
 
@@ -108,12 +113,12 @@ pub struct WarmPool {
     pub runtime: Option<String>,
 }
 
-/// Contents of the audit log.
+/// Content and retention of the audit log.
 #[derive(Clone, Copy, Debug)]
 pub struct AuditConfig {
-    /// How much of commands is recorded.
+    /// The part of a command that is recorded.
     pub commands: AuditedCommands,
-    /// How long records are kept; forever if not set.
+    /// Time that records are kept; forever if absent.
     pub keep: Option<Duration>,
 }
 
@@ -122,16 +127,17 @@ pub struct AuditConfig {
 pub struct TracesConfig {
     /// URL of the collector, for OTLP over HTTP.
     pub endpoint: String,
-    /// Fraction of the traces started here that is exported, from 0 to 1.
+    /// Fraction of the traces that is exported, from 0 to 1. It applies to
+    /// traces that this server starts.
     pub sample: f64,
 }
 
-/// How much of a command is recorded.
+/// The part of a command that the audit log records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuditedCommands {
     /// The whole command.
     Full,
-    /// Its first word, and a hash of the whole.
+    /// The first word of the command, and a hash of the whole command.
     Program,
     /// Only that a command was run.
     None,
@@ -155,12 +161,12 @@ pub struct Webhooks {
 /// Schedule of garbage collection.
 #[derive(Clone, Debug)]
 pub struct Garbage {
-    /// Time between collections; never if not set.
+    /// Time between collections; no scheduled collections if absent.
     pub interval: Option<Duration>,
     /// Disk usage, in percent, that starts a collection at once.
     pub disk_percent: u8,
-    /// How long snapshots are kept that no project, workspace, review or tag
-    /// needs.
+    /// Time that the server keeps snapshots that no project, workspace, review
+    /// or tag needs.
     pub keep_unnamed: Duration,
 }
 
@@ -210,13 +216,14 @@ pub struct Limits {
     pub output_buffer: u32,
     /// Default time-out of a command.
     pub command_timeout: Duration,
-    /// How long a terminal without a client is kept.
+    /// Time that a terminal without a client is kept.
     pub terminal_patience: Duration,
     /// Maximum time that a start waits for the agent.
     pub start_timeout: Duration,
-    /// Maximum time without the agent's connection, while its container runs.
+    /// Maximum time that a running container may be without a connection of its
+    /// agent.
     pub agent_timeout: Duration,
-    /// Time for requests and streams to end when the server stops.
+    /// Maximum time for requests and streams to end when the server stops.
     pub stop_grace: Duration,
     /// Maximum connections to the API at a time.
     pub connections: u32,
@@ -262,7 +269,7 @@ const SETTINGS: &[(&str, &str)] = &[
     ),
     (
         "GRPC_PORT",
-        "port for agents that connect by TCP; if not set, they use a Unix socket",
+        "port for agents that connect by TCP; by default, agents use a Unix socket",
     ),
     (
         "ALLOW_PLAIN_HTTP",
@@ -272,7 +279,7 @@ const SETTINGS: &[(&str, &str)] = &[
     ("TLS_KEY", "private key of the certificate, a PEM file"),
     (
         "PUBLIC_URL",
-        "URL that clients use, if there is a proxy in front",
+        "URL that clients use, if it differs because of a proxy",
     ),
     (
         "TRUSTED_PROXIES",
@@ -289,7 +296,7 @@ const SETTINGS: &[(&str, &str)] = &[
     (
         "DOCKER_NETWORK",
         "network of sandboxes with `internet`: an existing bridge without traffic between \
-         containers, or the name of the one that the server creates [elevo-…]",
+         containers, or the name of the network that the server creates [elevo-…]",
     ),
     (
         "REGISTRY_AUTH_FILE",
@@ -301,27 +308,27 @@ const SETTINGS: &[(&str, &str)] = &[
     ),
     (
         "SANDBOX_USER",
-        "UID:GID of all processes in sandboxes, not used by a person [64000:64000; without root, the server's own]",
+        "UID:GID of all processes in sandboxes; no person should use it [64000:64000; without root, the server's own]",
     ),
     (
         "SANDBOX_CONNECTIONS",
-        "connections of a sandbox at a time, 0 for no limit [512]",
+        "maximum connections of a sandbox at a time, 0 for no limit [512]",
     ),
     (
         "SANDBOX_NEW_CONNECTIONS",
-        "new connections of a sandbox per second, with bursts of ten seconds' worth; 0 for no limit [50]",
+        "maximum new connections of a sandbox per second; after idle time, those of ten seconds at once; 0 for no limit [50]",
     ),
     (
         "SANDBOX_NETWORK_RATE",
-        "MiB per second that a sandbox sends, and as many that it receives; 0 for no limit [64]",
+        "maximum MiB per second that a sandbox sends, and the same for receiving; 0 for no limit [64]",
     ),
     (
         "SANDBOX_DISK_RATE",
-        "MiB per second that a sandbox reads from a disk, and as many that it writes; 0 for no limit [200]",
+        "maximum MiB per second that a sandbox reads from a disk, and the same for writing; 0 for no limit [200]",
     ),
     (
         "SANDBOX_DISK_OPERATIONS",
-        "reads of a sandbox from a disk per second, and as many writes; 0 for no limit [5000]",
+        "maximum reads of a sandbox from a disk per second, and the same for writes; 0 for no limit [5000]",
     ),
     (
         "DEFAULT_NETWORK",
@@ -333,7 +340,7 @@ const SETTINGS: &[(&str, &str)] = &[
     ),
     (
         "DEFAULT_RUNTIME",
-        "container runtime, such as runsc [that of the engine]",
+        "container runtime, such as runsc [the default of the engine]",
     ),
     (
         "RUNTIMES",
@@ -341,7 +348,7 @@ const SETTINGS: &[(&str, &str)] = &[
     ),
     (
         "WORKSPACE_PROVIDER",
-        "overlay, reflink or copy [the best that works]",
+        "provider of workspaces: overlay, reflink or copy [the best that works]",
     ),
     (
         "POOL_SIZE",
@@ -374,11 +381,11 @@ const SETTINGS: &[(&str, &str)] = &[
     ("EVENTS_KEEP", "seconds that events are kept [604800]"),
     (
         "EXPIRED_KEEP",
-        "seconds that the work of an expired sandbox is kept [604800]",
+        "seconds that a parked workspace is kept [604800]",
     ),
     (
         "AUDIT_COMMANDS",
-        "how much of commands the audit log records: full, program or none [full]",
+        "part of a command that the audit log records: full, program or none [full]",
     ),
     (
         "AUDIT_KEEP",
@@ -438,10 +445,13 @@ const SETTINGS: &[(&str, &str)] = &[
         "TERMINAL_PATIENCE",
         "seconds that a terminal without a client is kept [300]",
     ),
-    ("START_TIMEOUT", "seconds a start waits for the agent [60]"),
+    (
+        "START_TIMEOUT",
+        "seconds that a start waits for the agent [60]",
+    ),
     (
         "AGENT_TIMEOUT",
-        "seconds after which a sandbox without its agent is in error [90]",
+        "seconds after which a sandbox without a connection of its agent is in the state error [90]",
     ),
     (
         "STOP_GRACE",
@@ -473,7 +483,7 @@ const SETTINGS: &[(&str, &str)] = &[
     ),
     (
         "TENANT_SANDBOXES",
-        "sandboxes of a tenant at a time [as many as the server has]",
+        "sandboxes of a tenant at a time [the limit of the server]",
     ),
     (
         "TENANT_MEMORY",
@@ -485,7 +495,7 @@ const SETTINGS: &[(&str, &str)] = &[
     ),
     (
         "TENANT_STORED",
-        "size of all projects and snapshots of a tenant, compressed and shared content once [no limit]",
+        "size of all projects and snapshots of a tenant, compressed, with shared content counted once [no limit]",
     ),
     ("TENANT_WORKSPACES", "workspaces of a tenant [1000]"),
     ("TENANT_PROJECTS", "projects of a tenant [1000]"),
@@ -503,7 +513,7 @@ const SETTINGS: &[(&str, &str)] = &[
     ),
     (
         "TRACE_SAMPLE",
-        "fraction of the traces started here that is exported, 0 to 1 [1]",
+        "fraction of the traces started by this server that is exported, 0 to 1 [1]",
     ),
     ("RUST_LOG", "log filter [info]"),
 ];

@@ -1,5 +1,5 @@
-//! Failures of use cases: an error code and a message for the caller. The only
-//! module that maps errors of the libraries to codes.
+//! Failures of use cases: an error code and a message for the caller. Only this
+//! module maps errors of the libraries to error codes.
 
 use elevo_agent_link::LinkError;
 use elevo_api::ErrorBody;
@@ -69,7 +69,7 @@ impl Failure {
         self
     }
 
-    /// Records the underlying error, for the log.
+    /// Records the underlying error, which only the log shows.
     pub(crate) fn caused_by(mut self, error: &dyn std::error::Error) -> Self {
         self.cause = Some(chain(error).into());
         self
@@ -88,7 +88,7 @@ impl Failure {
         Self::new(ErrorCode::SandboxNotFound, message).about("sandboxId", short(id))
     }
 
-    /// The server's disk is full.
+    /// Returns the failure of a request on a full disk.
     pub(crate) fn full(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::InsufficientStorage, message).retry_after(10)
     }
@@ -165,13 +165,14 @@ impl From<elevo_catalog::Error> for Failure {
             } => ErrorCode::QuotaExceeded,
             Error::LimitReached { .. } => {
                 let failure = Self::new(ErrorCode::ResourceRefused, error.to_string());
-                return failure.remediation("Delete some that are no longer needed.");
+                return failure
+                    .remediation("Delete resources of this kind that are no longer needed.");
             }
             Error::InUse { sandbox, .. } => {
                 let failure = Self::new(ErrorCode::WorkspaceBusy, error.to_string());
                 return failure
                     .about("sandboxId", sandbox.as_str())
-                    .remediation("Delete the sandboxes that use it first.");
+                    .remediation("Delete the sandbox that the message names first.");
             }
             Error::Refused(_) => ErrorCode::InvalidRequest,
             Error::Full => return Self::full(error.to_string()),
@@ -209,7 +210,8 @@ impl From<elevo_sandbox::Error> for Failure {
                 let message = format!("image `{image}` cannot run a sandbox");
                 Self::new(ErrorCode::SandboxStartFailed, message).caused_by(&error)
             }
-            // The engine's own message names paths and addresses of the host.
+            // The engine's message is not shown to the caller, because it may
+            // contain paths and addresses of the host.
             _ => Self::new(ErrorCode::SandboxStartFailed, "the container engine failed")
                 .caused_by(&error),
         }

@@ -47,7 +47,7 @@ pub(crate) use crate::http::admin::router as admin_router;
 use crate::http::answer::ApiError;
 pub(crate) use crate::http::limits::RateLimits;
 
-/// State of every handler.
+/// The state that every handler receives.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared {
     pub(crate) app: Arc<App>,
@@ -161,7 +161,8 @@ fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(system::ready))
 }
 
-/// Returns the OpenAPI description of the API, as it is checked in.
+/// Returns the OpenAPI description of the API: the text of
+/// `openapi/elevo.json`.
 pub fn openapi_json() -> String {
     let mut api = routes().into_openapi();
     idempotent::describe(&mut api);
@@ -175,7 +176,7 @@ pub fn openapi_json() -> String {
     text
 }
 
-/// Creates the service of the API.
+/// Creates the router of the public API, with its layers.
 pub(crate) fn router(shared: Shared) -> Router {
     let (router, _) = routes().split_for_parts();
     router
@@ -185,7 +186,7 @@ pub(crate) fn router(shared: Shared) -> Router {
         .layer(from_fn_with_state(shared.clone(), enter::enter))
         .layer(DefaultBodyLimit::max(BODY))
         .method_not_allowed_fallback(async || {
-            let message = "this path does not support the method";
+            let message = "this path does not support the method of the request";
             ApiError::from(Failure::new(ErrorCode::MethodNotAllowed, message))
         })
         .fallback(async || {
@@ -201,8 +202,8 @@ pub(crate) fn router(shared: Shared) -> Router {
         .with_state(shared)
 }
 
-/// Creates the service of health, readiness and metrics, which has its own
-/// port.
+/// Creates the router of `/health`, `/ready` and `/metrics`, which has a
+/// separate port.
 pub(crate) fn internal_router(shared: Shared) -> Router {
     Router::new()
         .route("/health", axum::routing::get(system::health))

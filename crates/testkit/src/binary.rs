@@ -1,4 +1,4 @@
-//! The program that a black-box test runs.
+//! Finds the program that a black-box test runs.
 
 use std::env;
 

@@ -11,9 +11,9 @@ use futures::executor::block_on;
 use rand::rngs::SmallRng;
 use rand::{Rng, RngExt, SeedableRng};
 
-/// Commit number `n`: a snapshot with its nodes and chunks. Some are large
-/// enough to be stored separately, and half of them compress badly. The
-/// snapshot's message is the number.
+/// Returns commit number `n`: a snapshot with its nodes and chunks. Some
+/// objects are large enough to be stored separately, and half of the objects
+/// compress badly. The snapshot's message is the number.
 pub fn numbered(n: u64) -> Commit {
     let mut random = SmallRng::seed_from_u64(n);
     let mut objects = Vec::new();
@@ -47,12 +47,12 @@ pub fn numbered(n: u64) -> Commit {
     }
 }
 
-/// The id of the snapshot in commit number `n`.
+/// Returns the id of the snapshot in commit number `n`.
 pub fn id(n: u64) -> SnapshotId {
     numbered(n).snapshots[0].encode().unwrap().0
 }
 
-/// Panics unless all of commit number `n` is in the store, byte for byte.
+/// Panics unless the store has all objects of commit number `n`, byte for byte.
 pub fn assert_whole(store: &impl Store, tenant: TenantId, n: u64) {
     let Commit {
         objects, snapshots, ..
@@ -75,7 +75,7 @@ pub fn assert_whole(store: &impl Store, tenant: TenantId, n: u64) {
     }
 }
 
-/// Numbers of all commits whose snapshots are in the store.
+/// Returns the numbers of all commits whose snapshots are in the store.
 pub fn present(store: &impl Store, tenant: TenantId) -> Vec<u64> {
     let ids = block_on(store.list_snapshots(tenant, None, usize::MAX)).unwrap();
     let snapshots = block_on(store.snapshots(tenant, &ids)).unwrap();
@@ -97,7 +97,7 @@ fn bytes(random: &mut SmallRng, length: usize) -> Bytes {
     let mut data = vec![0; length];
     random.fill_bytes(&mut data);
     if random.random() {
-        // Few different bytes: compresses to less than half.
+        // Data with few different bytes compresses to less than half.
         data.iter_mut().for_each(|byte| *byte = b'a' + *byte % 8);
     }
     data.into()

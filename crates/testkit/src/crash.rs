@@ -1,8 +1,9 @@
 //! Processes that are killed during their work.
 //!
 //! A test starts its own binary again as a *victim*, which works without end
-//! and acknowledges each completed step with a line. The test kills it at some
-//! moment and then checks that every acknowledged step is still there:
+//! and acknowledges each completed step with a line. The test kills the victim
+//! at a random moment, and then checks that the result of every acknowledged
+//! step still exists:
 //!
 //! ```no_run
 //! use elevo_testkit::{crash, long};
@@ -42,7 +43,7 @@ const SEED: &str = "ELEVO_VICTIM_SEED";
 /// Distinguishes an acknowledgement from the output of the test framework.
 const MARK: &str = "acknowledged: ";
 
-/// The process that will be killed, seen from inside.
+/// The view of the process that will be killed, from inside this process.
 #[derive(Debug)]
 pub struct Victim {
     directory: PathBuf,
@@ -50,7 +51,7 @@ pub struct Victim {
 }
 
 impl Victim {
-    /// `Some` in a process that was started as a victim.
+    /// Returns `Some` in a process that was started as a victim.
     pub fn here() -> Option<Self> {
         let directory = env::var_os(DIRECTORY)?.into();
         let seed = env::var(SEED).unwrap().parse().unwrap();
@@ -62,13 +63,13 @@ impl Victim {
         &self.directory
     }
 
-    /// The seed of its random choices; different for each victim.
+    /// The seed of the victim's random choices, which differs for each victim.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// Acknowledges that `what` is done and must never be lost. Panics if the
-    /// test has ended.
+    /// Acknowledges that the step `what` is complete, so that its result must
+    /// never be lost. Panics if the test has ended.
     pub fn acknowledge(&self, what: impl Display) {
         // A single write that fits into a pipe arrives whole or not at all.
         let line = format!("{MARK}{what}\n");
@@ -79,7 +80,8 @@ impl Victim {
     }
 }
 
-/// A running victim, seen from outside. Killed when dropped.
+/// The test's view of a running victim. The victim is killed when this value is
+/// dropped.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -116,7 +118,7 @@ impl Running {
             .unwrap_or_else(|_| panic!("ended by itself: {:?}", self.child.wait()))
     }
 
-    /// Returns the further acknowledgements so far.
+    /// Returns the acknowledgements since the last call.
     pub fn acknowledged(&mut self) -> Vec<String> {
         self.lines.try_iter().collect()
     }
@@ -204,8 +206,9 @@ impl<'a> Kills<'a> {
         Self { longest, ..self }
     }
 
-    /// Kills all victims, and after each calls `verify`, which panics if
-    /// something is missing. Fails if no victim acknowledged anything.
+    /// Runs and kills one victim after another. After each kill, calls
+    /// `verify`, which must panic if the result of an acknowledged step is
+    /// missing. Fails if no victim acknowledged a step.
     pub fn run(&self, mut verify: impl FnMut(&Acknowledged)) {
         let mut random = SmallRng::seed_from_u64(self.seed);
         let mut done = Acknowledged::default();

@@ -1,14 +1,14 @@
-//! Disks that lose power: ext4 in a file, whose image can be copied at any
-//! moment and mounted again.
+//! Disks that lose power: each is a file with an ext4 image, which can be
+//! copied at any moment and mounted again.
 //!
 //! The file is the disk. It contains everything that the file system passed to
-//! the block layer, but not its own page cache, unless something synced it. So
+//! the block layer, but not the data in the page cache that was not synced. So
 //! a copy of the file is the state of a disk after a loss of power at that
 //! moment.
 //!
 //! Needs root and loop devices. Mounts are in a private mount namespace of the
-//! test (see [`in_own_namespace`]): the kernel removes them, and frees the loop
-//! devices, even if the test crashes.
+//! test (see [`in_own_namespace`]): the kernel removes the mounts and frees the
+//! loop devices even if the test crashes.
 
 use std::env;
 use std::fs::{self, File};
@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 const NAMESPACE: &str = "ELEVO_TEST_NAMESPACE";
 
-/// Returns true in a process that may mount. Otherwise runs this test again in
-/// such a process, waits for it, fails if it failed, and returns false.
+/// Returns true in a process that may mount. Otherwise runs the test again in
+/// such a process, waits for its end, panics if it failed, and returns false.
 ///
 /// ```no_run
 /// #[test]
@@ -60,7 +60,7 @@ fn in_namespace(test: &str, kinds: &[&str]) -> bool {
     false
 }
 
-/// A mounted image. Unmounted when dropped.
+/// A mounted image, which is unmounted when it is dropped.
 #[derive(Debug)]
 pub struct Disk {
     image: PathBuf,
@@ -86,7 +86,8 @@ impl Disk {
 
     /// Mounts the disk in `image`; its journal is replayed, as after a crash.
     pub fn mount(image: PathBuf) -> Self {
-        // No periodic commits: the disk contains only synced data.
+        // This option prevents periodic commits, so that the disk contains only
+        // synced data.
         Self::mount_with(image, "ext4", "loop,commit=300")
     }
 
@@ -140,7 +141,8 @@ impl Disk {
         }
     }
 
-    /// See `Documentation/block/stat.rst` of the kernel.
+    /// Reads the statistics of the device; `Documentation/block/stat.rst` of
+    /// the kernel describes them.
     fn activity(&self) -> Activity {
         let device = output(
             Command::new("findmnt")

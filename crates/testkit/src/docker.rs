@@ -5,22 +5,23 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, thread};
 
-/// The engine's address for clients: `unix:///…`.
+/// Returns the address of the engine: `unix:///…`.
 pub fn host() -> String {
     setting("DOCKER_HOST")
 }
 
-/// An image with Debian's minimal system.
+/// Returns the name of an image with Debian's minimal system.
 pub fn image() -> String {
     setting("ELEVO_TEST_IMAGE")
 }
 
-/// A small image with a shell, for tests that must be quick.
+/// Returns the name of a small image with a shell, for tests that must be
+/// quick.
 pub fn tiny_image() -> String {
     setting("ELEVO_TEST_IMAGE_TINY")
 }
 
-/// An image with Debian's minimal system and Python.
+/// Returns the name of an image with Debian's minimal system and Python.
 pub fn python_image() -> String {
     setting("ELEVO_TEST_IMAGE_PYTHON")
 }
@@ -35,9 +36,9 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Starts an engine that keeps its data in this directory and holds one of
-    /// the images of `scripts/services`, by its name there. With
-    /// `live_restore`, its containers keep running while it is stopped.
+    /// Starts an engine that keeps its data in this directory and has one
+    /// image, which `image` names as in `scripts/services`. With
+    /// `live_restore`, containers keep running while the engine is stopped.
     pub fn start(directory: &Path, image: &'static str, live_restore: bool) -> Self {
         let engine = Self {
             directory: directory.to_owned(),
@@ -56,12 +57,12 @@ impl Engine {
     /// Stops the engine, and its containers unless it was started with
     /// `live_restore`.
     pub fn stop(&self) {
-        assert!(self.services("stop"), "an engine does not stop");
+        assert!(self.services("stop"), "the engine does not stop");
     }
 
     /// Starts the engine again with its data.
     pub fn start_again(&self) {
-        assert!(self.services("up"), "an engine does not start");
+        assert!(self.services("up"), "the engine does not start");
     }
 
     fn services(&self, what: &str) -> bool {

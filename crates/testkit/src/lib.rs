@@ -3,8 +3,9 @@
 //! length of long tests, the Docker engine for tests, and the network that a
 //! sandbox could reach.
 //!
-//! For tests only; nothing that ships depends on it. A helper that cannot do
-//! its work panics with the reason: a test is never silently skipped.
+//! This crate is for tests only; no released program depends on it. A helper
+//! that cannot do its work panics with the reason: a test is never silently
+//! skipped.
 
 #![allow(
     clippy::disallowed_methods,

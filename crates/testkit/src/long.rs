@@ -1,11 +1,12 @@
-//! The length of long tests.
+//! Sets the length and the seed of long tests.
 
 use std::env;
 use std::fmt::Display;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Returns `rounds` times `ELEVO_LONG`, at least `least`. Panics if that is not
-/// set: the length of a long test is always explicit.
+/// Returns `rounds` times `ELEVO_LONG`, but at least `least`. Panics if the
+/// variable `ELEVO_LONG` is not set, because the length of a long test must be
+/// explicit.
 pub fn rounds(rounds: u32, least: u32) -> u32 {
     let length = env::var("ELEVO_LONG").expect("ELEVO_LONG is not set: run scripts/soak");
     let length: f64 = length.parse().expect("ELEVO_LONG is a number");
@@ -13,8 +14,8 @@ pub fn rounds(rounds: u32, least: u32) -> u32 {
     ((f64::from(rounds) * length).round() as u32).max(least)
 }
 
-/// Returns the seed of this run: `ELEVO_SEED`, or a new one. Prints it, so that
-/// a failing run can be repeated.
+/// Returns the seed of this run: the variable `ELEVO_SEED`, or a new seed.
+/// Prints the seed, so that a failing run can be repeated.
 pub fn seed() -> u64 {
     let now = || {
         SystemTime::now()

@@ -1,12 +1,11 @@
-//! The network outside a sandbox, simulated on this machine: no packet leaves
-//! it.
+//! Simulates the network outside of a sandbox. No packet leaves this machine.
 //!
 //! ```text
 //! sandbox ── bridge ── host ── a pair of interfaces ── a namespace with listeners
 //! ```
 //!
-//! The namespace has addresses of every kind, and the host routes them only to
-//! it.
+//! The namespace has addresses of every kind, and the host routes these
+//! addresses only to the namespace.
 
 use std::env;
 use std::fs::File;
@@ -29,12 +28,13 @@ pub const PORT: u16 = 8000;
 /// The port of resolvers.
 pub const DNS: u16 = 53;
 
-/// Listeners in a separate namespace. Only one exists on a machine at a time.
+/// Listeners in a separate network namespace. Only one such namespace exists on
+/// a machine at a time.
 #[derive(Debug)]
 pub struct Outside {
     name: String,
     interface: String,
-    /// Held while the addresses are in use; the system releases it.
+    /// The lock on the addresses. The system releases it when the process ends.
     _turn: File,
 }
 
@@ -121,8 +121,8 @@ impl Outside {
 
 impl Drop for Outside {
     fn drop(&mut self) {
-        // The routes are deleted with the interface, and the far end with the
-        // near one.
+        // The kernel deletes the routes with the interface, and the other
+        // interface of the pair with this one.
         let _ = Command::new("ip")
             .args(["link", "delete", &self.interface])
             .status();

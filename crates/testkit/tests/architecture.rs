@@ -10,7 +10,7 @@ use std::path::Path;
 
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, PackageId};
 
-/// The one crate that all others may use in their tests.
+/// The only crate that all other crates may use in their tests.
 const TESTKIT: &str = "elevo-testkit";
 
 /// The rules of the page.
@@ -20,7 +20,7 @@ struct Rules {
     forbidden: BTreeMap<String, BTreeSet<String>>,
 }
 
-/// Whether an arrow must be used by a dependency.
+/// Whether an arrow without a dependency is a violation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Need {
     Used,
@@ -37,9 +37,10 @@ struct Workspace {
 struct Dependencies {
     /// Workspace crates that the crate is built with.
     normal: BTreeSet<String>,
-    /// Workspace crates that its tests are built with.
+    /// Workspace crates that the tests of the crate are built with.
     dev: BTreeSet<String>,
-    /// All outside crates that are linked into it, directly or indirectly.
+    /// All outside crates that are linked into the crate, directly or
+    /// indirectly.
     reached: BTreeSet<String>,
 }
 
@@ -121,7 +122,7 @@ fn check_arrows(
     }
 }
 
-/// The lines `from -> to to ...` of the fenced block with this tag.
+/// Returns the lines `from -> to to ...` of the fenced block with this tag.
 fn lines_of(page: &str, tag: &str) -> Result<Vec<(String, Vec<String>)>, String> {
     let (_, rest) = page
         .split_once(&format!("\n```{tag}\n"))
@@ -145,7 +146,8 @@ impl Workspace {
     fn read(manifest: &Path) -> Self {
         let metadata = MetadataCommand::new()
             .manifest_path(manifest)
-            // Only this machine's dependencies: those of other platforms need not be downloaded.
+            // The filter leaves out dependencies of other platforms, which may
+            // not be downloaded.
             .other_options(["--locked", "--filter-platform", "host-tuple"].map(str::to_owned))
             .exec()
             .expect("cargo metadata");
@@ -173,7 +175,8 @@ fn dependencies(metadata: &Metadata, id: &PackageId) -> Dependencies {
         reached: reached(metadata, id).difference(&own).cloned().collect(),
         ..Dependencies::default()
     };
-    // As declared rather than as resolved: an optional dependency counts even if it is off.
+    // The declared dependencies are read, not the resolved ones: an optional
+    // dependency counts even if its feature is off.
     for dependency in &metadata[id].dependencies {
         if !own.contains(&dependency.name) {
             continue;
@@ -186,7 +189,7 @@ fn dependencies(metadata: &Metadata, id: &PackageId) -> Dependencies {
     result
 }
 
-/// The names of all packages that are linked into this one.
+/// Returns the names of all packages that are linked into this package.
 fn reached(metadata: &Metadata, id: &PackageId) -> BTreeSet<String> {
     let resolve = metadata.resolve.as_ref().expect("metadata is resolved");
     let mut seen = BTreeSet::new();

@@ -91,8 +91,8 @@ fn comment(line: &str) -> Option<&str> {
     Some(text.trim_start_matches(['/', '!']).trim_start())
 }
 
-/// The string literals of a line of code. Strings of several lines are read as
-/// far as they are on one line.
+/// The string literals of a line of code. Of a string with several lines, only
+/// the first line is read.
 fn literals(line: &str) -> Vec<&str> {
     if comment(line).is_some() {
         return Vec::new();

@@ -14,7 +14,7 @@ fn root() -> PathBuf {
 /// The name of a test, and its file.
 type Named = (String, String);
 
-/// The tests that the page links to: [`test`](file).
+/// Returns the tests that the page links to, in the form [`test`](file).
 fn named(text: &str) -> Vec<Named> {
     let links = text.split("[`").skip(1);
     let pair = |link: &str| {
@@ -26,7 +26,7 @@ fn named(text: &str) -> Vec<Named> {
     links.filter_map(pair).collect()
 }
 
-/// The rows of the table of boundaries.
+/// Returns the rows of the table of boundaries.
 fn boundaries(page: &str) -> Vec<&str> {
     let table = page
         .lines()
@@ -35,7 +35,7 @@ fn boundaries(page: &str) -> Vec<&str> {
     table.skip(2).collect()
 }
 
-/// The names of all functions of a file.
+/// Returns the names of all functions of a file.
 fn functions(source: &str) -> BTreeSet<String> {
     let name = |line: &str| {
         let line = line.strip_prefix("async ").unwrap_or(line);
@@ -45,7 +45,7 @@ fn functions(source: &str) -> BTreeSet<String> {
     source.lines().map(str::trim).filter_map(name).collect()
 }
 
-/// The attacks of a file, for every runtime or for one.
+/// Returns the names of the attacks in a file.
 fn attacks(source: &str) -> BTreeSet<String> {
     let lines: Vec<_> = source.lines().collect();
     let is_attack = |at: usize, line: &str| {
@@ -58,7 +58,7 @@ fn attacks(source: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_boundary_names_a_test_that_is_there() {
+fn every_boundary_names_an_existing_test() {
     let page = fs::read_to_string(root().join("SECURITY.md")).unwrap();
     let rows = boundaries(&page);
     assert!(rows.len() > 10, "the table of boundaries is not found");

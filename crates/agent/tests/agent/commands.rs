@@ -21,7 +21,7 @@ async fn a_command_has_output_on_both_streams_and_an_exit_code() {
 }
 
 #[tokio::test]
-async fn a_command_gets_its_directory_and_variables_and_not_ours() {
+async fn a_command_gets_its_directory_and_variables_but_not_those_of_the_agent() {
     let pair = Pair::start().await;
     let mut command = pair.command("env", "pwd; env");
     command.envs.insert("GREETING".into(), "hello there".into());
@@ -43,7 +43,7 @@ async fn an_exit_reports_the_signal_that_ended_the_command() {
 }
 
 #[tokio::test]
-async fn a_failure_to_start_says_why() {
+async fn a_failure_to_start_reports_its_cause() {
     let pair = Pair::start().await;
     let kind_of = async |command: Command| match within(pair.link.run(command)).await {
         Err(LinkError::CannotStart { kind, message }) => {
@@ -149,7 +149,7 @@ async fn the_end_of_a_command_does_not_wait_for_its_children() {
 }
 
 #[tokio::test]
-async fn processes_are_known_and_remembered() {
+async fn lists_running_and_ended_processes() {
     let pair = Pair::start().await;
     let mut command = pair.command("one", "echo hello; sleep 0.1");
     command.background = true;
@@ -167,7 +167,7 @@ async fn processes_are_known_and_remembered() {
 }
 
 #[tokio::test]
-async fn there_are_limits_on_commands_and_on_what_is_remembered() {
+async fn limits_running_commands_and_kept_records() {
     let pair = Pair::start().await;
     for index in 0..64 {
         let mut command = pair.command(&format!("sleep-{index}"), "sleep 1000");
@@ -209,7 +209,7 @@ async fn there_are_limits_on_commands_and_on_what_is_remembered() {
 }
 
 #[tokio::test]
-async fn a_shut_down_asks_first_and_then_ends_all() {
+async fn a_shutdown_sends_sigterm_before_sigkill() {
     let mut pair = Pair::start().await;
     let polite = "trap 'echo bye >polite; exit 0' TERM; echo ready; while :; do sleep 0.05; done";
     let mut output = pair.start_command(pair.command("polite", polite)).await;

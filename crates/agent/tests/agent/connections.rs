@@ -5,7 +5,7 @@ use elevo_agent_link::{Event, LinkError, LinkEvent, ProcessState, Settings};
 use crate::support::{Agent, Pair, SANDBOX, Server, finish, read_until, until, within};
 
 #[tokio::test]
-async fn commands_outlive_the_server_and_lose_nothing() {
+async fn commands_outlive_the_server_and_lose_no_output() {
     let mut pair = Pair::start().await;
     let script = "i=0; while [ $i -lt 400 ]; do echo line $i; i=$((i+1)); sleep 0.005; done";
     let mut output = pair.start_command(pair.command("counting", script)).await;
@@ -34,7 +34,8 @@ async fn commands_outlive_the_server_and_lose_nothing() {
     assert_eq!((exit.code, restarts), (Some(0), 3));
 }
 
-/// Starts another server on the same socket, after a while without one.
+/// Stops the server, and starts another server on the same socket after a
+/// pause.
 async fn restart(pair: Pair) -> Pair {
     let socket = pair.socket();
     let Pair {
@@ -56,7 +57,7 @@ async fn restart(pair: Pair) -> Pair {
 }
 
 #[tokio::test]
-async fn a_restarted_server_knows_everything_again() {
+async fn a_restarted_server_receives_all_processes_again() {
     let pair = Pair::start().await;
     let mut done = pair
         .start_command(pair.command("done", "echo before; exit 4"))
@@ -84,7 +85,7 @@ async fn a_restarted_server_knows_everything_again() {
 }
 
 #[tokio::test]
-async fn a_wrong_token_is_refused_and_never_registered() {
+async fn rejects_a_wrong_token_and_never_registers_the_agent() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("agent.sock");
     let server = Server::start(&socket);
@@ -126,7 +127,7 @@ async fn connections_are_reported_as_events() {
 }
 
 #[tokio::test]
-async fn a_new_connection_takes_the_place_of_the_old_one() {
+async fn a_new_connection_replaces_the_old_one() {
     let pair = Pair::start().await;
     let mut output = pair
         .start_command(pair.command("old", "echo here; sleep 1000"))
@@ -158,9 +159,9 @@ async fn a_silent_agent_is_disconnected() {
 }
 
 #[tokio::test]
-async fn it_works_over_tcp_as_well() {
+async fn an_agent_connects_over_tcp() {
     let pair = Pair::start().await;
-    // It would reconnect and replace the new connection.
+    // The first agent would reconnect and replace the new connection.
     let pid = rustix::process::Pid::from_raw(pair.agent.pid() as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     until("it has gone", || pair.server.links.count() == 0).await;

@@ -6,7 +6,7 @@ use elevo_agent_link::LinkError;
 use crate::support::{Pair, bytes, finish, read_until, within};
 
 #[tokio::test]
-async fn a_command_without_input_finds_none() {
+async fn a_command_without_input_reads_an_empty_input() {
     let pair = Pair::start().await;
     assert_eq!(pair.run("cat; echo end").await.stdout, "end\n");
     let pair_input = pair.link.input("run-0", bytes("x"), false).await;
@@ -14,7 +14,7 @@ async fn a_command_without_input_finds_none() {
 }
 
 #[tokio::test]
-async fn a_command_finds_the_input_it_was_given() {
+async fn a_command_reads_its_initial_input() {
     let pair = Pair::start().await;
     let mut command = pair.command("cat", "cat; echo end");
     command.stdin = bytes("given\n");
@@ -23,7 +23,7 @@ async fn a_command_finds_the_input_it_was_given() {
 }
 
 #[tokio::test]
-async fn much_input_given_at_once_arrives_whole() {
+async fn large_initial_input_arrives_completely() {
     let pair = Pair::start().await;
     let mut command = pair.command("sum", "sleep 0.3; cksum");
     let data: Vec<u8> = (0..5_000_000u32).map(|i| (i / 7) as u8).collect();
@@ -37,7 +37,7 @@ async fn much_input_given_at_once_arrives_whole() {
 }
 
 #[tokio::test]
-async fn input_may_come_later_and_has_an_end() {
+async fn input_can_be_sent_later_and_closed() {
     let pair = Pair::start().await;
     let mut command = pair.command("cat", "cat; echo end");
     command.stdin = bytes("first ");

@@ -5,7 +5,8 @@ use elevo_agent_link::Command;
 
 use crate::support::{Agent, Pair, Server, TOKEN, finish, is_alive, until, within};
 
-/// Runs an agent behind a wrapper, and a command in it several times.
+/// Starts an agent through the program `wrapper`, and runs a command in the
+/// agent several times.
 async fn run_behind(wrapper: &[&str], command: &str, times: usize) -> Vec<String> {
     let directory = tempfile::tempdir().unwrap();
     let open = std::fs::Permissions::from_mode(0o777);
@@ -30,8 +31,8 @@ async fn run_behind(wrapper: &[&str], command: &str, times: usize) -> Vec<String
     seen
 }
 
-/// Makes the agent end with the test, which changing the user would otherwise
-/// prevent.
+/// Runs the agent as another user. `--pdeathsig` makes the agent end with the
+/// test, because a change of the user resets this setting.
 const AS_NOBODY: [&str; 9] = [
     "setpriv",
     "--pdeathsig",
@@ -72,7 +73,8 @@ async fn pid_1_cannot_be_killed_from_inside() {
         "--",
     ];
     let wrapper: Vec<_> = wrapper.into_iter().chain(AS_NOBODY).collect();
-    // At once, while the agent may still be busy with the start.
+    // The command kills at once, while the agent may still be busy with the
+    // start.
     let attack = "
         for signal in TERM INT HUP QUIT USR1 PIPE SEGV SEGV STOP KILL; do kill -$signal 1; done
         echo $PPID is alive

@@ -1,4 +1,5 @@
-//! The real agent, as a separate process, with the real server's end.
+//! Tests the real agent, as a separate process, with the server's real end of
+//! the connection.
 
 #![allow(
     clippy::disallowed_methods,

@@ -37,7 +37,7 @@ async fn read_lines(output: &mut Output) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn much_output_arrives_whole_next_to_readers_that_never_read() {
+async fn large_output_arrives_completely_beside_readers_that_never_read() {
     let pair = Pair::start().await;
     let before = pair.agent.resident();
     let stuck = pair.start_command(pair.command("stuck", "yes")).await;
@@ -122,7 +122,7 @@ async fn a_reader_may_begin_anywhere() {
 }
 
 #[tokio::test]
-async fn streams_are_kept_apart_in_the_order_of_arrival() {
+async fn output_keeps_its_stream_and_its_order() {
     let pair = Pair::start().await;
     let script = "for i in 1 2 3 4 5; do echo o$i; sleep 0.05; echo e$i >&2; sleep 0.05; done";
     let mut output = pair.start_command(pair.command("both", script)).await;
@@ -137,7 +137,7 @@ async fn streams_are_kept_apart_in_the_order_of_arrival() {
 }
 
 #[tokio::test]
-async fn many_tiny_pieces_cost_little() {
+async fn many_tiny_pieces_use_little_memory() {
     let pair = Pair::start().await;
     let script = "i=0; while [ $i -lt 20000 ]; do printf o; printf e >&2; i=$((i+1)); done";
     let mut output = pair.start_command(pair.command("tiny", script)).await;

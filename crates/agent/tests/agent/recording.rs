@@ -1,6 +1,6 @@
-//! Every message of the contract, between a real agent and a real server. If
-//! `ELEVO_RECORD` names a directory, the messages are written there: this is
-//! how `crates/agent-proto/fixtures/VERSION` is created.
+//! Exchanges every message of the contract between a real agent and a real
+//! server. If `ELEVO_RECORD` names a directory, the messages are written there:
+//! this is how `crates/agent-proto/fixtures/VERSION` is created.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -147,7 +147,7 @@ async fn recorded(seen: &Seen) -> Pair {
     }
 }
 
-/// Commands, their input and output, and their failures.
+/// Runs commands with input, output and failures.
 async fn use_commands(pair: &Pair) {
     let mut command = pair.command("command-1", "cat; echo oops >&2; seq 1000");
     command.envs.insert("LANG".into(), "C".into());

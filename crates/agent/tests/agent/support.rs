@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 pub(crate) const SANDBOX: &str = "sbx-test";
 pub(crate) const TOKEN: &str = "token-of-the-test";
 
-/// Long enough for a busy machine.
+/// Maximum time of one step of a test; long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 struct OneToken;
@@ -76,7 +76,7 @@ impl Agent {
         Self::start_as(socket, TOKEN, &[])
     }
 
-    /// Starts an agent behind a wrapper.
+    /// Starts an agent through the program `wrapper`.
     pub(crate) fn start_as(socket: &Path, token: &str, wrapper: &[&str]) -> Self {
         let binary = env!("CARGO_BIN_EXE_workspace-agent");
         let mut words = wrapper.iter().copied().chain([binary]);
@@ -148,7 +148,8 @@ impl Pair {
         self.directory.path().join("agent.sock")
     }
 
-    /// A command whose output is read, in the temporary directory.
+    /// Returns a command that runs in the temporary directory and whose output
+    /// is read.
     pub(crate) fn command(&self, id: &str, command: &str) -> Command {
         Command {
             id: id.to_owned(),

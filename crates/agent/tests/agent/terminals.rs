@@ -105,7 +105,7 @@ async fn a_job_can_be_stopped_and_continued() {
 }
 
 #[tokio::test]
-async fn closing_a_terminal_hangs_up_what_runs_in_it() {
+async fn closing_a_terminal_hangs_up_its_processes() {
     let pair = Pair::start().await;
     let mut output = open(&pair, "t").await;
     type_in(&pair, "t", "sh -c 'echo pid $$.; sleep 1000; :'\r").await;
@@ -146,7 +146,7 @@ async fn a_shell_that_ignores_the_hang_up_is_killed() {
 }
 
 #[tokio::test]
-async fn a_terminal_that_cannot_start_says_why() {
+async fn a_terminal_that_cannot_start_reports_the_cause() {
     let pair = Pair::start().await;
     let mut no_shell = terminal(&pair, "t");
     no_shell.shell = Some("/bin/no-such-shell".into());

@@ -50,8 +50,8 @@ pub struct MergeResult {
     pub conflicts: Vec<Conflict>,
     /// Number of conflicts.
     pub conflict_count: u64,
-    /// Changes that the agent may not make, and files with conflict markers; at
-    /// most 1000 are listed.
+    /// Changes that the policy does not allow, and files with conflict markers;
+    /// at most 1000 are listed.
     pub refused: Vec<FileRefused>,
     /// Number of rejected changes.
     pub refused_count: u64,
@@ -60,8 +60,8 @@ pub struct MergeResult {
     pub overruled: Vec<String>,
     /// Number of changes that the head already had.
     pub same: u64,
-    /// Number of changes that are never merged, by the policy or a
-    /// `.gitignore`.
+    /// Number of changes to paths that the policy or a `.gitignore` excludes
+    /// from merges.
     pub local: u64,
     /// Whether the caller's key may decide the reviews of this merge.
     #[serde(default)]
@@ -74,15 +74,15 @@ pub struct MergeResult {
 pub struct LandedFile {
     /// The path.
     pub path: String,
-    /// The earlier path of a moved file, or the path that the author used for
-    /// it.
+    /// The earlier path of a moved file, or the path at which the author
+    /// changed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     /// Kind of the change: `added`, `modified`, `removed`, `renamed` or `mode`.
     pub kind: String,
     /// Number of entries this change covers.
     pub entries: u64,
-    /// How the change was merged.
+    /// Name of the merge algorithm that combined the change with the head.
     pub algorithm: String,
 }
 
@@ -112,7 +112,7 @@ pub struct Conflict {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub theirs: Option<Version>,
     /// Conflicting places in the file: at most 100, and fewer if there are many
-    /// conflicts. All of them can be computed from the three versions.
+    /// conflicts. Clients can compute all of them from the three versions.
     pub hunks: Vec<ConflictHunk>,
     /// Suggested decision: `ours`, `theirs` or `merged`.
     pub suggestion: String,
@@ -128,12 +128,12 @@ pub struct Version {
     #[serde(rename = "type")]
     pub kind: String,
     /// Hash of the content: equal content has equal ids. Absent for an empty
-    /// file or directory, and for a directory that the caller may not see all
-    /// of.
+    /// file or directory, and for a directory with paths that are hidden from
+    /// the caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// Size in bytes; for a directory, of everything in it. Absent for a
-    /// directory that the caller may not see all of.
+    /// directory with paths that are hidden from the caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
     /// Permission bits, such as `644`.
@@ -184,7 +184,7 @@ pub struct LineRange {
     pub count: u32,
 }
 
-/// A change that did not land, because its agent may not make it or the file
+/// A change that did not land, because the policy does not allow it or the file
 /// still has conflict markers from a refresh.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -205,7 +205,7 @@ pub struct Apply {
     /// A patch in the format of `git diff`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patch: Option<String>,
-    /// The same in base64, for a patch that is not valid UTF-8.
+    /// A patch in base64, for a patch that is not valid UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patch_base64: Option<String>,
     /// New states of files.

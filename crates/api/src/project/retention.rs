@@ -1,8 +1,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Versions of a project that keep their content. The log keeps the entries of
-/// all versions.
+/// Rule for the versions of a project whose content is kept. The log keeps the
+/// entries of all versions.
 ///
 /// The head, versions that a tag, a workspace or an open review needs, and
 /// versions younger than `GC_KEEP_UNNAMED` are always kept.
@@ -23,7 +23,7 @@ pub enum Retention {
         #[schema(minimum = 1)]
         days: u32,
     },
-    /// No other versions.
+    /// Only the versions that are always kept.
     Named {},
 }
 

@@ -9,7 +9,7 @@ use super::merge::Conflict;
 pub enum ReviewState {
     /// The review needs a decision.
     Open,
-    /// The change landed, as it was or edited.
+    /// The review was decided, with a decision other than `reject`.
     Resolved,
     /// The change was rejected.
     Rejected,
@@ -44,7 +44,7 @@ pub struct Review {
     pub ours_snapshot: String,
     /// Snapshot that contains the workspace's version.
     pub theirs_snapshot: String,
-    /// How often a decision ran into another conflict.
+    /// Number of decisions that led to another conflict.
     pub reopened: u32,
     /// When the review was opened.
     pub created_at: String,
@@ -93,7 +93,7 @@ pub struct ReviewPage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Resolution {
-    /// Keep the head's version; the change counts as handled.
+    /// Keep the head's version. The review counts as resolved.
     Ours,
     /// Take the workspace's version.
     Theirs,
@@ -114,7 +114,7 @@ pub struct ResolveReview {
     /// New content of the file, for `edited`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
-    /// The same in base64.
+    /// New content of the file in base64, for `edited`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base64: Option<String>,
     /// Message of the decision.

@@ -10,7 +10,8 @@ pub struct SetTag {
     /// are not allowed.
     #[schema(min_length = 1, max_length = 100)]
     pub name: String,
-    /// The version, by its snapshot or another tag; the head by default.
+    /// The version to tag, by the id of its snapshot or another tag; the head
+    /// by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
     /// Reason for the tag.

@@ -23,11 +23,12 @@ pub struct CreateWorkspace {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<String>,
     /// The user of the server's machine that may access the workspace's
-    /// directory, by name or user id. By default only the server's user can.
+    /// directory, by name or user id. By default, only the server's user may
+    /// access it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// Whether the workspace is read-only. It always is if the policy lets the
-    /// agent write nothing.
+    /// Whether the workspace is read-only. The workspace is always read-only if
+    /// the policy does not let the agent write any path.
     #[serde(default)]
     pub read_only: bool,
     /// How the workspace is synchronised with the project.
@@ -60,8 +61,8 @@ pub enum SyncMode {
     Lazy,
     /// Refreshed and merged every 7 seconds by default.
     Regular,
-    /// Refreshed as soon as the head moves, and merged soon after it is written
-    /// to.
+    /// Refreshed as soon as the head moves, and merged soon after a file in the
+    /// workspace changes.
     Event,
 }
 
@@ -86,7 +87,8 @@ pub struct Workspace {
     /// project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
-    /// The agent that works in the workspace. Merges use its rights.
+    /// The agent that works in the workspace. Merges of the workspace use the
+    /// rights of the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// Name of the workspace.
@@ -97,8 +99,8 @@ pub struct Workspace {
     /// Directory on the server's machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// User id, on the server's machine, of the user that may access the
-    /// directory, if one was named.
+    /// User id, on the server's machine, of the `owner` that the workspace was
+    /// created with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<u32>,
     /// The sandbox that uses the workspace.
@@ -151,9 +153,9 @@ pub struct Refreshed {
     pub changed: Vec<String>,
     /// Number of paths that the refresh changed.
     pub changed_count: u64,
-    /// Paths that both the workspace and the project changed. The project's
-    /// version becomes the base of the workspace's next merge, which takes the
-    /// workspace's version once it differs from the current one.
+    /// Paths that both the workspace and the project changed, in conflict. The
+    /// project's version becomes the base of the next merge. The next merge
+    /// takes the workspace's version if the file changes before it.
     pub conflicts: Vec<Conflict>,
     /// Paths of `conflicts` whose files now have conflict markers; at most 1000
     /// are listed. The other files keep the workspace's version.

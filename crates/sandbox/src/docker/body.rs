@@ -15,14 +15,15 @@ use crate::spec::{ContainerSpec, Mount, Network};
 const VOLUME_BYTES: i64 = 64 << 20;
 /// Size of `/dev/shm`.
 const SHM_BYTES: i64 = 64 << 20;
-/// Must not exceed the engine's own limit, or no container would start.
+/// Maximum open files of a process. It must not exceed the limit of the engine
+/// itself, or no container would start.
 const OPEN_FILES: i64 = 16_384;
-/// When the whole machine runs out of memory, sandboxes are killed before
-/// services.
+/// Adjustment of the OOM score: when the machine runs out of memory, the kernel
+/// kills sandboxes before services.
 const OOM_SCORE: i64 = 500;
 
-/// Builds the request that creates a container. It sets everything that the
-/// engine's own settings could weaken.
+/// Builds the request that creates a container. The request sets every option
+/// that the engine's configuration could weaken.
 pub(super) fn body(
     spec: &ContainerSpec,
     volumes: &[String],
@@ -41,7 +42,7 @@ pub(super) fn body(
         env: Some(spec.env.iter().map(|(k, v)| format!("{k}={v}")).collect()),
         entrypoint: Some(entrypoint.to_vec()),
         cmd: Some(arguments.to_vec()),
-        // The image's health check would run next to our command.
+        // The image's health check would run beside the command of the sandbox.
         healthcheck: Some(HealthConfig {
             test: Some(vec!["NONE".to_owned()]),
             ..HealthConfig::default()
@@ -82,7 +83,8 @@ fn limited(spec: &ContainerSpec) -> HostConfig {
     };
     HostConfig {
         memory,
-        // Memory and swap together, so the container has no swap.
+        // This is the limit of memory and swap together, so the container has
+        // no swap.
         memory_swap: memory,
         nano_cpus: Some(i64::from(spec.cpu_millis) * 1_000_000),
         pids_limit: Some(i64::from(spec.pids)),
@@ -101,7 +103,7 @@ fn limited(spec: &ContainerSpec) -> HostConfig {
     }
 }
 
-/// Adds the limits for each of these disks.
+/// Adds the limits for each disk.
 fn limited_disks(config: HostConfig, limits: &HostLimits, disks: &[String]) -> HostConfig {
     let each = |rate: i64| {
         let limit = |disk: &String| ThrottleDevice {
@@ -178,8 +180,8 @@ fn bind(mount: &Mount) -> DockerMount {
     }
 }
 
-/// A tmpfs instead of a directory on the host's disk without a limit, which is
-/// the engine's default for a volume that an image declares.
+/// Returns a tmpfs for a volume that an image declares. By default, the engine
+/// would create a directory on the host's disk, without a limit.
 fn volume(path: &str) -> DockerMount {
     DockerMount {
         typ: Some(MountType::TMPFS),
@@ -206,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_of_a_sandbox_becomes_one_of_a_host() {
+    fn converts_the_name_of_a_sandbox_to_a_hostname() {
         assert_eq!(hostname("sbx-a_b.c"), "sbx-a-b-c");
         assert_eq!(hostname(&"x".repeat(100)).len(), 63);
     }

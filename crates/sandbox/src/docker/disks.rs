@@ -51,7 +51,8 @@ impl<'a> Mount<'a> {
     }
 }
 
-/// `mountinfo` escapes spaces and similar characters as octal numbers.
+/// Decodes a path of `mountinfo`, which escapes spaces and similar characters
+/// as octal numbers.
 fn unescaped(path: &str) -> PathBuf {
     let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n")];
     let path = escapes
@@ -66,7 +67,8 @@ fn find(mounts: &[Mount<'_>], path: &Path, layers: usize, disks: &mut BTreeSet<S
     };
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let over = |mount: &&Mount<'_>| path.starts_with(&mount.at);
-    // The last of several mounts at one path is visible.
+    // Of several mounts at one path, the last is visible, which `max_by_key`
+    // returns.
     let Some(mount) = mounts
         .iter()
         .filter(over)
@@ -84,8 +86,8 @@ fn find(mounts: &[Mount<'_>], path: &Path, layers: usize, disks: &mut BTreeSet<S
         }
         return;
     }
-    // File systems such as btrfs have anonymous device numbers, and name their
-    // device as the source.
+    // File systems such as btrfs have anonymous device numbers; the source of
+    // the mount names their device.
     let number = match mount.device.starts_with("0:") {
         true => number_of(Path::new(mount.source)),
         false => Some(mount.device.to_owned()),
@@ -100,7 +102,7 @@ fn find(mounts: &[Mount<'_>], path: &Path, layers: usize, disks: &mut BTreeSet<S
     disks.extend(disk(&about));
 }
 
-/// Returns the number of a device file.
+/// Returns the device number of a device file, as `major:minor`.
 fn number_of(device: &Path) -> Option<String> {
     let found = fs::metadata(device).ok()?;
     let number = found.rdev();
@@ -135,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mount_is_read_with_its_device_and_place() {
+    fn parses_the_device_and_the_path_of_a_mount() {
         let line = r"36 35 0:42 / /a\040b rw,noatime shared:1 - btrfs /dev/loop0 rw,space_cache";
         let mount = Mount::parse(line).unwrap();
         assert_eq!(

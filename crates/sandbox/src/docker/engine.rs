@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::runtime::RuntimeInfo;
 use crate::spec::ContainerSpec;
 
-/// Swap areas of this machine: a header, then a line for each.
+/// The list of the machine's swap areas: a header, then a line for each area.
 const SWAPS: &str = "/proc/swaps";
 
 /// The engine's last report about itself.
@@ -77,18 +77,19 @@ impl Engine {
         }
     }
 
-    /// Whether the engine reports that it filters system calls. The agent of a
-    /// sandbox adds another filter, which does not depend on the engine.
+    /// Returns whether the engine reports that it filters system calls. The
+    /// agent of a sandbox adds another filter, which does not depend on the
+    /// engine.
     fn filters_calls(&self) -> bool {
         self.info.confinement().contains(&"seccomp")
     }
 }
 
-/// Whether the engine reports that it dropped a limit.
+/// Returns whether a warning of the engine reports that it dropped a limit.
 pub(super) fn drops_limit(warning: &str) -> bool {
     let warning = warning.to_lowercase();
-    // Warnings about swap do not count, since `admit` has checked that. Limits
-    // of disks are optional.
+    // Warnings about swap do not count, because `admit` has checked the limit
+    // of swap. Limits of disks are optional.
     let may_lack = ["swap", "block i/o"];
     warning.contains("discarded") && !may_lack.iter().any(|word| warning.contains(word))
 }
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_that_lacks_a_limit_is_not_asked_for_it() {
+    fn rejects_a_limit_that_the_engine_lacks() {
         engine().admit(&spec()).unwrap();
         assert_eq!(refused(|engine| engine.limits_memory = false), "memory");
         assert_eq!(refused(|engine| engine.limits_swap = false), "memory");
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_names_how_it_confines_containers() {
+    fn returns_the_active_confinement_mechanisms() {
         let mut info = engine().info;
         assert_eq!(info.confinement(), ["seccomp"]);
         let options = [
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_warning_about_a_discarded_limit_counts_and_others_do_not() {
+    fn detects_only_warnings_about_discarded_limits() {
         assert!(drops_limit(
             "Your kernel does not support pids limit capabilities. PIDs limit discarded."
         ));

@@ -4,7 +4,8 @@ use crate::error::Error;
 use crate::runtime::ContainerId;
 use crate::spec::ContainerSpec;
 
-/// The subject of a request, which decides the meaning of the engine's status.
+/// The subject of a request, which determines the meaning of the engine's
+/// status code.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Subject<'a> {
     Engine,
@@ -15,7 +16,8 @@ pub(super) enum Subject<'a> {
     Network,
 }
 
-/// Converts an error of the engine into one that a caller can act on.
+/// Converts an error of the engine's client into an error that a caller can act
+/// on.
 pub(super) fn translate(host: &str, subject: Subject<'_>, error: Told) -> Error {
     match error {
         Told::DockerResponseServerError {
@@ -28,7 +30,7 @@ pub(super) fn translate(host: &str, subject: Subject<'_>, error: Told) -> Error 
         | Told::APIVersionParseError { .. }
         | Told::StrParseError { .. }
         | Told::URLEncodedError { .. } => Error::failed(error.to_string()),
-        // All others are failures of the connection.
+        // All other variants are failures of the connection.
         error => Error::Unreachable {
             host: host.to_owned(),
             source: Box::new(error),
@@ -68,14 +70,16 @@ fn no_image(name: &str) -> Error {
     }
 }
 
-/// Registries that need a login report images that do not exist in this way.
+/// Recognizes a missing image. Registries that need a login report it with
+/// these messages.
 fn is_unknown_image(message: &str) -> bool {
     ["pull access denied", "manifest unknown", "name unknown"]
         .iter()
         .any(|words| message.contains(words))
 }
 
-/// The engine reports an invalid name only when it parses it.
+/// Recognizes an invalid image name, which the engine reports only while it
+/// handles the request.
 fn is_invalid_name(message: &str) -> bool {
     ["invalid reference format", "repository name must"]
         .iter()
@@ -150,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_never_unreachable() {
+    fn an_error_response_is_not_a_failure_of_the_connection() {
         let error = translate("unix:///s", Subject::Engine, told(500, "out of space"));
         assert!(!error.is_retryable());
         assert_eq!(

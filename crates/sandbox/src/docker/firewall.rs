@@ -12,13 +12,14 @@ use super::rules::{self, Family, Rules};
 use crate::error::{Error, Result};
 use crate::host_limits::HostLimits;
 
-/// Timeout of one run of a tool, which may wait for the lock on the table.
+/// Timeout of one run of `iptables`, which may wait for the lock on the table.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Attempts to change the table: other programs change it too, and a change
-/// that was planned before theirs may fail.
+/// Number of attempts to change the table. Other programs change the table too,
+/// and then a change that was planned before may fail.
 const TRIES: usize = 3;
 /// Number of checks for the hook to the engine's chain, and the pause between
-/// them: the engine removes and inserts the hook whenever it creates a network.
+/// two checks: the engine removes and inserts the hook whenever it creates a
+/// network.
 const LOOKS: usize = 10;
 const BETWEEN: Duration = Duration::from_millis(50);
 /// Directories of the tools that may be missing in the PATH of a service.
@@ -29,14 +30,14 @@ const BRIDGE_FILTER: &str = "/proc/sys/net/bridge/bridge-nf-call-iptables";
 /// Exists if the kernel supports IPv6.
 const V6: &str = "/proc/net/if_inet6";
 
-/// Checks that rules can be set and are effective.
+/// Checks that rules can be set and that packets pass them.
 pub(super) async fn probe() -> Result<()> {
     bridges_are_filtered().await?;
     saved_with_hook().await.map(drop)
 }
 
-/// Sets the rules of a network, unless they are set. Limits that the kernel
-/// does not support are removed from `limits`, with a warning.
+/// Sets the rules of a network, unless they are already set. Limits that the
+/// kernel does not support are removed from `limits`, with a warning.
 pub(super) async fn ensure(
     server: &str,
     network: &str,
@@ -46,7 +47,8 @@ pub(super) async fn ensure(
     let Err(error) = set(server, network, resolvers, limits).await else {
         return Ok(());
     };
-    // Rules that fail for another reason also fail without limits.
+    // If the rules fail for another reason than the limits, they also fail
+    // without the limits.
     for fewer in fewer(limits) {
         if set(server, network, resolvers, &fewer).await.is_ok() {
             tracing::warn!(
@@ -63,7 +65,8 @@ pub(super) async fn ensure(
     Err(error)
 }
 
-/// Returns the limits without one kind of rules each, then without any.
+/// Returns weaker limits to try: first without one kind of rules each, then
+/// without any rules.
 fn fewer(limits: &HostLimits) -> Vec<HostLimits> {
     let of_connections = HostLimits {
         connections_per_second: 0,
@@ -102,7 +105,7 @@ async fn bridges_are_filtered() -> Result<()> {
     ))
 }
 
-/// Returns the rules, if forwarded packets pass the engine's chain.
+/// Returns the filter table, if forwarded packets pass the engine's chain.
 async fn saved_with_hook() -> Result<String> {
     for _ in 0..LOOKS {
         let saved = save(Family::V4).await?;
@@ -144,7 +147,7 @@ async fn bring(family: Family, rules: Rules) -> Result<()> {
     match rules.changes_from(&save(family).await?) {
         None => Ok(()),
         Some(_) => Err(unable(
-            "the rules were set, but the table differs from them",
+            "the rules were set, but the table differs from them; another program may be changing it",
         )),
     }
 }
@@ -167,7 +170,7 @@ async fn restore(family: Family, script: String) -> Result<()> {
     Ok(())
 }
 
-/// Adds rules in the network namespace of this file.
+/// Adds rules in the network namespace that the file `namespace` refers to.
 pub(super) async fn restore_in(namespace: &str, script: String) -> Result<()> {
     let tool = find("iptables-restore");
     let enter = format!("--net={namespace}");
@@ -193,7 +196,8 @@ async fn run(tool: &str, arguments: &[&str], input: String) -> Result<Output> {
             .kill_on_drop(true)
             .spawn()?;
         if let Some(mut stdin) = child.stdin.take() {
-            // A tool that does not read its input reports its own error.
+            // A tool that fails before it reads its input reports the error
+            // itself.
             let _ = stdin.write_all(input.as_bytes()).await;
         }
         child.wait_with_output().await
@@ -206,7 +210,7 @@ async fn run(tool: &str, arguments: &[&str], input: String) -> Result<Output> {
             )));
         }
         Ok(Err(error)) => return Err(unable(&format!("cannot run `{tool}`: {error}"))),
-        Err(_) => return Err(unable(&format!("`{tool}` did not end in time"))),
+        Err(_) => return Err(unable(&format!("`{tool}` did not end within {PATIENCE:?}"))),
     };
     if output.status.success() {
         return Ok(output);
@@ -237,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_that_the_kernel_lacks_are_left_out_by_kind() {
+    fn leaves_out_unsupported_limits_by_kind() {
         let limits = HostLimits::default();
         let kinds = fewer(&limits).into_iter().map(|fewer| {
             let rates = (fewer.connections_per_second, fewer.network_mib);

@@ -38,7 +38,7 @@ pub(super) async fn volumes(docker: &Docker, host: &str, name: &str) -> Result<V
     let volumes = volumes.unwrap_or_default();
     if volumes.len() > MAX_VOLUMES {
         let why = format!(
-            "it declares {} volumes; the maximum is {MAX_VOLUMES}",
+            "the image declares {} volumes; the maximum is {MAX_VOLUMES}",
             volumes.len()
         );
         return Err(Error::refused("image", why));
@@ -78,7 +78,8 @@ pub(super) fn pull(
         .boxed()
 }
 
-/// Without a tag, an engine would fetch all tags.
+/// Adds the tag `latest` to a name without a tag, for which the engine would
+/// fetch all tags.
 fn with_tag(name: &str) -> String {
     let last = name.rsplit('/').next().unwrap_or(name);
     if last.contains([':', '@']) {

@@ -12,9 +12,9 @@ use crate::host_limits::HostLimits;
 
 /// Option of a bridge: whether containers on it can reach each other.
 const ICC: &str = "com.docker.network.bridge.enable_icc";
-/// The files with the machine's resolvers. The second has the real ones if the
-/// first names a service on the machine itself; the engine reads both in the
-/// same way.
+/// The files with the machine's resolvers. If the first file names a service on
+/// the machine itself, the second file has the real resolvers. The engine reads
+/// the files in the same way.
 const RESOLVERS: [&str; 2] = ["/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"];
 
 /// The network of an installation: a bridge, and rules for its packets.
@@ -23,8 +23,8 @@ pub(super) struct Internet {
     docker: Docker,
     settings: DockerSettings,
     resolvers: Option<Vec<IpAddr>>,
-    /// Serializes changes, or two calls could create the network twice. Holds
-    /// the limits that the kernel is known to support.
+    /// Serializes changes: otherwise two calls could create the network twice.
+    /// Holds the limits that the kernel is known to support.
     changing: Mutex<HostLimits>,
 }
 
@@ -42,19 +42,21 @@ impl Internet {
         self.resolvers = Some(resolvers);
     }
 
-    /// The resolvers to set for a container, instead of the engine's choice.
+    /// Returns the resolvers to set for a container; empty for the engine's
+    /// choice.
     pub(super) fn dns(&self) -> &[IpAddr] {
         self.resolvers.as_deref().unwrap_or_default()
     }
 
-    /// Creates the network and its rules, unless they exist. Called before each
-    /// start of a container on it, since rules may have been deleted.
+    /// Creates the network and its rules, unless they exist. Must be called
+    /// before each start of a container on the network, because other programs
+    /// may have deleted rules.
     pub(super) async fn ensure(&self) -> Result<()> {
         let mut limits = self.changing.lock().await;
         let id = match self.find().await? {
             Some((id, _)) => id,
             None => {
-                // A network that cannot be guarded is not created.
+                // The network is not created if its rules could not be set.
                 firewall::probe().await?;
                 self.make().await?
             }
@@ -63,7 +65,7 @@ impl Internet {
     }
 
     /// Restores deleted rules if the network exists; otherwise checks whether
-    /// it could be created.
+    /// the network could be created.
     pub(super) async fn repair(&self) -> Result<()> {
         let mut limits = self.changing.lock().await;
         firewall::probe().await?;
@@ -75,7 +77,8 @@ impl Internet {
 
     pub(super) async fn tear_down(&self) -> Result<()> {
         let _changing = self.changing.lock().await;
-        // The network first: the rules must not be deleted before it.
+        // The network is deleted first, because it must never exist without its
+        // rules.
         if let Some((id, is_ours)) = self.find().await?
             && is_ours
         {
@@ -90,7 +93,7 @@ impl Internet {
         firewall::clear(&self.settings.server).await
     }
 
-    /// The resolvers that a container may reach.
+    /// Returns the resolvers that a container may reach.
     pub(super) async fn resolvers(&self) -> Vec<IpAddr> {
         match &self.resolvers {
             Some(resolvers) => resolvers.clone(),
@@ -116,8 +119,8 @@ impl Internet {
         }
     }
 
-    /// Accepts a network of an operator too, if containers on it cannot reach
-    /// each other and our rules see all packets.
+    /// Accepts a network that an operator created as well, if containers on it
+    /// cannot reach each other and the rules see all packets.
     fn admit(&self, network: NetworkInspect) -> Result<(String, bool)> {
         let labels = network.labels.unwrap_or_default();
         let options = network.options.unwrap_or_default();
@@ -182,8 +185,8 @@ async fn machine_resolvers() -> Vec<IpAddr> {
         .unwrap_or_default()
 }
 
-/// Returns the resolvers that a container can reach over the network. A
-/// resolver on the loopback of this machine is queried by the engine itself.
+/// Returns the resolvers that a container can reach over the network. The
+/// engine itself queries a resolver on the loopback interface of this machine.
 fn resolvers_in(text: &str) -> Vec<IpAddr> {
     let named = |line: &str| {
         let mut words = line.split_whitespace();
@@ -204,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn resolvers_are_read_and_those_on_this_machine_left_out() {
+    fn reads_resolvers_except_those_on_loopback() {
         let text = "# nameserver 1.1.1.1\nnameserver 127.0.0.53\nsearch a b\n\
                     nameserver 10.0.0.2 # ours\nnameserver\nnameserver fd00::1\noptions edns0\n";
         let expected: Vec<IpAddr> = vec![[10, 0, 0, 2].into(), "fd00::1".parse().unwrap()];

@@ -7,7 +7,7 @@ use futures::StreamExt;
 use crate::log_tail::LogTail;
 use crate::runtime::{ContainerId, Logs, LogsQuery};
 
-/// Reads the requested logs, holding at most the limit and a line in memory.
+/// Reads the requested logs. Holds at most the limit and one line in memory.
 pub(super) async fn read(
     docker: &Docker,
     id: &ContainerId,
@@ -31,7 +31,8 @@ pub(super) async fn read(
     Ok(end.finish())
 }
 
-/// The engine counts in seconds, and 0 means no limit.
+/// Converts a time to the engine's seconds. The minimum is 1, because 0 means
+/// no limit.
 fn seconds(time: Timestamp) -> i32 {
     i32::try_from(time.seconds()).unwrap_or(i32::MAX).max(1)
 }

@@ -1,11 +1,12 @@
 //! Hides the names of sandboxes from each other.
 //!
 //! On a user-defined network, Docker answers DNS queries at 127.0.0.11 in every
-//! container, also for the names and addresses of other containers of the
-//! network. All sandboxes of an installation are on one network, although their
-//! owners may not know of each other. Docker cannot disable this, so a
-//! container gets the machine's resolvers in its `resolv.conf`, and rules in
-//! its network namespace drop packets to Docker's resolver.
+//! container, including queries for the names and addresses of other containers
+//! on the network. All sandboxes of an installation are on one network,
+//! although they may belong to different tenants. Docker has no option to
+//! disable its resolver. So a container gets the machine's resolvers in its
+//! `resolv.conf`, and rules in its network namespace drop packets to Docker's
+//! resolver.
 
 use std::fs::{self, File};
 use std::io;
@@ -39,20 +40,20 @@ impl Namespace {
     }
 }
 
-/// Writes a `resolv.conf` with these resolvers instead of Docker's. The file is
-/// not replaced, since the container has it mounted.
+/// Writes these resolvers instead of Docker's to a `resolv.conf`. The file
+/// keeps its inode, because the container has it mounted.
 pub(super) fn write_resolvers(path: &Path, resolvers: &[IpAddr]) -> io::Result<()> {
     let lines = usable(resolvers).map(|address| format!("nameserver {address}\n"));
     let text = lines.collect::<String>() + "options ndots:0\n";
     fs::write(path, text)
 }
 
-/// Whether a container can reach any of these resolvers.
+/// Returns whether a container can reach any of these resolvers.
 pub(super) fn has_usable(resolvers: &[IpAddr]) -> bool {
     usable(resolvers).next().is_some()
 }
 
-/// The network has no IPv6.
+/// Returns the resolvers that a container can reach; its network has no IPv6.
 fn usable(resolvers: &[IpAddr]) -> impl Iterator<Item = &IpAddr> {
     let reachable = |address: &&IpAddr| address.is_ipv4() && !address.is_loopback();
     resolvers.iter().filter(reachable).take(MOST)

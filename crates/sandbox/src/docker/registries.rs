@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 
 /// Maximum size of the file.
 const LONGEST: u64 = 1 << 20;
-/// The registry of image names without one.
+/// The registry of image names that do not name a registry.
 const HUB: &str = "docker.io";
 
 /// Returns the credentials for the registry of an image, if the file has any.
@@ -25,7 +25,8 @@ pub(super) async fn credentials(file: &Path, image: &str) -> Result<Option<Docke
     }
     let text = tokio::fs::read(file).await;
     let text = text.map_err(|error| refused(format!("{}: {error}", file.display())))?;
-    // The error does not quote the text, which has secrets.
+    // The message does not include the error of the parser, which may quote
+    // secrets.
     let config: Value = serde_json::from_slice(&text)
         .map_err(|_| refused(format!("{} is not valid JSON", file.display())))?;
     Ok(of_registry(&config, registry_of(image)))
@@ -72,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_image_is_of_the_registry_that_its_name_begins_with() {
+    fn the_registry_is_the_beginning_of_the_image_name() {
         assert_eq!(registry_of("debian:12"), HUB);
         assert_eq!(registry_of("library/debian"), HUB);
         assert_eq!(registry_of("ghcr.io/a/b:1"), "ghcr.io");

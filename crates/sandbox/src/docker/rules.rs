@@ -16,14 +16,15 @@
 //! A connection whose first packet is dropped gets no entry in the kernel's
 //! connection table, which the whole machine shares.
 //!
-//! The network has no IPv6; there the same chains drop everything.
+//! The network has no IPv6, so in the filter of IPv6 the same chains drop every
+//! packet.
 
 use std::net::IpAddr;
 
 use crate::host_limits::HostLimits;
 
-/// Addresses that are not the internet: IANA's registry of special addresses,
-/// and a public address at which a cloud serves its own machines.
+/// Addresses that sandboxes must not reach: IANA's registry of special
+/// addresses, and a public address that a cloud uses for an internal service.
 const NOT_PUBLIC: [&str; 15] = [
     "0.0.0.0/8",
     "10.0.0.0/8",
@@ -45,7 +46,7 @@ const NOT_PUBLIC: [&str; 15] = [
 /// The largest burst that every version of the packet filter accepts.
 const LARGEST_BURST: u32 = 10_000;
 
-/// The chains that rules are hooked into, of both families.
+/// The chains of both families that may contain a jump to a chain of Elevo.
 const PARENTS: [&str; 3] = ["DOCKER-USER", "FORWARD", "INPUT"];
 
 /// The packet filter of IPv4 or of IPv6.
@@ -55,11 +56,12 @@ pub(super) enum Family {
     V6,
 }
 
-/// The rules of one network in one packet filter; empty to delete them.
+/// The rules of one network in one packet filter. Empty rules delete the rules
+/// of the installation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rules {
-    /// Marks the hooks of this installation, so that those of a deleted network
-    /// are found.
+    /// The comment of this installation's hooks, by which the hooks of a
+    /// deleted network are found.
     mark: String,
     chains: Vec<Chain>,
 }
@@ -67,14 +69,14 @@ pub(super) struct Rules {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Chain {
     name: String,
-    /// The chain that it is hooked into.
+    /// The chain that contains the jump (`hook`) to this chain.
     parent: &'static str,
     hook: String,
     rules: Vec<String>,
 }
 
 impl Rules {
-    /// No rules: those of this installation are deleted.
+    /// Returns empty rules, which delete all rules of the installation.
     pub(super) fn none(server: &str) -> Self {
         Self {
             mark: format!("elevo:{server}"),
@@ -82,7 +84,7 @@ impl Rules {
         }
     }
 
-    /// The rules of the network with this id.
+    /// Returns the rules of the network with the id `network`.
     pub(super) fn of(
         server: &str,
         network: &str,
@@ -136,7 +138,7 @@ impl Rules {
 
     /// Returns the input of `iptables-restore --noflush` that changes the
     /// filter table, as printed by `iptables-save`, to these rules atomically;
-    /// `None` if they are in place.
+    /// `None` if the rules are already in place.
     pub(super) fn changes_from(&self, saved: &str) -> Option<String> {
         let table = Table::parse(saved);
         let stale = self.stale(&table);
@@ -148,7 +150,7 @@ impl Rules {
             script.push_str(&text);
             script.push('\n');
         };
-        // Declaring a chain creates or empties it.
+        // A line that declares a chain creates the chain, or empties it.
         for chain in &self.chains {
             line(format!(":{} - [0:0]", chain.name));
         }
@@ -172,8 +174,8 @@ impl Rules {
         Some(script)
     }
 
-    /// Returns hooks of this installation into chains that are not wanted any
-    /// more.
+    /// Returns the hooks of this installation to chains that these rules do not
+    /// have.
     fn stale<'a>(&self, table: &Table<'a>) -> Vec<&'a str> {
         let ours = |rule: &&str| {
             let mut words = rule.split_whitespace().map(|word| word.trim_matches('"'));
@@ -191,7 +193,7 @@ impl Rules {
 /// The filter table as `iptables-save` prints it.
 #[derive(Debug)]
 struct Table<'a> {
-    /// The names of chains that are not built in.
+    /// The names of all chains.
     chains: Vec<&'a str>,
     /// Rules without the leading `-A `.
     rules: Vec<&'a str>,
@@ -210,8 +212,8 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Whether the chain exists with exactly its rules, and is hooked in before
-    /// any rule that could let a packet bypass it.
+    /// Returns whether the chain exists with exactly its rules, and its hook
+    /// precedes all rules that could let a packet bypass it.
     fn has(&self, chain: &Chain) -> bool {
         let rules = self.rules_of(&chain.name).map(without_rate);
         let wanted = chain.rules.iter().map(|rule| without_rate(rule));
@@ -244,7 +246,7 @@ impl<'a> Table<'a> {
             .filter(move |rule| target(rule) == Some(name))
     }
 
-    /// Returns the chains that these hooks lead to, each once.
+    /// Returns the chains that these hooks jump to, without duplicates.
     fn targets(&self, hooks: &[&'a str]) -> Vec<&'a str> {
         let mut names: Vec<_> = hooks.iter().filter_map(|hook| target(hook)).collect();
         names.retain(|name| name.starts_with("ELEVO-") && self.chains.contains(name));
@@ -254,7 +256,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// Rules for packets that a sandbox sends.
+/// Returns the limits on packets that a sandbox sends.
 fn of_sender(tag: &str, limits: &HostLimits) -> Vec<String> {
     let mut rules = Vec::new();
     let new = "-m conntrack --ctstate NEW";
@@ -278,7 +280,7 @@ fn of_sender(tag: &str, limits: &HostLimits) -> Vec<String> {
     rules
 }
 
-/// Rules for packets that a sandbox receives.
+/// Returns the limits on packets that a sandbox receives.
 fn of_receiver(tag: &str, limits: &HostLimits) -> Vec<String> {
     of_bytes(tag, "dst", limits).into_iter().collect()
 }
@@ -293,8 +295,8 @@ fn of_bytes(tag: &str, side: &str, limits: &HostLimits) -> Option<String> {
     })
 }
 
-/// Removes the rate from a rule, since the kernel rounds it. The name of the
-/// limit contains the exact rate.
+/// Removes the rate from a rule, because the kernel rounds the rate. The name
+/// of the limit contains the exact rate.
 fn without_rate(rule: &str) -> String {
     let mut words: Vec<_> = rule.split(' ').collect();
     let rate = words.iter().position(|word| *word == "--hashlimit-above");
@@ -312,8 +314,8 @@ fn target(rule: &str) -> Option<&str> {
     rule.rsplit_once("-j ")?.1.split_whitespace().next()
 }
 
-/// Whether the table has Docker's chain for user rules, and forwarded packets
-/// pass it.
+/// Returns whether the table has Docker's chain for user rules and forwarded
+/// packets pass it.
 pub(super) fn has_docker_chain(saved: &str) -> bool {
     let table = Table::parse(saved);
     let hooked = table
@@ -418,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_rule_is_put_back() {
+    fn restores_a_missing_rule() {
         let rules = rules("0123456789abcdef");
         let table = apply(EMPTY, &rules.changes_from(EMPTY).unwrap());
         let broken = table.replace("-A ELEVO-FWD-0123456789ab -d 10.0.0.0/8 -j DROP\n", "");
@@ -428,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_the_kernel_rounds_is_in_place_and_another_is_not() {
+    fn accepts_a_rounded_rate_and_replaces_another_rate() {
         let rules = rules("0123456789abcdef");
         let table = apply(EMPTY, &rules.changes_from(EMPTY).unwrap());
         let rounded = table.replace("above 64mb/s", "above 65mb/s");
@@ -444,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_come_before_what_lets_a_packet_through() {
+    fn limits_come_before_rules_that_accept_packets() {
         let script = rules("0123456789abcdef").changes_from(EMPTY).unwrap();
         for chain in ["FWD", "IN"] {
             let rule = format!("-A ELEVO-{chain}-0123456789ab ");
@@ -479,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_of_docker_that_nothing_passes_does_not_count() {
+    fn dockers_chain_counts_only_if_forward_jumps_to_it() {
         assert!(has_docker_chain(EMPTY));
         assert!(!has_docker_chain(
             &EMPTY.replace("-A FORWARD -j DOCKER-USER\n", "")
@@ -488,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_around_a_mark_make_no_difference() {
+    fn quotes_around_a_mark_are_ignored() {
         let rules = rules("0123456789abcdef");
         let table = apply(EMPTY, &rules.changes_from(EMPTY).unwrap());
         let quoted = table.replace("elevo:srv", "\"elevo:srv\"");

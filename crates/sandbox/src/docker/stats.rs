@@ -8,7 +8,7 @@ use futures::StreamExt;
 
 use crate::runtime::{ContainerId, Stats};
 
-/// The time over which processor time is measured.
+/// The period over which the usage of processors is measured.
 const SPAN: Duration = Duration::from_millis(250);
 
 pub(super) async fn measure(docker: &Docker, id: &ContainerId) -> Result<Stats, Error> {
@@ -19,7 +19,7 @@ pub(super) async fn measure(docker: &Docker, id: &ContainerId) -> Result<Stats, 
 }
 
 async fn sample(docker: &Docker, id: &ContainerId) -> Result<ContainerStatsResponse, Error> {
-    // Without `one_shot` the engine takes two samples itself, which takes
+    // Without `one_shot`, the engine itself takes two samples, which takes
     // seconds.
     let options = StatsOptionsBuilder::default()
         .stream(false)
@@ -52,8 +52,9 @@ fn stats(before: &ContainerStatsResponse, after: &ContainerStatsResponse) -> Sta
     }
 }
 
-/// Relates the container's time to that of all processors, which the engine
-/// reads at the same moment.
+/// Returns the container's processor time in percent of one processor. It is
+/// relative to the time of all processors, which the engine reads at the same
+/// moment.
 #[expect(clippy::cast_precision_loss, reason = "a percentage")]
 fn cpu_percent(before: Option<&ContainerCpuStats>, after: Option<&ContainerCpuStats>) -> f64 {
     let used = |stats: Option<&ContainerCpuStats>| {
@@ -73,8 +74,8 @@ fn cpu_percent(before: Option<&ContainerCpuStats>, after: Option<&ContainerCpuSt
     part as f64 / whole as f64 * f64::from(cpus) * 100.0
 }
 
-/// Inactive cached files do not count, as in `docker stats`. The first name is
-/// that of cgroup v1.
+/// Returns the used memory without inactive cached files, as `docker stats`
+/// does. The first of the two names is the one of cgroup v1.
 fn memory_usage(memory: &ContainerMemoryStats) -> u64 {
     let detail = memory.stats.as_ref();
     let inactive = ["total_inactive_file", "inactive_file"]

@@ -1,8 +1,8 @@
 //! Limits the terminals of a container. The kernel counts the terminals of all
 //! containers together and allows about three thousand, so without a limit one
-//! sandbox could take all of them. Engines have no setting for this: it is an
-//! option of the file system at `/dev/pts`, of which each container has its
-//! own.
+//! sandbox could take all of them. Engines have no setting for this limit. It
+//! is an option of the file system at `/dev/pts`, which each container has
+//! separately.
 
 use std::path::Path;
 
@@ -10,9 +10,11 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::FsPickFlags;
 
-/// Maximum terminals: a hundred sandboxes stay below the kernel's limit.
+/// Maximum terminals of a container: a hundred sandboxes stay below the
+/// kernel's limit.
 const MOST: &str = "30";
-/// The options of the engine's mount. Options that are not repeated are reset.
+/// The mount options that the engine sets. They are set again, because the
+/// kernel resets options that are not repeated.
 const AS_BEFORE: [(&str, &str); 3] = [("gid", "5"), ("mode", "0620"), ("ptmxmode", "0666")];
 /// The magic number of devpts.
 const KIND: u64 = 0x1cd1;
@@ -22,8 +24,8 @@ const KIND: u64 = 0x1cd1;
 pub(super) struct Terminals(rustix::fd::OwnedFd);
 
 impl Terminals {
-    /// Returns the terminals of a process; `None` if it runs on another kernel,
-    /// which has its own terminals (`runsc`).
+    /// Returns the terminals of a process; `None` if the process runs on
+    /// another kernel with separate terminals (`runsc`).
     pub(super) fn of(pid: u32) -> rustix::io::Result<Option<Self>> {
         let path = format!("/proc/{pid}/root/dev/pts");
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -26,8 +26,8 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 /// Pause between two checks for processes that have not ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Finds the processes of a container by a variable in their environment, which
-/// a process keeps even if it left its group or its parent.
+/// Finds the processes of a container by a variable in their environment. A
+/// process keeps the variable even if it leaves its group or its parent.
 #[derive(Clone, Debug)]
 pub(super) struct Mark(String);
 
@@ -62,7 +62,8 @@ impl Mark {
         }
     }
 
-    /// Kills every process, including those that are started during the call.
+    /// Kills every process, including processes that are started during the
+    /// call.
     pub(super) async fn kill_all(&self) {
         while !self.processes().is_empty() {
             self.signal_all(Signal::KILL);
@@ -70,7 +71,7 @@ impl Mark {
         }
     }
 
-    /// Bytes of memory that the processes use.
+    /// Returns the bytes of memory that the processes use.
     pub(super) fn memory(&self) -> u64 {
         let pages = |pid: &Pid| -> Option<u64> {
             let path = format!("/proc/{}/statm", pid.as_raw_nonzero());
@@ -142,7 +143,8 @@ pub(super) fn follow(engine: &SimEngine, name: String, starts: u64, mut child: C
 
 type Pipe = Box<dyn AsyncRead + Send + Unpin>;
 
-/// A weak handle, which does not keep the engine and its processes alive.
+/// Returns a weak handle, which does not keep the engine and its processes
+/// alive.
 fn weak(engine: &SimEngine) -> impl Fn() -> Option<SimEngine> + Send + 'static {
     let shared = std::sync::Arc::downgrade(&engine.shared);
     move || shared.upgrade().map(|shared| SimEngine { shared })
@@ -173,7 +175,8 @@ pub(super) fn on_host(spec: &ContainerSpec, path: &str) -> PathBuf {
     deepest.map_or_else(|| path.into(), |(_, path)| path)
 }
 
-/// Returns the value of a variable with a container path replaced.
+/// Returns the value of an environment variable, with a container path replaced
+/// by the path on the host.
 fn value_on_host(spec: &ContainerSpec, value: &str) -> String {
     let (scheme, path) = match value.strip_prefix("unix://") {
         Some(path) => ("unix://", path),
@@ -185,7 +188,8 @@ fn value_on_host(spec: &ContainerSpec, value: &str) -> String {
     }
 }
 
-/// Returns the lines of a log that were written in these seconds.
+/// Returns the lines of a log that were written from `since` to before `until`,
+/// in whole seconds.
 pub(super) fn lines_between(
     log: &[(SystemTime, Bytes)],
     since: Option<Timestamp>,

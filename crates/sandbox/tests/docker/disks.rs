@@ -1,4 +1,4 @@
-//! Limits of a sandbox on the machine's disks.
+//! Tests the limits of a sandbox on the machine's disks.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -9,8 +9,8 @@ use elevo_testkit::docker;
 
 use crate::support::{Installation, with_limits};
 
-/// Creates a directory on a disk; the usual one for temporary files may be in
-/// memory.
+/// Creates a directory on a disk. The usual directory for temporary files may
+/// be in memory.
 fn directory() -> tempfile::TempDir {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let all = std::fs::Permissions::from_mode(0o777);
@@ -51,7 +51,8 @@ fn a_sandbox_writes_and_reads_a_bounded_number_of_bytes_a_second() {
                 .unwrap()
                 .len();
             assert_eq!(written, 8 << 20);
-            // Eight megabytes, of which the kernel lets the first pass at once.
+            // The script writes eight megabytes. The kernel does not delay the
+            // first megabyte.
             let took = start.elapsed();
             assert!(took >= Duration::from_secs(5), "{script}: {took:?}");
         }
@@ -84,7 +85,8 @@ fn every_disk_of_a_sandbox_has_its_limits() {
     });
 }
 
-/// With cgroup v1 these writes are not limited, and the log says so.
+/// With cgroup v1, the kernel does not limit these writes, and the server logs
+/// a warning.
 #[test]
 fn writes_that_the_kernel_delays_are_limited_with_cgroup_v2() {
     with_limits(SLOW, async |own| {

@@ -1,4 +1,4 @@
-//! Limits of a sandbox on the machine's network.
+//! Tests the limits of a sandbox on the machine's network.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ const DATAGRAMS: usize = 200;
 fn flooding(own: &Installation, script: &str) -> ContainerSpec {
     let mut spec = own.spec("");
     spec.image = docker::image();
-    // Redirections of bash send datagrams.
+    // The script sends datagrams with redirections of bash.
     spec.command = ["/bin/bash", "-c", script].map(str::to_owned).to_vec();
     spec.network = Network::Internet;
     spec
@@ -30,7 +30,8 @@ fn datagrams(own: &Installation) -> ContainerSpec {
     flooding(own, &script)
 }
 
-/// Counts the entries of the machine's connection table from this address.
+/// Counts the entries of the machine's connection table whose source is this
+/// address.
 fn entries_from(address: &str) -> usize {
     let table = std::fs::read_to_string("/proc/net/nf_conntrack").unwrap();
     let from = format!("src={address} dst={PUBLIC} ");
@@ -117,7 +118,7 @@ fn passed(own: &Installation, chain: &str) -> (u64, u64) {
 fn assert_slowed(own: &Installation, chain: &str, elapsed: Duration) {
     let (came, dropped) = passed(own, chain);
     let through = came - dropped;
-    // The worth of one second may pass at once.
+    // The bytes of one second may pass at once.
     let most = (elapsed.as_secs() + 2) * MIB;
     assert!(
         dropped > 0 && through <= most,
@@ -125,7 +126,8 @@ fn assert_slowed(own: &Installation, chain: &str, elapsed: Duration) {
     );
 }
 
-/// A script that sends 20 MB or more in datagrams, even if some are rejected.
+/// Returns a script that sends at least 20 MB in datagrams, even if some are
+/// rejected.
 fn flood(address: &str) -> String {
     format!("for i in {{1..40000}}; do printf %1000s; done >/dev/udp/{address}/9999 2>/dev/null")
 }
@@ -148,7 +150,7 @@ fn a_sandbox_sends_a_bounded_number_of_bytes_a_second() {
 }
 
 #[test]
-fn a_sandbox_gets_a_bounded_number_of_bytes_a_second() {
+fn a_sandbox_receives_a_bounded_number_of_bytes_a_second() {
     with_limits(SLOW, async |own| {
         let outside = Outside::new();
         let id = own.start(&flooding(&own, "echo started; sleep 1000")).await;

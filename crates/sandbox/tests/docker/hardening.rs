@@ -1,4 +1,5 @@
-//! Promises 1 to 3: the rights of a command, and what it can see and write to.
+//! Tests promises 1 to 3: the rights of a command, and the files and processes
+//! that it can access.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -46,7 +47,7 @@ fn a_command_cannot_gain_privileges_and_runs_under_a_seccomp_filter() {
 }
 
 #[test]
-fn the_root_is_read_only_unless_the_spec_says_otherwise() {
+fn the_root_is_read_only_unless_the_spec_makes_it_writable() {
     with_installation(async |own| {
         // The image's /tmp is world-writable, so only the read-only mount
         // prevents the write.
@@ -113,7 +114,7 @@ fn the_command_is_the_first_process_and_sees_no_other() {
 }
 
 #[test]
-fn there_are_no_devices_but_the_harmless_ones() {
+fn a_sandbox_has_only_harmless_devices() {
     with_installation(async |own| {
         let seen = own.inside("find /dev -type b; find /dev -type c").await;
         let harmless = ["full", "null", "ptmx", "random", "tty", "urandom", "zero"];
@@ -125,7 +126,7 @@ fn there_are_no_devices_but_the_harmless_ones() {
 }
 
 #[test]
-fn no_core_is_dumped_files_are_bounded_and_sandboxes_go_first_when_memory_is_short() {
+fn core_dumps_open_files_and_the_oom_score_are_limited() {
     with_installation(async |own| {
         let seen = own
             .inside("ulimit -c; ulimit -n; cat /proc/self/oom_score_adj")
@@ -138,7 +139,7 @@ fn no_core_is_dumped_files_are_bounded_and_sandboxes_go_first_when_memory_is_sho
 }
 
 #[test]
-fn the_engine_was_asked_for_every_protection() {
+fn the_engine_receives_every_protection_option() {
     with_installation(async |own| {
         let spec = own.spec("true");
         let id = own.runtime.create(&spec).await.unwrap();
@@ -179,7 +180,7 @@ fn the_engine_was_asked_for_every_protection() {
 }
 
 #[test]
-fn variables_working_directory_and_name_are_those_of_the_spec() {
+fn a_sandbox_has_the_variables_directory_and_hostname_of_its_spec() {
     with_installation(async |own| {
         let mut spec = own.spec("pwd; hostname; echo \"$GREETING\"");
         spec.working_dir = "/etc".to_owned();
@@ -190,7 +191,7 @@ fn variables_working_directory_and_name_are_those_of_the_spec() {
 }
 
 #[test]
-fn a_mount_is_written_to_or_only_read_as_the_spec_says() {
+fn a_mount_is_writable_or_read_only_as_in_the_spec() {
     with_installation(async |own| {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("in"), "from outside\n").unwrap();
@@ -210,7 +211,7 @@ fn a_mount_is_written_to_or_only_read_as_the_spec_says() {
 }
 
 #[test]
-fn a_mount_that_follows_shows_what_the_host_mounts_later() {
+fn a_mount_with_follow_shows_later_mounts_of_the_host() {
     with_installation(async |own| {
         let slot = SharedDirectory::new();
         let mut spec = own.spec("until test -e /slot/below/here; do sleep 0.1; done; echo seen");
@@ -225,7 +226,7 @@ fn a_mount_that_follows_shows_what_the_host_mounts_later() {
     });
 }
 
-/// A tmpfs whose mounts propagate to others.
+/// A tmpfs that is a shared mount: mounts below it propagate.
 struct SharedDirectory(tempfile::TempDir);
 
 impl SharedDirectory {
@@ -300,7 +301,7 @@ fn a_volume_that_an_image_declares_takes_memory_of_the_sandbox_and_no_disk() {
 }
 
 #[test]
-fn shared_memory_is_bounded_and_counts() {
+fn shared_memory_is_bounded_and_counts_as_memory() {
     with_installation(async |own| {
         let mut spec = own.spec("dd if=/dev/zero of=/dev/shm/x bs=1M count=200 2>&1");
         spec.memory = 256 * MIB;

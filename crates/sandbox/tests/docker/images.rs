@@ -1,4 +1,4 @@
-//! Finds, fetches and deletes images.
+//! Tests that images are found, pulled and deleted.
 
 use elevo_sandbox::{Error, SandboxRuntime};
 use elevo_testkit::docker;
@@ -21,7 +21,7 @@ fn an_image_is_found_by_its_name() {
 }
 
 #[test]
-fn a_container_of_an_absent_image_is_not_made() {
+fn does_not_create_a_container_of_a_missing_image() {
     with_installation(async |own| {
         let mut spec = own.spec("true");
         spec.image = "elevo-test/absent:1".to_owned();
@@ -31,7 +31,7 @@ fn a_container_of_an_absent_image_is_not_made() {
 }
 
 #[test]
-fn an_image_that_is_used_stays_and_one_that_is_not_goes() {
+fn removes_an_image_only_if_no_container_uses_it() {
     with_installation(async |own| {
         let base = own.runtime.create(&own.spec("true")).await.unwrap();
         let image = own.commit("copy", &base, "LABEL copied=yes");
@@ -52,7 +52,7 @@ fn an_image_that_is_used_stays_and_one_that_is_not_goes() {
 #[test]
 fn a_pull_that_fails_ends_with_an_error() {
     with_installation(async |own| {
-        // Nothing listens there.
+        // No server listens on this port.
         let steps: Vec<_> = own
             .runtime
             .pull("127.0.0.1:1/absent:1")
@@ -85,7 +85,7 @@ fn an_image_is_fetched_with_its_progress() {
 #[test]
 fn an_image_of_a_private_registry_needs_its_credentials() {
     with_installation(async |own| {
-        // me:secret
+        // The encoded credentials are `me:secret`.
         let address = registry::serve_to(Some("Basic bWU6c2VjcmV0"));
         let name = format!("{address}/small:1");
         let steps: Vec<_> = own.runtime.pull(&name).await.collect().await;

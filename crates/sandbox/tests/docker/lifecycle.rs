@@ -1,4 +1,4 @@
-//! Promises 8 to 11: start, stop, status and logs.
+//! Tests promises 8 to 11: start, stop, status and logs.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -89,7 +89,7 @@ fn a_check_returns_the_properties_of_the_engine() {
 }
 
 #[tokio::test]
-async fn an_engine_that_is_not_there_is_unreachable() {
+async fn a_missing_engine_is_unreachable() {
     let directory = tempfile::tempdir().unwrap();
     let settings = |socket: &str| DockerSettings {
         host: format!("unix://{}/{socket}", directory.path().display()),

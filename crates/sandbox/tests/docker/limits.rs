@@ -1,4 +1,4 @@
-//! Promises 4, 6 and 7: limits are enforced, or rejected.
+//! Tests promises 4, 6 and 7: limits are enforced, or rejected.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ fn a_fork_bomb_stays_within_its_limit_of_processes_and_harms_no_other_sandbox() 
         let neighbour = own
             .start(&own.spec("while sleep 0.1; do echo alive; done"))
             .await;
-        // Each copy starts two more and waits, until the limit is reached.
+        // Each copy starts two more copies and waits, until the limit is
+        // reached.
         let mut spec = own.spec(
             "printf '%s\\n' '#!/bin/sh' '/tmp/bomb & /tmp/bomb & sleep 60' >/tmp/bomb; \
              chmod +x /tmp/bomb; /tmp/bomb",
@@ -60,11 +61,11 @@ fn files_in_memory_count_as_memory() {
     });
 }
 
-/// Waits until the engine has noticed that a process was killed for its memory,
-/// kills the container, and checks its status.
+/// Waits until the engine has reported that a process ran out of memory, kills
+/// the container, and checks its status.
 ///
-/// The engine receives that event separately from the end of the container, and
-/// loses it if the container ends first.
+/// The engine receives the event of the kernel separately from the end of the
+/// container, and loses the event if the container ends first.
 async fn out_of_memory(own: &Installation, id: &ContainerId) {
     own.event(id, "oom").await;
     own.runtime.kill(id).await.unwrap();
@@ -89,14 +90,15 @@ fn a_busy_loop_gets_no_more_processor_than_its_limit() {
 }
 
 #[test]
-fn output_takes_a_bounded_room_and_its_end_is_kept() {
+fn output_takes_bounded_disk_space_and_its_end_is_kept() {
     with_installation(async |own| {
         let script =
             "i=0; while test $i -lt 120000; do echo line $i of a long log; i=$((i+1)); done";
         let id = own.start(&own.spec(script)).await;
         own.ended(&id).await;
         let all = own.logs(&id).await;
-        // Twice 1 MB in the engine's encoding, which is larger than the text.
+        // The engine keeps two files of 1 MB in its encoding, which is larger
+        // than the text.
         assert!(all.len() < 2_200_000, "{}", all.len());
         assert!(all.ends_with("line 119999 of a long log\n"));
 
@@ -114,7 +116,7 @@ fn output_takes_a_bounded_room_and_its_end_is_kept() {
 }
 
 #[test]
-fn a_limit_that_cannot_be_had_is_refused_and_nothing_is_left() {
+fn rejects_an_impossible_limit_and_leaves_nothing() {
     with_installation(async |own| {
         let cpus = own.runtime.check().await.unwrap().cpus;
         let mut spec = own.spec("true");
@@ -157,7 +159,7 @@ fn a_limit_that_cannot_be_had_is_refused_and_nothing_is_left() {
 }
 
 #[test]
-fn the_least_memory_that_is_taken_is_the_engines_own_minimum() {
+fn the_minimum_of_memory_is_the_minimum_of_the_engine() {
     with_installation(async |own| {
         let mut spec = own.spec("true");
         spec.memory = 6 * MIB;

@@ -1,8 +1,8 @@
 //! Tests the promises of `SandboxRuntime` against a real Docker engine.
 //!
-//! Needs root and the engine of `scripts/services`; fails without. Everything
-//! that a test creates has a unique id and is deleted when the test ends, even
-//! if it fails.
+//! Needs root and the engine that `scripts/services` starts, and fails without
+//! them. Everything that a test creates has a unique id and is deleted when the
+//! test ends, even if it fails.
 
 #![allow(
     clippy::disallowed_methods,

@@ -1,5 +1,5 @@
-//! Promise 5: the addresses that a sandbox can reach; promise 12: nothing of
-//! the network is left.
+//! Tests promise 5, the addresses that a sandbox can reach, and promise 12,
+//! that nothing of the network is left.
 
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
@@ -16,7 +16,8 @@ use crate::support::{Installation, host, with_installation};
 /// Number of hooks of an installation: three for IPv4, two for IPv6.
 const HOOKS: usize = 5;
 
-/// Connects to each target and prints which ones responded.
+/// Returns the spec of a sandbox that connects to each target and prints the
+/// targets that responded.
 fn probe(own: &Installation, targets: &[(&str, u16)]) -> ContainerSpec {
     let mut script = String::new();
     for (address, port) in targets {
@@ -43,7 +44,7 @@ async fn reached(own: &Installation, targets: &[(&str, u16)]) -> Vec<String> {
     reached.map(str::to_owned).collect()
 }
 
-/// Greets every connection on an address of the host.
+/// Listens on an address of the host, and sends a text to every connection.
 fn greeter(address: &str) -> SocketAddr {
     let listener = TcpListener::bind((address.parse::<IpAddr>().unwrap(), 0)).unwrap();
     let address = listener.local_addr().unwrap();
@@ -52,7 +53,8 @@ fn greeter(address: &str) -> SocketAddr {
             let _ = std::io::Write::write_all(&mut stream.unwrap(), b"hello\n");
         }
     });
-    // A listener that cannot be reached would prove nothing.
+    // The host itself must reach the listener; otherwise the test would prove
+    // nothing.
     TcpStream::connect_timeout(&address, Duration::from_secs(5)).unwrap();
     address
 }
@@ -85,7 +87,7 @@ fn a_sandbox_without_network_has_a_loopback_interface_and_no_other() {
 }
 
 #[test]
-fn a_sandbox_reaches_public_addresses_and_none_of_another_kind() {
+fn a_sandbox_reaches_only_public_addresses() {
     with_installation(async |own| {
         let _outside = Outside::new();
         let targets = [PUBLIC, PRIVATE, METADATA, SHARED].map(|address| (address, PORT));
@@ -94,7 +96,7 @@ fn a_sandbox_reaches_public_addresses_and_none_of_another_kind() {
 }
 
 #[test]
-fn a_resolver_in_a_private_range_is_reached_on_its_port_alone() {
+fn a_resolver_in_a_private_range_is_reachable_only_on_port_53() {
     with_installation(async |own| {
         let _outside = Outside::new();
         let own = with_resolver(&own, PRIVATE).await;
@@ -126,7 +128,7 @@ fn names_are_resolved_by_a_resolver_on_the_host() {
     });
 }
 
-/// The same installation, with a resolver at this address.
+/// Returns the same installation with a resolver at this address.
 async fn with_resolver(own: &Installation, address: &str) -> Installation {
     let settings = DockerSettings {
         host: elevo_testkit::docker::host(),
@@ -173,7 +175,8 @@ fn two_sandboxes_do_not_reach_each_other() {
     });
 }
 
-/// On a user-defined network, Docker itself answers such queries.
+/// Without a countermeasure, Docker's resolver answers such queries on a
+/// user-defined network.
 #[test]
 fn a_sandbox_cannot_resolve_the_names_of_others() {
     with_installation(async |own| {
@@ -187,7 +190,8 @@ fn a_sandbox_cannot_resolve_the_names_of_others() {
         let ask = |what: &str, whom: &str| format!("nslookup -timeout=1 -retry=1 {what} {whom};");
         let asked = [name, short, &*address].map(|what| ask(what, "") + &ask(what, "127.0.0.11"));
         let script = format!("cat /etc/resolv.conf; {} echo end", asked.concat());
-        // Runs its command after the start has returned, as agents do.
+        // The sandbox runs its command after the start has returned, as agents
+        // do.
         let spec = on_internet(own.spec(&format!(
             "until [ -e /tmp/go ]; do sleep 0.1; done; {script}"
         )));
@@ -209,8 +213,8 @@ fn a_sandbox_cannot_resolve_the_names_of_others() {
             "{seen}"
         );
         assert!(seen.ends_with("end\n"), "{seen}");
-        // The output contains the address that was queried, so look for an
-        // answer instead.
+        // The output always contains the queried address, so the test searches
+        // for an answer instead.
         assert!(
             !seen.contains("Name:") && !seen.contains("name ="),
             "{seen}"
@@ -219,7 +223,7 @@ fn a_sandbox_cannot_resolve_the_names_of_others() {
 }
 
 #[test]
-fn a_sandbox_has_no_address_of_ipv6() {
+fn a_sandbox_has_no_ipv6_address() {
     with_installation(async |own| {
         let seen = own
             .output(&on_internet(own.spec("cat /proc/net/if_inet6; echo end")))
@@ -231,7 +235,7 @@ fn a_sandbox_has_no_address_of_ipv6() {
 }
 
 #[test]
-fn rules_are_put_back_before_a_sandbox_starts() {
+fn restores_rules_before_a_sandbox_starts() {
     with_installation(async |own| {
         let _outside = Outside::new();
         let id = own
@@ -256,7 +260,7 @@ fn rules_are_put_back_before_a_sandbox_starts() {
 }
 
 #[test]
-fn a_check_puts_rules_back_and_setting_them_again_changes_nothing() {
+fn a_check_restores_rules_and_a_second_check_changes_nothing() {
     with_installation(async |own| {
         own.runtime
             .create(&on_internet(own.spec("true")))
@@ -273,7 +277,7 @@ fn a_check_puts_rules_back_and_setting_them_again_changes_nothing() {
 }
 
 #[test]
-fn nothing_is_left_of_a_network_that_is_torn_down() {
+fn a_tear_down_leaves_nothing_of_the_network() {
     with_installation(async |own| {
         let id = own.start(&on_internet(own.spec("sleep 1000"))).await;
         let refused = async || {
@@ -308,9 +312,10 @@ fn nothing_is_left_of_a_network_that_is_torn_down() {
     });
 }
 
-/// As `docker network create` creates it with this option.
+/// The operator creates the network with `docker network create` and this
+/// option.
 #[test]
-fn a_network_that_an_operator_made_is_used_and_stays() {
+fn uses_and_keeps_a_network_that_an_operator_created() {
     with_installation(async |own| {
         let network = format!("elevo-{}", own.server);
         let engine = elevo_testkit::docker::host();
@@ -329,7 +334,7 @@ fn a_network_that_an_operator_made_is_used_and_stays() {
 }
 
 #[test]
-fn a_network_on_which_containers_reach_each_other_is_not_used() {
+fn rejects_a_network_on_which_containers_reach_each_other() {
     with_installation(async |own| {
         let network = format!("elevo-{}", own.server);
         let engine = elevo_testkit::docker::host();
@@ -352,7 +357,7 @@ fn a_network_on_which_containers_reach_each_other_is_not_used() {
 
 const ELSEWHERE: &str = "ELEVO_TEST_ELSEWHERE";
 
-/// In another network namespace than the engine's, the rules would have no
+/// Runs in another network namespace than the engine, where rules would have no
 /// effect.
 #[test]
 fn without_rules_internet_is_rejected_and_none_works() {

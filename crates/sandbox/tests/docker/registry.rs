@@ -1,5 +1,5 @@
-//! A registry on loopback with one small image: as much of the protocol as an
-//! engine needs to fetch it.
+//! A registry on loopback with one small image. It implements the part of the
+//! protocol that an engine needs to pull the image.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -15,17 +15,18 @@ const LAYER: &str = "application/vnd.docker.image.rootfs.diff.tar.gzip";
 
 const UNKNOWN: &[u8] = br#"{"errors":[{"code":"MANIFEST_UNKNOWN","message":"manifest unknown"}]}"#;
 
-/// The parts of the image `/small:1`, by the end of their path, and the header
+/// The files of the image `/small:1`, by the end of their path, and the header
 /// that a request must have.
 #[derive(Debug)]
 struct Contents(Vec<(String, Vec<u8>)>, Option<&'static str>);
 
-/// Serves until the process ends. Returns the address.
+/// Serves the image until the process ends. Returns the address of the
+/// registry.
 pub(crate) fn serve() -> SocketAddr {
     serve_to(None)
 }
 
-/// Like [`serve`], but only for requests with this `Authorization` header.
+/// Serves the image only to requests with this `Authorization` header.
 pub(crate) fn serve_to(authorization: Option<&'static str>) -> SocketAddr {
     let contents = Arc::new(Contents::new(authorization));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -33,7 +34,8 @@ pub(crate) fn serve_to(authorization: Option<&'static str>) -> SocketAddr {
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let contents = Arc::clone(&contents);
-            // An engine tries TLS first, which is not a valid request.
+            // An engine tries TLS first, which fails here because it is not a
+            // valid HTTP request.
             std::thread::spawn(move || contents.answer(&stream.unwrap()));
         }
     });

@@ -1,4 +1,4 @@
-//! Sandboxes while their engine restarts.
+//! Tests that sandboxes keep running while their engine restarts.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use elevo_testkit::docker::Engine;
 use crate::support::{Installation, UID, eventually};
 
 #[tokio::test]
-async fn a_sandbox_goes_on_while_its_engine_is_restarted() {
+async fn a_sandbox_keeps_running_while_its_engine_restarts() {
     let directory = tempfile::tempdir().unwrap();
     let engine = Engine::start(directory.path(), "tiny", true);
     let shared = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! A separate installation for each test, and helpers.
+//! Creates a separate installation for each test, with helpers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
@@ -30,7 +30,7 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 pub(crate) struct Installation {
     pub(crate) runtime: Arc<DockerRuntime>,
     pub(crate) server: String,
-    /// A client of the engine, for details that a runtime does not show.
+    /// A client of the engine, for details that a runtime does not return.
     pub(crate) engine: bollard::Docker,
 }
 
@@ -87,12 +87,13 @@ impl Installation {
         Self::at(&docker::host()).await
     }
 
-    /// An installation on the engine at this address.
+    /// Creates an installation on the engine at this address.
     pub(crate) async fn at(host: &str) -> Self {
         Self::with(host, HostLimits::default()).await
     }
 
-    /// Like [`Self::at`], with these limits.
+    /// Creates an installation on the engine at this address, with these
+    /// limits.
     pub(crate) async fn with(host: &str, limits: HostLimits) -> Self {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let server = format!("test-{}-{number}", id());
@@ -114,7 +115,7 @@ impl Installation {
         }
     }
 
-    /// A runtime of this installation with credentials for registries.
+    /// Creates a runtime of this installation with credentials for registries.
     pub(crate) async fn with_registries(&self, registries: Option<PathBuf>) -> DockerRuntime {
         let settings = DockerSettings {
             host: docker::host(),
@@ -233,7 +234,7 @@ impl Installation {
     /// Waits for the engine's event of this name about a container.
     pub(crate) async fn event(&self, id: &ContainerId, name: &str) {
         let filters = HashMap::from([("container", vec![id.as_str()]), ("event", vec![name])]);
-        // Includes events from before the request.
+        // The query includes events from before the request.
         let options = EventsOptionsBuilder::default().since("1").filters(&filters);
         let mut events = Box::pin(self.engine.events(Some(options.build())));
         let next = tokio::time::timeout(Duration::from_secs(30), events.next()).await;
@@ -248,7 +249,7 @@ impl Installation {
     }
 }
 
-/// Polls until there is a result; panics after half a minute.
+/// Calls `ask` until it returns a result; panics after half a minute.
 pub(crate) async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     for _ in 0..600 {
         if let Some(answer) = ask().await {

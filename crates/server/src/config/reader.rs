@@ -1,4 +1,4 @@
-//! Parses settings.
+//! Parses and checks the values of settings.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -15,8 +15,8 @@ use crate::config::{
     WarmPool, Webhooks,
 };
 
-/// Maximum terminals of one sandbox: a container has 30 pseudo-terminals, and
-/// its programs need some of them.
+/// Maximum terminals of one sandbox: a container has at most 30
+/// pseudo-terminals, and programs in it need some of them.
 const MAX_TERMINALS: u32 = 20;
 /// Maximum sandboxes of one warm pool.
 const MAX_WARM: u32 = 1000;
@@ -31,7 +31,11 @@ impl Reader {
     pub(super) fn add_file(&mut self, text: &str) {
         let table: toml::Table = match text.parse() {
             Ok(table) => table,
-            Err(error) => return self.problems.push(format!("the file is not TOML: {error}")),
+            Err(error) => {
+                return self
+                    .problems
+                    .push(format!("the settings file is not valid TOML: {error}"));
+            }
         };
         for (key, value) in table {
             let name = key.to_ascii_uppercase();
@@ -145,8 +149,8 @@ impl Reader {
         }
     }
 
-    /// Returns the default and the maximum; reports a default above the
-    /// maximum.
+    /// Returns the default and the maximum. Adds a problem if the default is
+    /// above the maximum.
     fn pair<T: PartialOrd + Copy>(&mut self, name: &str, default: T, most: T) -> (T, T) {
         if default > most {
             let problem = format!("DEFAULT_{name} is more than MAX_{name}");
@@ -270,8 +274,8 @@ impl Reader {
 
     fn garbage(&mut self) -> Garbage {
         let interval = self.number("GC_INTERVAL", 24 * 3600, 0);
-        // A shorter time could delete a snapshot that a client is about to
-        // name.
+        // With a shorter time, a collection could delete a new snapshot before
+        // a client refers to it.
         let least = 3600;
         let keep = self.number("GC_KEEP_UNNAMED", 90 * 24 * 3600, least);
         Garbage {
@@ -281,8 +285,9 @@ impl Reader {
         }
     }
 
-    /// The key file must not be in a directory that is backed up or copied as a
-    /// whole: the copy would have the secrets together with their key.
+    /// Returns the path of the key file. The file must not be in a directory
+    /// that is backed up or copied as a whole: the copy would contain the
+    /// secrets together with their key.
     fn secrets_key_file(&mut self, data: &Path, workspaces: &Path) -> PathBuf {
         let file = self.path("SECRETS_KEY_FILE");
         let file = file.unwrap_or_else(|| crate::config::secrets_key_file(data));
@@ -309,7 +314,8 @@ impl Reader {
         chosen
     }
 
-    /// Without TLS, others on the network could read keys and tokens.
+    /// Adds a problem if an address without TLS is not loopback: others on the
+    /// network could read keys and tokens.
     fn refuse_plain(&mut self, name: &str, address: Option<SocketAddr>, instead: &str) {
         let Some(ip) = address.map(|address| address.ip()) else {
             return;
@@ -419,14 +425,15 @@ fn networks(text: &str) -> Result<Vec<IpNet>, String> {
     names(text).map(parse).collect()
 }
 
-/// Splits a list that is separated by commas.
+/// Splits a list at its commas.
 fn names(text: &str) -> impl Iterator<Item = &str> {
     let names = text.split(',').map(str::trim);
     names.filter(|name| !name.is_empty())
 }
 
-/// A server without root cannot change the owner of files, and sandboxes must
-/// be able to write to them.
+/// Returns the default user of sandboxes. A server without root cannot change
+/// the owner of files, so its sandboxes run as its own user to be able to write
+/// to them.
 fn user_by_default(own: (u32, u32)) -> (u32, u32) {
     match own.0 {
         0 => (64000, 64000),
@@ -439,7 +446,7 @@ fn check_user(own: (u32, u32), chosen: (u32, u32)) -> Result<(), String> {
         true => Ok(()),
         false => Err(format!(
             "SANDBOX_USER: {}:{} cannot write to workspaces of a server that runs as user {}: \
-             leave it out, or run the server as root",
+             remove the setting, or run the server as root",
             chosen.0, chosen.1, own.0
         )),
     }

@@ -9,7 +9,7 @@ fn read(file: &str, environment: &[(&str, &str)]) -> Result<Config, InvalidConfi
 }
 
 #[test]
-fn the_environment_wins_over_the_file_and_both_over_defaults() {
+fn the_environment_takes_precedence_over_the_file_and_both_over_defaults() {
     let config = read(
         "api_port = 1\nmax_sandboxes = 7\ndefault_memory = \"1g\"",
         &[("API_PORT", "2"), ("PATH", "/bin")],
@@ -102,7 +102,7 @@ fn warm_pools_are_parsed() {
 }
 
 #[test]
-fn an_address_beyond_loopback_needs_tls_or_permission() {
+fn an_address_beyond_loopback_needs_tls_or_allow_plain_http() {
     let open = [("API_HOST", "0.0.0.0"), ("ALLOW_PLAIN_HTTP", "true")];
     assert!(read("", &open[..1]).is_err());
     assert!(read("", &open).is_ok());
@@ -131,7 +131,7 @@ fn a_proxy_in_front_can_be_configured() {
 }
 
 #[test]
-fn the_key_of_secrets_is_not_in_the_data_directory() {
+fn rejects_a_key_file_in_the_data_directory() {
     let config = read("", &[("DATA_DIR", "/srv/elevo/")]).unwrap();
     let beside = std::path::Path::new("/srv/elevo.secrets-key");
     assert_eq!(config.secrets_key_file, beside);

@@ -13,7 +13,7 @@ use crate::http::answer::{Answer, ApiError};
 use crate::http::request::Body;
 use crate::http::{Shared, layers};
 
-/// Creates the service of the admin socket.
+/// Creates the router of the admin socket.
 pub(crate) fn router(shared: Shared) -> Router {
     Router::new()
         .route("/backup", post(back_up))

@@ -1,4 +1,4 @@
-//! Responses: errors, which all have the same form, and large bodies.
+//! Error responses, which all have the same form, and large response bodies.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use crate::http::layers;
 use crate::platform::share::Held;
 
-/// A failure that becomes a response.
+/// A failure that is sent as an error response.
 #[derive(Debug)]
 pub(crate) struct ApiError(Box<Failure>);
 
@@ -32,8 +32,8 @@ impl<F: Into<Failure>> From<F> for ApiError {
     }
 }
 
-/// Creates a JSON response that is sent in pieces, so that its memory is
-/// counted until the client has received nearly all of it.
+/// Creates a JSON response that is sent in pieces, so that its memory counts
+/// towards the tenant's share until the client has received nearly all of it.
 pub(crate) fn counted(value: &impl Serialize, held: Held) -> Response {
     match serde_json::to_vec(value) {
         Ok(text) => {
@@ -58,14 +58,15 @@ pub(crate) fn file_answer(content: Content) -> Response {
     (headers, Body::from_stream(pieces)).into_response()
 }
 
-/// Size of the pieces of a response.
+/// Maximum size of a piece of a response.
 const PIECE: usize = 64 << 10;
 
 /// A body that sends its bytes in pieces.
 #[derive(Debug)]
 struct Pieces {
     bytes: Bytes,
-    /// Counts the memory of `bytes`.
+    /// Counts the memory of `bytes` towards the tenant's share until it is
+    /// dropped.
     _held: Held,
 }
 

@@ -13,8 +13,9 @@ use crate::platform::audit::{Audit, Entry, Level, NOTE, Note, cut, settle};
 use crate::platform::clock;
 use crate::platform::listen::Peer;
 
-/// Every request that changes something, exports of files and connections to
-/// terminals. A test compares this table with the description of the API.
+/// Method, route and event of every audited request: requests that change
+/// something, exports of files, and connections to terminals. A test compares
+/// this table with the OpenAPI description.
 const EVENTS: &[(&str, &str, &str)] = &[
     ("POST", "/api/v1/sandboxes", "sandbox.created"),
     ("DELETE", "/api/v1/sandboxes/{id}", "sandbox.deleted"),
@@ -113,7 +114,8 @@ fn event_of(method: &str, path: &str) -> Option<&'static str> {
     found.map(|(_, _, event)| *event)
 }
 
-/// Records a request and its outcome in the audit log before it responds.
+/// Records a request and its outcome in the audit log before the response is
+/// sent.
 pub(super) async fn record(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>().cloned();
     let Some(path) = path else {
@@ -148,12 +150,13 @@ pub(super) async fn record(State(shared): State<Shared>, request: Request, next:
     response
 }
 
-/// A request in progress. If the client disconnects, the request is recorded as
-/// well: its operation may continue.
+/// A request in progress. It is also recorded if the client disconnects,
+/// because its operation may continue.
 struct Asked {
     audit: Arc<Audit>,
     event: Option<&'static str>,
-    /// Whether a full disk rejects the request, so that it has no effect.
+    /// Whether the server rejects the request on a full disk, before the
+    /// request has any effect.
     needs_room: bool,
     route: String,
     about: Vec<(&'static str, serde_json::Value)>,
@@ -225,7 +228,7 @@ impl Asked {
 
 impl Drop for Asked {
     fn drop(&mut self) {
-        // A request with a ticket is already in the log.
+        // A ticket means that the request's entry is already in the log.
         if self.is_done || self.event.is_none() || self.take_ticket().is_some() {
             return;
         }
@@ -236,7 +239,8 @@ impl Drop for Asked {
     }
 }
 
-/// Returns the ids in a path; the segment before an id decides its name.
+/// Returns the ids in a path with their names in the audit log. The segment
+/// before an id determines its name.
 fn names(pattern: &str, path: &str) -> Vec<(&'static str, serde_json::Value)> {
     let mut before = "";
     let mut found = Vec::new();

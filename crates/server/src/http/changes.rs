@@ -13,11 +13,12 @@ use crate::http::answer::Answer;
 use crate::http::request::{Body, Path, Query, Who};
 use crate::http::{Shared, tar, upload};
 
-/// Maximum size of a request with a patch or files. A patch from `GET …/diff`
-/// fits, even if JSON or base64 makes it longer.
+/// Maximum size of a request body with a patch or files. It has room for every
+/// patch that `GET …/diff` returns, encoded as JSON or base64.
 pub(super) const BODY: usize = 32 << 20;
 
-/// Routes that bring files into projects, and archives out of them.
+/// Routes that change files of a project without a workspace, and the download
+/// of a project's archive.
 pub(super) fn routes() -> OpenApiRouter<Shared> {
     let large = OpenApiRouter::new()
         .routes(routes!(apply))
@@ -34,9 +35,9 @@ pub(super) fn routes() -> OpenApiRouter<Shared> {
 ///
 /// The changes, a patch or new states of files, are based on `base` and are
 /// merged with everything that landed since. A patch must match the base
-/// exactly; otherwise it is rejected with the file and the hunk. Changes
-/// without conflicts land, and the others are held for review; with `atomic`,
-/// all land or none.
+/// exactly; otherwise it is rejected, and the error names the file and the
+/// hunk. Changes without conflicts land; changes with conflicts are held for
+/// review. With `atomic`, either all changes land or none.
 #[utoipa::path(
     post, path = "/api/v1/projects/{id}/apply", tag = "projects",
     params(("id" = String, Path)),
@@ -55,8 +56,8 @@ pub(super) async fn apply(
 
 /// Revert the changes of a step, everywhere or at one path
 ///
-/// Later changes of other steps are kept; those that conflict are held for
-/// review.
+/// Changes of later steps are kept. Where a later change conflicts with the
+/// revert, the path is held for review.
 #[utoipa::path(
     post, path = "/api/v1/projects/{id}/revert", tag = "projects",
     params(("id" = String, Path)),
@@ -100,7 +101,7 @@ pub(super) async fn restore_path(
     Ok(Json(restored))
 }
 
-/// Replace files of a project by a directory, a git repository or a snapshot
+/// Replace files of a project with a directory, a git repository or a snapshot
 ///
 /// Entries named `.git` or `.elevo` are never imported. Paths of a directory
 /// that its `.gitignore` files name are not imported either, unless the project
@@ -134,7 +135,8 @@ pub(super) async fn import(
 pub(super) struct Which {
     /// The file or directory; the whole project by default.
     path: Option<String>,
-    /// A snapshot that is or was the head; the head by default.
+    /// The id of the current or an earlier head, or the name of a tag; the
+    /// current head by default.
     snapshot: Option<String>,
 }
 
@@ -167,7 +169,7 @@ pub(super) struct Where {
     dry_run: bool,
 }
 
-/// Replace files of a project by the content of a tar (plain, gzip or zstd)
+/// Replace files of a project with the content of a tar (plain, gzip or zstd)
 #[utoipa::path(
     put, path = "/api/v1/projects/{id}/archive", tag = "projects",
     params(("id" = String, Path), Where),

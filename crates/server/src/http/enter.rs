@@ -18,7 +18,8 @@ use crate::http::{Shared, body_limit, growth, request};
 use crate::platform::listen::Peer;
 use crate::platform::share;
 
-/// The result of the authentication. Absent if the request has no key.
+/// The principal of an admitted request, or the reason why it was not admitted.
+/// A request without a key does not have this extension.
 #[derive(Clone, Debug)]
 pub(super) struct Entered(std::result::Result<Principal, Arc<Failure>>);
 
@@ -28,14 +29,15 @@ impl Entered {
     }
 }
 
-/// Bodies up to this size are not counted, because connections are.
+/// Maximum size of a body that does not count towards the tenant's share of
+/// memory. The limit on connections bounds the memory of such bodies.
 const SMALL: usize = 256 << 10;
 
-/// Routes that use the engine, the store or merges.
+/// Prefixes of the routes whose handlers use the engine, the store or merges.
 const ENGINE: &[&str] = &["/api/v1/projects", "/api/v1/reviews", "/api/v1/workspaces"];
 
-/// Authenticates a request. A denied request continues as well, because its
-/// route may not need a key.
+/// Admits a request. A request that is not admitted continues as well, because
+/// its route may not need a key.
 pub(super) async fn enter(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>().cloned();
     let Some(path) = path.filter(|path| path.as_str().starts_with("/api/")) else {
@@ -50,7 +52,8 @@ pub(super) async fn enter(State(shared): State<Shared>, request: Request, next: 
     if let Ok(who) = &entered
         && let Some(bytes) = body_bytes(&parts.headers, path.as_str())
     {
-        // The text, and the values that are parsed from it.
+        // Twice the size: once for the text, once for the values that are
+        // parsed from it.
         held = shared.app.stores.shares.hold(who.tenant, 2 * bytes);
         if held.is_none() {
             return ApiError::from(share::too_many_bytes()).into_response();
@@ -63,7 +66,8 @@ pub(super) async fn enter(State(shared): State<Shared>, request: Request, next: 
     response
 }
 
-/// Returns `None` if the request has no key.
+/// Checks the key of a request, its rate limits and the space for it. Returns
+/// `None` if the request has no key.
 async fn admit(shared: &Shared, parts: &Parts, path: &str) -> Option<Result<Principal>> {
     let secret = request::secret(&parts.headers)?;
     let peer = parts.extensions.get::<ConnectInfo<Peer>>();
@@ -111,7 +115,8 @@ fn class(method: &Method, path: &str) -> Class {
     }
 }
 
-/// Returns the size of a body that is read into memory and is not small.
+/// Returns the size of the body if it is read into memory and larger than
+/// [`SMALL`].
 fn body_bytes(headers: &HeaderMap, path: &str) -> Option<usize> {
     let most = body_limit(path)?;
     let length = match headers.get(header::CONTENT_LENGTH) {
@@ -122,7 +127,8 @@ fn body_bytes(headers: &HeaderMap, path: &str) -> Option<usize> {
     (length > SMALL).then_some(length)
 }
 
-/// Runs requests that need the engine apart from the others.
+/// Runs requests of [`ENGINE`] in the tenant's share of threads, because they
+/// may compute for long or wait for the disk.
 pub(super) async fn apart(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>();
     let path = path.map_or("", MatchedPath::as_str);

@@ -17,21 +17,22 @@ use crate::http::answer::Answer;
 use crate::http::request::{Query, Who};
 use crate::http::{Shared, stream};
 
-/// A stream ends after this time, and its client reconnects.
+/// Maximum duration of a stream; its client then reconnects.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Events {
-    /// Names of the events, separated by commas; all that the key may see by
-    /// default.
+    /// Names of the events to return, separated by commas. Default: all events
+    /// that the key may see.
     kinds: Option<String>,
     /// Only events of this sandbox.
     sandbox: Option<String>,
     /// Only events of this project.
     project: Option<String>,
-    /// Only events after this one; the header `Last-Event-ID` takes precedence.
+    /// Only events with a greater id than this one. The header `Last-Event-ID`
+    /// takes precedence.
     after: Option<u64>,
     /// Maximum number of events, if they are not streamed; 100 by default.
     #[param(minimum = 1, maximum = 1000)]
@@ -40,12 +41,12 @@ pub(super) struct Events {
 
 /// List past events, or follow new ones
 ///
-/// Events are numbered in their order and kept for a week (`EVENTS_KEEP`). A
-/// request that accepts `text/event-stream` receives events as they happen:
-/// those after `Last-Event-ID` or `after`, or only new ones if both are absent.
-/// A stream ends after an hour at the latest, and when its key is revoked or
-/// expires; reconnect with the id of the last event. If the server stops, the
-/// last event of the stream is `stopping`, without an id.
+/// The ids of events increase in order. The server keeps events for a week by
+/// default (`EVENTS_KEEP`). A request that accepts `text/event-stream` receives
+/// events as they happen: those after `Last-Event-ID` or `after`, or only new
+/// ones if both are absent. A stream ends after an hour at the latest, and when
+/// its key is revoked or expires; reconnect with the id of the last event. If
+/// the server stops, the last event of the stream is `stopping`, without an id.
 #[utoipa::path(
     get, path = "/api/v1/events", tag = "events", params(Events),
     responses(
@@ -66,7 +67,8 @@ pub(super) async fn events(
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let last = text(header::HeaderName::from_static("last-event-id"));
     let last = last.map(str::parse).transpose();
-    let last = last.map_err(|_| Failure::invalid("`Last-Event-ID` is not a number"))?;
+    let last =
+        last.map_err(|_| Failure::invalid("`Last-Event-ID` must be the id of an event, a number"))?;
     let wanted = EventsQuery {
         kinds: query.kinds,
         subject: query.sandbox.or(query.project),
@@ -97,9 +99,10 @@ pub(super) async fn events(
 }
 
 /// The last event of a stream that ends because the server stops. It has no id,
-/// so the client continues after the last event that has one.
+/// so that a client that reconnects continues after the last event with an id.
 fn stopping() -> Bytes {
-    let message = "the server is stopping; connect again with `Last-Event-ID`";
+    let message =
+        "the server is stopping; reconnect with the id of the last event as `Last-Event-ID`";
     let data = serde_json::json!({ "message": message });
     format!("retry: 5000\nevent: stopping\ndata: {data}\n\n").into()
 }

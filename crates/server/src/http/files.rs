@@ -20,8 +20,9 @@ use crate::platform::audit;
 
 /// Fork a sandbox into new sandboxes
 ///
-/// Files are forked, processes are not. With a pool of uppers, all forks have
-/// the same state; otherwise the sandbox is paused during the fork.
+/// A fork has the files of the sandbox, but not its processes. With a pool of
+/// uppers, all forks have the same state; otherwise the sandbox is paused
+/// during the fork.
 #[utoipa::path(
     post, path = "/api/v1/sandboxes/{id}/fork", tag = "files",
     params(("id" = String, Path)),
@@ -35,7 +36,7 @@ pub(super) async fn fork(
     once: Once,
     MaybeBody(wish): MaybeBody<api::Fork>,
 ) -> Answer<(StatusCode, Json<api::Forked>)> {
-    // The request itself already counts as one.
+    // The rate limit has already counted the request itself as one creation.
     if let Some(more) = wish
         .count
         .and_then(|count| NonZeroU32::new(count.min(50).saturating_sub(1)))
@@ -67,7 +68,7 @@ pub(super) async fn snapshot(
 
 /// Restore a workspace to a snapshot
 ///
-/// Changes since the last snapshot are discarded.
+/// Changes since the last snapshot of the workspace are discarded.
 #[utoipa::path(
     post, path = "/api/v1/sandboxes/{id}/restore", tag = "files", params(("id" = String, Path)),
     request_body = api::Restore,
@@ -94,7 +95,8 @@ pub(super) enum Format {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Diff {
-    /// The snapshot to compare with; the workspace's newest by default.
+    /// The snapshot to compare with; the newest snapshot of the workspace by
+    /// default.
     from: Option<String>,
     /// `json`, or `patch` in the format of `git apply`.
     #[param(inline)]
@@ -141,7 +143,7 @@ pub(super) async fn diff(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Place {
-    /// Path in the workspace; its root by default.
+    /// Path in the workspace; the root of the workspace by default.
     path: Option<String>,
 }
 

@@ -2,8 +2,9 @@
 
 use axum::http::Method;
 
-/// Requests that are allowed on a full disk, in addition to reads and
-/// deletions: they free space or need very little. All others are rejected.
+/// `POST` and `PUT` requests that are allowed on a full disk, because they free
+/// space or need very little. All other `POST` and `PUT` requests are then
+/// rejected.
 const SPARED: &[&str] = &[
     "POST /api/v1/gc",
     "POST /api/v1/reviews/{id}/resolve",
@@ -30,7 +31,7 @@ pub(super) fn needs_room(method: &Method, path: &str) -> bool {
     !SPARED.contains(&route.as_str())
 }
 
-/// Requests that free space, in addition to deletions.
+/// Requests that free space, in addition to all `DELETE` requests.
 const GIVE_BACK: &[&str] = &[
     "POST /api/v1/gc",
     "POST /api/v1/sandboxes/batch-delete",

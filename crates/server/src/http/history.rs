@@ -79,7 +79,7 @@ pub(super) async fn step(
 pub(super) struct History {
     /// The file or directory.
     path: String,
-    /// Only versions before this step: `next` of the previous page.
+    /// Only versions before this sequence number: `next` of the previous page.
     before: Option<u64>,
     /// Maximum number of versions; 20 by default.
     #[param(minimum = 1, maximum = 100)]
@@ -108,7 +108,8 @@ pub(super) async fn history(
 pub(super) struct At {
     /// The file.
     path: String,
-    /// A snapshot that is or was the head, or a tag; the head by default.
+    /// The id of the current or an earlier head, or the name of a tag; the
+    /// current head by default.
     snapshot: Option<String>,
 }
 
@@ -167,7 +168,8 @@ pub(super) async fn file(
 pub(super) struct Directory {
     /// The directory; the whole project by default.
     path: Option<String>,
-    /// A snapshot that is or was the head, or a tag; the head by default.
+    /// The id of the current or an earlier head, or the name of a tag; the
+    /// current head by default.
     snapshot: Option<String>,
     /// Only names after this cursor: `next` of the previous page.
     after: Option<String>,
@@ -207,10 +209,11 @@ pub(super) enum DiffFormat {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Between {
-    /// A snapshot that is or was the head, or a tag; the version before `to` by
-    /// default.
+    /// The id of the current or an earlier head, or the name of a tag; the
+    /// version before `to` by default.
     from: Option<String>,
-    /// A snapshot that is or was the head, or a tag; the head by default.
+    /// The id of the current or an earlier head, or the name of a tag; the
+    /// current head by default.
     to: Option<String>,
     /// `json`, `patch` in the format of `git apply`, or `stat` for line counts.
     #[param(inline)]

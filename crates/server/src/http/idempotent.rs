@@ -23,10 +23,11 @@ use crate::http::answer::{Answer, ApiError};
 use crate::http::enter::Entered;
 use crate::http::{BODY, Shared, body_limit, layers};
 
-/// Maximum length of a key.
+/// Maximum length of an idempotency key.
 const KEY_BYTES: usize = 200;
 
-/// Adds the header to the description of every route that this layer wraps.
+/// Adds the header `Idempotency-Key` to the OpenAPI description of every route
+/// that this layer wraps.
 pub(super) fn describe(api: &mut OpenApi) {
     for item in api.paths.paths.values_mut() {
         for operation in [&mut item.post, &mut item.put].into_iter().flatten() {
@@ -81,7 +82,7 @@ async fn run_once(
         .ok_or_else(|| Failure::invalid("`Idempotency-Key` must have 1 to 200 ASCII characters"))?;
     let (parts, body) = request.into_parts();
     let Some(entered) = parts.extensions.get::<Entered>() else {
-        // The handler responds that the key is missing.
+        // The handler rejects the request, because it has no API key.
         return Ok(next.run(Request::from_parts(parts, body)).await);
     };
     let who = entered.who()?;
@@ -97,7 +98,7 @@ async fn run_once(
 
 /// Returns the parts of a request that a retry must repeat, and the body.
 async fn content(pattern: &str, parts: &Parts, body: Body) -> Answer<(Vec<Vec<u8>>, Body)> {
-    // Compared as content, because the route of a request has only its path.
+    // The query counts as content, because the route contains only the path.
     let query = parts.uri.query().unwrap_or_default().into();
     // An archive is too large to hold in memory: its length and, if the client
     // sends one, its digest are compared instead.
@@ -163,8 +164,8 @@ fn replayed(mut answer: Response) -> Response {
     answer
 }
 
-/// Stores a response for retries. A failure is not stored, because the request
-/// may be retried.
+/// Stores a response for retries. A failure is not stored, because a retry may
+/// succeed.
 async fn settle(turn: Turn, answer: Response) -> Answer<Response> {
     let (parts, body) = answer.into_parts();
     let status = parts.status;
@@ -180,7 +181,8 @@ async fn settle(turn: Turn, answer: Response) -> Answer<Response> {
     let is_json = parts.headers.get(header::CONTENT_TYPE);
     let is_json = is_json.is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
     let is_kept = is_json || body.is_end_stream();
-    // A stream reports the progress of an image pull; a retry finds the image.
+    // A body that is neither JSON nor empty is the progress of an image pull; a
+    // retry finds the pulled image.
     if turn.is_rehearsal() || !is_kept {
         turn.forget().await;
         return Ok(Response::from_parts(parts, body));
@@ -191,8 +193,9 @@ async fn settle(turn: Turn, answer: Response) -> Answer<Response> {
     Ok(Response::from_parts(parts, Body::from(bytes)))
 }
 
-/// Returns the part of a response that is stored: without a secret, which is
-/// shown only once, and with shortened lists if it is too long.
+/// Returns the part of a response that is stored: without the secret, which
+/// only the first response contains, and with shortened lists if the response
+/// is too long.
 fn kept(body: &[u8]) -> Vec<u8> {
     let Ok(mut value) = serde_json::from_slice::<Value>(body) else {
         return Vec::new();
@@ -213,7 +216,7 @@ fn kept(body: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Returns the non-empty list in a value that takes the most space.
+/// Returns the largest non-empty list in a value.
 fn longest_list(value: &mut Value) -> Option<&mut Vec<Value>> {
     let inside: Vec<_> = match value {
         Value::Array(list) if list.is_empty() => return None,

@@ -18,7 +18,7 @@ tokio::task_local! {
     static REQUEST_ID: String;
 }
 
-/// The methods of the API.
+/// HTTP methods that the API accepts.
 const METHODS: [Method; 7] = [
     Method::GET,
     Method::HEAD,
@@ -36,8 +36,8 @@ pub(crate) fn request_id() -> String {
     REQUEST_ID.try_with(Clone::clone).unwrap_or_default()
 }
 
-/// Assigns an id to a request (the client's, if it sends a valid one), and
-/// records the request in the log and the metrics.
+/// Assigns an id to a request, which is the id that the client sent if it is
+/// valid. Records the request in the log and the metrics.
 pub(super) async fn observe(request: Request, next: Next) -> Response {
     let given = request
         .headers()
@@ -49,7 +49,8 @@ pub(super) async fn observe(request: Request, next: Next) -> Response {
     };
     let path = request.extensions().get::<MatchedPath>();
     let endpoint = path.map_or("unknown", MatchedPath::as_str).to_owned();
-    // Clients choose method names, and each new one would add a metric.
+    // Clients choose method names, and each new name would add a time series to
+    // the metrics.
     let is_known = METHODS.contains(request.method());
     let method = match is_known {
         true => request.method().to_string(),
@@ -61,7 +62,7 @@ pub(super) async fn observe(request: Request, next: Next) -> Response {
         match is_known {
             true => next.run(request).await,
             false => {
-                let message = "this is not a method of the API";
+                let message = "the API does not support the method of the request";
                 let failure = Failure::new(ErrorCode::MethodNotAllowed, message);
                 let mut response = ApiError::from(failure).into_response();
                 let allowed = METHODS.map(|method| method.to_string()).join(", ");
@@ -81,7 +82,14 @@ pub(super) async fn observe(request: Request, next: Next) -> Response {
     }
     crate::platform::metrics::answered(&format!("{method} {endpoint}"), status, elapsed);
     let ms = elapsed.as_millis() as u64;
-    tracing::info!(request_id = id, method, endpoint, status, ms, "answered");
+    tracing::info!(
+        request_id = id,
+        method,
+        endpoint,
+        status,
+        ms,
+        "responded to a request"
+    );
     response
 }
 
@@ -100,8 +108,8 @@ fn is_plain(id: &str) -> bool {
     (1..=64).contains(&id.len()) && id.bytes().all(plain)
 }
 
-/// Rejects requests while the server is stopping, and counts running ones,
-/// which the stop waits for.
+/// Rejects all requests except probes while the server is stopping. Counts
+/// running requests, which the server waits for before it stops.
 pub(super) async fn refuse_when_stopping(
     State(shared): State<Shared>,
     request: Request,
@@ -110,7 +118,7 @@ pub(super) async fn refuse_when_stopping(
     let is_probe = matches!(request.uri().path(), "/health" | "/ready");
     let _work = shared.app.stopping.work();
     if shared.app.stopping.is_stopping() && !is_probe {
-        let message = "the server is stopping";
+        let message = "the server is stopping and accepts no new requests";
         let failure = Failure::new(ErrorCode::ShuttingDown, message).retry_after(5);
         return ApiError::from(failure).into_response();
     }

@@ -81,7 +81,7 @@ impl RateLimits {
         let Ok(bucket) = self.buckets.get_or_insert_with(&name, make);
         let count = NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN);
         let refused = |wait| {
-            let message = format!("{whose} may send {limit} such requests per minute");
+            let message = format!("{whose} has reached its rate limit of {limit} per minute");
             Failure::new(ErrorCode::RateLimited, message)
                 .about("limit", limit.get())
                 .retry_after(wait)

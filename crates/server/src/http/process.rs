@@ -13,7 +13,8 @@ use crate::http::answer::{Answer, counted};
 use crate::http::request::{Body, MaybeBody, Path, Query, Who};
 use crate::http::{Shared, stream};
 
-/// Responses with more output than this are encoded apart from other requests.
+/// Bytes of output above which a response is encoded in the tenant's share of
+/// threads, because encoding it takes long.
 const LARGE: usize = 1 << 20;
 
 /// Run a command
@@ -55,7 +56,7 @@ pub(super) async fn run(
     }
 }
 
-/// List running commands, and those that ended most recently
+/// List running and recently ended commands
 #[utoipa::path(
     get, path = "/api/v1/sandboxes/{id}/process", tag = "process", params(("id" = String, Path)),
     responses((status = 200, body = api::CommandList), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
@@ -109,7 +110,7 @@ pub(super) async fn output(
 ) -> Answer<Response> {
     let last = headers.get("last-event-id").map(|id| {
         let id = id.to_str().ok().and_then(|id| id.parse().ok());
-        id.ok_or_else(|| Failure::invalid("`Last-Event-ID` is not an offset"))
+        id.ok_or_else(|| Failure::invalid("`Last-Event-ID` must be the id of an event, a number"))
     });
     let offset = match (query.offset, last) {
         (Some(offset), _) => offset,

@@ -16,7 +16,7 @@ use crate::http::request::{Body, Path, Query, Who};
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Page {
-    /// Cursor of the page: `next` of the previous page.
+    /// Cursor: `next` of the previous page. Default: the first page.
     after: Option<String>,
     /// Maximum number of items; 20 by default.
     #[param(minimum = 1, maximum = 100)]

@@ -27,11 +27,12 @@ use crate::http::Shared;
 use crate::http::answer::{Answer, ApiError};
 use crate::http::request::{Body, Path, Query, Who};
 
-/// A connection without a message for this time is closed.
+/// Time without a message from the client after which the server closes the
+/// connection.
 const SILENCE: Duration = Duration::from_secs(90);
 
-/// Time for a client to receive the last message, and to close its side when
-/// the server stops.
+/// Maximum time for a client to receive the last message, and to close the
+/// connection when the server stops.
 const LEAVING: Duration = Duration::from_secs(1);
 
 /// Create a terminal
@@ -125,7 +126,8 @@ pub(super) enum Frames {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Connect {
-    /// Number of output bytes to skip, to reconnect.
+    /// Number of output bytes to skip: those that the client received before it
+    /// reconnects. 0 by default.
     offset: Option<u64>,
     /// Whether output is sent as `json` messages or `binary` frames.
     #[param(inline)]
@@ -134,8 +136,8 @@ pub(super) struct Connect {
 
 /// Connect to a terminal by WebSocket
 ///
-/// Messages are `ClientMessage` and `ServerMessage`; a binary frame from the
-/// client is raw input.
+/// The client sends `ClientMessage` and the server sends `ServerMessage`, each
+/// as JSON. A binary frame from the client is raw input.
 #[utoipa::path(
     get, path = "/api/v1/sandboxes/{id}/pty/{ptyId}/ws", tag = "pty",
     params(("id" = String, Path), ("ptyId" = String, Path), Connect),
@@ -233,7 +235,8 @@ impl Connected {
         };
         let reading = async {
             self.read_all(reading, pieces).await;
-            // The last pieces still have to be written.
+            // Waits without end: the writer still sends the last pieces, and
+            // then closes the connection.
             std::future::pending().await
         };
         tokio::select! {
@@ -337,7 +340,8 @@ async fn refuse(
 
 /// Reports that the server is stopping, and closes the connection.
 async fn warn(out: &mut SplitSink<WebSocket, Message>) -> Result<(), axum::Error> {
-    let message = "the server is stopping; connect again with `offset`".to_owned();
+    let message = "the server is stopping; reconnect with the number of received bytes as `offset`"
+        .to_owned();
     out.send(text(&ServerMessage::Stopping { message })).await?;
     let frame = CloseFrame {
         code: close_code::AWAY,

@@ -1,4 +1,5 @@
-//! Extractors of request parts. Their rejections are errors in the API's form.
+//! Extractors of request parts. A rejection is an error response in the form of
+//! all API errors.
 
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{FromRequest, FromRequestParts, Request};
@@ -29,7 +30,7 @@ impl FromRequestParts<Shared> for Who {
     }
 }
 
-/// The idempotency state of the request.
+/// Extracts the state that the idempotency layer added to the request.
 impl FromRequestParts<Shared> for Once {
     type Rejection = std::convert::Infallible;
 
@@ -115,7 +116,6 @@ fn too_large(why: &str) -> Failure {
     Failure::new(ErrorCode::PayloadTooLarge, why)
 }
 
-/// The query parameters.
 pub(crate) struct Query<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequestParts<Shared> for Query<T> {
@@ -128,7 +128,6 @@ impl<T: DeserializeOwned> FromRequestParts<Shared> for Query<T> {
     }
 }
 
-/// The path parameters.
 pub(crate) struct Path<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + Send> FromRequestParts<Shared> for Path<T> {

@@ -25,7 +25,7 @@ pub(super) struct List {
     workspace: Option<String>,
     /// Only reviews in this state.
     state: Option<api::ReviewState>,
-    /// Cursor of the page: `next` of the previous page.
+    /// Cursor: `next` of the previous page. Default: the first page.
     after: Option<String>,
     /// Maximum number of reviews; 20 by default.
     #[param(minimum = 1, maximum = 100)]
@@ -103,7 +103,7 @@ pub(super) async fn content(
     };
     let content = shared.app.reviews.content(&who, &id, side).await?;
     let content = content.ok_or_else(|| {
-        let message = "this side of the review has no file";
+        let message = "the file does not exist on this side of the review";
         Failure::new(ErrorCode::PathNotFound, message)
     })?;
     Ok(file_answer(content))
@@ -111,8 +111,8 @@ pub(super) async fn content(
 
 /// Decide a review
 ///
-/// The result is merged with the current head. If that conflicts, the review
-/// stays `open` with the new conflict.
+/// The result is merged with the current head. If the merge has a conflict, the
+/// review stays `open` with the new conflict.
 #[utoipa::path(
     post, path = "/api/v1/reviews/{id}/resolve", tag = "reviews", params(("id" = String, Path)),
     request_body = api::ResolveReview,

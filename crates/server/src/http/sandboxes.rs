@@ -61,7 +61,7 @@ pub(super) async fn list(
 ) -> Answer<Json<api::SandboxPage>> {
     let (page, limit) = (query.page.unwrap_or(1), query.limit.unwrap_or(20));
     if page == 0 || !(1..=100).contains(&limit) {
-        let message = "`page` must be at least 1, and `limit` 1 to 100";
+        let message = "`page` must be at least 1, and `limit` must be 1 to 100";
         return Err(Failure::invalid(message).into());
     }
     let query = ListQuery {
@@ -90,12 +90,12 @@ pub(super) async fn get(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Delete {
-    /// Whether to park the workspace, so that a new sandbox can resume it until
-    /// it expires.
+    /// Whether to park the workspace. A new sandbox can resume a parked
+    /// workspace until the workspace expires.
     keep_workspace: Option<bool>,
 }
 
-/// Delete a sandbox and, unless it is kept, its workspace
+/// Delete a sandbox and, unless `keep_workspace` is set, its workspace
 #[utoipa::path(
     delete, path = "/api/v1/sandboxes/{id}", tag = "sandboxes", params(("id" = String, Path), Delete),
     responses((status = 204), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
@@ -144,7 +144,7 @@ pub(super) async fn stop(
     Ok(Json(shared.app.sandboxes.stop(&who, &id).await?))
 }
 
-/// Start a sandbox that is stopped or in error
+/// Start a sandbox in the state `stopped` or `error`
 #[utoipa::path(
     post, path = "/api/v1/sandboxes/{id}/start", tag = "sandboxes", params(("id" = String, Path)),
     responses((status = 200, body = api::Sandbox), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
@@ -179,7 +179,8 @@ pub(super) async fn extend(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Logs {
-    /// Maximum number of lines, from the end; 100 by default.
+    /// Maximum number of lines, counted from the end of the log; 100 by
+    /// default.
     #[param(minimum = 1, maximum = 10000)]
     tail: Option<u32>,
     /// Only lines from this time on (RFC 3339).

@@ -1,9 +1,9 @@
 //! Output as server-sent events.
 //!
 //! The id of an event is the offset at which the following output begins, so
-//! that a client that reconnects with it misses and repeats nothing. Text that
-//! is cut within a character waits for the rest; bytes that are not UTF-8 are
-//! sent in base64.
+//! that a client that reconnects with this id misses and repeats nothing. An
+//! incomplete character at the end of a piece waits for its other bytes. Output
+//! that is not UTF-8 is sent in base64.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use crate::http::Shared;
 use crate::platform::clock;
 
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// Time for a client to receive the last event.
+/// Maximum time for a client to receive the last event.
 const LAST: Duration = Duration::from_secs(1);
 
 /// Responds with the output of a command while it runs.
@@ -66,7 +66,7 @@ pub(super) async fn send_last(sender: &mpsc::Sender<Bytes>, event: Bytes) {
     let _ = tokio::time::timeout(LAST, sender.send(event)).await;
 }
 
-/// Responds with events as they come, and heartbeats in between.
+/// Responds with events as they arrive, and with heartbeats while none arrives.
 pub(super) fn of_pieces(receiver: mpsc::Receiver<Bytes>) -> Response {
     let body = Body::from_stream(futures::stream::unfold(receiver, next_piece));
     let headers = [
@@ -113,17 +113,18 @@ async fn send_all(
 /// Encodes output as events.
 struct Encoder {
     command: String,
-    /// Remaining bytes of output that may be sent.
+    /// Number of output bytes that may still be sent; `None` for no limit.
     room: Option<u64>,
     truncated: bool,
-    /// An incomplete character, and the stream that it belongs to.
+    /// The first bytes of a character whose other bytes have not arrived. They
+    /// belong to `pending_stream`.
     pending: Vec<u8>,
     pending_stream: StreamKind,
     /// Offset of the next byte to send.
     position: u64,
 }
 
-/// An output event that borrows its data.
+/// A [`StreamEvent`] with output, which borrows its data.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct OutputEvent<'a> {
@@ -161,7 +162,8 @@ impl Encoder {
     }
 
     fn stopping(&self) -> Bytes {
-        let message = "the server is stopping; connect again with `Last-Event-ID`";
+        let message =
+            "the server is stopping; reconnect with the id of the last event as `Last-Event-ID`";
         self.written(&StreamEvent {
             message: Some(message.into()),
             offset: Some(self.position),

@@ -22,10 +22,10 @@ const PIECES: usize = 8;
 /// thread during this time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A writer for blocking code that packs an archive. It waits for the client,
-/// and fails if the client receives no piece for a minute. Bytes that were not
-/// flushed are lost on drop, so a failure before the first piece was sent
-/// becomes an ordinary error response.
+/// A writer through which blocking code sends an archive to a client. A write
+/// waits for the client, and fails if the client receives no piece for a
+/// minute. Bytes that were not flushed are lost on drop, so a failure before
+/// the first piece was sent becomes an ordinary error response.
 #[derive(Debug)]
 pub(super) struct Pipe {
     buffer: Vec<u8>,
@@ -52,8 +52,9 @@ pub(super) fn pipe() -> (Pipe, Written) {
 }
 
 impl Written {
-    /// Responds once the first piece is there. An earlier failure becomes the
-    /// response; a later one aborts the body, which the client detects.
+    /// Responds when the first piece is available. A failure before the first
+    /// piece becomes the response. A later failure aborts the body, which the
+    /// client detects.
     pub(super) async fn answer(
         self,
         packing: impl Future<Output = Result<()>> + Send + 'static,
@@ -124,7 +125,10 @@ mod tests {
         let packing = tokio::task::spawn_blocking(move || {
             write(&mut pipe);
             match fails {
-                true => Err(Failure::new(ErrorCode::ArchiveRefused, "it is rejected")),
+                true => Err(Failure::new(
+                    ErrorCode::ArchiveRefused,
+                    "the archive is rejected",
+                )),
                 false => Ok(()),
             }
         });

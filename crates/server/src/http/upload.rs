@@ -15,11 +15,12 @@ use crate::failure::{Failure, Result};
 use crate::http::Shared;
 use crate::platform::share;
 
-/// Archives up to this size stay in memory. Larger ones are written in pieces
-/// of this size.
+/// Archives up to this size stay in memory. Larger archives are written to a
+/// file in pieces of this size.
 const PIECE: usize = 256 << 10;
 
-/// Bytes of an archive that do not count as memory of the tenant.
+/// Maximum size of an archive that does not count towards the tenant's share of
+/// memory.
 const UNCOUNTED: usize = 32 << 10;
 
 /// Receives the archive that is the body of a request.

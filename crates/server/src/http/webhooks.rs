@@ -13,13 +13,14 @@ use crate::http::request::{Body, Path, Query, Who};
 
 /// Create a webhook, which delivers events by HTTP
 ///
-/// Each event is sent as a `POST` with the event as in `GET /api/v1/events` as
-/// the body, and the headers `X-Webhook-Event`, `X-Webhook-Id` (the id of the
-/// event), `X-Webhook-Timestamp` (milliseconds) and, if there is a secret,
-/// `X-Webhook-Signature` (`sha256=` and the HMAC of the body). A delivery
-/// without a 2xx response is retried, so an event may arrive more than once.
-/// Events of one sandbox or project arrive in order. Nothing is sent to
-/// loopback or private addresses unless the server's settings allow it.
+/// Each event is sent as a `POST` request. The body is the event in the form of
+/// `GET /api/v1/events`. The headers are `X-Webhook-Event` (the name of the
+/// event), `X-Webhook-Id` (the id of the event), `X-Webhook-Timestamp`
+/// (milliseconds) and, if the webhook has a secret, `X-Webhook-Signature`
+/// (`sha256=` and the HMAC of the body). A delivery without a 2xx response is
+/// retried, so an event may arrive more than once. Events of one sandbox or
+/// project arrive in order. The server sends nothing to loopback or private
+/// addresses, unless `WEBHOOK_ALLOW_PRIVATE` allows it.
 #[utoipa::path(
     post, path = "/api/v1/webhooks", tag = "events", request_body = api::CreateWebhook,
     responses((status = 201, body = api::Webhook), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
@@ -67,7 +68,7 @@ pub(super) async fn remove(
 pub(super) struct Deliveries {
     /// Only deliveries in this state: `pending`, `delivered` or `failed`.
     state: Option<String>,
-    /// Only deliveries of events before this one.
+    /// Only deliveries of events with a smaller id than this one.
     before: Option<u64>,
     /// Maximum number of deliveries; 100 by default.
     #[param(minimum = 1, maximum = 1000)]

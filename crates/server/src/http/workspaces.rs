@@ -39,7 +39,7 @@ pub(super) struct List {
     project: Option<String>,
     /// Only workspaces in this state.
     state: Option<api::WorkspaceState>,
-    /// Cursor of the page: `next` of the previous page.
+    /// Cursor: `next` of the previous page. Default: the first page.
     after: Option<String>,
     /// Maximum number of workspaces; 20 by default.
     #[param(minimum = 1, maximum = 100)]
@@ -94,9 +94,9 @@ pub(super) async fn delete(
 
 /// Merge the changes of a workspace into its project
 ///
-/// Changes without conflicts land, and the others are held for review; with
-/// `atomic`, all land or none. Changes that landed are durable when the server
-/// responds.
+/// Changes without conflicts land; changes with conflicts are held for review.
+/// With `atomic`, either all changes land or none. Changes that landed are
+/// durable when the server responds.
 #[utoipa::path(
     post, path = "/api/v1/workspaces/{id}/merge", tag = "workspaces",
     params(("id" = String, Path)),
@@ -134,10 +134,11 @@ pub(super) async fn complete(
 
 /// Refresh a workspace with the changes in its project
 ///
-/// Where both changed the same text, the file gets conflict markers: edit the
-/// file, then merge. Other conflicting files keep the workspace's version; the
-/// next merge holds them for review unless they change before. `marked` and
-/// `conflicts` list these paths.
+/// Where the workspace and the project changed the same text, the file gets
+/// conflict markers: edit the file, then merge. Other conflicting files keep
+/// the workspace's version; the next merge holds them for review unless they
+/// change before the merge. `conflicts` lists all these paths, and `marked`
+/// those with conflict markers.
 #[utoipa::path(
     post, path = "/api/v1/workspaces/{id}/refresh", tag = "workspaces", params(("id" = String, Path)),
     request_body = api::Refresh,

@@ -1,7 +1,7 @@
 //! Delivers events to webhooks: in order for each sandbox and project, with
-//! retries, and independently of each other. Delivery is at least once: an
-//! event that was sent but not recorded before a crash is sent again with the
-//! same id.
+//! retries, and for each webhook independently of the others. Delivery is at
+//! least once: an event that was sent but not recorded before a crash is sent
+//! again with the same id.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -18,25 +18,30 @@ use crate::app::App;
 use crate::failure::{Result, chain};
 use crate::platform::{clock, outgoing};
 
-/// Maximum deliveries read at a time.
+/// Maximum pending deliveries of a webhook that are read at a time.
 const WINDOW: u32 = 1000;
-/// Maximum sandboxes and projects whose events are sent at the same time.
+/// Maximum sandboxes and projects whose events are sent to a webhook at the
+/// same time.
 const AT_ONCE: usize = 16;
-/// Maximum events of one sandbox or project that are sent before they are
-/// recorded.
+/// Maximum events of one sandbox or project that are sent before the attempts
+/// are recorded.
 const IN_A_ROW: usize = 50;
-/// Maximum time of such a row.
+/// Maximum time to send the events of one sandbox or project before the
+/// attempts are recorded.
 const ROW: Duration = Duration::from_secs(5);
-/// Interval at which webhooks are read when nothing happens.
+/// Interval at which webhooks are read when there is no notification.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Runs until the server stops.
+/// Delivers events until the server stops.
 pub(crate) async fn run(app: Arc<App>) {
     let settings = &app.config.webhooks;
     let client = match outgoing::client(settings.timeout, settings.allow_private) {
         Ok(client) => client,
         Err(error) => {
-            tracing::error!(cause = format!("{error:#}"), "cannot deliver to webhooks");
+            tracing::error!(
+                cause = format!("{error:#}"),
+                "cannot create the HTTP client for webhooks; no event is delivered"
+            );
             return;
         }
     };
@@ -73,20 +78,24 @@ async fn serve(app: Arc<App>, id: String, client: Client) -> String {
                 Ok(false) => {}
                 Err(failure) => {
                     let cause = failure.summary();
-                    tracing::warn!(webhook = id, cause, "cannot deliver to a webhook now");
+                    tracing::warn!(
+                        webhook = id,
+                        cause,
+                        "cannot deliver to a webhook; the server will retry"
+                    );
                 }
             },
             Err(error) => tracing::warn!(
                 webhook = id,
                 cause = chain(&error),
-                "cannot deliver to a webhook now"
+                "cannot deliver to a webhook; the server will retry"
             ),
         }
         let _ = tokio::time::timeout(LOOK, pulse.changed()).await;
     }
 }
 
-/// Sends the deliveries that are due. Returns whether there were any.
+/// Sends the deliveries that are due. Returns whether any delivery was due.
 async fn round(app: &App, webhook: &Webhook, client: &Client) -> Result<bool> {
     let mut pending = app.catalog.pending_deliveries(&webhook.id, WINDOW).await?;
     while pending.len() < WINDOW as usize / 2 {
@@ -127,7 +136,8 @@ async fn round(app: &App, webhook: &Webhook, client: &Client) -> Result<bool> {
     Ok(true)
 }
 
-/// Groups the pending deliveries by sandbox and project, in order.
+/// Groups pending deliveries by sandbox or project. Each group is in order and
+/// has at most [`IN_A_ROW`] deliveries.
 fn rows(pending: Vec<Delivery>) -> Vec<Vec<Delivery>> {
     let mut places = HashMap::new();
     let mut rows: Vec<Vec<Delivery>> = Vec::new();
@@ -144,7 +154,8 @@ fn rows(pending: Vec<Delivery>) -> Vec<Vec<Delivery>> {
     rows
 }
 
-/// Sends deliveries one after the other, up to the first that needs a retry.
+/// Sends deliveries one after the other, up to the first delivery that needs a
+/// retry.
 async fn send_row(
     app: &App,
     webhook: &Webhook,
@@ -156,7 +167,7 @@ async fn send_row(
     for delivery in row {
         let tried = delivery.attempts + 1;
         let event = delivery.event.id;
-        // The setting may be stricter than when the webhook was added.
+        // The settings may be stricter now than when the webhook was created.
         let allow_private = app.config.webhooks.allow_private;
         let sent = match outgoing::check_url(&webhook.url, allow_private) {
             Ok(_) => send(app, webhook, client, delivery).await,
@@ -194,7 +205,7 @@ async fn send_row(
     attempts
 }
 
-/// Returns the pause after the first, second, … failed attempt.
+/// Returns the pause after a number of failed attempts.
 fn pause(attempts: u32) -> Duration {
     let seconds = 5_u64.saturating_pow(attempts.saturating_sub(1));
     Duration::from_secs(seconds.min(600))
@@ -214,7 +225,8 @@ async fn send(
         .header("x-webhook-event", &event.event)
         .header("x-webhook-id", event.id.to_string())
         .header("x-webhook-timestamp", clock::millis().to_string());
-    // Never sent unsigned: the receiver could not verify the sender.
+    // If the secret cannot be read, the event is not sent: the receiver could
+    // not verify the sender.
     let secret = app.secrets.secret_of(webhook);
     if let Some(secret) = secret.map_err(|failure| (None, failure.message))? {
         request = request.header("x-webhook-signature", signature(&secret, &body));
@@ -228,7 +240,7 @@ async fn send(
                 format!("the receiver responded with {status}"),
             ))
         }
-        // Without the URL, which may contain a secret of its owner.
+        // The error is recorded without the URL, which may contain a secret.
         Err(error) => Err((None, chain(&error.without_url()))),
     }
 }
@@ -237,7 +249,7 @@ async fn send(
 fn signature(secret: &str, body: &[u8]) -> String {
     let mut mac = match Hmac::<Sha256>::new_from_slice(secret.as_bytes()) {
         Ok(mac) => mac,
-        Err(_) => unreachable!("a key may have any length"),
+        Err(_) => unreachable!("HMAC accepts keys of any length"),
     };
     mac.update(body);
     let digits = mac.finalize().into_bytes();
@@ -258,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_grow_and_end() {
+    fn pauses_grow_up_to_a_maximum() {
         let pauses = [1, 2, 3, 4, 5, 100].map(|tried| pause(tried).as_secs());
         assert_eq!(pauses, [1, 5, 25, 125, 600, 600]);
     }

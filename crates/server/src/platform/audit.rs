@@ -1,4 +1,5 @@
-//! Records of requests in the audit log (docs/operations.md, "Who did what").
+//! Writes records of requests to the audit log (docs/operations.md, "Who did
+//! what").
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,8 +16,8 @@ use crate::platform::clock;
 
 /// Maximum bytes of a text in a record.
 const MAX_TEXT: usize = 4 << 10;
-/// Rejections recorded per second for each key, and how many at once: a caller
-/// without a key must not fill the disk.
+/// Maximum rejections recorded per second for each key, and [`BURST`] at once:
+/// a caller without a key must not fill the disk.
 const REFUSALS: u32 = 10;
 const BURST: u32 = 100;
 
@@ -25,20 +26,21 @@ const BURST: u32 = 100;
 pub(crate) struct Audit {
     log: Log,
     config: AuditConfig,
-    /// By key. All callers without a valid key share one entry, so that they
-    /// cannot suppress the rejections of a key.
+    /// The rejections of each key. All callers without a valid key share one
+    /// entry, so that they cannot suppress the rejections of a key.
     refusals: Cache<Option<String>, Arc<Mutex<Refusals>>>,
 }
 
-/// Maximum keys whose rejections are counted. A key that was evicted may write a
-/// burst again.
+/// Maximum keys whose rejections are counted. A key that was evicted from the
+/// cache may cause a burst again.
 const COUNTED: usize = 10_000;
 
 #[derive(Debug)]
 struct Refusals {
     left: f64,
     since: Instant,
-    /// Number of rejections that were not written since the last that was.
+    /// Number of rejections that were suppressed since the last recorded
+    /// rejection.
     suppressed: u64,
 }
 
@@ -57,7 +59,7 @@ impl Refusals {
 pub(crate) struct Entry {
     pub(crate) event: &'static str,
     pub(crate) level: Level,
-    /// The subjects, such as `sandbox_id`.
+    /// The subjects of the record, such as `sandbox_id`.
     pub(crate) about: Vec<(&'static str, Value)>,
     pub(crate) who: Option<Asker>,
     pub(crate) request_id: String,
@@ -144,8 +146,8 @@ impl Audit {
         })
     }
 
-    /// Fails if a request could not be recorded. The record of a request that
-    /// frees a full disk may wait in memory for a while.
+    /// Fails if the log cannot record a request now. With `may_wait`, for a
+    /// request that frees space on a full disk, the record may wait in memory.
     pub(crate) fn can_record(&self, may_wait: bool) -> Result<()> {
         if !self.log.is_failing() || (may_wait && self.log.can_wait()) {
             return Ok(());
@@ -153,7 +155,7 @@ impl Audit {
         let message = "the audit log cannot be written, so the request was not carried out";
         let failure = Failure::new(ErrorCode::StorageFailed, message).retry_after(5);
         Err(failure.remediation(
-            "Make room on the disk of the data directory; the server retries every second.",
+            "Free space on the disk of the data directory; the server retries every second.",
         ))
     }
 
@@ -161,13 +163,14 @@ impl Audit {
         self.log.add(entry.record()).await
     }
 
-    /// Writes a record, and logs a failure to do so.
+    /// Writes a record, and logs a failure of the write.
     pub(crate) async fn tell(&self, entry: Entry) {
         let event = entry.event;
         settle(self.add(entry).await, event).await;
     }
 
-    /// Writes a record that any caller can cause, as often as the limit allows.
+    /// Writes the record of a rejection, unless the limit of its key is
+    /// reached.
     pub(crate) async fn tell_refusal(&self, mut entry: Entry) {
         let key = entry.who.as_ref().map(|who| who.key.clone());
         let Some(suppressed) = self.may_tell(&key) else {
@@ -179,8 +182,8 @@ impl Audit {
         self.tell(entry).await;
     }
 
-    /// Returns the number of rejections suppressed since the last that was
-    /// written, or `None` if this one is suppressed as well.
+    /// Returns the number of rejections that were suppressed since the last
+    /// recorded rejection; `None` if this rejection is suppressed as well.
     fn may_tell(&self, key: &Option<String>) -> Option<u64> {
         let make = || -> std::result::Result<_, Infallible> { Ok(Arc::new(Refusals::full())) };
         let Ok(refusals) = self.refusals.get_or_insert_with(key, make);
@@ -189,7 +192,8 @@ impl Audit {
         let since = now.duration_since(refusals.since).as_secs_f64();
         refusals.left = f64::min(BURST.into(), refusals.left + since * f64::from(REFUSALS));
         refusals.since = now;
-        // The few records that may wait in memory are not for rejections.
+        // Only a few records may wait in memory, and rejections must not use
+        // them up.
         if refusals.left < 1.0 || self.log.is_failing() {
             refusals.suppressed += 1;
             return None;
@@ -198,7 +202,7 @@ impl Audit {
         Some(std::mem::take(&mut refusals.suppressed))
     }
 
-    /// Returns the form of a command for a record.
+    /// Returns the part of a command that a record contains.
     pub(crate) fn shown_command(&self, command: &str) -> Value {
         match self.config.commands {
             AuditedCommands::Full => cut(command),
@@ -211,7 +215,7 @@ impl Audit {
         }
     }
 
-    /// Deletes records that are older at `now` than the settings allow.
+    /// Deletes records that at `now` are older than the settings keep them.
     pub(crate) async fn remove_old(&self, now: Timestamp) -> elevo_audit::Result<()> {
         let Some(keep) = self.config.keep else {
             return Ok(());
@@ -232,7 +236,7 @@ impl Audit {
         Ok(())
     }
 
-    /// Returns the position of the newest record.
+    /// Returns the number and the hash of the newest record.
     pub(crate) fn head(&self) -> Head {
         self.log.head()
     }
@@ -241,22 +245,34 @@ impl Audit {
         self.log.close().await;
         let records = self.log.waiting();
         if records > 0 {
-            tracing::error!(records, "not in the audit log");
+            tracing::error!(
+                records,
+                "some records could not be written to the audit log"
+            );
         }
     }
 }
 
-/// Waits for a record. A record that cannot be written is at least logged.
+/// Waits until a record is written. A record that cannot be written is reported
+/// in the server's log.
 pub(crate) async fn settle(ticket: Ticket, event: &str) {
     match ticket.written().await {
         Ok(()) => {}
         Err(elevo_audit::Error::Waiting(cause)) => {
-            tracing::warn!(event, cause, "waits in memory for the audit log");
+            tracing::warn!(
+                event,
+                cause,
+                "a record waits in memory until the audit log can be written"
+            );
         }
         Err(error) => {
             crate::platform::metrics::audit_failed();
             let cause = crate::failure::chain(&error);
-            tracing::error!(event, cause, "not in the audit log");
+            tracing::error!(
+                event,
+                cause,
+                "a record could not be written to the audit log"
+            );
         }
     }
 }
@@ -279,8 +295,8 @@ pub(crate) struct Note {
     pub(crate) who: Option<Asker>,
     pub(crate) about: Vec<(&'static str, Value)>,
     pub(crate) details: Map<String, Value>,
-    /// The record that was written at the beginning of the request, if any: it
-    /// is the only one.
+    /// The record of the request, if the handler wrote it at the beginning;
+    /// then no other record is written.
     pub(crate) ticket: Option<Ticket>,
 }
 
@@ -300,22 +316,22 @@ pub(crate) fn request_id() -> String {
     id
 }
 
-/// Notes the principal of the current request.
+/// Adds the principal of the current request to its record.
 pub(crate) fn asked_by(who: impl Into<Asker>) {
     with(|note| note.who = Some(who.into()));
 }
 
-/// Notes a subject of the current request.
+/// Adds a subject to the record of the current request.
 pub(crate) fn about(name: &'static str, value: impl Into<Value>) {
     with(|note| note.about.push((name, value.into())));
 }
 
-/// Notes a detail of the current request.
+/// Adds a detail to the record of the current request.
 pub(crate) fn detail(name: &'static str, value: impl Into<Value>) {
     with(|note| drop(note.details.insert(name.into(), value.into())));
 }
 
-/// Notes that the current request already has its record.
+/// Marks that the record of the current request is already written.
 pub(crate) fn is_written(ticket: Ticket) {
     with(|note| note.ticket = Some(ticket));
 }

@@ -13,11 +13,11 @@
 //!     workspaces/TENANT/restored       the workspaces that were live
 //! ```
 //!
-//! The catalog is copied first and the store last, while no garbage is
-//! collected: objects are stored before the catalog refers to them, so a later
-//! store has everything that an earlier catalog refers to. In between, the
-//! files of each live workspace are stored as a snapshot, which the store's
-//! copy then has.
+//! The catalog is copied first and the store last, and no garbage is collected
+//! in between. Objects are stored before the catalog refers to them, so a later
+//! copy of the store has everything that an earlier copy of the catalog refers
+//! to. Between the two copies, the files of each live workspace are stored as a
+//! snapshot, which the copy of the store then contains.
 
 pub(crate) mod files;
 pub(crate) mod manifest;
@@ -36,7 +36,8 @@ pub(crate) const CATALOG: &str = "catalog.db";
 pub(crate) const STORE: &str = "store";
 pub(crate) const AUDIT: &str = "audit";
 pub(crate) const WORKSPACES: &str = "workspaces";
-/// The workspaces of a tenant that a restored server resumes.
+/// The file with the workspaces of a tenant that were live, which a restored
+/// server resumes.
 pub(crate) const RESTORED: &str = "restored";
 
 /// Lists the finished backups in a directory, the newest last.

@@ -1,8 +1,8 @@
 //! Checks that a catalog, a store and workspaces belong together.
 //!
 //! A server deletes workspaces and objects that its catalog does not refer to.
-//! With the wrong catalog that would be all of them, so a start is refused
-//! unless the three parts of an installation agree:
+//! With the wrong catalog, the server would delete all of them. So the server
+//! does not start unless the three parts of an installation agree:
 //!
 //! ```text
 //! part              where                         says
@@ -11,10 +11,10 @@
 //! workspace root    WORKSPACE_ROOT/INSTALLATION   installation
 //! ```
 //!
-//! The generation is a number that only grows: at each start, at each stop and
-//! every few minutes. So a copy of the catalog that was made earlier has a lower
-//! generation than the store knows of. Writes are in this order, so that the
-//! next start accepts the result of a kill between any two of them:
+//! The generation is a number that the server increments at each start, at each
+//! stop and every few minutes. So an earlier copy of the catalog has a lower
+//! generation than the store records. The server writes in this order, so that
+//! the next start accepts the result of a kill between any two writes:
 //!
 //! ```text
 //! start     1. catalog  adopting = yes         only if the parts are adopted
@@ -27,11 +27,11 @@
 //! later     4, 5, 6
 //! ```
 //!
-//! At every moment the catalog's generation is that of the store or one more.
-//! Until step 6 of the first start, the store has no `SERVER`; then the parts
-//! are accepted if every root in the catalog is in the store. Data directories
-//! from before there were ids are adopted in the same way. While `adopting` is
-//! set, a start continues the adoption.
+//! At every moment, the catalog's generation equals the store's generation or
+//! is one more. Until step 6 of the first start, the store has no `SERVER`;
+//! until then, the parts are accepted if every root in the catalog is in the
+//! store. Data directories of versions without these ids are adopted in the
+//! same way. While `adopting` is set, a start continues the adoption.
 
 pub(crate) mod found;
 pub(crate) mod refusal;
@@ -58,9 +58,9 @@ pub use crate::platform::installation::refusal::Refusal;
 pub use crate::platform::installation::roots::Missing;
 pub(crate) use crate::platform::installation::roots::missing;
 
-/// The setting with the time of the last start that adopted something.
+/// The setting of the catalog with the time of the last adoption.
 const ADOPTED: &str = "adopted";
-/// The file in the workspace root.
+/// The file in the workspace root with the id of the installation.
 const ROOT_FILE: &str = "INSTALLATION";
 /// Time after an adoption in which no garbage is collected, so that a mistake
 /// can be noticed.
@@ -73,11 +73,11 @@ pub(crate) struct Installation {
     store: PathBuf,
     root: PathBuf,
     adopt: bool,
-    /// How full the disk may be before the store rejects writes, in percent.
+    /// Disk usage, in percent, above which the store rejects writes.
     full_percent: u8,
     /// Held while the generation is incremented.
     growing: Mutex<()>,
-    /// Number of writes after which a test kills a start.
+    /// Number of further writes before a test simulates a kill.
     #[cfg(test)]
     writes_left: std::sync::atomic::AtomicU32,
 }
@@ -96,8 +96,8 @@ impl Installation {
         }
     }
 
-    /// Fails with a [`Refusal`] if the parts do not belong together, unless
-    /// they are to be adopted. Creates and changes nothing.
+    /// Fails with a [`Refusal`] if the parts do not belong together, unless an
+    /// adoption is requested or in progress. Does not change the parts.
     pub(crate) async fn check(&self) -> anyhow::Result<()> {
         let _still = self.keep_still().await?;
         let found = Found::look(self).await?;
@@ -119,7 +119,8 @@ impl Installation {
         }
     }
 
-    /// Keeps other processes from writing to the store until dropped.
+    /// Prevents other processes from writing to the store until the result is
+    /// dropped.
     async fn keep_still(&self) -> anyhow::Result<elevo_store_local::Still> {
         let store = self.store.clone();
         let wait = Options::default().wait;
@@ -153,8 +154,8 @@ impl Installation {
         Ok(Arc::new(opening.await??))
     }
 
-    /// Marks the open parts as belonging together, and increments the
-    /// generation. Returns whether they were adopted.
+    /// Records in all parts that they belong together, and increments the
+    /// generation. Returns whether the parts were adopted.
     pub(crate) async fn stamp(&self, catalog: &dyn Catalog) -> anyhow::Result<bool> {
         let found = Found::look(self).await?;
         let is_adopted = match found.verdict(self) {
@@ -177,7 +178,7 @@ impl Installation {
         let stamp = found.store.stamp.as_ref();
         let known = stamp.map(|stamp| stamp.generation).filter(|_| is_adopted);
         match self.grow_beyond(catalog, known).await {
-            // The parts agree as they are, and a full disk must not prevent a
+            // The parts already agree, and a full disk must not prevent a
             // start.
             Err(error) if !is_adopted && stamp.is_some() => {
                 tracing::warn!(cause = %format!("{error:#}"), "cannot increment the generation");
@@ -197,7 +198,8 @@ impl Installation {
         self.grow_beyond(catalog, None).await
     }
 
-    /// Increments the generation, beyond `least` if it is given.
+    /// Increments the generation to a number above `least`, if `least` is
+    /// given.
     async fn grow_beyond(&self, catalog: &dyn Catalog, least: Option<u64>) -> anyhow::Result<()> {
         let _growing = self.growing.lock().await;
         let id = catalog.setting(INSTALLATION).await?;
@@ -205,7 +207,8 @@ impl Installation {
         let text = catalog.setting(GENERATION).await?;
         let now: u64 = text.map_or(Ok(0), |text| text.parse())?;
         let stamp = server_stamp(&self.store)?;
-        // A kill after the increment in the catalog left the store behind.
+        // A kill after the increment in the catalog may have left the store one
+        // generation behind.
         let is_behind = |stamp: &ServerStamp| stamp.generation < now && least.is_none();
         if stamp.as_ref().is_some_and(is_behind) {
             self.stamp_store(&id, now)?;
@@ -235,7 +238,7 @@ impl Installation {
         write_root_stamp(&self.root, id).context("cannot mark the workspaces")
     }
 
-    /// Lets a test kill a start between any two writes.
+    /// Lets a test simulate a kill between any two writes.
     #[allow(clippy::unused_self, reason = "only tests do something here")]
     fn before_write(&self) {
         #[cfg(test)]
@@ -248,7 +251,7 @@ impl Installation {
     }
 }
 
-/// Marks the workspace root with the id of an installation, atomically.
+/// Writes the id of an installation to the workspace root, atomically.
 pub(crate) fn write_root_stamp(root: &Path, id: &str) -> io::Result<()> {
     fs::create_dir_all(root)?;
     let unfinished = root.join(format!("{ROOT_FILE}.new"));
@@ -259,8 +262,8 @@ pub(crate) fn write_root_stamp(root: &Path, id: &str) -> io::Result<()> {
     File::open(root)?.sync_all()
 }
 
-/// Returns the time before which no garbage may be collected because of an
-/// adoption, if it is in the future.
+/// Returns the time until which an adoption prevents garbage collection; `None`
+/// if that time has passed.
 pub(crate) async fn held_until(
     catalog: &dyn Catalog,
     now: Timestamp,

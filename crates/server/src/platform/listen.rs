@@ -1,5 +1,5 @@
-//! Connections of clients: limited in number and in time, with TLS if it is
-//! configured. Supports HTTP/1.1 only.
+//! Accepts connections of clients: limited in number and in time, with TLS if
+//! it is configured. Supports only HTTP/1.1.
 
 pub(crate) mod connection;
 pub(crate) mod paced;
@@ -43,23 +43,23 @@ use crate::platform::listen::places::{Places, Work};
 use crate::platform::listen::stream::Stream;
 pub(crate) use crate::platform::listen::tls::Certificate;
 
-/// Maximum time of a handshake.
+/// Maximum time of a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Maximum time that a connection waits while its address has too many without
-/// a key.
+/// Maximum time that a new connection waits while its address has too many
+/// connections without a key.
 const TURN: Duration = Duration::from_secs(30);
 /// Maximum size of a request's headers.
 const HEADERS: usize = 64 << 10;
-/// Maximum connections beyond the limit that are rejected with a response at
-/// the same time; more are closed.
+/// Maximum connections beyond the limit that receive an error response at the
+/// same time; further connections are closed without one.
 const REFUSED: usize = 64;
-/// Maximum time of such a rejection.
+/// Maximum time to send such an error response.
 const REFUSING: Duration = Duration::from_secs(5);
 
 /// The client of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
-    /// The address of the client, which a trusted proxy may name.
+    /// The address of the client. A trusted proxy may state it.
     pub(crate) address: IpAddr,
     pub(crate) place: Arc<Place>,
 }
@@ -76,8 +76,8 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    /// Serves connections until `stop` is cancelled, and then until they have
-    /// ended.
+    /// Accepts connections until `stop` is cancelled, and then waits until all
+    /// connections have ended.
     pub(crate) async fn serve(self, stop: CancellationToken) {
         let places = Places::new(self.most as usize);
         let refusals = Arc::new(Semaphore::new(REFUSED));
@@ -89,15 +89,17 @@ impl Door {
                 () = stop.cancelled() => break,
             };
             let Ok((stream, address)) = accepted else {
-                // Most likely the file descriptors are used up.
+                // The usual cause is that the process has no free file
+                // descriptor.
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             };
-            // Small responses are sent immediately.
+            // Without this option, the kernel delays small responses.
             let _ = stream.set_nodelay(true);
             keep_alive(&stream);
             let address = address.ip().to_canonical();
-            // The clients of a proxy share its address.
+            // All clients of a proxy have the address of the proxy, so it does
+            // not count for one client.
             let is_proxy = is_trusted(&self.trusted, address);
             let tls = self.tls.as_ref().map(|tls| tls.acceptor());
             match places.take((!is_proxy).then_some(address)) {
@@ -127,7 +129,7 @@ impl Door {
     }
 }
 
-/// A connection with a place.
+/// A connection that was admitted, with its place.
 struct Guest {
     address: IpAddr,
     place: Arc<Place>,
@@ -174,7 +176,8 @@ impl Guest {
         let _ = serving.await;
     }
 
-    /// Waits for the turn of a connection, and for its handshake.
+    /// Waits for the turn of a connection, and for its TLS handshake. Returns
+    /// `None` if the connection was rejected.
     async fn welcome(&self, stream: TcpStream, tls: Option<TlsAcceptor>) -> Option<Stream> {
         if tokio::time::timeout(TURN, self.place.turn()).await.is_err() {
             let _ = tokio::time::timeout(REFUSING, refuse(stream, tls)).await;
@@ -202,7 +205,8 @@ impl Guest {
     }
 }
 
-/// The body of a response: the request is running until it ends.
+/// The body of a response. The request counts as running until the body is
+/// dropped.
 struct Answer {
     body: Body,
     _work: Work,
@@ -232,8 +236,8 @@ fn is_trusted(trusted: &[IpNet], address: IpAddr) -> bool {
     trusted.iter().any(|network| network.contains(&address))
 }
 
-/// Returns the address of a client: the last in `X-Forwarded-For` that is not a
-/// trusted proxy, if a trusted proxy sends it.
+/// Returns the address of a client. If a trusted proxy sent the request, this
+/// is the last address in `X-Forwarded-For` that is not a trusted proxy.
 fn client(trusted: &[IpNet], peer: IpAddr, headers: &HeaderMap) -> IpAddr {
     let mut found = peer;
     let lines = headers.get_all("x-forwarded-for");
@@ -270,13 +274,14 @@ fn keep_alive(stream: &TcpStream) {
         sockopt::set_tcp_keepintvl(stream, Duration::from_secs(15))?;
         sockopt::set_tcp_keepcnt(stream, 4)
     };
-    // Without keepalive the connection only lasts longer.
+    // A failure is harmless: the server only notices later that a client is
+    // gone.
     let _ = set();
 }
 
-/// Returns the response to a client beyond the limit.
+/// Returns the error response to a connection beyond the limit.
 fn refusal() -> Vec<u8> {
-    let message = "the server has too many connections";
+    let message = "the server has reached its maximum number of connections";
     let failure = Failure::new(ErrorCode::Overloaded, message);
     let error = failure.body("");
     let body = serde_json::to_string(&ErrorEnvelope { error }).unwrap_or_default();
@@ -288,14 +293,15 @@ fn refusal() -> Vec<u8> {
     .into_bytes()
 }
 
-/// Rejects a connection. Reads from it as well: if unread bytes are left,
-/// closing the connection loses the response.
+/// Sends an error response and closes the connection. Also reads the bytes that
+/// the client sends: a close with unread bytes would lose the response.
 async fn refuse(stream: TcpStream, tls: Option<TlsAcceptor>) -> io::Result<()> {
     let Some(mut stream) = shaken(stream, tls).await else {
         return Ok(());
     };
     let mut rest = [0; 4096];
-    // No client expects a response before its request.
+    // The request is read first, because a client does not expect a response
+    // before it has sent a request.
     let _ = stream.read(&mut rest).await?;
     stream.write_all(&refusal()).await?;
     stream.shutdown().await?;

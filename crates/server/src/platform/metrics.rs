@@ -14,8 +14,8 @@ const SECONDS: &[f64] = &[
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0,
 ];
 
-/// Counters registered at startup, so that their rate is 0 rather than absent
-/// before the first event.
+/// Counters that are registered at the start, so that their rate is 0 instead
+/// of absent before the first event.
 const COUNTERS: &[(&str, &str)] = &[
     ("sandbox_creation_total", "Requested sandboxes"),
     (
@@ -32,7 +32,7 @@ const LABELLED: &[(&str, &str)] = &[
     ("api_request_total", "Requests by endpoint and status"),
     (
         "sandbox_pool_claims_total",
-        "Requested sandboxes by whether a warm one was available (result)",
+        "Requested sandboxes by whether a warm sandbox was available (result)",
     ),
     (
         "webhook_deliveries_total",
@@ -41,39 +41,42 @@ const LABELLED: &[(&str, &str)] = &[
 ];
 
 const HISTOGRAMS: &[(&str, &str)] = &[
-    ("api_request_duration_seconds", "Requests by endpoint"),
+    (
+        "api_request_duration_seconds",
+        "Duration of requests by endpoint",
+    ),
     (
         "sandbox_create_duration_seconds",
-        "From the row of a sandbox to its agent",
+        "From the creation of a sandbox's row to the connection of its agent",
     ),
     (
         "sandbox_fork_duration_seconds",
-        "Fork requests, until all forks run",
+        "Duration of fork requests, until all forks run",
     ),
     (
         "snapshot_duration_seconds",
-        "Snapshots of the workspaces of sandboxes",
+        "Duration of snapshots of the workspaces of sandboxes",
     ),
     (
         "merge_duration_seconds",
-        "Merges, including the wait for their turn",
+        "Duration of merges, including the wait for their turn",
     ),
     (
         "exec_start_duration_seconds",
-        "From a request until its command runs",
+        "Time from a request until its command runs",
     ),
     (
         "exec_duration_seconds",
-        "Commands in the foreground, until they end",
+        "Duration of commands in the foreground",
     ),
 ];
 
 const GAUGES: &[(&str, &str)] = &[
     ("sandbox_total", "Sandboxes by state"),
-    ("agents_connected", "Agents that are connected"),
+    ("agents_connected", "Connected workspace agents"),
     (
         "workspaces_quarantined",
-        "Workspaces in quarantine: the catalog does not know them",
+        "Workspaces in quarantine, which have no row in the catalog",
     ),
     ("sandbox_pool_size", "Configured number of warm sandboxes"),
     ("sandbox_pool_ready", "Warm sandboxes that are ready"),
@@ -86,7 +89,10 @@ const GAUGES: &[(&str, &str)] = &[
         "1 if the store accepts writes; at 0 the server needs a restart",
     ),
     ("catalog_log_bytes", "Size of the catalog's write-ahead log"),
-    ("process_resident_memory_bytes", "Memory of the server"),
+    (
+        "process_resident_memory_bytes",
+        "Resident memory of the server process",
+    ),
     ("memory_used_ratio", "Used fraction of the machine's memory"),
 ];
 
@@ -106,7 +112,7 @@ fn describe() {
     }
 }
 
-/// Starts the metrics, once per process.
+/// Installs the recorder of metrics, once per process.
 pub(crate) fn begin() {
     HANDLE.get_or_init(|| {
         let suffix = Matcher::Suffix("_seconds".into());
@@ -117,8 +123,7 @@ pub(crate) fn begin() {
         };
         let recorder = builder.build_recorder();
         let handle = recorder.handle();
-        // Another recorder may be installed already; then nothing is counted
-        // here.
+        // If another recorder is already installed, this one counts nothing.
         let _ = metrics::set_global_recorder(recorder);
         describe();
         handle
@@ -132,7 +137,7 @@ pub(crate) fn render() -> String {
         .unwrap_or_default()
 }
 
-/// Keeps histograms small.
+/// Moves recorded values into the histograms, which bounds their memory.
 pub(crate) fn upkeep() {
     if let Some(handle) = HANDLE.get() {
         handle.run_upkeep();
@@ -224,7 +229,7 @@ pub(crate) fn sandboxes(counts: &SandboxCounts) {
     }
 }
 
-/// Counts a requested sandbox that found a warm one, or did not.
+/// Counts a requested sandbox by whether a warm sandbox was available.
 pub(crate) fn taken(warm: bool) {
     let result = if warm { "warm" } else { "cold" };
     counter!("sandbox_pool_claims_total", "result" => result).increment(1);

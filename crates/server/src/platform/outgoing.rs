@@ -1,6 +1,6 @@
-//! Outgoing requests of the server, to public addresses only unless others are
-//! allowed. Tenants choose the addresses, and must not reach through the server
-//! what they cannot reach themselves.
+//! Outgoing requests of the server, only to public addresses unless the
+//! settings allow others. Tenants choose the addresses, and must not use the
+//! server to reach services that they cannot reach themselves.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use std::time::Duration;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Client, Url};
 
-/// Chooses the cryptography of clients. Must be called before the first client
-/// is created, and may be repeated.
+/// Installs the cryptography provider of TLS clients. Must be called before the
+/// first client is created; further calls have no effect.
 pub fn choose_cryptography() {
     // An error means that a provider was already chosen.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -31,20 +31,20 @@ pub(crate) fn client(timeout: Duration, allow_private: bool) -> anyhow::Result<C
     Ok(client.build()?)
 }
 
-/// Checks an address that something is to be sent to. Names are checked again
-/// when they are resolved.
+/// Checks the URL of an outgoing request. The addresses of a host name are
+/// checked again when the name is resolved.
 pub(crate) fn check_url(text: &str, allow_private: bool) -> Result<Url, String> {
     if text.len() > 2048 {
-        return Err("it has more than 2048 bytes".into());
+        return Err("the URL has more than 2048 bytes".into());
     }
     let url: Url = text.parse().map_err(|error| format!("{error}"))?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err("it must begin with http:// or https://".into());
+        return Err("the URL must begin with http:// or https://".into());
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("it must not contain a password".into());
+        return Err("the URL must not contain a user name or a password".into());
     }
-    let host = url.host_str().ok_or("it has no host")?;
+    let host = url.host_str().ok_or("the URL has no host")?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
     match host.parse::<IpAddr>() {
         Ok(address) if !allow_private && !may_reach(address) => Err(format!(
@@ -55,7 +55,8 @@ pub(crate) fn check_url(text: &str, allow_private: bool) -> Result<Url, String> 
     }
 }
 
-/// Resolves names to public addresses.
+/// Resolves names, and leaves out addresses that are not public unless they are
+/// allowed.
 struct Public {
     allow_private: bool,
 }
@@ -76,19 +77,20 @@ impl Resolve for Public {
     }
 }
 
-/// Whether any machine could reach an address. A public address of this machine
-/// leads to services that only the machine itself may reach.
+/// Returns whether the server may send to an address. Public addresses of this
+/// machine are excluded, because they may lead to services that only the
+/// machine itself may reach.
 fn may_reach(address: IpAddr) -> bool {
     is_public(address) && !is_of_this_machine(address)
 }
 
-/// Whether an address belongs to this machine: only such addresses can be
-/// bound.
+/// Returns whether an address belongs to this machine: a socket can be bound
+/// only to such addresses.
 fn is_of_this_machine(address: IpAddr) -> bool {
     std::net::UdpSocket::bind((address, 0)).is_ok()
 }
 
-/// Whether an address is on the public internet.
+/// Returns whether an address is on the public internet.
 fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -114,15 +116,16 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     !special
 }
 
-/// Whether an address is global unicast, but not one that maps to IPv4 or is
-/// reserved for documentation.
+/// Returns whether an address is global unicast and not reserved for a special
+/// purpose. An IPv4-mapped address counts as its IPv4 address.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     if let Some(inner) = address.to_ipv4_mapped() {
         return is_public_v4(inner);
     }
     let [a, b, ..] = address.segments();
     let is_global = (0x2000..0x4000).contains(&a);
-    // Teredo and other special purposes, documentation, 6to4.
+    // These ranges are for Teredo and other special purposes, for
+    // documentation, and for 6to4.
     let is_special = (a == 0x2001 && (b < 0x200 || b == 0xdb8)) || a == 0x2002 || a == 0x3fff;
     is_global && !is_special
 }
@@ -178,13 +181,13 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_this_machine_are_known() {
+    fn recognizes_addresses_of_this_machine() {
         assert!(is_of_this_machine("127.0.0.1".parse().unwrap()));
         assert!(!is_of_this_machine("192.0.2.1".parse().unwrap()));
     }
 
     #[test]
-    fn rejects_urls_that_nothing_may_be_sent_to() {
+    fn rejects_urls_that_are_invalid_or_not_public() {
         for right in [
             "https://example.com/a?b",
             "http://1.1.1.1:8080",

@@ -7,17 +7,19 @@
 //!                                                       the reserve is used ┘
 //! ```
 //!
-//! Deletion, expiry and collection write a little before they free anything.
-//! The reserve has space for that: `DATA_DIR/reserve` contains a few files
-//! without content. They are deleted one by one while the disk has less free
-//! space than one of them takes, and created again once the disk is below the
-//! limit. A start deletes them as well, before anything is opened.
+//! Deletion, expiry and collection write a little before they free space. The
+//! reserve provides the space for these writes: `DATA_DIR/reserve` contains a
+//! few files that only occupy space. Such a piece is deleted whenever the disk
+//! has less free space than the size of one piece. The pieces are created again
+//! when the disk is below the limit. A start on a full disk deletes pieces as
+//! well, before it opens the databases.
 //!
-//! A command that writes fast takes every piece as soon as it is given up. So the
-//! second half of the pieces waits: each of them is given up only after the growth
-//! of all workspaces was limited, or their pools became read-only, since the piece
-//! before. Otherwise one sandbox could take the whole reserve, and the server would
-//! have no room left to delete that sandbox.
+//! A command that writes fast uses the space of every piece as soon as the
+//! piece is deleted. So the server delays the second half of the pieces: it
+//! deletes each of them only after it has limited the growth of all workspaces,
+//! or made their pools read-only, since it deleted the piece before. Otherwise
+//! one sandbox could use the whole reserve, and the server would have no space
+//! left to delete that sandbox.
 
 use std::fs::{self, File};
 use std::io;
@@ -33,14 +35,16 @@ use crate::failure::{Failure, Result};
 const RESERVE: &str = "reserve";
 /// The number of files in a reserve.
 const PIECES: u64 = 8;
-/// The number of pieces that are given up without waiting.
+/// The number of pieces that are deleted without waiting for limits on
+/// workspaces.
 const EARLY: u64 = PIECES / 2;
-/// The size of a reserve: a fraction of its disk, and a maximum in bytes.
-/// RocksDB needs 64 MiB to continue after a full disk.
+/// The size of a reserve: the disk divided by `SHARE`, but at most `MOST`
+/// bytes. RocksDB needs 64 MiB to continue after a full disk.
 const SHARE: u64 = 20;
 const MOST: u64 = 512 << 20;
 
-/// The disks of a server.
+/// The disks of a server: of the data directory and, if it differs, of the
+/// workspaces.
 #[derive(Debug)]
 pub(crate) struct Room {
     disks: Vec<Disk>,
@@ -52,7 +56,8 @@ pub(crate) struct Room {
 #[derive(Debug, Default)]
 struct Capped {
     rounds: AtomicU64,
-    /// The count when the disks last had room, or gave up a piece of a reserve.
+    /// The value of `rounds` when the disks last had enough space, or when a
+    /// piece of a reserve was last deleted.
     before: AtomicU64,
 }
 
@@ -62,8 +67,8 @@ impl Capped {
         self.before.store(rounds, Ordering::Release);
     }
 
-    /// Returns whether a whole round has been completed since [`Self::begin`]. The
-    /// first round to end may have begun before.
+    /// Returns whether a whole round has run since [`Self::begin`]. This needs
+    /// two ends of rounds: the first round that ends may have begun before.
     fn is_done(&self) -> bool {
         let rounds = self.rounds.load(Ordering::Acquire);
         rounds >= self.before.load(Ordering::Acquire) + 2
@@ -82,7 +87,8 @@ struct Space {
 }
 
 impl Space {
-    /// Returns the bytes that can be used before the disk is this full.
+    /// Returns the bytes that can be written before `percent` of the disk is
+    /// used.
     fn until(self, percent: u8) -> u64 {
         let kept = self.total / 100 * u64::from(100 - percent.min(100));
         self.free.saturating_sub(kept)
@@ -97,7 +103,7 @@ impl Space {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tended {
     Unchanged,
-    /// Pieces were deleted, and this many are left.
+    /// Pieces were deleted. The value is the number of pieces that are left.
     GivenUp(usize),
     /// Pieces were created again.
     MadeAgain,
@@ -119,7 +125,8 @@ impl Room {
         }
     }
 
-    /// Records that the growth of all workspaces was limited, where that is needed.
+    /// Records that a round has limited the growth of all workspaces that need
+    /// a limit.
     pub(crate) fn has_capped(&self) {
         self.capped.rounds.fetch_add(1, Ordering::AcqRel);
     }
@@ -133,9 +140,9 @@ impl Room {
         let used = (space.total - space.free).saturating_mul(100) / space.total.max(1);
         let mark = self.full_percent;
         let message = format!(
-            "the server's disk is {used} % full; from {mark} % on, no new data is accepted"
+            "the server's disk is {used} % full; the server accepts no new data from {mark} % on"
         );
-        tracing::debug!(disk = %disk.0.display(), used, "rejected because the disk is full");
+        tracing::debug!(disk = %disk.0.display(), used, "rejected a request because the disk is full");
         Err(Failure::full(message))
     }
 
@@ -158,14 +165,15 @@ impl Room {
         left.min().unwrap_or(u64::MAX)
     }
 
-    /// Whether every disk has a little space, so that writes that free more do
-    /// not fail.
+    /// Returns whether every disk has a little free space, so that writes that
+    /// free more space do not fail.
     pub(crate) fn is_passable(&self) -> bool {
         self.spaces()
             .all(|(_, space)| space.free >= space.piece() / 2)
     }
 
-    /// Whether so little space is left that growth is watched closely.
+    /// Returns whether a disk is so nearly full that the growth of workspaces
+    /// must be checked often.
     pub(crate) fn is_tight(&self) -> bool {
         let near = |(_, space): (&Disk, Space)| space.until(self.full_percent) < space.total / 10;
         self.spaces().any(near)
@@ -175,15 +183,15 @@ impl Room {
         space.until(self.full_percent) == 0
     }
 
-    /// Disks that cannot be read count as empty: operations on them fail by
-    /// themselves.
+    /// Returns the space of each disk. Disks that cannot be read are left out:
+    /// operations on them fail by themselves.
     fn spaces(&self) -> impl Iterator<Item = (&Disk, Space)> {
         let spaces = self.disks.iter().map(|disk| (disk, disk.space()));
         spaces.filter_map(|(disk, space)| Some((disk, space.ok()?)))
     }
 
-    /// Deletes as much of the reserves as necessary, or creates them again.
-    /// Blocks.
+    /// Deletes pieces of the reserves as far as necessary, or creates them
+    /// again. Blocks.
     pub(crate) fn tend(&self) -> Tended {
         let is_tight = self.spaces().any(|(_, space)| space.free < space.piece());
         if !is_tight {
@@ -196,14 +204,15 @@ impl Room {
         tended
     }
 
-    /// Deletes as much of the reserves as necessary, and creates nothing.
+    /// Deletes pieces of the reserves as far as necessary, and creates none.
     /// Blocks.
     pub(crate) fn make_way(&self) {
         while let Tended::GivenUp(_) = self.tend_to(0, true) {}
     }
 
-    /// Creates the reserves again only below this percentage. Gives up at most one
-    /// late piece of each reserve, and only if `gives_late`.
+    /// Adjusts the reserves. Creates pieces again only if the disk usage stays
+    /// below `percent`. Deletes at most one piece of the second half of each
+    /// reserve, and only if `gives_late` is set.
     fn tend_to(&self, percent: u8, gives_late: bool) -> Tended {
         let mut all = Tended::Unchanged;
         for disk in &self.disks {
@@ -221,7 +230,8 @@ impl Room {
 }
 
 impl Disk {
-    /// Counts as `df` does: blocks that only root may use are not free.
+    /// Returns the space of the disk. Blocks that only root may use are not
+    /// free, as in `df`.
     fn space(&self) -> io::Result<Space> {
         let disk = statvfs(&self.0)?;
         let used = disk.f_blocks.saturating_sub(disk.f_bfree);
@@ -259,7 +269,8 @@ impl Disk {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
-        // Renamed last, so that a file with its final name is complete.
+        // The file is renamed last, so that a file with its final name is
+        // complete.
         let unfinished = directory.join("new");
         let made = File::create(&unfinished).and_then(|file| {
             fallocate(&file, FallocateFlags::empty(), 0, bytes)?;
@@ -277,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_room_left_ends_at_the_mark() {
+    fn the_space_left_ends_at_the_limit() {
         let space = |free| Space { total: 1000, free };
         assert_eq!(space(300).until(95), 250);
         assert_eq!(space(51).until(95), 1);

@@ -1,16 +1,17 @@
-//! The fair share of threads and memory of each tenant.
+//! Limits the threads and the memory that one tenant may use at a time.
 //!
 //! Work of the engine, the store and merges computes and waits for the disk. On
-//! the threads that respond to requests it would delay every tenant, so it runs
-//! apart from them: [`Shares::apart`] polls a future where it may block, and
-//! [`Shares::blocking`] runs a closure there. Both wait for a turn of the
-//! tenant and then for one of the server, so that no tenant has all threads.
+//! the threads that respond to requests, this work would delay every tenant, so
+//! it runs on other threads: [`Shares::apart`] polls a future where it may
+//! block, and [`Shares::blocking`] runs a closure there. Both wait for a turn
+//! of the tenant and then for a turn of the server, so that no tenant uses all
+//! threads.
 //!
-//! A turn lasts as long as the work computes. A future that waits for something
-//! holds none, and so no turn ever waits for another.
+//! A turn lasts as long as the work computes. A future that waits holds no
+//! turn, so a turn never waits for another turn.
 //!
-//! [`Shares::hold`] counts bytes of bodies and of output that stay in memory for
-//! a client. It never waits.
+//! [`Shares::hold`] counts the bytes of bodies and of output that stay in
+//! memory for a client. It fails at once if there are too many.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -26,23 +27,24 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::failure::{Failure, Result};
 
 /// Maximum futures of all tenants that compute at a time. Together with the
-/// closures below this stays under the runtime's 512 threads for blocking work.
+/// closures and archives below, this stays under the runtime's 512 threads for
+/// blocking work.
 const POLLS: usize = 128;
 /// Maximum blocking closures of all tenants at a time.
 const BLOCKING: usize = 256;
-/// Maximum blocking closures of one tenant.
+/// Maximum blocking closures of one tenant at a time.
 const BLOCKING_OF_ONE: usize = 32;
-/// Maximum archives that clients of all tenants read at a time, each in a
-/// thread.
+/// Maximum archives that are sent to clients of all tenants at a time, each by
+/// one thread.
 const PACKING: usize = 64;
-/// Maximum archives of one tenant.
+/// Maximum archives that are sent to clients of one tenant at a time.
 const PACKING_OF_ONE: usize = 8;
 /// Maximum time that a closure waits for its turn.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Maximum memory of all tenants for bodies and output.
+/// Maximum memory of all tenants for bodies and output, in bytes.
 const BYTES: usize = 384 << 20;
-/// Maximum memory of one tenant.
+/// Maximum memory of one tenant for bodies and output, in bytes.
 const BYTES_OF_ONE: usize = 128 << 20;
 
 /// The shares of all tenants.
@@ -54,7 +56,7 @@ pub(crate) struct Shares {
     tenants: Mutex<HashMap<TenantId, Arc<Share>>>,
 }
 
-/// The turns and bytes that are left of one tenant, or of all.
+/// The turns and bytes that one tenant, or all tenants together, may still use.
 #[derive(Debug)]
 struct Share {
     polls: Arc<Semaphore>,
@@ -63,10 +65,10 @@ struct Share {
     bytes: Arc<Semaphore>,
 }
 
-/// A turn of a tenant and of the server.
+/// A turn of a tenant and a turn of the server.
 type Turn = [OwnedSemaphorePermit; 2];
 
-/// Bytes that are counted until dropped.
+/// Bytes that count towards a share until this value is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Held(Vec<OwnedSemaphorePermit>);
 
@@ -108,14 +110,15 @@ impl Shares {
         tenants.entry(tenant).or_insert_with(new).clone()
     }
 
-    /// Forgets an erased tenant.
+    /// Removes the share of an erased tenant.
     pub(crate) fn forget(&self, tenant: TenantId) {
         let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
         tenants.remove(&tenant);
     }
 
     /// Runs a future of a tenant where it may compute for long and wait for the
-    /// disk. The future stays in its task, and so in its spans and scopes.
+    /// disk. The future stays in the task of the caller, so its tracing spans
+    /// and task-local values stay the same.
     pub(crate) async fn apart<F: Future>(&self, tenant: TenantId, work: F) -> F::Output {
         let share = self.of(tenant);
         let mut work = pin!(work);
@@ -132,8 +135,8 @@ impl Shares {
         }
     }
 
-    /// Runs a blocking closure for a tenant, to its end even if the caller goes
-    /// away.
+    /// Runs a blocking closure for a tenant. The closure runs to its end even
+    /// if the caller is cancelled.
     pub(crate) async fn blocking<T: Send + 'static>(
         &self,
         tenant: TenantId,
@@ -152,7 +155,7 @@ impl Shares {
     }
 
     /// Counts bytes that stay in memory for a client. Returns `None` if the
-    /// tenant or the server has too many already.
+    /// tenant or the server would exceed its limit.
     pub(crate) fn hold(&self, tenant: TenantId, bytes: usize) -> Option<Held> {
         let bytes = u32::try_from(bytes).ok()?;
         let share = self.of(tenant);
@@ -163,7 +166,7 @@ impl Shares {
 }
 
 impl Held {
-    /// Adds further bytes to these.
+    /// Adds the bytes of `more` to this value.
     pub(crate) fn add(&mut self, more: Self) {
         if self.0.is_empty() {
             self.0 = more.0;
@@ -189,9 +192,10 @@ impl Packing {
     }
 }
 
-/// The failure of a request that exceeds the memory of its tenant.
+/// Returns the failure of a request that exceeds the memory limit of its tenant
+/// or of the server.
 pub(crate) fn too_many_bytes() -> Failure {
-    let message = "the running requests of this tenant take too much memory";
+    let message = "the running requests use too much memory";
     Failure::new(ErrorCode::Overloaded, message).retry_after(1)
 }
 
@@ -209,7 +213,7 @@ async fn run<T: Send + 'static>(
 }
 
 async fn turn(one: &Arc<Semaphore>, all: &Arc<Semaphore>) -> Turn {
-    // Semaphores are never closed, so an error does not occur.
+    // The semaphores are never closed, so an error does not occur.
     let next = async |turns: &Arc<Semaphore>| loop {
         if let Ok(permit) = turns.clone().acquire_owned().await {
             return permit;
@@ -226,7 +230,7 @@ async fn in_time(turn: impl Future<Output = Turn>) -> Result<Turn> {
     })
 }
 
-/// Lets another thread take over the tasks of this one while `work` runs.
+/// Runs `work` while another thread takes over the tasks of this thread.
 fn where_it_may_block<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|handle| handle.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
@@ -234,7 +238,7 @@ fn where_it_may_block<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Waits until the task is woken.
+/// Waits until the current task is woken.
 async fn woken() {
     let mut is_first = true;
     poll_fn(|_| match std::mem::replace(&mut is_first, false) {
@@ -254,7 +258,7 @@ mod tests {
     const OTHER: TenantId = TenantId::new([2; 16]);
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn the_only_worker_goes_on_while_a_future_computes() {
+    async fn the_only_worker_runs_other_tasks_while_a_future_computes() {
         let shares = Arc::new(Shares::default());
         let (release, released) = std::sync::mpsc::channel::<()>();
         let computing = tokio::spawn({
@@ -264,7 +268,7 @@ mod tests {
                 shares.apart(ONE, work).await;
             }
         });
-        // This runs on the same worker, or never.
+        // There is no other worker, so this task must run on the same one.
         tokio::spawn(async move { release.send(()).unwrap() });
         computing.await.unwrap();
     }
@@ -290,7 +294,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_tenant_with_all_its_turns_leaves_those_of_others() {
+    async fn a_tenant_that_uses_all_its_turns_does_not_block_others() {
         let shares = Arc::new(Shares::default());
         let (release, released) = std::sync::mpsc::channel::<()>();
         let released = Arc::new(Mutex::new(released));
@@ -322,7 +326,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_closure_does_not_wait_for_ever() {
+    async fn a_closure_waits_only_for_a_limited_time() {
         let shares = Shares::default();
         let turns = shares.of(ONE).blocking.clone();
         let _all = turns
@@ -334,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_future_that_blocks_does_not_hold_up_the_end_of_the_runtime() {
+    fn a_future_that_blocks_does_not_delay_the_shutdown_of_the_runtime() {
         let runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = { runtime }.worker_threads(1).enable_all().build().unwrap();
         let (begin, begun) = std::sync::mpsc::channel();
@@ -349,19 +353,19 @@ mod tests {
         });
         begun.recv().unwrap();
         runtime.shutdown_timeout(Duration::from_millis(1));
-        // The thread ends with this test, and not before.
+        // The thread blocks until here, and must end before the test does.
         drop(release);
     }
 
     #[test]
-    fn bytes_are_counted_by_tenant_and_given_back() {
+    fn bytes_are_counted_by_tenant_and_released() {
         let shares = Shares::default();
         let half = BYTES_OF_ONE / 2;
         let mut held = shares.hold(ONE, half).unwrap();
         held.add(shares.hold(ONE, half).unwrap());
         assert!(shares.hold(ONE, 1).is_none());
         let others = [2, 3].map(|n| shares.hold(TenantId::new([n; 16]), BYTES_OF_ONE).unwrap());
-        // The tenant has room, but the server has not.
+        // The tenant is below its limit, but the server has reached its own.
         assert!(shares.hold(TenantId::new([4; 16]), 1).is_none());
         drop((held, others));
         assert!(shares.hold(ONE, BYTES_OF_ONE).is_some());

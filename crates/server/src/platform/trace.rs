@@ -26,7 +26,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::config::TracesConfig;
 
-/// The target of spans, which are not logged.
+/// The tracing target of exported spans, which are not logged.
 pub const TRACE_TARGET: &str = "elevo::trace";
 
 /// Maximum time for a response of the collector.
@@ -34,8 +34,9 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum time that the shutdown waits for the last export.
 const LAST: Duration = Duration::from_secs(3);
 
-/// Exports spans to a collector. Spans that it does not accept in time are
-/// dropped: nothing waits for it, and at most 2,048 spans are held.
+/// Exports spans to a collector. Spans that the collector does not accept in
+/// time are dropped: no request waits for the collector, and at most 2,048
+/// spans are held in memory.
 pub struct Traces(SdkTracerProvider);
 
 impl fmt::Debug for Traces {
@@ -83,7 +84,8 @@ impl Traces {
         Ok(Some(Self(provider)))
     }
 
-    /// Returns the layer for a subscriber.
+    /// Returns the layer that passes spans from a `tracing` subscriber to the
+    /// exporter.
     pub fn layer<S>(&self) -> Box<dyn Layer<S> + Send + Sync>
     where
         S: Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
@@ -95,15 +97,15 @@ impl Traces {
         layer.with_filter(only_spans).boxed()
     }
 
-    /// Exports the remaining spans. Blocks.
+    /// Exports the remaining spans. Blocks for at most a few seconds.
     pub fn end(&self) {
         // If the collector is gone, the remaining spans are lost.
         let _ = self.0.shutdown_with_timeout(LAST);
     }
 }
 
-/// Sends with the HTTP client of the server. The thread that exports does not
-/// belong to the runtime.
+/// Sends the requests of the exporter in the server's runtime, because the
+/// exporter's thread does not belong to a runtime.
 #[derive(Debug)]
 struct Client {
     http: reqwest::Client,
@@ -127,7 +129,8 @@ impl HttpClient for Client {
     }
 }
 
-/// Creates the span of a request, as part of the caller's trace if it sent one.
+/// Creates the span of a request. If the client sent a trace context, the span
+/// becomes a part of that trace.
 pub(crate) fn request(method: &str, route: &str, headers: &HeaderMap, id: &str) -> Span {
     let span = tracing::info_span!(
         target: TRACE_TARGET,
@@ -142,7 +145,7 @@ pub(crate) fn request(method: &str, route: &str, headers: &HeaderMap, id: &str) 
     );
     if !span.is_disabled() {
         let parent = TraceContextPropagator::new().extract(&HeaderExtractor(headers));
-        // Setting the parent fails only after the span has started.
+        // Setting the parent fails only for a span that has already started.
         let _ = span.set_parent(parent);
     }
     span
@@ -173,11 +176,11 @@ pub(crate) fn traceparent() -> Option<String> {
     is_told.then(|| headers.remove("traceparent")).flatten()
 }
 
-/// Oldest start time accepted from an agent.
+/// Maximum age of a time that is accepted from an agent.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Adds a span for the part of a call that an agent did, with the agent's own
-/// times if they are plausible.
+/// Adds a span for the work of an agent in a call. The times of the agent's
+/// clock are limited to the last minute.
 pub(crate) fn agent_did(call: &AgentCall) {
     let context: Context = Span::current().context();
     if !context.span().span_context().is_sampled() {

@@ -9,13 +9,13 @@
 //!   lost ID
 //! ```
 //!
-//! A value is sealed with XChaCha20-Poly1305 and a random nonce, for a purpose
-//! and a tenant: it opens for no other. The file is created with the first
-//! secret, and is on disk before that secret is in the catalog. A server whose
-//! file lacks the key of its catalog does not start, unless the file says that
-//! the key is lost.
+//! A value is sealed with XChaCha20-Poly1305 and a random nonce, for one
+//! purpose and one tenant; it cannot be opened for another purpose or tenant.
+//! The file is created with the first secret, and is durable before that secret
+//! is in the catalog. A server does not start if its file lacks the key that
+//! the catalog names, unless the file marks the key as lost.
 //!
-//! Depends on the catalog for its settings. Never logs or shows a key or a value.
+//! Uses the settings of the catalog. Never logs a key or a value.
 
 pub(crate) mod keys;
 
@@ -51,8 +51,8 @@ pub(crate) enum Purpose {
     Webhook,
 }
 
-/// The kind and the tenant of a secret; the webhook from the settings has no
-/// tenant.
+/// The purpose and the tenant of a secret. The webhook of the setting
+/// `WEBHOOK_URL` has no tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Belonging {
     pub(crate) purpose: Purpose,
@@ -86,7 +86,7 @@ pub(crate) struct Vault {
     file: PathBuf,
     catalog: Arc<dyn Catalog>,
     keys: RwLock<Arc<Keys>>,
-    /// Held while the file is created.
+    /// Held while the key file is created.
     making: Mutex<()>,
 }
 
@@ -100,8 +100,8 @@ impl Vault {
         }
     }
 
-    /// Reads the file, and checks that it has the key of the catalog. A catalog
-    /// without secrets needs no file.
+    /// Reads the key file, and checks that it has the key that the catalog
+    /// names. A catalog without secrets needs no key file.
     pub(crate) async fn open(&self) -> anyhow::Result<()> {
         let keys = Keys::read(&self.file)?;
         if let Some(id) = self.catalog.setting(SECRETS_KEY).await? {
@@ -111,7 +111,7 @@ impl Vault {
         Ok(())
     }
 
-    /// Seals a secret. Creates the file with the first key if there is none.
+    /// Seals a secret. Creates the key file with a first key if it has none.
     pub(crate) async fn seal(&self, belonging: Belonging, secret: &[u8]) -> Result<String> {
         let keys = self.keys_to_seal().await?;
         let Some((id, key)) = keys.first() else {
@@ -147,19 +147,18 @@ impl Vault {
         })
     }
 
-    /// Returns the id of the key that seals, unless the file does not exist
-    /// yet.
+    /// Returns the id of the key that seals; `None` if there is no key yet.
     pub(crate) fn present_key(&self) -> Option<KeyId> {
         self.keys().first().map(|(id, _)| id.clone())
     }
 
-    /// Whether a value is sealed with the current key.
+    /// Returns whether a value is sealed with the current key.
     pub(crate) fn is_present(&self, value: &str) -> bool {
         let id = parts(value).map(|(id, ..)| id);
         id.is_some() && id == self.present_key()
     }
 
-    /// Records the key of the secrets in the catalog.
+    /// Records the id of the current key in the catalog.
     pub(crate) async fn note_key(&self) -> Result<()> {
         if let Some(id) = self.present_key() {
             self.catalog.set_setting(SECRETS_KEY, id.as_str()).await?;
@@ -201,7 +200,7 @@ impl Vault {
     }
 }
 
-/// Whether a value in the catalog is sealed, with any key.
+/// Returns whether a value of the catalog is sealed, with any key.
 pub(crate) fn is_sealed(value: &str) -> bool {
     parts(value).is_some()
 }
@@ -222,22 +221,22 @@ fn cannot_seal() -> Failure {
     Failure::new(ErrorCode::SecretUnreadable, message)
 }
 
-/// Whether a key file has the key with this id, or says that it is lost.
+/// Returns whether a key file has the key with this id, or marks it as lost.
 pub fn has_secrets_key(file: &Path, id: &str) -> bool {
     Keys::read(file).is_ok_and(|keys| keys.knows(id))
 }
 
-/// Returns the reason and the remedy when a catalog's key is missing.
+/// Returns the message for a catalog whose key is missing, with the remedy.
 pub(crate) fn missing(file: &Path, id: &str, is_gone: bool) -> String {
     let file = file.display();
     let (first, remedy) = match is_gone {
         true => (
             format!("the key file {file} is not there, or has no key"),
-            "Copy the file back from where you keep it, or set SECRETS_KEY_FILE to its path.",
+            "Restore the file from your copy, or set SECRETS_KEY_FILE to its path.",
         ),
         false => (
             format!("the key file {file} lacks the key {id}"),
-            "Add the line of that key to the file.",
+            "Add the line with that key from your copy to the file.",
         ),
     };
     format!(

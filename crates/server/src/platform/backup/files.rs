@@ -17,8 +17,8 @@ pub(crate) fn make_private(directory: &Path) -> io::Result<()> {
     builder.recursive(true).mode(0o700).create(directory)
 }
 
-/// Copies the first `length` bytes of a file to a new file. The copy is
-/// private, and on disk when this returns.
+/// Copies the first `length` bytes of a file to a new file. Only the owner can
+/// read the copy, and it is durable when this function returns.
 pub(crate) fn copy(from: &Path, to: &Path, length: u64) -> io::Result<Listed> {
     let mut options = OpenOptions::new();
     let mut target = options.write(true).create_new(true).mode(0o600).open(to)?;
@@ -75,8 +75,8 @@ fn end_of_lines(file: &mut File) -> io::Result<u64> {
     Ok(0)
 }
 
-/// Lists all files below a directory, relative to it and without those in
-/// `without`, and syncs the directories.
+/// Lists all files below `root`, relative to it, except for files in the
+/// directory `without`. Syncs all listed directories.
 pub(crate) fn list(root: &Path, without: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut open = vec![root.to_owned()];
@@ -95,7 +95,7 @@ pub(crate) fn list(root: &Path, without: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Makes the names in a directory durable.
+/// Syncs a directory, so that the names of its files are durable.
 pub(crate) fn sync(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }

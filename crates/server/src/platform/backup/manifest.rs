@@ -23,7 +23,7 @@ const WORDS: &str = "elevo server backup 1";
 /// Maximum size of a manifest.
 const LARGEST: u64 = 64 << 20;
 
-/// A file of a backup.
+/// The size and the hash of a file in a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Listed {
     pub(crate) size: u64,
@@ -57,15 +57,16 @@ impl Manifest {
         }
     }
 
-    /// Writes the manifest, which makes a directory a backup. Durable except
-    /// for the directory itself.
+    /// Writes the manifest, which makes a directory a backup, and syncs it. The
+    /// caller must sync the directory.
     pub(crate) fn write(&self, backup: &Path) -> io::Result<()> {
         let mut file = File::create_new(backup.join(FILE))?;
         file.write_all(self.text().as_bytes())?;
         file.sync_all()
     }
 
-    /// Deletes the manifest: from here on the directory is not a backup.
+    /// Deletes the manifest, after which the directory is not a backup any
+    /// more.
     pub(crate) fn remove(backup: &Path) -> io::Result<()> {
         fs::remove_file(backup.join(FILE))
     }
@@ -87,7 +88,7 @@ impl Manifest {
         text + &format!("{hash}\n")
     }
 
-    /// Accepts only the output of [`Self::text`].
+    /// Parses a manifest. Accepts only text that [`Self::text`] returns.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let body = text.strip_suffix('\n')?;
         let (_, last) = body.rsplit_once('\n')?;
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_reads_back() {
+    fn a_manifest_can_be_written_and_read() {
         assert_eq!(Manifest::parse(&sample().text()), Some(sample()));
     }
 

@@ -14,10 +14,10 @@ use crate::platform::backup::{CATALOG, STORE, UNFINISHED, WORKSPACES, all, files
 use crate::platform::installation::{self, Missing};
 use crate::platform::{clock, vault};
 
-/// The name of the catalog until everything else is in place.
+/// The name of the catalog file until everything else is restored.
 const RESTORING: &str = "catalog.db.restoring";
 
-/// The reason that a backup was not restored.
+/// The reason why a backup was not restored.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RestoreError {
@@ -42,7 +42,7 @@ pub enum RestoreError {
         file: String,
     },
     /// The directory to restore into is not empty.
-    #[error("{} is not empty", path.display())]
+    #[error("{} is not empty; restore into an empty or a new directory", path.display())]
     NotEmpty {
         /// The directory.
         path: PathBuf,
@@ -61,8 +61,8 @@ pub enum RestoreError {
     /// The catalog could not be opened.
     #[error("the catalog of the backup cannot be used")]
     Catalog(#[from] elevo_catalog::Error),
-    /// The roots could not be looked up.
-    #[error("the roots of the catalog cannot be looked up")]
+    /// The store could not be searched for the roots of the catalog.
+    #[error("cannot check that the store has the roots of the catalog")]
     Roots(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The file system failed.
     #[error("cannot restore {}", path.display())]
@@ -84,29 +84,29 @@ impl RestoreError {
 /// A restored server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestoredServer {
-    /// The backup that it was restored from.
+    /// The backup that the server was restored from.
     pub backup: PathBuf,
     /// When the backup began.
     pub begun: String,
     /// The id of the new installation.
     pub installation: String,
-    /// The size of the backup.
+    /// The size of the backup in bytes.
     pub bytes: u64,
-    /// The id of the key that its secrets are encrypted with, if it has any.
-    /// Backups do not contain the key.
+    /// The id of the key that the server's secrets are encrypted with; absent
+    /// if it has no secrets. Backups do not contain the key.
     pub secrets_key: Option<String>,
 }
 
-/// Restores a backup of a server, or the newest one in a directory, into
+/// Restores a backup of a server, or the newest backup in a directory, into
 /// `data`, which must be empty or not exist. The workspaces go into
 /// `workspaces`, or below `data`. Every file is compared with its hash, and
 /// every snapshot that the catalog refers to must be in the store.
 ///
 /// The restored server is a new installation with another id, so that it never
-/// touches the containers of the original.
+/// changes the containers of the original server.
 ///
-/// The catalog is put in place last: without it, a server does not start on the
-/// leftovers of a killed restore. A restore that fails leaves nothing.
+/// The catalog gets its name last: without a catalog, a server does not start
+/// with the files of a killed restore. A restore that fails deletes its files.
 pub async fn restore_server(
     backup: &Path,
     data: &Path,
@@ -126,7 +126,7 @@ pub async fn restore_server(
     restored
 }
 
-/// Returns the backup at `path`, or the newest one in it.
+/// Returns the backup at `path`, or the newest backup in this directory.
 fn find(path: &Path) -> Result<PathBuf, RestoreError> {
     if path.file_name().is_some_and(|name| name == UNFINISHED) {
         return Err(RestoreError::Unfinished { path: path.into() });
@@ -175,7 +175,8 @@ impl Places {
             let entries = fs::read_dir(directory).into_iter().flatten().flatten();
             for entry in entries {
                 let path = entry.path();
-                // A server does not start on the leftovers.
+                // Files that cannot be deleted are harmless: without a catalog,
+                // a server does not start with them.
                 let _ = fs::remove_dir_all(&path).or_else(|_| fs::remove_file(&path));
             }
         }
@@ -237,8 +238,8 @@ impl Places {
         Ok(())
     }
 
-    /// Returns the target of a file of a backup; `None` for the files of the
-    /// store, which has its own restore.
+    /// Returns the path to restore a file to; `None` for the files of the
+    /// store, which `elevo-store-local` restores.
     fn place_of(&self, name: &str) -> Option<PathBuf> {
         let path = Path::new(name);
         if name == CATALOG {
@@ -252,8 +253,8 @@ impl Places {
     }
 
     /// Migrates the catalog to the current format, checks that the store has
-    /// its roots, and gives it the id of the new installation. Returns the id
-    /// of the key of its secrets.
+    /// the catalog's roots, and writes the id of the new installation to the
+    /// catalog. Returns the id of the key of the catalog's secrets.
     async fn check_catalog(&self, backup: &Path, id: &str) -> Result<Option<String>, RestoreError> {
         let path = self.data.join(RESTORING);
         let catalog = SqliteCatalog::open(&path, &SqliteOptions::default()).await?;
@@ -271,7 +272,8 @@ impl Places {
         Ok(secrets_key)
     }
 
-    /// Deletes copies of older formats: the backup has that catalog.
+    /// Deletes the copies of the catalog that the migration made: the backup
+    /// has the catalog in its old format.
     fn remove_old_formats(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.data)? {
             let entry = entry?;

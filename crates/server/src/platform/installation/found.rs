@@ -1,4 +1,5 @@
-//! The parts of an installation that a start finds, and the verdict on them.
+//! Finds the parts of an installation, and decides whether they belong
+//! together.
 
 use std::fs;
 use std::io;
@@ -10,10 +11,10 @@ use elevo_store_local::{LocalStore, Options, ServerStamp, is_store, server_stamp
 
 use crate::platform::installation::{Installation, ROOT_FILE, Refusal, tenant_from};
 
-/// The parts of an installation.
+/// The parts of an installation that a start has found.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
-    /// `None` if the file is missing, or was never used by a server.
+    /// `None` if the file is missing, or no server has used it.
     pub(crate) catalog: Option<FoundCatalog>,
     pub(crate) store: FoundStore,
     pub(crate) root: FoundRoot,
@@ -23,29 +24,29 @@ pub(crate) struct Found {
 pub(crate) struct FoundStore {
     pub(crate) is_there: bool,
     pub(crate) stamp: Option<ServerStamp>,
-    /// Whether the store has data. Checked only if the catalog has no tenant
-    /// and the store no stamp.
+    /// Whether the store has data. This is checked only if the catalog has no
+    /// tenant and the store has no stamp.
     pub(crate) has_data: bool,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FoundRoot {
     pub(crate) installation: Option<String>,
-    /// Whether a tenant has a directory.
+    /// Whether the root has a directory of a tenant.
     pub(crate) has_tenants: bool,
-    /// Whether there are or were workspaces.
+    /// Whether the root has or had workspaces.
     pub(crate) has_workspaces: bool,
 }
 
-/// The verdict on a start.
+/// The result of the comparison of the parts.
 #[derive(Debug)]
 pub(crate) enum Verdict {
-    /// No part exists: all of them are created.
+    /// No part has data, so the start creates all of them.
     Fresh,
     /// The parts belong together.
     Known,
-    /// The store does not name its catalog. They belong together if every root
-    /// of the catalog is in the store.
+    /// The store does not record its installation. The parts belong together if
+    /// every root of the catalog is in the store.
     Unstamped,
     /// The parts do not belong together, or this cannot be verified.
     Refused(Refusal),
@@ -89,8 +90,9 @@ impl Found {
         }
     }
 
-    /// The catalog is missing, or left by an interrupted first start: then
-    /// there may be only an empty store, and the mark of that start.
+    /// Checks the parts beside a catalog without tenants. Such a catalog is
+    /// missing or from an interrupted first start. So the store must be empty,
+    /// and the root may have only the id that this start wrote.
     fn without_tenants(&self, places: &Installation) -> Option<Refusal> {
         let catalog = places.catalog.clone();
         let no_catalog = |path: &Path| {
@@ -159,7 +161,8 @@ impl Found {
     }
 }
 
-/// Compares the generation of a catalog with the one that the store knows.
+/// Compares the generation of a catalog with the generation that the store
+/// records.
 fn compare(catalog: u64, store: u64, places: &Installation) -> Option<Refusal> {
     if catalog < store {
         return Some(Refusal::OlderCatalog {
@@ -222,7 +225,8 @@ impl FoundRoot {
     }
 }
 
-/// Whether a tenant's directory has workspaces, or records of some.
+/// Returns whether the directory of a tenant has workspaces, or records of
+/// workspaces.
 fn has_workspaces(tenant: &Path) -> io::Result<bool> {
     match fs::metadata(tenant.join("registry/log")) {
         Ok(log) if log.len() > 0 => return Ok(true),

@@ -2,11 +2,12 @@ use std::path::PathBuf;
 
 use crate::platform::installation::roots::Missing;
 
-/// The reason that a server does not start with its data. Nothing was changed.
+/// The reason why a server does not start with its data. The start has changed
+/// nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The catalog is missing or empty, but there is data that belongs to one.
+    /// The catalog is missing or empty, but there is data that needs a catalog.
     #[error("there is no catalog {}, but there is data in {}", catalog.display(), beside.display())]
     NoCatalog {
         /// Where the catalog should be.
@@ -23,9 +24,9 @@ pub enum Refusal {
     OlderCatalog {
         /// The catalog.
         catalog: PathBuf,
-        /// Its generation.
+        /// The generation of the catalog.
         found: u64,
-        /// The generation that the store knows.
+        /// The generation that the store records.
         known: u64,
     },
     /// The store is an earlier copy.
@@ -37,7 +38,7 @@ pub enum Refusal {
     OlderStore {
         /// The store.
         store: PathBuf,
-        /// The generation that it knows.
+        /// The generation that the store records.
         found: u64,
         /// The generation of the catalog.
         known: u64,
@@ -50,7 +51,7 @@ pub enum Refusal {
     Foreign {
         /// The catalog.
         catalog: PathBuf,
-        /// Its installation.
+        /// The installation of the catalog.
         own: String,
         /// The store or the workspace root.
         part: PathBuf,
@@ -78,13 +79,13 @@ pub enum Refusal {
         /// The missing snapshots.
         missing: Missing,
     },
-    /// There are workspaces without the id of an installation.
-    #[error("the workspaces in {} do not name their installation", root.display())]
+    /// The workspace root has workspaces, but not the id of an installation.
+    #[error("the workspaces in {} do not have the id of an installation", root.display())]
     UnknownWorkspaces {
         /// The workspace root.
         root: PathBuf,
     },
-    /// The workspaces in the catalog do not exist.
+    /// The catalog has workspaces, but the workspace root has none.
     #[error("the catalog has workspaces, but there are none in {}", root.display())]
     NoWorkspaces {
         /// The workspace root.
@@ -93,7 +94,7 @@ pub enum Refusal {
 }
 
 const ADOPT: &str = "To continue with the existing data, start once with --adopt: workspaces that the \
-                     catalog does not know go to the quarantine for 7 days, and no garbage is \
+                     catalog does not know go to the quarantine (QUARANTINE_KEEP), and no garbage is \
                      collected for a day.";
 
 impl Refusal {

@@ -14,10 +14,10 @@ use crate::platform::installation::Installation;
 /// Maximum roots read at a time.
 const PAGE: u32 = 1000;
 
-/// Snapshots that a catalog refers to and a store does not have.
+/// Snapshots that a catalog refers to, but that a store does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// The number of missing snapshots; one that is referred to twice counts
+    /// The number of missing snapshots. A snapshot with two references counts
     /// twice.
     pub count: u64,
     /// The first missing snapshot.
@@ -40,7 +40,8 @@ pub(crate) async fn missing(
 ) -> anyhow::Result<Option<Missing>> {
     let mut missing = None;
     for tenant in catalog.tenants().await? {
-        // An erasure deletes rows and snapshots one after the other.
+        // An erasure deletes rows and snapshots one after the other, so
+        // snapshots may already be missing.
         if tenant.erasing.is_some() {
             continue;
         }
@@ -75,8 +76,8 @@ async fn note_absent(
     Ok(())
 }
 
-/// Does the same for the files of an installation without changing them: a copy
-/// of the catalog is migrated to the current format.
+/// Returns the missing roots of an installation without changing its files: the
+/// check opens a copy of the catalog, which is migrated to the current format.
 pub(crate) async fn missing_in_files(places: &Installation) -> anyhow::Result<Option<Missing>> {
     let directory = places.catalog.parent().context("the catalog is a file")?;
     let scratch = tempfile::TempDir::with_prefix_in(".catalog-", directory);

@@ -42,8 +42,8 @@ impl Data {
         opened.unwrap()
     }
 
-    /// A start that is killed after this many writes. Returns whether parts
-    /// were adopted.
+    /// Starts, and simulates a kill after `writes` writes. Returns whether
+    /// parts were adopted.
     async fn start_with(&self, adopt: bool, writes: u32) -> anyhow::Result<bool> {
         let places = self.places(adopt, writes);
         places.check().await?;
@@ -52,13 +52,14 @@ impl Data {
         let stamped = AssertUnwindSafe(places.stamp(&catalog))
             .catch_unwind()
             .await;
-        // Otherwise the files change a moment later, when the threads have
-        // ended.
+        // Without this, the files would change a moment later, when the threads
+        // of the catalog end.
         catalog.close().await;
         stamped.unwrap_or_else(|killed| resume_unwind(killed))
     }
 
-    /// Starts with this many writes. Returns whether the start was killed.
+    /// Starts with a limit on the number of writes. Returns whether the start
+    /// was killed.
     async fn is_killed(&self, adopt: bool, writes: u32) -> bool {
         let start = AssertUnwindSafe(self.start_with(adopt, writes));
         match start.catch_unwind().await {
@@ -83,7 +84,8 @@ impl Data {
         refusal.unwrap_or_else(|| panic!("{error:?}")).name()
     }
 
-    /// Adds a tenant with a project, and stores its head or not.
+    /// Adds a tenant with a project. `is_stored` selects whether the store has
+    /// the head of the project.
     async fn add_project(&self, is_stored: bool) {
         let places = self.places(false, 0);
         let store = places.open_store().await.unwrap();
@@ -98,7 +100,8 @@ impl Data {
         catalog.close().await;
     }
 
-    /// Turns the data into those of a server from before there were stamps.
+    /// Removes the stamps, as in the data of a server from before stamps
+    /// existed.
     async fn make_old(&self) {
         fs::remove_file(self.path("data/store/SERVER")).unwrap();
         fs::remove_file(self.path("workspaces/INSTALLATION")).unwrap();
@@ -107,7 +110,7 @@ impl Data {
         catalog.close().await;
     }
 
-    /// Every file with its content, except for SQLite's shared memory.
+    /// Returns every file with its content, except for SQLite's shared memory.
     fn tree(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut found = BTreeMap::new();
         let mut open = vec![self.0.path().to_owned()];
@@ -313,7 +316,7 @@ async fn rejects_an_old_directory_whose_catalog_is_missing() {
 }
 
 #[tokio::test]
-async fn adoption_brings_the_parts_together() {
+async fn parts_belong_together_after_an_adoption() {
     let data = Data::new();
     data.start().await.unwrap();
     data.add_project(true).await;
@@ -337,7 +340,7 @@ async fn adoption_brings_the_parts_together() {
 }
 
 /// Kills a start before each of its writes. The next start must succeed, unless
-/// nothing of an adoption was written.
+/// an adoption was killed before its first write.
 async fn kill_at_every_write(prepare: impl AsyncFn() -> Data, adopt: bool) -> u32 {
     for writes in 0.. {
         let data = prepare().await;
@@ -352,7 +355,7 @@ async fn kill_at_every_write(prepare: impl AsyncFn() -> Data, adopt: bool) -> u3
         again.unwrap_or_else(|error| panic!("after {writes} writes: {error:?}"));
         data.start().await.unwrap();
     }
-    unreachable!("a start has an end")
+    unreachable!("a start has a limited number of writes")
 }
 
 #[tokio::test]
@@ -394,7 +397,7 @@ async fn a_start_after_a_kill_between_any_two_writes_is_not_refused() {
 }
 
 #[tokio::test]
-async fn a_first_start_may_be_killed_before_its_first_mark() {
+async fn a_start_succeeds_after_a_first_start_was_killed_before_its_first_write() {
     let data = Data::new();
     let places = data.places(false, 0);
     drop(places.open_store().await.unwrap());
@@ -406,7 +409,7 @@ async fn a_first_start_may_be_killed_before_its_first_mark() {
 }
 
 #[tokio::test]
-async fn a_generation_that_cannot_grow_does_not_stop_an_ordinary_start() {
+async fn an_ordinary_start_succeeds_if_the_generation_cannot_be_incremented() {
     let data = Data::new();
     data.start().await.unwrap();
     // A directory in place of the new stamp makes its write fail, like a full
@@ -420,7 +423,7 @@ async fn a_generation_that_cannot_grow_does_not_stop_an_ordinary_start() {
 }
 
 #[tokio::test]
-async fn garbage_is_held_for_a_day_after_an_adoption() {
+async fn no_garbage_is_collected_for_a_day_after_an_adoption() {
     let data = Data::new();
     data.start().await.unwrap();
     let catalog = data.catalog().await;

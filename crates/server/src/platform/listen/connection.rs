@@ -1,4 +1,5 @@
-//! A connection as HTTP sees it. It ends when its client is too slow.
+//! The byte stream of a connection, which HTTP reads and writes. It ends when
+//! its client is too slow.
 
 use std::io;
 use std::pin::Pin;
@@ -13,28 +14,29 @@ use crate::platform::listen::places::Place;
 use crate::platform::listen::stream::Stream;
 
 /// Maximum time from the first byte of a request to the end of its headers, and
-/// until the first byte of a new client.
+/// from the start of a connection to its first byte.
 const HEADERS: Duration = Duration::from_secs(10);
-/// Maximum time without a request on a connection with a key. Clients that keep
-/// connections close them earlier.
+/// Maximum time without a request on a connection with a key. Clients with
+/// connection pools usually close idle connections earlier.
 const IDLE: Duration = Duration::from_secs(120);
-/// Maximum time that a client without a key may delay a response.
+/// Maximum time in which a client without a key may read nothing of a response.
 const STALLED: Duration = Duration::from_secs(10);
-/// Time for a client that is still sending to read the response.
+/// Maximum time for a client that is still sending to read the last response.
 const LEAVING: Duration = Duration::from_secs(2);
-/// Maximum bytes that it may send in that time.
+/// Maximum bytes that the client may send within [`LEAVING`].
 const LEFT: usize = 256 << 20;
 
-/// Releases its place when dropped.
+/// A stream with time limits. It releases its place when it is dropped.
 pub(crate) struct Connection {
     stream: Stream,
     place: Arc<Place>,
     waiting: Waiting,
     /// Whether a part of a response is not flushed yet.
     is_unflushed: bool,
-    /// Ends the current wait for the client.
+    /// The time limit of the current wait for the client.
     patience: Pin<Box<Sleep>>,
-    /// Set while the client does not read a response.
+    /// The time limit while the client does not read a response; `None` while
+    /// it reads.
     stalled: Option<Pin<Box<Sleep>>>,
     leaving: Option<Leaving>,
 }
@@ -42,7 +44,7 @@ pub(crate) struct Connection {
 /// The end of a connection, after the last response.
 struct Leaving {
     until: Pin<Box<Sleep>>,
-    /// Bytes that are still read and discarded.
+    /// Number of bytes that may still be read and discarded.
     left: usize,
     /// Whether the sending side is closed.
     is_shut: bool,
@@ -72,8 +74,8 @@ impl Connection {
         }
     }
 
-    /// Adjusts the wait to the requests of the connection. Returns whether the
-    /// client has time left.
+    /// Starts the wait for a request when no request is running. Returns
+    /// whether the client has time left.
     fn has_time(&mut self, context: &mut Context<'_>) -> bool {
         if self.place.is_at_work() || self.is_unflushed {
             self.waiting = Waiting::Answer;
@@ -94,7 +96,8 @@ impl Connection {
         self.patience.as_mut().reset(Instant::now() + time);
     }
 
-    /// Records that a part of a response was written, or could not be.
+    /// Records that a part of a response was written, or could not be written
+    /// yet.
     fn wrote(&mut self, is_pending: bool, context: &mut Context<'_>) -> io::Result<()> {
         self.waiting = Waiting::Answer;
         self.is_unflushed = true;
@@ -137,7 +140,7 @@ impl AsyncRead for Connection {
             return read;
         }
         match read.is_pending() && !self.has_time(context) {
-            // Behaves as if the client had disconnected.
+            // Reports the end of the stream, as if the client had disconnected.
             true => Poll::Ready(Ok(())),
             false => read,
         }
@@ -160,17 +163,17 @@ impl AsyncWrite for Connection {
         self.check_stall(flushed.is_pending(), context)?;
         if matches!(flushed, Poll::Ready(Ok(()))) {
             self.is_unflushed = false;
-            // The wait for the next request begins here, because HTTP may not
-            // read before the client sends. The end of the wait wakes HTTP up,
+            // The wait for the next request begins here, because hyper may not
+            // read before the client sends. The end of the wait wakes hyper,
             // which then reads.
             let _ = self.has_time(context);
         }
         flushed
     }
 
-    /// Closes the sending side, and then reads for a while what the client
-    /// still sends: if unread bytes are left, closing the connection loses the
-    /// last response.
+    /// Closes the sending side, and then reads the bytes that the client still
+    /// sends for a while: a close with unread bytes would lose the last
+    /// response.
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         let begin = || Leaving {

@@ -13,7 +13,8 @@ const GRACE: Duration = Duration::from_secs(40);
 /// Minimum bytes per second.
 const RATE: u64 = 1024;
 
-/// Only the time in which the server waits for the client counts.
+/// A body with a minimum rate. Only the time in which the server waits for the
+/// client counts.
 #[derive(Debug)]
 pub(crate) struct Paced<B = Incoming> {
     inner: B,
@@ -44,7 +45,8 @@ impl<B> Paced<B> {
     /// Returns the time that the client has left.
     fn left(&self) -> Duration {
         let earned = Duration::from_millis(self.received.saturating_mul(1000) / RATE);
-        // Bytes that arrived fast do not pay for a long silence.
+        // The minimum with `GRACE` prevents a client from sending fast first
+        // and then being silent for long.
         (earned + GRACE).saturating_sub(self.waited).min(GRACE)
     }
 }
@@ -95,7 +97,7 @@ mod tests {
 
     use super::*;
 
-    /// A body of pieces, each after a number of seconds.
+    /// Returns a body of pieces, given as seconds of delay and length.
     fn sent(
         pieces: Vec<(u64, usize)>,
     ) -> Paced<impl Body<Data = Bytes, Error = Infallible> + Unpin> {
@@ -114,13 +116,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_keeps_the_rate_arrives() {
+    async fn accepts_a_body_at_the_minimum_rate() {
         assert_eq!(length(sent(vec![(5, 6_000); 100])).await, Some(600_000));
         assert_eq!(length(sent(vec![(39, 1)])).await, Some(1));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_stalls_or_drips_is_refused() {
+    async fn rejects_a_body_that_stalls_or_is_too_slow() {
         assert_eq!(length(sent(vec![(0, 100 << 20), (50, 1)])).await, None);
         assert_eq!(length(sent(vec![(5, 1); 20])).await, None);
     }

@@ -1,6 +1,7 @@
 //! Places for connections. A connection counts for its address until it has
-//! shown a key, and for the key from then on. When all places are taken, the
-//! connection without a key that has waited longest is evicted for a new one.
+//! sent a valid key, and for the key from then on. When all places are taken, a
+//! new connection takes the place of a connection without a key, which is
+//! evicted.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -16,14 +17,15 @@ use tokio_util::sync::CancellationToken;
 use crate::failure::{Failure, Result};
 use crate::platform::clock;
 
-/// Maximum connections without a key per address; more of them wait.
+/// Maximum connections without a key per address; further connections wait.
 const PER_ADDRESS: usize = 64;
-/// Time for a new client to show a key. A connection that is silent for longer
-/// does not belong to a client that opens many at once.
+/// Time for a new client to send a key. Connections without a key after this
+/// time are evicted first, so that an honest client can open many connections
+/// at once.
 const TIME_TO_SHOW_A_KEY: Duration = Duration::from_secs(1);
-/// Time for which connections closed without a request are remembered.
+/// Time for which connections that were closed without a request are counted.
 const REMEMBERED: Duration = Duration::from_secs(10);
-/// Maximum addresses that are remembered for that.
+/// Maximum addresses whose closed connections are counted.
 const SUSPECTS: usize = 4096;
 /// Maximum connections per key.
 const PER_KEY: usize = 512;
@@ -39,7 +41,8 @@ pub(crate) struct Places {
 struct State {
     count: usize,
     next: u64,
-    /// Connections without a key; the oldest has the smallest number.
+    /// Connections without a key, by number; the oldest has the smallest
+    /// number.
     strangers: BTreeMap<u64, Stranger>,
     addresses: HashMap<IpAddr, Address>,
     keys: HashMap<String, usize>,
@@ -79,7 +82,7 @@ struct Stranger {
 
 #[derive(Debug)]
 struct Address {
-    /// The numbers of its connections without a key.
+    /// The numbers of the address's connections without a key.
     strangers: BTreeSet<u64>,
     turns: Arc<Semaphore>,
 }
@@ -89,7 +92,7 @@ struct Address {
 struct Shared {
     /// Number of running requests.
     at_work: AtomicUsize,
-    /// Whether there was a request.
+    /// Whether the connection has sent a request.
     has_asked: AtomicBool,
     /// Whether the connection was upgraded from HTTP.
     is_upgraded: AtomicBool,
@@ -115,7 +118,7 @@ enum Standing {
     Left,
 }
 
-/// A running request.
+/// Counts a running request until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Work(Arc<Shared>);
 
@@ -175,9 +178,10 @@ impl Places {
 }
 
 impl State {
-    /// Evicts a connection without a key or a running request: the oldest of
-    /// all if it had time to show a key, or else the oldest of the address that
-    /// closed most connections without a request, or that has most.
+    /// Evicts a connection without a key and without a running request. Prefers
+    /// the oldest connection that had time to send a key. Otherwise chooses the
+    /// oldest connection of the address that closed the most connections
+    /// without a request or, if equal, has the most connections without a key.
     fn evict(&mut self) -> bool {
         let Some(number) = self.slow().or_else(|| self.suspect()) else {
             return false;
@@ -200,7 +204,7 @@ impl State {
         })
     }
 
-    /// Returns the oldest connection that had time to show a key.
+    /// Returns the oldest idle connection that had time to send a key.
     fn slow(&self) -> Option<u64> {
         let now = clock::instant();
         let numbers = self.strangers.iter();
@@ -210,8 +214,9 @@ impl State {
         found.map(|(number, _)| *number)
     }
 
-    /// Returns the oldest connection of the address that closed most
-    /// connections without a request, or that has most.
+    /// Returns the oldest idle connection of the address that closed the most
+    /// connections without a request or, if equal, has the most connections
+    /// without a key.
     fn suspect(&self) -> Option<u64> {
         let oldest = |(address, found): (&IpAddr, &Address)| {
             let mut strangers = found.strangers.iter();
@@ -245,7 +250,8 @@ impl State {
 }
 
 impl Place {
-    /// Waits until the address has few enough connections without a key.
+    /// Waits until the address has at most [`PER_ADDRESS`] connections without
+    /// a key.
     pub(crate) async fn turn(&self) {
         let turns = match &*self.standing() {
             Standing::Stranger { turns, .. } => turns.clone(),
@@ -262,7 +268,8 @@ impl Place {
         }
     }
 
-    /// Counts the connection for a key. Fails if the key has too many.
+    /// Counts the connection for a key. Fails if the key has [`PER_KEY`]
+    /// connections.
     pub(crate) fn show(&self, key: &str) -> Result<()> {
         let mut standing = self.standing();
         if matches!(&*standing, Standing::Keyed(known) if known == key) {
@@ -275,7 +282,7 @@ impl Place {
         }
         let count = state.keys.entry(key.to_owned()).or_default();
         if *count >= PER_KEY {
-            let message = format!("this key has {PER_KEY} connections, which is its maximum");
+            let message = format!("this key has reached its maximum of {PER_KEY} connections");
             return Err(Failure::new(ErrorCode::RateLimited, message).retry_after(1));
         }
         *count += 1;
@@ -289,7 +296,8 @@ impl Place {
         Ok(())
     }
 
-    /// Whether the connection has shown a key, or is that of a trusted proxy.
+    /// Returns whether the connection has sent a valid key, or comes from a
+    /// trusted proxy.
     pub(crate) fn is_known(&self) -> bool {
         !matches!(&*self.standing(), Standing::Stranger { turns: Some(_), .. })
     }
@@ -299,14 +307,14 @@ impl Place {
         self.shared.evicted.cancelled().await;
     }
 
-    /// Begins a request.
+    /// Counts a new request as running.
     pub(crate) fn work(&self) -> Work {
         self.shared.has_asked.store(true, Ordering::Release);
         self.shared.at_work.fetch_add(1, Ordering::AcqRel);
         Work(self.shared.clone())
     }
 
-    /// Whether a request is running, or the connection was upgraded.
+    /// Returns whether a request is running, or the connection was upgraded.
     pub(crate) fn is_at_work(&self) -> bool {
         self.shared.at_work.load(Ordering::Acquire) > 0
             || self.shared.is_upgraded.load(Ordering::Acquire)
@@ -324,7 +332,8 @@ impl Place {
         match standing {
             Standing::Left => return,
             Standing::Keyed(key) => state.forget_key(&key),
-            // Evicted before: its place belongs to another connection.
+            // The connection was evicted, so its place already belongs to
+            // another connection.
             Standing::Stranger { .. } if self.shared.evicted.is_cancelled() => return,
             Standing::Stranger { .. } => {
                 let stranger = state.forget_stranger(self.number);
@@ -348,8 +357,8 @@ impl Drop for Place {
     }
 }
 
-/// Returns the address that a client counts for. A client has a whole IPv6
-/// network.
+/// Returns the address that a connection counts for: the /64 network of an IPv6
+/// address, because one client can use all addresses of its network.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -381,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_stranger_of_the_fullest_address_makes_way() {
+    fn evicts_the_oldest_connection_of_the_address_with_the_most() {
         let places = Places::new(4);
         let honest = places.take(address(1)).unwrap();
         let crowd: Vec<_> = (0..3).map(|_| places.take(address(2)).unwrap()).collect();
@@ -396,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn many_new_connections_of_one_address_evict_silent_ones() {
+    fn many_new_connections_of_one_address_evict_silent_connections() {
         let places = Places::new(8);
         let silent: Vec<_> = (2..6).map(|n| places.take(address(n)).unwrap()).collect();
         for stranger in places.state().strangers.values_mut() {
@@ -408,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_close_silent_connections_make_way_before_others() {
+    fn evicts_first_from_addresses_that_closed_silent_connections() {
         let places = Places::new(8);
         for _ in 0..3 {
             drop(places.take(address(2)).unwrap());
@@ -421,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_at_work_or_with_a_key_does_not_make_way() {
+    fn never_evicts_a_connection_with_a_request_or_a_key() {
         let places = Places::new(2);
         let keyed = places.take(address(1)).unwrap();
         keyed.show("one").unwrap();
@@ -456,7 +465,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn strangers_of_an_address_wait_for_those_before_them() {
+    async fn connections_without_a_key_wait_for_earlier_ones_of_their_address() {
         let places = Places::new(1000);
         let mut taken = Vec::new();
         for _ in 0..PER_ADDRESS {
@@ -477,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_a_network_of_ipv6() {
+    fn ipv6_addresses_count_by_their_network() {
         let of = |text: &str| network(text.parse().unwrap());
         assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
         assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));

@@ -22,13 +22,13 @@ struct Current {
     stamp: Stamp,
 }
 
-/// Times and sizes of both files.
+/// Modification times and sizes of both files.
 type Stamp = [(SystemTime, u64); 2];
 
 impl Certificate {
     pub(crate) fn read(files: &Tls) -> anyhow::Result<Self> {
-        // Read before the files, so that a change in between is found next
-        // time.
+        // The stamp is read before the files, so that the next refresh finds a
+        // change in between.
         let stamp = stamp(files).context("cannot read the files of the certificate")?;
         let acceptor = acceptor(files)?;
         Ok(Self {
@@ -43,8 +43,8 @@ impl Certificate {
     }
 
     /// Reloads the files if they have changed. Returns whether new connections
-    /// use another certificate. If the files are not valid, they keep using the
-    /// old one.
+    /// use another certificate. If the new files are invalid, new connections
+    /// keep using the old certificate.
     pub(crate) fn refresh(&self) -> anyhow::Result<bool> {
         let found = stamp(&self.files).context("cannot read the files of the certificate")?;
         let known = self
@@ -57,7 +57,8 @@ impl Certificate {
         }
         let read = acceptor(&self.files);
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        // Invalid files are read again only when they change.
+        // The stamp is set even if the files are invalid, so that they are read
+        // again only when they change.
         current.stamp = found;
         current.acceptor = read?;
         Ok(true)

@@ -1,4 +1,4 @@
-//! The file with the keys of secrets.
+//! The file with the keys that encrypt secrets.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -17,8 +17,8 @@ const LOST: &str = "lost ";
 
 const HEAD: &str = "\
 # Key of this server's secrets: variables of sandboxes and secrets of webhooks.
-# Backups do not contain it. Keep a copy apart from them: without it those values are lost.
-# The first key encrypts; further ones, each on a line, only decrypt.
+# Backups do not contain this key. Keep a copy apart from the backups: without the key, these values are lost.
+# The first key encrypts and decrypts. Further keys, one on each line, only decrypt.
 ";
 
 /// Identifies a key without revealing anything about it.
@@ -53,7 +53,7 @@ impl FromStr for KeyId {
     }
 }
 
-/// The keys of a file, in its order.
+/// The keys of a file, in the order of its lines.
 #[derive(Default)]
 pub(crate) struct Keys {
     keys: Vec<(KeyId, [u8; KEY])>,
@@ -68,7 +68,7 @@ impl fmt::Debug for Keys {
     }
 }
 
-/// The reason that a key file cannot be used. Never contains parts of its
+/// The reason why a key file cannot be used. Never contains parts of the file's
 /// content.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeyFileError {
@@ -113,7 +113,7 @@ impl Keys {
         })
     }
 
-    /// Fails with the number of the line that is not a key.
+    /// Parses the keys. Fails with the number of the first invalid line.
     fn parse(text: &str) -> Result<Self, usize> {
         let mut keys = Self::default();
         for (number, line) in text.lines().enumerate() {
@@ -132,7 +132,7 @@ impl Keys {
     }
 
     /// Creates a file with a new key, above the lines of lost keys. If another
-    /// process has created a key first, returns that.
+    /// process has created a key first, returns the keys of that file.
     pub(crate) fn make(path: &Path) -> io::Result<Self> {
         let directory = path.parent().unwrap_or(Path::new("/"));
         let mut builder = fs::DirBuilder::new();
@@ -168,7 +168,7 @@ impl Keys {
         found.map(|(_, key)| key)
     }
 
-    /// Whether the file has a key or marks it as lost.
+    /// Returns whether the file has the key with this id, or marks it as lost.
     pub(crate) fn knows(&self, wanted: &str) -> bool {
         let mut known = self.keys.iter().map(|(id, _)| id).chain(&self.lost);
         known.any(|id| id.as_str() == wanted)

@@ -73,7 +73,7 @@ async fn a_file_without_the_key_of_the_catalog_is_refused() {
     fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
     other.open().await.unwrap();
     assert!(other.unseal(Belonging::webhook(None), &sealed).is_err());
-    // A new key goes above the line, which stays.
+    // A new key is written above the line of the lost key, which stays.
     other
         .seal(Belonging::webhook(None), b"another")
         .await

@@ -164,7 +164,10 @@ async fn signals_do_not_end_the_first_process(runtime: Runtime) {
             // The same agent, which remembers its commands.
             let known = arena.service.get(&format!("{path}/process/{before}")).await;
             assert_eq!(known["commandId"], json!(before), "{known}");
-            assert_eq!(arena.logged("an agent is gone"), Vec::<String>::new());
+            assert_eq!(
+                arena.logged("an agent has disconnected"),
+                Vec::<String>::new()
+            );
         }
         // gVisor's first process can be killed: a sandbox ends itself, the server
         // notices, and it starts again with its files.
@@ -176,7 +179,7 @@ async fn signals_do_not_end_the_first_process(runtime: Runtime) {
                 arena.service.get(&path).await["state"] == "error"
             })
             .await;
-            let gone = arena.logged("an agent is gone");
+            let gone = arena.logged("an agent has disconnected");
             assert!(gone[0].contains(&arena.attacker), "{gone:?}");
             assert_eq!(gone.len(), 1, "{gone:?}");
             let started = arena

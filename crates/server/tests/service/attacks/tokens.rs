@@ -15,7 +15,7 @@ in_each_runtime!(
 );
 
 const SOCKET: &str = "/.elevo/run/agent.sock";
-const REFUSED: &str = "refused an agent with a wrong token";
+const REFUSED: &str = "rejected an agent with a wrong token";
 
 /// Connects as the agent of a sandbox, from within the attacker's; returns the
 /// outcome.
@@ -62,7 +62,10 @@ async fn a_sandbox_cannot_act_as_another(runtime: Runtime) {
             "{sandbox}"
         );
     }
-    assert_eq!(arena.logged("an agent is gone"), Vec::<String>::new());
+    assert_eq!(
+        arena.logged("an agent has disconnected"),
+        Vec::<String>::new()
+    );
     arena.unharmed().await;
     // The same request is accepted with the right token, so the denials above are
     // not parse errors.
@@ -114,7 +117,10 @@ async fn guesses_are_refused_and_do_not_flood_the_log(runtime: Runtime) {
     let most = 10 + started.elapsed().as_secs();
     assert!(lines <= most, "{lines} lines, {most} would do");
     assert_logged(&arena, &arena.neighbour, &[]);
-    assert_eq!(arena.logged("an agent is gone"), Vec::<String>::new());
+    assert_eq!(
+        arena.logged("an agent has disconnected"),
+        Vec::<String>::new()
+    );
     arena.unharmed().await;
 }
 
@@ -144,7 +150,7 @@ async fn silent_connections_keep_no_one_out(runtime: Runtime) {
         .request(reqwest::Method::GET, &format!("{path}/output"));
     let text = output.send().await.unwrap().text().await.unwrap();
     assert!(text.contains("held"), "{text}");
-    let many = arena.logged("its sandbox has too many without a token");
+    let many = arena.logged("its sandbox has too many connections without a valid token");
     assert!(!many.is_empty(), "{}", arena.log());
     // Two kinds of lines, too many and too late, each limited to ten and then one
     // per second.
