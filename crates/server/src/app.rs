@@ -126,103 +126,49 @@ impl App {
         let resources = Resources::new(config, parts);
         let secrets = Arc::new(Secrets::new(&resources));
         let snapshots = Arc::new(Snapshots::new(&resources));
-        let requests = Arc::new(Requests::new(&resources));
         let keys = Arc::new(Keys::new(&resources));
         let tenants = Arc::new(Tenants::new(&resources, &keys));
-        let principals = Arc::new(Principals::new(&resources, &keys, &tenants));
-        let projects = Arc::new(Projects::new(&resources, &snapshots));
-        let workspaces = Arc::new(Workspaces::new(&resources, &projects, &snapshots));
-        let preparer = Arc::new(Preparer::new(&resources, &projects, &snapshots));
-        let landings = Arc::new(Landings::new(&resources, &projects, &preparer));
-        let merges = Arc::new(Merges::new(&resources, &landings, &projects, &workspaces));
-        let changes = Arc::new(Changes::new(&resources, &landings, &projects, &snapshots));
-        let reviews = Arc::new(Reviews::new(
-            &resources, &landings, &preparer, &projects, &snapshots,
-        ));
-        let sync = Arc::new(Syncing::new(
-            &resources,
-            &merges,
-            &projects,
-            &tenants,
-            &workspaces,
-        ));
-        let events = Arc::new(Events::new(&resources, &projects));
         let webhooks = Arc::new(Webhooks::new(&resources, &secrets));
-        let containers = Arc::new(Containers::new(&resources));
-        let pools = Arc::new(WarmPools::new(&resources, &containers));
-        let starts = Arc::new(Starts::new(&resources, &containers, &workspaces));
-        let sandboxes = Arc::new(Sandboxes::new(
-            &resources,
-            &pools,
-            &secrets,
-            &snapshots,
-            &starts,
-            &workspaces,
-        ));
-        let lost = Arc::new(LostSandboxes::new(&resources, &starts));
-        let files = Arc::new(Files::new(&resources, &sandboxes, &snapshots));
-        let processes = Arc::new(Processes::new(&resources, &sandboxes, &secrets));
-        let terminals = Arc::new(Terminals::new(&resources, &processes, &sandboxes, &secrets));
-        let templates = Arc::new(Templates::new(&resources, &pools));
-        let quarantine = Arc::new(Quarantine::new(&resources, &workspaces));
-        let cleanup = Arc::new(Cleanup::new(
-            &resources,
-            &pools,
-            &projects,
-            &quarantine,
-            &starts,
-            &workspaces,
-        ));
-        let expiry = Arc::new(Expiry::new(&resources, &starts, &workspaces));
-        let disk_space = Arc::new(DiskSpace::new(&resources, &pools, &starts, &workspaces));
-        let system = Arc::new(System::new(&resources, &pools));
-        let garbage = Arc::new(Garbage::new(
-            &resources, &cleanup, &expiry, &projects, &system,
-        ));
-        let backups = Arc::new(Backups::new(&resources));
-        let erasure = Arc::new(Erasure::new(&resources, &starts, &tenants, &webhooks));
-        let recovery = Arc::new(Recovery::new(
-            &resources,
-            &backups,
-            &cleanup,
-            &containers,
-            &erasure,
-            &pools,
-            &requests,
-            &starts,
-            &workspaces,
-        ));
+        let projects = ProjectServices::new(&resources, &snapshots, &tenants);
+        let sandboxes =
+            SandboxServices::new(&resources, &secrets, &snapshots, &projects.workspaces);
+        let maintenance = Maintenance::new(&resources, &projects, &sandboxes);
         Self {
-            backups,
-            changes,
-            cleanup,
-            disk_space,
-            erasure,
-            events,
-            expiry,
-            files,
-            garbage,
+            backups: Arc::new(Backups::new(&resources)),
+            changes: projects.changes,
+            cleanup: maintenance.cleanup,
+            disk_space: maintenance.disk_space,
+            erasure: Arc::new(Erasure::new(
+                &resources,
+                &sandboxes.starts,
+                &tenants,
+                &webhooks,
+            )),
+            events: Arc::new(Events::new(&resources, &projects.projects)),
+            expiry: maintenance.expiry,
+            files: sandboxes.files,
+            garbage: maintenance.garbage,
+            lost: sandboxes.lost,
+            merges: projects.merges,
+            pools: sandboxes.pools,
+            principals: Arc::new(Principals::new(&resources, &keys, &tenants)),
+            processes: sandboxes.processes,
+            projects: projects.projects,
+            quarantine: maintenance.quarantine,
+            recovery: maintenance.recovery,
+            requests: Arc::new(Requests::new(&resources)),
+            reviews: projects.reviews,
+            sandboxes: sandboxes.sandboxes,
+            starts: sandboxes.starts,
+            sync: projects.sync,
+            system: maintenance.system,
+            templates: sandboxes.templates,
+            terminals: sandboxes.terminals,
+            workspaces: projects.workspaces,
             keys,
-            lost,
-            merges,
-            pools,
-            principals,
-            processes,
-            projects,
-            quarantine,
-            recovery,
-            requests,
-            reviews,
-            sandboxes,
             secrets,
-            starts,
-            sync,
-            system,
-            templates,
             tenants,
-            terminals,
             webhooks,
-            workspaces,
             config: resources.config,
             catalog: resources.catalog,
             links: resources.links,
@@ -244,5 +190,122 @@ impl App {
     /// Creates a key that may do everything in a tenant. Returns its secret.
     pub async fn create_owner_key(&self, tenant: TenantId, name: &str) -> Result<String> {
         self.keys.create_owner_key(tenant, name).await
+    }
+}
+
+/// The services of projects and their workspaces.
+struct ProjectServices {
+    changes: Arc<Changes>,
+    merges: Arc<Merges>,
+    projects: Arc<Projects>,
+    reviews: Arc<Reviews>,
+    sync: Arc<Syncing>,
+    workspaces: Arc<Workspaces>,
+}
+
+impl ProjectServices {
+    fn new(resources: &Resources, snapshots: &Arc<Snapshots>, tenants: &Arc<Tenants>) -> Self {
+        let projects = Arc::new(Projects::new(resources, snapshots));
+        let workspaces = Arc::new(Workspaces::new(resources, &projects, snapshots));
+        let preparer = Arc::new(Preparer::new(resources, &projects, snapshots));
+        let landings = Arc::new(Landings::new(resources, &projects, &preparer));
+        let merges = Arc::new(Merges::new(resources, &landings, &projects, &workspaces));
+        Self {
+            changes: Arc::new(Changes::new(resources, &landings, &projects, snapshots)),
+            reviews: Arc::new(Reviews::new(
+                resources, &landings, &preparer, &projects, snapshots,
+            )),
+            sync: Arc::new(Syncing::new(
+                resources,
+                &merges,
+                &projects,
+                tenants,
+                &workspaces,
+            )),
+            merges,
+            projects,
+            workspaces,
+        }
+    }
+}
+
+/// The services of sandboxes and of the processes and files in them.
+struct SandboxServices {
+    containers: Arc<Containers>,
+    files: Arc<Files>,
+    lost: Arc<LostSandboxes>,
+    pools: Arc<WarmPools>,
+    processes: Arc<Processes>,
+    sandboxes: Arc<Sandboxes>,
+    starts: Arc<Starts>,
+    templates: Arc<Templates>,
+    terminals: Arc<Terminals>,
+}
+
+impl SandboxServices {
+    fn new(
+        resources: &Resources,
+        secrets: &Arc<Secrets>,
+        snapshots: &Arc<Snapshots>,
+        workspaces: &Arc<Workspaces>,
+    ) -> Self {
+        let containers = Arc::new(Containers::new(resources));
+        let pools = Arc::new(WarmPools::new(resources, &containers));
+        let starts = Arc::new(Starts::new(resources, &containers, workspaces));
+        let sandboxes = Sandboxes::new(resources, &pools, secrets, snapshots, &starts, workspaces);
+        let sandboxes = Arc::new(sandboxes);
+        let processes = Arc::new(Processes::new(resources, &sandboxes, secrets));
+        Self {
+            files: Arc::new(Files::new(resources, &sandboxes, snapshots)),
+            lost: Arc::new(LostSandboxes::new(resources, &starts)),
+            templates: Arc::new(Templates::new(resources, &pools)),
+            terminals: Arc::new(Terminals::new(resources, &processes, &sandboxes, secrets)),
+            containers,
+            pools,
+            processes,
+            sandboxes,
+            starts,
+        }
+    }
+}
+
+/// The services that jobs use to keep the server in order.
+struct Maintenance {
+    cleanup: Arc<Cleanup>,
+    disk_space: Arc<DiskSpace>,
+    expiry: Arc<Expiry>,
+    garbage: Arc<Garbage>,
+    quarantine: Arc<Quarantine>,
+    recovery: Arc<Recovery>,
+    system: Arc<System>,
+}
+
+impl Maintenance {
+    fn new(resources: &Resources, projects: &ProjectServices, sandboxes: &SandboxServices) -> Self {
+        let (workspaces, projects) = (&projects.workspaces, &projects.projects);
+        let SandboxServices {
+            containers,
+            pools,
+            starts,
+            ..
+        } = sandboxes;
+        let quarantine = Arc::new(Quarantine::new(resources, workspaces));
+        let cleanup = Cleanup::new(resources, pools, projects, &quarantine, starts, workspaces);
+        let cleanup = Arc::new(cleanup);
+        let expiry = Arc::new(Expiry::new(resources, starts, workspaces));
+        let system = Arc::new(System::new(resources, pools));
+        Self {
+            disk_space: Arc::new(DiskSpace::new(resources, pools, starts, workspaces)),
+            garbage: Arc::new(Garbage::new(
+                resources, &cleanup, &expiry, projects, &system,
+            )),
+            recovery: Arc::new(Recovery::new(
+                resources, &cleanup, containers, starts, workspaces,
+            )),
+            cleanup,
+            expiry,
+            quarantine,
+            system,
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Commands in sandboxes.
 
+pub(crate) mod output;
 pub(crate) mod terminals;
 
 use std::sync::Arc;
@@ -9,14 +10,15 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use elevo_agent_link::AgentLinks;
-use elevo_agent_link::{Command, Event, Exit, LinkError, Output, Process, ProcessKind, Stream};
+use elevo_agent_link::{Command, LinkError, Process, ProcessKind};
 use elevo_api as api;
-use elevo_api::{Encoding, Scope};
-use elevo_core::{ErrorCode, TenantId};
+use elevo_api::Scope;
+use elevo_core::ErrorCode;
 
 use crate::app::access::principal::Principal;
 use crate::app::access::secrets::Secrets;
-use crate::app::requests::Once;
+use crate::app::processes::output::{Ended, Reading, exit_code};
+use crate::app::requests::once::Once;
 use crate::app::resources::Resources;
 use crate::app::sandboxes::{Sandboxes, spec};
 use crate::app::tenant_stores::TenantStores;
@@ -24,17 +26,6 @@ use crate::config::Config;
 use crate::failure::{Failure, Result, short};
 use crate::platform::audit::{self, Audit, Entry};
 use crate::platform::clock;
-use crate::platform::share::{Held, Shares};
-
-/// Output of a process as it comes, across lost connections to the agent.
-pub(crate) struct Reading {
-    links: AgentLinks,
-    sandbox: String,
-    pub(crate) process: String,
-    /// The offset of the next output.
-    position: u64,
-    output: Output,
-}
 
 /// The result of running a command.
 pub(crate) enum Streamed {
@@ -43,64 +34,9 @@ pub(crate) enum Streamed {
     Stream(Reading, Option<u64>),
 }
 
-/// A command that has ended, and the memory that its output takes.
-pub(crate) struct Ended {
-    pub(crate) result: api::CommandResult,
-    pub(crate) held: Held,
-}
-
-/// The output of a command in the foreground, up to its limit.
-struct Collected<'a> {
-    shares: &'a Shares,
-    tenant: TenantId,
-    stdout: Vec<u8>,
-    stderr: Vec<u8>,
-    room: u64,
-    truncated: bool,
-    /// Bytes of memory that the output and its response take.
-    cost: usize,
-    /// Bytes of memory that are free or already counted for the tenant.
-    counted: usize,
-    held: Held,
-}
-
-/// Memory of a command that is not counted: agents limit the number of
-/// commands.
-const UNCOUNTED: usize = 32 << 10;
-/// Memory is counted in pieces of this size.
-const COUNTED: usize = 64 << 10;
-
 const DEFAULT_OUTPUT: u64 = 1 << 20;
 const MAX_OUTPUT: u64 = 64 << 20;
 const DAY: u32 = 86_400_000;
-
-impl Reading {
-    /// Returns the next event. Waits for an agent that has lost its connection.
-    pub(crate) async fn next(&mut self) -> Result<Event> {
-        loop {
-            match self.output.next().await {
-                Ok(event) => {
-                    self.position = match &event {
-                        Event::Data { offset, data, .. } => offset + data.len() as u64,
-                        Event::Gap { to, .. } => *to,
-                        Event::Exit(exit) => exit.offset,
-                    };
-                    return Ok(event);
-                }
-                Err(LinkError::Disconnected) => self.attach_again().await?,
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-
-    async fn attach_again(&mut self) -> Result<()> {
-        let patience = Duration::from_secs(30);
-        let connected = tokio::time::timeout(patience, self.links.connected(&self.sandbox));
-        let link = connected.await.map_err(|_| LinkError::Disconnected)?;
-        self.output = link.attach(&self.process, self.position).await?;
-        Ok(())
-    }
-}
 
 /// Commands in sandboxes.
 pub(crate) struct Processes {
@@ -406,125 +342,6 @@ fn about_process(error: LinkError, process: &str) -> Failure {
         }
         error => error.into(),
     }
-}
-
-impl Processes {
-    /// Waits for the end of a command and keeps the output that fits.
-    pub(crate) async fn collect(
-        &self,
-        tenant: TenantId,
-        mut reading: Reading,
-        room: u64,
-    ) -> Result<Ended> {
-        let mut collected = Collected {
-            shares: &self.stores.shares,
-            tenant,
-            stdout: Vec::new(),
-            stderr: Vec::new(),
-            room,
-            truncated: false,
-            cost: 0,
-            counted: UNCOUNTED,
-            held: Held::default(),
-        };
-        let exit = loop {
-            match reading.next().await? {
-                Event::Data { stream, data, .. } => collected.take(stream, &data),
-                Event::Gap { .. } => collected.truncated = true,
-                Event::Exit(exit) => break exit,
-            }
-        };
-        let held = std::mem::take(&mut collected.held);
-        let result = collected.result(reading.process, &exit);
-        match exit.timed_out {
-            false => Ok(Ended { result, held }),
-            true => {
-                let failure = Failure::new(
-                    ErrorCode::ProcessTimeout,
-                    "the command took too long and was ended",
-                );
-                let details = serde_json::to_value(result).unwrap_or_default();
-                Err(Failure { details, ..failure })
-            }
-        }
-    }
-}
-
-/// The memory that a byte of output takes: itself and its form in JSON.
-fn cost(byte: u8) -> usize {
-    match byte {
-        b'\n' | b'\r' | b'\t' | b'"' | b'\\' => 3,
-        ..b' ' => 7,
-        _ => 2,
-    }
-}
-
-impl Collected<'_> {
-    fn take(&mut self, stream: Stream, data: &[u8]) {
-        let room = usize::try_from(self.room).unwrap_or(usize::MAX);
-        let mut fits = 0;
-        for byte in data.iter().take(room) {
-            self.cost += cost(*byte);
-            if self.cost > self.counted && !self.count_more() {
-                // Later output does not fit either.
-                self.room = fits as u64;
-                break;
-            }
-            fits += 1;
-        }
-        self.truncated |= fits < data.len();
-        self.room -= fits as u64;
-        let into = match stream {
-            Stream::Stderr => &mut self.stderr,
-            _ => &mut self.stdout,
-        };
-        into.extend_from_slice(&data[..fits]);
-    }
-
-    /// Counts another piece of memory. Returns `false` if none is left.
-    fn count_more(&mut self) -> bool {
-        let Some(more) = self.shares.hold(self.tenant, COUNTED) else {
-            return false;
-        };
-        self.held.add(more);
-        self.counted += COUNTED;
-        true
-    }
-
-    fn result(self, command_id: String, exit: &Exit) -> api::CommandResult {
-        let (stdout, stdout_encoding) = encode(self.stdout, self.truncated);
-        let (stderr, stderr_encoding) = encode(self.stderr, self.truncated);
-        api::CommandResult {
-            command_id,
-            exit_code: exit_code(exit),
-            signal: exit.signal,
-            stdout,
-            stderr,
-            truncated: self.truncated,
-            stdout_encoding,
-            stderr_encoding,
-        }
-    }
-}
-
-/// Encodes bytes as text if they are UTF-8, else as base64. Leaves out a
-/// character that was cut in two at the end.
-fn encode(mut bytes: Vec<u8>, cut: bool) -> (String, Encoding) {
-    if cut
-        && let Err(error) = std::str::from_utf8(&bytes)
-        && error.error_len().is_none()
-    {
-        bytes.truncate(error.valid_up_to());
-    }
-    match String::from_utf8(bytes) {
-        Ok(text) => (text, Encoding::Utf8),
-        Err(error) => (STANDARD.encode(error.as_bytes()), Encoding::Base64),
-    }
-}
-
-/// Returns the exit code as shells do.
-pub(crate) fn exit_code(exit: &Exit) -> i32 {
-    exit.code.unwrap_or(128 + exit.signal.unwrap_or_default())
 }
 
 fn command_out(process: Process) -> api::CommandInfo {

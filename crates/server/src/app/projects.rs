@@ -25,7 +25,7 @@ use std::sync::Arc;
 use crate::app::access::keys::check_name;
 use crate::app::access::principal::Principal;
 use crate::app::projects::policies::Policies;
-use crate::app::requests::Once;
+use crate::app::requests::once::Once;
 use crate::app::resources::Resources;
 use crate::app::snapshots::{Kept, Snapshots, info};
 use crate::app::tenant_stores::{self, TenantStores};

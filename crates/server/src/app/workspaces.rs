@@ -1,5 +1,7 @@
 //! Workspaces on projects: creation, lists, snapshots and deletion.
 
+pub(crate) mod create;
+pub(crate) mod hide;
 pub(crate) mod parking;
 pub(crate) mod refresh;
 pub(crate) mod unsettled;
@@ -10,22 +12,17 @@ use std::sync::Arc;
 use elevo_api as api;
 use elevo_api::Scope;
 use elevo_catalog::Catalog;
-use elevo_catalog::{Sandbox, Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState};
-use elevo_core::{ErrorCode, TreePath};
-use elevo_engine::{Progress, StateTree};
+use elevo_catalog::{Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState};
+use elevo_core::ErrorCode;
+use elevo_engine::Progress;
 use elevo_merge::Drivers;
-use elevo_objects::Entry;
-use elevo_policy::{Access, View};
 use elevo_workspace::Owner;
 
-use crate::app::access::keys::check_name;
 use crate::app::access::principal::Principal;
 use crate::app::projects::{PageQuery, Projects};
-use crate::app::requests::Once;
 use crate::app::resources::Resources;
 use crate::app::sandboxes::freezer::Freezer;
 use crate::app::sandboxes::locks::SandboxLocks;
-use crate::app::sandboxes::spec;
 use crate::app::snapshots::{Kept, Snapshots, own_info};
 use crate::app::tenant_stores::{self, TenantStores};
 use crate::app::timekeeping::Timekeeper;
@@ -33,14 +30,6 @@ use crate::config::Config;
 use crate::failure::{Failure, Result, short};
 use crate::platform::room::Room;
 use crate::platform::{clock, owners};
-
-/// A workspace that is about to be created.
-#[derive(Clone, Debug)]
-pub(crate) struct NewWorkspace {
-    pub(crate) row: Workspace,
-    /// Keeps the snapshots of the workspace until the catalog refers to them.
-    _kept: [Kept; 2],
-}
 
 /// Workspaces of projects.
 pub(crate) struct Workspaces {
@@ -74,176 +63,6 @@ impl Workspaces {
             stores: resources.stores.clone(),
             time: resources.time.clone(),
         }
-    }
-
-    /// Creates a workspace for an agent that does not run in a sandbox.
-    pub(crate) async fn create(
-        self: &Arc<Self>,
-        who: &Principal,
-        wish: api::CreateWorkspace,
-        once: Once,
-    ) -> Result<api::Workspace> {
-        who.needs(Scope::ProjectsWrite)?;
-        if let Some(name) = &wish.name {
-            check_name(name)?;
-        }
-        let (app, who, tenant) = (self.clone(), who.clone(), who.tenant);
-        // The creation, from row to directory, continues if the caller goes
-        // away.
-        let creating = async move { app.create_once(&who, wish, &once).await };
-        let creating = self.stores.spawn(tenant, creating);
-        creating.await.map_err(|error| Failure::internal(&error))?
-    }
-
-    async fn create_once(
-        &self,
-        who: &Principal,
-        wish: api::CreateWorkspace,
-        once: &Once,
-    ) -> Result<api::Workspace> {
-        let limit =
-            spec::workspace_disk(&self.config, wish.disk.as_deref(), self.stores.can_limit())?;
-        let id = once.id("ws-");
-        if once.is_again()
-            && let Some(row) = self.catalog.workspace(who.tenant, &id).await?
-        {
-            if self.has_directory(&row).await? {
-                return self.out(&row).await;
-            }
-            self.forget_workspace(&row).await?;
-        }
-        let owner = wish.owner.as_deref().map(owners::find).transpose()?;
-        let new = self.new_row(who, &wish, id).await?;
-        if owner.is_some() {
-            check_owned(&new.row)?;
-        }
-        self.catalog.add_workspace(&new.row).await?;
-        let row = new.row;
-        let made = self.make_directory(&row, limit, owner).await;
-        if let Err(failure) = made {
-            self.forget_workspace(&row).await?;
-            return Err(failure);
-        }
-        self.out(&row).await
-    }
-
-    /// Whether a workspace has its directory and is not being deleted.
-    async fn has_directory(&self, row: &Workspace) -> Result<bool> {
-        let id = tenant_stores::workspace_id(&row.id)?;
-        let found = self
-            .stores
-            .with(row.tenant, move |workspaces| match workspaces.get(&id) {
-                Err(elevo_workspace::Error::NotFound(_)) => Ok(false),
-                found => Ok(found.map(|_| true)?),
-            });
-        Ok(row.state != WorkspaceState::Removing && found.await?)
-    }
-
-    /// Prepares the row of a workspace on a project.
-    pub(crate) async fn new_row(
-        &self,
-        who: &Principal,
-        wish: &api::CreateWorkspace,
-        id: String,
-    ) -> Result<NewWorkspace> {
-        let agent = self.agent_for(who, wish.agent.as_deref()).await?;
-        let project = self.projects.find(who, &wish.project).await?;
-        let synced = self
-            .projects
-            .version(&project, wish.snapshot.as_deref())
-            .await?;
-        let view = self
-            .projects
-            .compiled_policy(&project)
-            .await?
-            .for_agent(agent.as_deref());
-        let base = self.projects.visible_part(who, &synced, &view).await?;
-        let now = clock::now();
-        let read_only = wish.read_only || view.is_read_only();
-        let sync = serde_json::to_value(check_sync(wish.sync)?);
-        let row = Workspace {
-            id,
-            tenant: who.tenant,
-            project: Some(project.id.clone()),
-            agent,
-            key: who.key.clone(),
-            name: wish.name.clone(),
-            base: base.id,
-            synced: synced.id,
-            merges: 0,
-            sync: sync.map_err(|error| Failure::internal(&error))?,
-            read_only,
-            follows: read_only && wish.sync.mode != api::SyncMode::Manual,
-            state: WorkspaceState::Live,
-            last_merge: None,
-            expires: None,
-            created: now,
-            updated: now,
-        };
-        let _kept = [synced, base];
-        Ok(NewWorkspace { row, _kept })
-    }
-
-    async fn agent_for(&self, who: &Principal, wanted: Option<&str>) -> Result<Option<String>> {
-        match (&who.agent, wanted) {
-            (bound, None) => Ok(bound.clone()),
-            (Some(bound), Some(wanted)) if bound != wanted => {
-                let message = "this key acts for another agent";
-                Err(Failure::new(ErrorCode::Forbidden, message).about("agent", short(wanted)))
-            }
-            (_, Some(wanted)) => {
-                let found = self.catalog.agent(who.tenant, wanted).await?;
-                let missing = || {
-                    let message = format!("there is no agent `{}`", short(wanted));
-                    Failure::new(ErrorCode::AgentNotFound, message)
-                };
-                found.map(|agent| Some(agent.id)).ok_or_else(missing)
-            }
-        }
-    }
-
-    async fn make_directory(
-        &self,
-        row: &Workspace,
-        limit: Option<u64>,
-        owner: Option<Owner>,
-    ) -> Result<PathBuf> {
-        let id = tenant_stores::workspace_id(&row.id)?;
-        let (base, created, read_only) = (row.base, row.created, row.read_only);
-        let made = self.stores.with(row.tenant, move |workspaces| {
-            let progress = Progress::new();
-            Ok(match (read_only, owner) {
-                (true, _) => workspaces.create_read_only(&id, base, created, limit, &progress)?,
-                (false, None) => workspaces.create(&id, base, created, limit, &progress)?,
-                (false, Some(owner)) => {
-                    workspaces.create_owned(&id, base, created, limit, owner, &progress)?
-                }
-            })
-        });
-        made.await
-    }
-
-    /// Adds rows for the forks of a workspace, if it is on a project.
-    pub(crate) async fn add_forks(&self, from: &Sandbox, into: &[Sandbox]) -> Result<()> {
-        let row = self.catalog.workspace(from.tenant, &from.workspace).await?;
-        let Some(row) = row.filter(|row| row.project.is_some()) else {
-            return Ok(());
-        };
-        for sandbox in into {
-            let fork = Workspace {
-                id: sandbox.workspace.clone(),
-                key: sandbox.key.clone(),
-                name: sandbox.name.clone(),
-                merges: 0,
-                last_merge: None,
-                created: sandbox.created,
-                updated: sandbox.created,
-                ..row.clone()
-            };
-            self.catalog.add_workspace(&fork).await?;
-            self.copy_unsettled(&row, &fork).await?;
-        }
-        Ok(())
     }
 
     /// Returns a workspace that this principal may see.
@@ -443,28 +262,6 @@ impl Workspaces {
     }
 }
 
-/// Rejects an owner for a workspace that cannot have one.
-fn check_owned(row: &Workspace) -> Result<()> {
-    if !rustix::process::geteuid().is_root() {
-        let message = "`owner` needs a server that runs as root";
-        return Err(Failure::new(ErrorCode::ResourceRefused, message));
-    }
-    match row.read_only {
-        true => Err(Failure::invalid(
-            "a read-only workspace is shared and cannot have an `owner`",
-        )),
-        false => Ok(()),
-    }
-}
-
-fn not_let(error: &std::io::Error) -> Failure {
-    let message = "the file system of the workspaces lacks access lists, which `owner` needs";
-    match error.raw_os_error() == Some(rustix::io::Errno::NOTSUP.raw_os_error()) {
-        true => Failure::new(ErrorCode::ResourceRefused, message),
-        false => Failure::internal(error),
-    }
-}
-
 pub(crate) fn on_no_project(row: &Workspace) -> Failure {
     let message = format!("workspace `{}` is not on a project", row.id);
     Failure::invalid(message)
@@ -484,63 +281,10 @@ pub(crate) fn no_workspace(id: &str) -> Failure {
     Failure::new(ErrorCode::WorkspaceNotFound, message).about("workspaceId", short(id))
 }
 
-fn check_sync(sync: api::Sync) -> Result<api::Sync> {
-    match sync.seconds {
-        Some(0) => Err(Failure::invalid("`sync.seconds` must be at least 1")),
-        Some(3601..) => Err(Failure::invalid("`sync.seconds` must be at most 3600")),
-        _ => Ok(sync),
-    }
-}
-
-/// Removes the hidden paths from a tree, and the directories that this leaves
-/// empty.
-pub(crate) async fn hide(tree: &StateTree, view: &View) -> Result<()> {
-    let mut open = vec![TreePath::root()];
-    let mut entered = Vec::new();
-    while let Some(directory) = open.pop() {
-        let mut after = None;
-        loop {
-            let page = tree.list(&directory, after.as_ref(), PAGE).await?;
-            for (name, _) in &page {
-                let path = directory.join(name).map_err(elevo_engine::Error::from)?;
-                if hide_one(tree, view, &path).await? {
-                    entered.push(path.clone());
-                    open.push(path);
-                }
-            }
-            after = match page.last() {
-                Some((name, _)) if page.len() == PAGE => Some(name.clone()),
-                _ => break,
-            };
-        }
-    }
-    while let Some(path) = entered.pop() {
-        if count_of(tree.entry(&path).await?.as_ref()) == Some(0) {
-            tree.remove(&path).await?;
-        }
-    }
-    Ok(())
-}
-
-const PAGE: usize = 1000;
-
-/// Removes one entry if it is hidden. Returns whether it is a directory that is
-/// only partly visible.
-async fn hide_one(tree: &StateTree, view: &View, path: &TreePath) -> Result<bool> {
-    let entry = tree.entry(path).await?;
-    let access = match count_of(entry.as_ref()) {
-        None | Some(0) => Some(view.access(path)),
-        Some(_) => view.uniform(path),
-    };
-    if access == Some(Access::None) {
-        tree.remove(path).await?;
-    }
-    Ok(access.is_none())
-}
-
-const fn count_of(entry: Option<&Entry>) -> Option<u64> {
-    match entry {
-        Some(Entry::Directory { tree, .. }) => Some(tree.count),
-        _ => None,
+fn not_let(error: &std::io::Error) -> Failure {
+    let message = "the file system of the workspaces lacks access lists, which `owner` needs";
+    match error.raw_os_error() == Some(rustix::io::Errno::NOTSUP.raw_os_error()) {
+        true => Failure::new(ErrorCode::ResourceRefused, message),
+        false => Failure::internal(error),
     }
 }

@@ -8,7 +8,7 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::requests::Once;
+use crate::app::requests::once::Once;
 use crate::http::answer::Answer;
 use crate::http::request::{Body, Path, Query, Who};
 use crate::http::{Shared, tar, upload};

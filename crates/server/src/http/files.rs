@@ -10,7 +10,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::app::files::diff::DiffQuery;
-use crate::app::requests::Once;
+use crate::app::requests::once::Once;
 use crate::failure::Failure;
 use crate::http::answer::Answer;
 use crate::http::limits::Class;

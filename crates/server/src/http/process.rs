@@ -6,8 +6,9 @@ use elevo_api as api;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::app::processes::{Ended, Streamed};
-use crate::app::requests::Once;
+use crate::app::processes::Streamed;
+use crate::app::processes::output::Ended;
+use crate::app::requests::once::Once;
 use crate::failure::Failure;
 use crate::http::answer::{Answer, counted};
 use crate::http::request::{Body, MaybeBody, Path, Query, Who};

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::app::projects::PageQuery;
-use crate::app::requests::Once;
+use crate::app::requests::once::Once;
 use crate::failure::{Failure, Result};
 use crate::http::Shared;
 use crate::http::answer::Answer;

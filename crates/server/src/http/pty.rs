@@ -18,8 +18,8 @@ use utoipa::IntoParams;
 
 use crate::app::App;
 use crate::app::access::principal::Principal;
-use crate::app::processes::{Reading, exit_code};
-use crate::app::requests::Once;
+use crate::app::processes::output::{Reading, exit_code};
+use crate::app::requests::once::Once;
 use crate::app::stopping::Phase;
 use crate::config::Config;
 use crate::failure::Failure;

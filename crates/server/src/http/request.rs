@@ -10,7 +10,7 @@ use elevo_core::ErrorCode;
 use serde::de::DeserializeOwned;
 
 use crate::app::access::principal::Principal;
-use crate::app::requests::Once;
+use crate::app::requests::once::Once;
 use crate::failure::Failure;
 use crate::http::Shared;
 use crate::http::answer::ApiError;

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::app::projects::reviews::{ReviewsQuery, Side};
-use crate::app::requests::Once;
+use crate::app::requests::once::Once;
 use crate::failure::Failure;
 use crate::http::Shared;
 use crate::http::answer::{Answer, file_answer};

@@ -5,7 +5,7 @@ use elevo_api as api;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::app::requests::Once;
+use crate::app::requests::once::Once;
 use crate::app::sandboxes::{ListQuery, LogsQuery};
 use crate::failure::Failure;
 use crate::http::Shared;

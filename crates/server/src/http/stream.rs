@@ -19,7 +19,7 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 
 use crate::app::access::principal::Principal;
-use crate::app::processes::Reading;
+use crate::app::processes::output::Reading;
 use crate::app::stopping::Phase;
 use crate::http::Shared;
 use crate::platform::clock;
@@ -197,7 +197,7 @@ impl Encoder {
             Event::Exit(exit) => {
                 self.flush(&mut out);
                 out.extend(self.written(&StreamEvent {
-                    exit_code: Some(crate::app::processes::exit_code(&exit)),
+                    exit_code: Some(crate::app::processes::output::exit_code(&exit)),
                     signal: exit.signal,
                     timed_out: exit.timed_out,
                     truncated: self.truncated,

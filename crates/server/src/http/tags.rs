@@ -3,7 +3,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use elevo_api as api;
 
-use crate::app::requests::Once;
+use crate::app::requests::once::Once;
 use crate::http::Shared;
 use crate::http::answer::Answer;
 use crate::http::projects::Page;

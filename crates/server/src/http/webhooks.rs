@@ -6,7 +6,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::app::events::webhooks::DeliveriesQuery;
-use crate::app::requests::Once;
+use crate::app::requests::once::Once;
 use crate::http::Shared;
 use crate::http::answer::Answer;
 use crate::http::request::{Body, Path, Query, Who};

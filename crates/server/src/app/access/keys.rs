@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use crate::app::access::principal::Principal;
 use crate::app::access::tenants::OF_THE_SETTINGS;
-use crate::app::requests::Once;
+use crate::app::requests::once::Once;
 use crate::app::resources::Resources;
 use crate::app::sandboxes::spec;
 use crate::config::Config;

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 use crate::app::access::keys::{Keys, check_name};
 use crate::app::access::principal::Principal;
-use crate::app::requests::Once;
+use crate::app::requests::once::Once;
 use crate::app::resources::Resources;
 use crate::app::sandboxes::spec;
 use crate::app::tenant_stores::TenantStores;

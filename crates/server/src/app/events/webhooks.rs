@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use crate::app::access::principal::Principal;
 use crate::app::access::secrets::Secrets;
 use crate::app::events::{self, allowed_kinds, wanted_kinds};
-use crate::app::requests::Once;
+use crate::app::requests::once::Once;
 use crate::app::resources::Resources;
 use crate::config::Config;
 use crate::failure::{Failure, Result, short};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use elevo_api as api;
 use elevo_catalog::Catalog;
-use elevo_catalog::{ProjectQuery, Sandbox, WorkspaceQuery, WorkspaceState};
+use elevo_catalog::{ProjectQuery, Sandbox, SandboxQuery, WorkspaceQuery, WorkspaceState};
 use elevo_core::TenantId;
 use elevo_sandbox::SandboxRuntime;
 
@@ -181,6 +181,25 @@ impl Cleanup {
             log_failure(removed, "workspace", &row.id, "cannot finish a deletion");
         }
         Ok(())
+    }
+
+    /// Deletes networks and rules if no sandbox needs them again: a server that
+    /// is gone for good leaves nothing on its machine.
+    pub(crate) async fn leave_engine(&self) -> Result<()> {
+        self.pools.drain().await;
+        let query = SandboxQuery {
+            limit: 1,
+            ..SandboxQuery::default()
+        };
+        if !self.catalog.sandboxes(&query).await?.items.is_empty() {
+            return Ok(());
+        }
+        match self.runtime.tear_down().await {
+            // The network belongs to others, or the tools for rules are missing:
+            // then there is nothing to delete.
+            Err(elevo_sandbox::Error::Refused { .. }) => Ok(()),
+            left => Ok(left?),
+        }
     }
 
     /// Deletes layers that no workspace needs, if there are many.

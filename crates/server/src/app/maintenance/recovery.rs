@@ -19,21 +19,17 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use elevo_catalog::Catalog;
-use elevo_catalog::{Sandbox, SandboxQuery};
+use elevo_catalog::Sandbox;
 use elevo_core::{ErrorCode, SandboxState};
 use elevo_sandbox::SandboxRuntime;
 use elevo_sandbox::{Container, ContainerState};
 
-use crate::app::maintenance::backups::Backups;
 use crate::app::maintenance::cleanup::Cleanup;
-use crate::app::maintenance::erasure::Erasure;
-use crate::app::requests::Requests;
 use crate::app::resources::Resources;
 use crate::app::sandboxes::containers::Containers;
 use crate::app::sandboxes::reasons::GONE;
 use crate::app::sandboxes::rows::all_sandboxes;
 use crate::app::sandboxes::starts::Starts;
-use crate::app::sandboxes::warm_pools::WarmPools;
 use crate::app::tenant_stores::TenantStores;
 use crate::app::workspaces::Workspaces;
 use crate::failure::Result;
@@ -43,12 +39,8 @@ pub(crate) struct Recovery {
     catalog: Arc<dyn Catalog>,
     runtime: Arc<dyn SandboxRuntime>,
     stores: Arc<TenantStores>,
-    backups: Arc<Backups>,
     cleanup: Arc<Cleanup>,
     containers: Arc<Containers>,
-    erasure: Arc<Erasure>,
-    pools: Arc<WarmPools>,
-    requests: Arc<Requests>,
     starts: Arc<Starts>,
     workspaces: Arc<Workspaces>,
     /// Sandboxes of the previous server process that are not reconciled with the
@@ -59,23 +51,15 @@ pub(crate) struct Recovery {
 impl Recovery {
     pub(crate) fn new(
         resources: &Resources,
-        backups: &Arc<Backups>,
         cleanup: &Arc<Cleanup>,
         containers: &Arc<Containers>,
-        erasure: &Arc<Erasure>,
-        pools: &Arc<WarmPools>,
-        requests: &Arc<Requests>,
         starts: &Arc<Starts>,
         workspaces: &Arc<Workspaces>,
     ) -> Self {
         Self {
-            backups: backups.clone(),
             catalog: resources.catalog.clone(),
             cleanup: cleanup.clone(),
             containers: containers.clone(),
-            erasure: erasure.clone(),
-            pools: pools.clone(),
-            requests: requests.clone(),
             runtime: resources.runtime.clone(),
             starts: starts.clone(),
             stores: resources.stores.clone(),
@@ -86,9 +70,6 @@ impl Recovery {
 
     /// Reconciles everything after a start.
     pub(crate) async fn run(self: &Arc<Self>) -> Result<()> {
-        self.erasure.close_erased().await?;
-        self.backups.resume_restored().await;
-        self.requests.release_earlier().await;
         let rows = all_sandboxes(&*self.catalog).await?;
         *self.unrecovered() = rows.into_iter().map(|row| row.id).collect();
         if let Err(failure) = self.recover_sandboxes().await {
@@ -222,25 +203,6 @@ impl Recovery {
                 cause,
                 "cannot thaw a container"
             );
-        }
-    }
-
-    /// Deletes networks and rules if no sandbox needs them again: a server that
-    /// is gone for good leaves nothing on its machine.
-    pub(crate) async fn leave_engine(&self) -> Result<()> {
-        self.pools.drain().await;
-        let query = SandboxQuery {
-            limit: 1,
-            ..SandboxQuery::default()
-        };
-        if !self.catalog.sandboxes(&query).await?.items.is_empty() {
-            return Ok(());
-        }
-        match self.runtime.tear_down().await {
-            // The network belongs to others, or the tools for rules are missing:
-            // then there is nothing to delete.
-            Err(elevo_sandbox::Error::Refused { .. }) => Ok(()),
-            left => Ok(left?),
         }
     }
 }

@@ -13,8 +13,9 @@ use elevo_core::ErrorCode;
 
 use crate::app::access::principal::Principal;
 use crate::app::access::secrets::Secrets;
-use crate::app::processes::{Processes, Reading, check_cwd};
-use crate::app::requests::Once;
+use crate::app::processes::output::Reading;
+use crate::app::processes::{Processes, check_cwd};
+use crate::app::requests::once::Once;
 use crate::app::resources::Resources;
 use crate::app::sandboxes::{Sandboxes, spec};
 use crate::config::Config;

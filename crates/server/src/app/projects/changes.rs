@@ -28,7 +28,7 @@ use crate::app::projects::changes::patch::{
 };
 use crate::app::projects::landing::Landings;
 use crate::app::projects::landing::job::Job;
-use crate::app::requests::Once;
+use crate::app::requests::once::Once;
 use crate::app::resources::Resources;
 use crate::app::snapshots::{Kept, Snapshots, info};
 use crate::app::tenant_stores::TenantStores;

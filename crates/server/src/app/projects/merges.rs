@@ -15,7 +15,7 @@ use crate::app::projects::landing::Landings;
 use crate::app::projects::landing::job::Job;
 use crate::app::projects::merges::retries::Completing;
 use crate::app::projects::{Projects, out};
-use crate::app::requests::Once;
+use crate::app::requests::once::Once;
 use crate::app::resources::Resources;
 use crate::app::workspaces::Workspaces;
 use crate::failure::{Failure, Result};

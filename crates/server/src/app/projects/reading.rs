@@ -19,7 +19,7 @@ use crate::app::files::content::Content;
 use crate::app::files::diff::{change_out, count, readable};
 use crate::app::projects::{Projects, out};
 use crate::app::snapshots::{Kept, info};
-use crate::app::workspaces::hide;
+use crate::app::workspaces::hide::hide;
 use crate::failure::{Failure, Result, short};
 
 /// A version of a project, with the principal's view of it.

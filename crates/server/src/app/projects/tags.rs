@@ -8,7 +8,7 @@ use elevo_objects::SnapshotId;
 
 use crate::app::access::principal::Principal;
 use crate::app::projects::{PageQuery, Projects};
-use crate::app::requests::Once;
+use crate::app::requests::once::Once;
 use crate::app::snapshots::no_snapshot;
 use crate::failure::{Failure, Result, short};
 use crate::platform::clock;

@@ -11,11 +11,12 @@ use tracing::Instrument;
 
 use crate::app::access::keys;
 use crate::app::access::principal::Principal;
-use crate::app::requests::Once;
+use crate::app::requests::once::Once;
+use crate::app::sandboxes::create::NewSandbox;
 use crate::app::sandboxes::retries::ids_for_forks;
 use crate::app::sandboxes::spec::{self, Boundary, Spec};
 use crate::app::sandboxes::starts::Source;
-use crate::app::sandboxes::{NewSandbox, Sandboxes, failed};
+use crate::app::sandboxes::{Sandboxes, failed};
 use crate::app::snapshots::{Kept, info, losses_out, writing};
 use crate::app::{files, tenant_stores};
 use crate::failure::{Failure, Result};

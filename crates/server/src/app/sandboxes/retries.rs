@@ -8,7 +8,7 @@ use elevo_catalog::Sandbox;
 use elevo_core::{ErrorCode, SandboxState};
 
 use crate::app::access::principal::Principal;
-use crate::app::requests::Once;
+use crate::app::requests::once::Once;
 use crate::app::sandboxes::pool::Taken;
 use crate::app::sandboxes::{Sandboxes, failed, spec};
 use crate::failure::{Failure, Result};

@@ -1,6 +1,8 @@
 //! The start of a sandbox: workspace, container, agent.
 
 mod abandoned;
+mod again;
+mod remove;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,16 +19,17 @@ use tracing::Instrument;
 
 use crate::app::access::principal::Principal;
 use crate::app::resources::Resources;
-use crate::app::sandboxes::NewSandbox;
 use crate::app::sandboxes::containers::{Containers, Places};
+use crate::app::sandboxes::create::NewSandbox;
 use crate::app::sandboxes::freezer::Freezer;
 use crate::app::sandboxes::locks::SandboxLocks;
 use crate::app::sandboxes::makers::{Makers, Making};
-use crate::app::sandboxes::reasons::{AGAIN, keeps_container};
+use crate::app::sandboxes::reasons::AGAIN;
 use crate::app::sandboxes::spec::Spec;
 use crate::app::snapshots::{Kept, own_info};
 use crate::app::tenant_stores::{self, TenantStores};
-use crate::app::workspaces::{NewWorkspace, Workspaces};
+use crate::app::workspaces::Workspaces;
+use crate::app::workspaces::create::NewWorkspace;
 use crate::config::Config;
 use crate::failure::{Failure, Result};
 use crate::platform::clock;
@@ -326,73 +329,6 @@ impl Starts {
         Err(Failure::new(ErrorCode::SandboxStartFailed, message))
     }
 
-    /// Starts a sandbox that was stopped or has failed: in its container if
-    /// that has run, else in a new one.
-    pub(crate) async fn start_again(&self, id: &str) -> Result<Sandbox> {
-        let _held = self.locks.hold(id).await;
-        let _making = self.makers.enter(id);
-        let before = self.catalog.sandbox_of_any_tenant(id).await?;
-        let before = before.ok_or_else(|| Failure::no_sandbox(id))?;
-        let from = [SandboxState::Stopped, SandboxState::Error];
-        let again = Some(AGAIN.into());
-        let sandbox = self
-            .change(id, &from, SandboxState::Starting, again)
-            .await?;
-        let started = self.start_held(&sandbox, &before).await;
-        if let Err(failure) = &started {
-            let starting = [SandboxState::Starting];
-            let cause = failure.summary();
-            tracing::warn!(sandbox = id, cause, "cannot start a sandbox");
-            let reason = Some(failure.message.clone());
-            self.change(id, &starting, SandboxState::Error, reason)
-                .await?;
-        }
-        started
-    }
-
-    async fn start_held(&self, sandbox: &Sandbox, before: &Sandbox) -> Result<Sandbox> {
-        let _turn = self.containers.turn_to_create().await?;
-        let spec = Spec::of(sandbox)?;
-        let places = self.make_workspace(sandbox, &spec, Source::Made).await?;
-        let container =
-            ContainerId::new(&sandbox.id).ok_or_else(|| Failure::no_sandbox(&sandbox.id))?;
-        let keep = keeps_container(before) && self.runtime.status(&container).await?.is_some();
-        // Otherwise the wait for the agent would end at once, with the
-        // connection of the previous run.
-        self.links.forget(&sandbox.id);
-        if keep {
-            self.runtime.kill(&container).await?;
-            if self.containers.has_slot(&sandbox.id)? {
-                self.containers.fill_slot(&sandbox.id, &places).await?;
-            }
-        } else {
-            self.containers.remove_container(&sandbox.id).await?;
-            let token = SandboxToken::from_random(clock::random());
-            self.make_container(sandbox, &spec, &places, &token).await?;
-        }
-        self.start_container(sandbox, places).await
-    }
-
-    /// Rolls back a creation. The row is marked first, so that the next cleanup
-    /// finishes a rollback that fails.
-    pub(crate) async fn give_up(&self, id: &str) {
-        let mark = SandboxChange {
-            removing: Some(true),
-            ..SandboxChange::default()
-        };
-        let given_up = async {
-            let sandbox = self.catalog.change_sandbox(id, &mark, clock::now()).await?;
-            self.remove(&sandbox).await
-        };
-        if let Err(failure) = given_up.await {
-            tracing::error!(
-                sandbox = id,
-                cause = failure.summary(),
-                "cannot roll back the creation of a sandbox"
-            );
-        }
-    }
-
     pub(crate) async fn fork_workspace(
         &self,
         who: &Principal,
@@ -413,30 +349,6 @@ impl Starts {
             Ok(())
         });
         forked.instrument(step!("workspaces.fork")).await
-    }
-
-    /// Deletes everything of a sandbox that is marked for deletion. After an
-    /// interruption it starts over.
-    pub(crate) async fn remove(&self, sandbox: &Sandbox) -> Result<()> {
-        let _held = self.locks.hold(&sandbox.id).await;
-        self.containers.remove_container(&sandbox.id).await?;
-        match sandbox.keep_workspace {
-            // The erasure of its tenant deletes the workspace.
-            _ if self.stores.is_closed(sandbox.tenant) => {}
-            true => self.workspaces.park_workspace(sandbox).await?,
-            false => {
-                let id = tenant_stores::workspace_id(&sandbox.workspace)?;
-                self.stores.remove_workspace(sandbox.tenant, id).await?;
-                self.catalog
-                    .remove_workspace(sandbox.tenant, &sandbox.workspace)
-                    .await?;
-            }
-        }
-        self.catalog
-            .remove_sandbox(&sandbox.id, clock::now())
-            .await?;
-        tracing::info!(sandbox = sandbox.id, "sandbox deleted");
-        Ok(())
     }
 
     /// Changes the state of a sandbox, if it is in one of `from`.

@@ -24,7 +24,7 @@ use crate::app::files::receive;
 use crate::app::projects::changes::{Changes, committed};
 use crate::app::projects::landing::job::Job;
 use crate::app::projects::reading::tree_path;
-use crate::app::requests::Once;
+use crate::app::requests::once::Once;
 use crate::app::snapshots::{Kept, info, losses_out, writing};
 use crate::failure::{Failure, Result};
 use crate::platform::archive;

@@ -15,7 +15,7 @@ use crate::app::files::diff::readable;
 use crate::app::projects::changes::{Changes, committed, not_put, removed};
 use crate::app::projects::landing::job::Job;
 use crate::app::projects::reading::tree_path;
-use crate::app::requests::Once;
+use crate::app::requests::once::Once;
 use crate::app::snapshots::{Kept, info};
 use crate::failure::{Failure, Result};
 

@@ -1,21 +1,18 @@
 //! Merges jobs into the head of a project, and computes the steps that land
 //! them. Nothing here moves the head.
 
+mod decisions;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use elevo_catalog::{
-    BaseMove, Catalog, Project, Review, ReviewChange, ReviewState, ReviewStep,
-    Sides as ReviewSides, Step, Workspace,
-};
+use elevo_catalog::{BaseMove, Catalog, Project, Review, Step, Workspace};
 use elevo_core::{ErrorCode, TenantId, TreePath};
 use elevo_engine::{Commit, CommitInfo, Repository, StateTree};
-use elevo_merge::{
-    Drivers, Limits, Merged, Refused, Rules, Sides, TreeMerge, Versions, Why, merge_trees,
-};
+use elevo_merge::{Drivers, Limits, Refused, Rules, Sides, TreeMerge, Why, merge_trees};
 use elevo_objects::{Entry, SnapshotId};
 use elevo_policy::Compiled;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::app::projects::landing::job::{Decision, Job};
 use crate::app::projects::landing::precedence::ByPriority;
@@ -233,63 +230,6 @@ impl Preparer {
         })
     }
 
-    /// Returns the change of the decided review. If the decision meets another
-    /// conflict, the review stays open, now against the current head.
-    async fn decided(
-        &self,
-        decision: &Decision,
-        base: &LandingBase,
-        merge: &TreeMerge,
-    ) -> Result<ReviewStep> {
-        let Decision { review, change } = decision;
-        let mut change = change.clone();
-        if !merge.conflicts.is_empty() {
-            let sides = ReviewSides {
-                ours: base.tree.entry(&review.path).await?,
-                ours_snapshot: base.head,
-                ..review.sides.clone()
-            };
-            change = ReviewChange::new(ReviewState::Open, ReviewState::Open);
-            let detail = self.detail_of(review, &sides).await?;
-            change.detail = Some(out::with_message(detail, out::message_of(review)));
-            change.sides = Some(sides);
-        }
-        Ok(ReviewStep {
-            id: review.id.clone(),
-            change,
-        })
-    }
-
-    /// Adds the decided change to the base of its workspace, so that the next
-    /// merge does not bring it up again.
-    async fn settled(
-        &self,
-        base: &LandingBase,
-        decision: &Decision,
-        commits: &mut Vec<Commit>,
-    ) -> Result<Option<BaseMove>> {
-        let review = &decision.review;
-        let Some(id) = &review.workspace else {
-            return Ok(None);
-        };
-        let Some(row) = self.catalog.workspace(review.tenant, id).await? else {
-            return Ok(None);
-        };
-        let tree = StateTree::open(&base.repository, row.base).await?;
-        put(&tree, &review.path, review.sides.theirs.clone()).await?;
-        if let Some(from) = out::moved_from(review) {
-            put(&tree, &from, None).await?;
-        }
-        let (agreed, commit) = tree.staged(agreed_info(base, id)).await?;
-        commits.push(commit);
-        Ok(Some(BaseMove {
-            expected: row.base,
-            base: agreed,
-            synced: row.synced,
-            settled: Vec::new(),
-        }))
-    }
-
     /// Returns the open reviews of a workspace, by path.
     pub(crate) async fn open_reviews(
         &self,
@@ -312,35 +252,6 @@ impl Preparer {
                 return Ok(open);
             }
         }
-    }
-
-    /// Returns the details of a review with these sides.
-    async fn detail_of(&self, review: &Review, sides: &ReviewSides) -> Result<Value> {
-        let from = out::moved_from(review);
-        let from = from.as_ref();
-        Ok(match self.merged(review, sides).await? {
-            Merged::Conflict(found) => out::detail(from, &found.hunks, "merged", found.reason),
-            _ => out::detail(from, &[], "theirs", "it is the later one"),
-        })
-    }
-
-    /// Merges these sides with the driver that found the conflict.
-    pub(crate) async fn merged(&self, review: &Review, sides: &ReviewSides) -> Result<Merged> {
-        let driver = self.drivers.named(&review.algorithm);
-        let (Some(driver), Some(ours), Some(theirs)) = (driver, &sides.ours, &sides.theirs) else {
-            return Ok(Merged::NotMine);
-        };
-        let repository = self.stores.repository(review.tenant);
-        let base = match &sides.base {
-            Some(entry) => Some(repository.bytes(entry).await?),
-            None => None,
-        };
-        let versions = Versions {
-            base: base.as_deref(),
-            ours: &repository.bytes(ours).await?,
-            theirs: &repository.bytes(theirs).await?,
-        };
-        Ok(driver.merge(&versions))
     }
 }
 

@@ -7,7 +7,7 @@ use elevo_catalog::{LandedStep, MAX_PAGE, Project};
 
 use crate::app::projects::landing::Landings;
 use crate::app::projects::out;
-use crate::app::requests::Once;
+use crate::app::requests::once::Once;
 use crate::failure::Result;
 
 impl Landings {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::app::access::principal::Principal;
 use crate::app::projects::merges::Merges;
 use crate::app::projects::out;
-use crate::app::requests::Once;
+use crate::app::requests::once::Once;
 use crate::app::workspaces::no_workspace;
 use crate::failure::Result;
 

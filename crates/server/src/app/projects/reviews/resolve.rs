@@ -1,0 +1,202 @@
+//! Decisions on reviews.
+
+use crate::app::access::principal::Principal;
+use crate::app::projects::changes::committed;
+use crate::app::projects::landing::job::{Decision, Job};
+use crate::app::projects::landing::prepare::put;
+use crate::app::projects::out;
+use crate::app::projects::reviews::Reviews;
+use crate::app::requests::once::Once;
+use crate::app::snapshots::{Kept, SHARED, info};
+use crate::failure::{Failure, Result};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use elevo_api as api;
+use elevo_api::Scope;
+use elevo_catalog::{LandingKind, Review, ReviewChange, ReviewState};
+use elevo_core::ErrorCode;
+use elevo_engine::{Attributes, StateTree};
+use elevo_merge::Merged;
+use elevo_objects::Entry;
+use serde_json::json;
+use std::sync::Arc;
+
+pub(super) async fn write(tree: &StateTree, review: &Review, bytes: Vec<u8>) -> Result<()> {
+    let mode = [&review.sides.theirs, &review.sides.ours, &review.sides.base]
+        .into_iter()
+        .find_map(|entry| match entry {
+            Some(Entry::File { mode, .. }) => Some(*mode),
+            _ => None,
+        });
+    put(tree, &review.path, None).await?;
+    let attributes = Attributes {
+        mode,
+        modified: None,
+    };
+    Ok(tree.write(&review.path, bytes.into(), attributes).await?)
+}
+
+pub(super) fn edited(wish: &api::ResolveReview) -> Result<Option<Vec<u8>>> {
+    match (&wish.content, &wish.base64) {
+        (Some(_), Some(_)) => Err(Failure::invalid("send only one of `content` and `base64`")),
+        (Some(text), None) => Ok(Some(text.clone().into_bytes())),
+        (None, Some(text)) => {
+            let decoded = STANDARD.decode(text);
+            decoded
+                .map(Some)
+                .map_err(|_| Failure::invalid("`base64` is not valid base64"))
+        }
+        (None, None) => Ok(None),
+    }
+}
+
+pub(super) fn closed(review: &Review) -> Failure {
+    let message = format!("the review is already {}", review.state);
+    let failure = Failure::new(ErrorCode::ReviewClosed, message).about("reviewId", &*review.id);
+    match &review.successor {
+        Some(successor) => failure.about("successor", &**successor),
+        None => failure,
+    }
+}
+
+impl Reviews {
+    /// Decides a review. The decision is merged against the current head; if
+    /// that conflicts, the review stays open with the new conflict.
+    pub(crate) async fn resolve(
+        self: &Arc<Self>,
+        who: &Principal,
+        id: &str,
+        wish: api::ResolveReview,
+        once: Once,
+    ) -> Result<api::Review> {
+        who.needs(Scope::Reviews)?;
+        let (review, project, _) = self.visible(who, id).await?;
+        self.check_decider(who, &review, wish.resolution)?;
+        if self
+            .landings
+            .landed_before(&project, &once)
+            .await?
+            .is_some()
+        {
+            return self.get(who, id).await;
+        }
+        if review.state != ReviewState::Open {
+            return Err(closed(&review));
+        }
+        let decision = self.decision(who, &review, &wish).await?;
+        let ours = self
+            .snapshots
+            .keep(who.tenant, review.sides.ours_snapshot)
+            .await?;
+        let theirs = self.resolved_tree(who, &review, &ours, &wish).await?;
+        let wish = api::Merge {
+            message: match wish.message.is_empty() {
+                true => format!("decided on {}", out::path_text(&review.path)),
+                false => wish.message,
+            },
+            ..api::Merge::default()
+        };
+        let job = Job {
+            kind: LandingKind::Resolve,
+            base: Some(ours),
+            agent: review.agent.clone(),
+            decides: Some(decision),
+            ..Job::new(who, &wish, theirs, once.landing())
+        };
+        self.landings.land(&project, job).await?;
+        self.get(who, id).await
+    }
+
+    /// Rejects agents that approve their own changes.
+    pub(super) fn check_decider(
+        &self,
+        who: &Principal,
+        review: &Review,
+        resolution: api::Resolution,
+    ) -> Result<()> {
+        let own = who.agent.is_some() && who.agent == review.agent;
+        let gives_up = matches!(resolution, api::Resolution::Reject | api::Resolution::Ours);
+        match own && !gives_up {
+            true => {
+                let message = "an agent may not approve its own change";
+                let failure = Failure::new(ErrorCode::Forbidden, message);
+                Err(failure.remediation("Ask another agent or a person to decide, or `reject` it."))
+            }
+            false => Ok(()),
+        }
+    }
+
+    pub(super) async fn decision(
+        &self,
+        who: &Principal,
+        review: &Review,
+        wish: &api::ResolveReview,
+    ) -> Result<Decision> {
+        let to = match wish.resolution {
+            api::Resolution::Reject => ReviewState::Rejected,
+            _ => ReviewState::Resolved,
+        };
+        let (by, name) = match &who.agent {
+            Some(agent) => {
+                let found = self.catalog.agent(who.tenant, agent).await?;
+                (agent.clone(), found.map(|agent| agent.name))
+            }
+            None => (who.key.clone(), Some(who.key_name.clone())),
+        };
+        Ok(Decision {
+            review: review.clone(),
+            change: ReviewChange {
+                by: Some(by),
+                resolution: Some(json!({
+                    "resolution": wish.resolution,
+                    "message": wish.message,
+                    "name": name,
+                })),
+                ..ReviewChange::new(ReviewState::Open, to)
+            },
+        })
+    }
+
+    /// Commits the head that the review was opened with, changed by the
+    /// decision.
+    pub(super) async fn resolved_tree(
+        &self,
+        who: &Principal,
+        review: &Review,
+        ours: &Kept,
+        wish: &api::ResolveReview,
+    ) -> Result<Kept> {
+        let repository = self.stores.repository(who.tenant);
+        let tree = StateTree::open(&repository, ours.id).await?;
+        let path = &review.path;
+        match wish.resolution {
+            api::Resolution::Ours | api::Resolution::Reject => return Ok(ours.clone()),
+            api::Resolution::Theirs => {
+                put(&tree, &review.path, review.sides.theirs.clone()).await?
+            }
+            api::Resolution::Suggested => match self.suggested(review).await? {
+                Some(bytes) => write(&tree, review, bytes).await?,
+                None => match review.detail["suggestion"].as_str() {
+                    Some("ours") => return Ok(ours.clone()),
+                    _ => put(&tree, &review.path, review.sides.theirs.clone()).await?,
+                },
+            },
+            api::Resolution::Edited => match edited(wish)? {
+                Some(bytes) => write(&tree, review, bytes).await?,
+                None => put(&tree, &review.path, None).await?,
+            },
+        }
+        let mut info = info(who, format!("a decision on {}", out::path_text(path)));
+        info.labels.insert(SHARED.into(), review.project.clone());
+        committed(&tree, info).await
+    }
+
+    /// Returns the suggestion of the driver that found the conflict.
+    pub(super) async fn suggested(&self, review: &Review) -> Result<Option<Vec<u8>>> {
+        Ok(match self.preparer.merged(review, &review.sides).await? {
+            Merged::Conflict(conflicted) => Some(conflicted.suggestion),
+            Merged::Clean(bytes) => Some(bytes),
+            Merged::NotMine => None,
+        })
+    }
+}

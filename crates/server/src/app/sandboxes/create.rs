@@ -1,0 +1,189 @@
+//! Creation of sandboxes.
+
+use crate::app::access::keys::check_name;
+use crate::app::access::principal::Principal;
+use crate::app::requests::once::Once;
+use crate::app::sandboxes::makers::Making;
+use crate::app::sandboxes::pool::Taken;
+use crate::app::sandboxes::spec::{self, Boundary, Spec};
+use crate::app::sandboxes::starts::Source;
+use crate::app::sandboxes::{Sandboxes, no_template};
+use crate::app::workspaces::parking;
+use crate::failure::{Failure, Result};
+use crate::platform::clock;
+use elevo_api as api;
+use elevo_api::Scope;
+use elevo_catalog::secret::SandboxToken;
+use elevo_catalog::{AddLimits, Sandbox};
+use elevo_core::{ErrorCode, SandboxState, Timestamp};
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::Instrument;
+
+/// A row that is not added yet, and the token of its agent.
+pub(crate) struct NewSandbox {
+    pub(crate) row: Sandbox,
+    pub(crate) token: SandboxToken,
+    /// The warm container that the sandbox takes over, if any.
+    pub(crate) warm: Option<Taken>,
+    _making: Making,
+}
+
+impl NewSandbox {
+    /// Removes the warm container from its pool: it has a row now, or must not
+    /// be given to another sandbox.
+    fn use_up(&mut self) {
+        if let Some(warm) = &mut self.warm {
+            warm.used();
+        }
+    }
+}
+
+impl Sandboxes {
+    /// Creates a sandbox. Returns when commands can run.
+    pub(crate) async fn create(
+        self: &Arc<Self>,
+        who: &Principal,
+        wish: api::CreateSandbox,
+        once: Once,
+    ) -> Result<api::Sandbox> {
+        who.needs(Scope::SandboxesWrite)?;
+        if let Some(name) = &wish.name {
+            check_name(name)?;
+        }
+        let (app, who) = (self.clone(), who.clone());
+        // The creation, from row to start, continues if the caller goes away.
+        let creating = async move { app.create_once(&who, wish, &once).await };
+        let creating = tokio::spawn(creating.in_current_span());
+        let made = creating
+            .await
+            .map_err(|error| Failure::internal(&error))??;
+        spec::out(&made)
+    }
+
+    async fn create_once(
+        self: &Arc<Self>,
+        who: &Principal,
+        wish: api::CreateSandbox,
+        once: &Once,
+    ) -> Result<Sandbox> {
+        if let Some(made) = self.created_before(who, once).await? {
+            return Ok(made);
+        }
+        self.can_make_sandboxes().await?;
+        let template = self.catalog.template(&wish.template).await?;
+        let Some(template) = template else {
+            // Without an engine no template can be added either.
+            self.runtime.check().await?;
+            return Err(no_template(&wish.template));
+        };
+        let boundary = Boundary::of(&self.config, who);
+        let can_limit = self.stores.can_limit();
+        let mut spec = Spec::decide(&self.config, &boundary, &wish, &template, can_limit)?;
+        spec.variables = self.secrets.seal_variables(who.tenant, &wish.envs).await?;
+        let source = self.source(who, &wish, &mut spec);
+        let mut source = self.stores.shares.apart(who.tenant, source).await?;
+        let now = self.time.now().await?;
+        let warm = match &source {
+            // A workspace that follows a project needs another kind of mount.
+            Source::Project(made) if made.row.read_only => None,
+            Source::Existing(row) if row.read_only => None,
+            _ => self.pools.take(&spec),
+        };
+        let id = self.id_for_sandbox(once, warm.as_ref()).await?;
+        let mut new = self.new_row(who, (id, &wish.template), wish.name, &spec, warm, now)?;
+        if let Source::Project(made) = &mut source {
+            made.row.id = new.row.workspace.clone();
+            new.row.agent = made.row.agent.clone();
+        }
+        if let Source::Existing(row) = &source {
+            new.row.workspace = row.id.clone();
+            new.row.agent = row.agent.clone();
+            // A sandbox that fails to start must not delete work that was
+            // there before it.
+            new.row.keep_workspace = true;
+        }
+        let added = self.add_rows(who, std::slice::from_mut(&mut new)).await;
+        match (&source, added) {
+            (Source::Existing(row), Err(failure)) if failure.code == ErrorCode::NameTaken => {
+                return Err(parking::in_use(row));
+            }
+            (_, added) => added?,
+        }
+        self.starts.create_new(new, spec, source).await
+    }
+
+    /// Fails while the agent is missing, before the caller is asked for a
+    /// template.
+    async fn can_make_sandboxes(&self) -> Result<()> {
+        let agent = self.config.data_dir.join("agent/workspace-agent");
+        if agent.is_file() {
+            return Ok(());
+        }
+        let message = "the server has no `workspace-agent` for sandboxes";
+        let failure = Failure::new(ErrorCode::RuntimeUnavailable, message);
+        Err(failure.remediation(
+            "Put `workspace-agent` next to the server's binary, or set AGENT_BINARY to its path, \
+             and restart the server.",
+        ))
+    }
+
+    /// Adds the rows of new sandboxes, all or none.
+    pub(crate) async fn add_rows(&self, who: &Principal, new: &mut [NewSandbox]) -> Result<()> {
+        use elevo_catalog::Error::{Busy, LimitReached, NotFound, Refused};
+        let rows: Vec<_> = new.iter().map(|new| new.row.clone()).collect();
+        let limits = AddLimits {
+            per_key: who.limits.sandboxes,
+            total: Some(self.config.limits.max_sandboxes),
+        };
+        let added = self.catalog.add_sandboxes(&rows, limits).await;
+        // Only a container that certainly has no row goes back to its pool.
+        let is_refused = matches!(
+            added,
+            Err(Busy | LimitReached { .. } | NotFound { .. } | Refused(_))
+        );
+        if !is_refused {
+            new.iter_mut().for_each(NewSandbox::use_up);
+        }
+        Ok(added?)
+    }
+
+    pub(crate) fn new_row(
+        &self,
+        who: &Principal,
+        (id, template): (String, &str),
+        name: Option<String>,
+        spec: &Spec,
+        warm: Option<Taken>,
+        now: Timestamp,
+    ) -> Result<NewSandbox> {
+        let token = SandboxToken::from_random(clock::random());
+        let token_hash = warm.as_ref().map(Taken::token_hash);
+        let making = self.starts.enter(&id);
+        let row = Sandbox {
+            workspace: id.clone(),
+            container: warm.is_some().then(|| id.clone()),
+            id,
+            tenant: who.tenant,
+            agent: who.agent.clone(),
+            key: who.key.clone(),
+            name,
+            state: SandboxState::Starting,
+            reason: None,
+            template: template.into(),
+            token_hash: token_hash.unwrap_or_else(|| token.hash()),
+            created: now,
+            expires: clock::after(now, Duration::from_secs(spec.timeout)),
+            updated: now,
+            removing: false,
+            keep_workspace: false,
+            spec: serde_json::to_value(spec).map_err(|error| Failure::internal(&error))?,
+        };
+        Ok(NewSandbox {
+            row,
+            token,
+            warm,
+            _making: making,
+        })
+    }
+}

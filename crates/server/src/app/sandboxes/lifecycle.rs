@@ -1,0 +1,175 @@
+//! Stops, starts, extends and deletes sandboxes.
+
+use crate::app::access::principal::Principal;
+use crate::app::requests::once::Once;
+use crate::app::sandboxes::rows::container_of;
+use crate::app::sandboxes::spec::{self};
+use crate::app::sandboxes::{Sandboxes, failed};
+use crate::failure::{Failure, Result};
+use crate::platform::clock;
+use elevo_api as api;
+use elevo_api::Scope;
+use elevo_catalog::{Sandbox, SandboxChange};
+use elevo_core::{ErrorCode, SandboxState, Timestamp};
+use std::sync::Arc;
+use std::time::Duration;
+
+impl Sandboxes {
+    /// Deletes a sandbox. Its workspace is deleted too, or parked if it is to
+    /// be kept.
+    pub(crate) async fn delete(
+        self: &Arc<Self>,
+        who: &Principal,
+        id: &str,
+        keep_workspace: bool,
+    ) -> Result<()> {
+        who.needs(Scope::SandboxesWrite)?;
+        self.visible(who, id).await?;
+        let mark = SandboxChange {
+            removing: Some(true),
+            keep_workspace: Some(keep_workspace),
+            ..SandboxChange::default()
+        };
+        let marked = self.catalog.change_sandbox(id, &mark, clock::now()).await;
+        let sandbox = marked.map_err(|error| match error {
+            elevo_catalog::Error::NotFound { .. } => Failure::no_sandbox(id),
+            error => error.into(),
+        })?;
+        let app = self.clone();
+        let removing = tokio::spawn(async move { app.starts.remove(&sandbox).await });
+        removing.await.map_err(|error| Failure::internal(&error))?
+    }
+
+    pub(crate) async fn batch_delete(
+        self: &Arc<Self>,
+        who: &Principal,
+        wish: api::BatchDelete,
+        once: Once,
+    ) -> Result<api::BatchDeleted> {
+        who.needs(Scope::SandboxesWrite)?;
+        if wish.ids.len() > 50 {
+            return Err(Failure::invalid("`ids` has more than 50 entries"));
+        }
+        let before = self.deleted_before(who, &wish.ids, &once).await?;
+        let deletions = wish
+            .ids
+            .iter()
+            .map(|id| async move { (id.clone(), self.delete(who, id, wish.keep_workspace).await) });
+        let mut outcome = api::BatchDeleted::default();
+        for (id, deleted) in futures::future::join_all(deletions).await {
+            match deleted {
+                Ok(()) => outcome.succeeded.push(id),
+                Err(_) if before.contains(&id) => outcome.succeeded.push(id),
+                Err(failure) => outcome.failed.push(failed(id, failure)),
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// Stops everything that runs in a sandbox. Its workspace stays.
+    pub(crate) async fn stop(self: &Arc<Self>, who: &Principal, id: &str) -> Result<api::Sandbox> {
+        who.needs(Scope::SandboxesWrite)?;
+        let sandbox = self.visible(who, id).await?;
+        if sandbox.state == SandboxState::Stopped {
+            return spec::out(&sandbox);
+        }
+        let app = self.clone();
+        let stopping = tokio::spawn(async move { app.stop_held(&sandbox.id).await });
+        let stopped = stopping
+            .await
+            .map_err(|error| Failure::internal(&error))??;
+        spec::out(&stopped)
+    }
+
+    async fn stop_held(&self, id: &str) -> Result<Sandbox> {
+        let _held = self.locks.hold(id).await;
+        let from = [
+            SandboxState::Running,
+            SandboxState::Starting,
+            SandboxState::Error,
+        ];
+        let sandbox = self
+            .starts
+            .change(id, &from, SandboxState::Stopping, None)
+            .await?;
+        if let Some(link) = self.links.get(id) {
+            // An agent that does not stop is killed below.
+            let _ = link.shut_down(Duration::from_secs(5)).await;
+        }
+        if let Some(container) = container_of(&sandbox)
+            && let Err(error) = self.runtime.kill(&container).await
+        {
+            let failure = Failure::from(error);
+            let cause = failure.summary();
+            tracing::warn!(sandbox = id, cause, "cannot stop a sandbox");
+            let reason = Some(failure.message.clone());
+            self.starts
+                .change(id, &[SandboxState::Stopping], SandboxState::Error, reason)
+                .await?;
+            return Err(failure);
+        }
+        self.links.forget(id);
+        self.starts
+            .change(id, &[SandboxState::Stopping], SandboxState::Stopped, None)
+            .await
+    }
+
+    /// Starts a sandbox that was stopped or has failed.
+    pub(crate) async fn start(self: &Arc<Self>, who: &Principal, id: &str) -> Result<api::Sandbox> {
+        who.needs(Scope::SandboxesWrite)?;
+        let sandbox = self.visible(who, id).await?;
+        if sandbox.state == SandboxState::Running {
+            return spec::out(&sandbox);
+        }
+        let app = self.clone();
+        let starting = tokio::spawn(async move { app.starts.start_again(&sandbox.id).await });
+        let started = starting
+            .await
+            .map_err(|error| Failure::internal(&error))??;
+        spec::out(&started)
+    }
+
+    pub(crate) async fn extend(
+        &self,
+        who: &Principal,
+        id: &str,
+        wish: api::Extend,
+        once: Once,
+    ) -> Result<api::Sandbox> {
+        who.needs(Scope::SandboxesWrite)?;
+        let _held = self.locks.hold(id).await;
+        let sandbox = self.visible(who, id).await?;
+        if let Some((seconds, nanos)) = once.noted() {
+            let noted = Timestamp::new(seconds, nanos).unwrap_or(sandbox.expires);
+            return self.expire_at(id, noted.max(sandbox.expires)).await;
+        }
+        let limits = &self.config.limits;
+        let most = limits.max_extension.as_secs();
+        if wish.seconds == 0 || u64::from(wish.seconds) > most {
+            let message = format!("`seconds` must be 1 to {most}");
+            return Err(Failure::new(ErrorCode::LifetimeExceeded, message).about("limit", most));
+        }
+        let expires = clock::after(sandbox.expires, Duration::from_secs(wish.seconds.into()));
+        let last = clock::after(sandbox.created, limits.max_lifetime);
+        if expires > last {
+            let left = last
+                .seconds()
+                .saturating_sub(sandbox.expires.seconds())
+                .max(0);
+            let message = format!("a sandbox lives at most until {}", clock::text(last));
+            let failure = Failure::new(ErrorCode::LifetimeExceeded, message);
+            return Err(failure.about("limit", left));
+        }
+        once.note(&(expires.seconds(), expires.nanos())).await?;
+        self.expire_at(id, expires).await
+    }
+
+    async fn expire_at(&self, id: &str, expires: Timestamp) -> Result<api::Sandbox> {
+        let change = SandboxChange {
+            expires: Some(expires),
+            ..SandboxChange::default()
+        };
+        let changed = self.catalog.change_sandbox(id, &change, clock::now());
+        spec::out(&changed.await?)
+    }
+}

@@ -1,0 +1,60 @@
+//! Starts sandboxes that have run before.
+
+use crate::app::sandboxes::reasons::{AGAIN, keeps_container};
+use crate::app::sandboxes::spec::Spec;
+use crate::app::sandboxes::starts::{Source, Starts};
+use crate::failure::{Failure, Result};
+use crate::platform::clock;
+use elevo_catalog::Sandbox;
+use elevo_catalog::secret::SandboxToken;
+use elevo_core::SandboxState;
+use elevo_sandbox::ContainerId;
+
+impl Starts {
+    /// Starts a sandbox that was stopped or has failed: in its container if
+    /// that has run, else in a new one.
+    pub(crate) async fn start_again(&self, id: &str) -> Result<Sandbox> {
+        let _held = self.locks.hold(id).await;
+        let _making = self.makers.enter(id);
+        let before = self.catalog.sandbox_of_any_tenant(id).await?;
+        let before = before.ok_or_else(|| Failure::no_sandbox(id))?;
+        let from = [SandboxState::Stopped, SandboxState::Error];
+        let again = Some(AGAIN.into());
+        let sandbox = self
+            .change(id, &from, SandboxState::Starting, again)
+            .await?;
+        let started = self.start_held(&sandbox, &before).await;
+        if let Err(failure) = &started {
+            let starting = [SandboxState::Starting];
+            let cause = failure.summary();
+            tracing::warn!(sandbox = id, cause, "cannot start a sandbox");
+            let reason = Some(failure.message.clone());
+            self.change(id, &starting, SandboxState::Error, reason)
+                .await?;
+        }
+        started
+    }
+
+    pub(super) async fn start_held(&self, sandbox: &Sandbox, before: &Sandbox) -> Result<Sandbox> {
+        let _turn = self.containers.turn_to_create().await?;
+        let spec = Spec::of(sandbox)?;
+        let places = self.make_workspace(sandbox, &spec, Source::Made).await?;
+        let container =
+            ContainerId::new(&sandbox.id).ok_or_else(|| Failure::no_sandbox(&sandbox.id))?;
+        let keep = keeps_container(before) && self.runtime.status(&container).await?.is_some();
+        // Otherwise the wait for the agent would end at once, with the
+        // connection of the previous run.
+        self.links.forget(&sandbox.id);
+        if keep {
+            self.runtime.kill(&container).await?;
+            if self.containers.has_slot(&sandbox.id)? {
+                self.containers.fill_slot(&sandbox.id, &places).await?;
+            }
+        } else {
+            self.containers.remove_container(&sandbox.id).await?;
+            let token = SandboxToken::from_random(clock::random());
+            self.make_container(sandbox, &spec, &places, &token).await?;
+        }
+        self.start_container(sandbox, places).await
+    }
+}

@@ -1,0 +1,221 @@
+//! Creation of workspaces.
+
+use crate::app::access::keys::check_name;
+use crate::app::access::principal::Principal;
+use crate::app::requests::once::Once;
+use crate::app::sandboxes::spec;
+use crate::app::snapshots::Kept;
+use crate::app::tenant_stores::{self};
+use crate::app::workspaces::Workspaces;
+use crate::failure::{Failure, Result, short};
+use crate::platform::{clock, owners};
+use elevo_api as api;
+use elevo_api::Scope;
+use elevo_catalog::{Sandbox, Workspace, WorkspaceState};
+use elevo_core::ErrorCode;
+use elevo_engine::Progress;
+use elevo_workspace::Owner;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A workspace that is about to be created.
+#[derive(Clone, Debug)]
+pub(crate) struct NewWorkspace {
+    pub(crate) row: Workspace,
+    /// Keeps the snapshots of the workspace until the catalog refers to them.
+    _kept: [Kept; 2],
+}
+
+fn check_sync(sync: api::Sync) -> Result<api::Sync> {
+    match sync.seconds {
+        Some(0) => Err(Failure::invalid("`sync.seconds` must be at least 1")),
+        Some(3601..) => Err(Failure::invalid("`sync.seconds` must be at most 3600")),
+        _ => Ok(sync),
+    }
+}
+
+/// Rejects an owner for a workspace that cannot have one.
+fn check_owned(row: &Workspace) -> Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        let message = "`owner` needs a server that runs as root";
+        return Err(Failure::new(ErrorCode::ResourceRefused, message));
+    }
+    match row.read_only {
+        true => Err(Failure::invalid(
+            "a read-only workspace is shared and cannot have an `owner`",
+        )),
+        false => Ok(()),
+    }
+}
+
+impl Workspaces {
+    /// Creates a workspace for an agent that does not run in a sandbox.
+    pub(crate) async fn create(
+        self: &Arc<Self>,
+        who: &Principal,
+        wish: api::CreateWorkspace,
+        once: Once,
+    ) -> Result<api::Workspace> {
+        who.needs(Scope::ProjectsWrite)?;
+        if let Some(name) = &wish.name {
+            check_name(name)?;
+        }
+        let (app, who, tenant) = (self.clone(), who.clone(), who.tenant);
+        // The creation, from row to directory, continues if the caller goes
+        // away.
+        let creating = async move { app.create_once(&who, wish, &once).await };
+        let creating = self.stores.spawn(tenant, creating);
+        creating.await.map_err(|error| Failure::internal(&error))?
+    }
+
+    async fn create_once(
+        &self,
+        who: &Principal,
+        wish: api::CreateWorkspace,
+        once: &Once,
+    ) -> Result<api::Workspace> {
+        let limit =
+            spec::workspace_disk(&self.config, wish.disk.as_deref(), self.stores.can_limit())?;
+        let id = once.id("ws-");
+        if once.is_again()
+            && let Some(row) = self.catalog.workspace(who.tenant, &id).await?
+        {
+            if self.has_directory(&row).await? {
+                return self.out(&row).await;
+            }
+            self.forget_workspace(&row).await?;
+        }
+        let owner = wish.owner.as_deref().map(owners::find).transpose()?;
+        let new = self.new_row(who, &wish, id).await?;
+        if owner.is_some() {
+            check_owned(&new.row)?;
+        }
+        self.catalog.add_workspace(&new.row).await?;
+        let row = new.row;
+        let made = self.make_directory(&row, limit, owner).await;
+        if let Err(failure) = made {
+            self.forget_workspace(&row).await?;
+            return Err(failure);
+        }
+        self.out(&row).await
+    }
+
+    /// Whether a workspace has its directory and is not being deleted.
+    async fn has_directory(&self, row: &Workspace) -> Result<bool> {
+        let id = tenant_stores::workspace_id(&row.id)?;
+        let found = self
+            .stores
+            .with(row.tenant, move |workspaces| match workspaces.get(&id) {
+                Err(elevo_workspace::Error::NotFound(_)) => Ok(false),
+                found => Ok(found.map(|_| true)?),
+            });
+        Ok(row.state != WorkspaceState::Removing && found.await?)
+    }
+
+    /// Prepares the row of a workspace on a project.
+    pub(crate) async fn new_row(
+        &self,
+        who: &Principal,
+        wish: &api::CreateWorkspace,
+        id: String,
+    ) -> Result<NewWorkspace> {
+        let agent = self.agent_for(who, wish.agent.as_deref()).await?;
+        let project = self.projects.find(who, &wish.project).await?;
+        let synced = self
+            .projects
+            .version(&project, wish.snapshot.as_deref())
+            .await?;
+        let view = self
+            .projects
+            .compiled_policy(&project)
+            .await?
+            .for_agent(agent.as_deref());
+        let base = self.projects.visible_part(who, &synced, &view).await?;
+        let now = clock::now();
+        let read_only = wish.read_only || view.is_read_only();
+        let sync = serde_json::to_value(check_sync(wish.sync)?);
+        let row = Workspace {
+            id,
+            tenant: who.tenant,
+            project: Some(project.id.clone()),
+            agent,
+            key: who.key.clone(),
+            name: wish.name.clone(),
+            base: base.id,
+            synced: synced.id,
+            merges: 0,
+            sync: sync.map_err(|error| Failure::internal(&error))?,
+            read_only,
+            follows: read_only && wish.sync.mode != api::SyncMode::Manual,
+            state: WorkspaceState::Live,
+            last_merge: None,
+            expires: None,
+            created: now,
+            updated: now,
+        };
+        let _kept = [synced, base];
+        Ok(NewWorkspace { row, _kept })
+    }
+
+    async fn agent_for(&self, who: &Principal, wanted: Option<&str>) -> Result<Option<String>> {
+        match (&who.agent, wanted) {
+            (bound, None) => Ok(bound.clone()),
+            (Some(bound), Some(wanted)) if bound != wanted => {
+                let message = "this key acts for another agent";
+                Err(Failure::new(ErrorCode::Forbidden, message).about("agent", short(wanted)))
+            }
+            (_, Some(wanted)) => {
+                let found = self.catalog.agent(who.tenant, wanted).await?;
+                let missing = || {
+                    let message = format!("there is no agent `{}`", short(wanted));
+                    Failure::new(ErrorCode::AgentNotFound, message)
+                };
+                found.map(|agent| Some(agent.id)).ok_or_else(missing)
+            }
+        }
+    }
+
+    async fn make_directory(
+        &self,
+        row: &Workspace,
+        limit: Option<u64>,
+        owner: Option<Owner>,
+    ) -> Result<PathBuf> {
+        let id = tenant_stores::workspace_id(&row.id)?;
+        let (base, created, read_only) = (row.base, row.created, row.read_only);
+        let made = self.stores.with(row.tenant, move |workspaces| {
+            let progress = Progress::new();
+            Ok(match (read_only, owner) {
+                (true, _) => workspaces.create_read_only(&id, base, created, limit, &progress)?,
+                (false, None) => workspaces.create(&id, base, created, limit, &progress)?,
+                (false, Some(owner)) => {
+                    workspaces.create_owned(&id, base, created, limit, owner, &progress)?
+                }
+            })
+        });
+        made.await
+    }
+
+    /// Adds rows for the forks of a workspace, if it is on a project.
+    pub(crate) async fn add_forks(&self, from: &Sandbox, into: &[Sandbox]) -> Result<()> {
+        let row = self.catalog.workspace(from.tenant, &from.workspace).await?;
+        let Some(row) = row.filter(|row| row.project.is_some()) else {
+            return Ok(());
+        };
+        for sandbox in into {
+            let fork = Workspace {
+                id: sandbox.workspace.clone(),
+                key: sandbox.key.clone(),
+                name: sandbox.name.clone(),
+                merges: 0,
+                last_merge: None,
+                created: sandbox.created,
+                updated: sandbox.created,
+                ..row.clone()
+            };
+            self.catalog.add_workspace(&fork).await?;
+            self.copy_unsettled(&row, &fork).await?;
+        }
+        Ok(())
+    }
+}

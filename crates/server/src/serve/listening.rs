@@ -1,0 +1,133 @@
+//! The listeners of a server.
+
+use crate::app::App;
+use crate::app::stopping::Phase;
+use crate::http::{self, RateLimits, Shared};
+use crate::platform::descriptors;
+use crate::platform::listen::{Certificate, Door};
+use crate::serve::Addresses;
+use anyhow::Context;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+pub(super) async fn listen_for_agents(
+    app: &Arc<App>,
+    tasks: &mut JoinSet<anyhow::Result<()>>,
+) -> anyhow::Result<()> {
+    let socket = app.config.data_dir.join("run/agents/agent.sock");
+    let (links, stopping) = (app.links.clone(), app.clone());
+    tasks.spawn(async move {
+        let stop = async move { stopping.stopping.entered(Phase::Ended).await };
+        links
+            .serve_unix(&socket, stop)
+            .await
+            .context("agents cannot connect")
+    });
+    if let Some(address) = app.config.grpc {
+        let listener = bind(address).await?;
+        let (links, stopping) = (app.links.clone(), app.clone());
+        tasks.spawn(async move {
+            let stop = async move { stopping.stopping.entered(Phase::Ended).await };
+            links
+                .serve_tcp(listener, stop)
+                .await
+                .context("agents cannot connect")
+        });
+    }
+    Ok(())
+}
+
+pub(super) async fn listen_for_clients(
+    app: &Arc<App>,
+    tasks: &mut JoinSet<anyhow::Result<()>>,
+) -> anyhow::Result<Addresses> {
+    let api = bind(app.config.api).await?;
+    let metrics = bind(app.config.metrics).await?;
+    let addresses = Addresses {
+        api: api.local_addr()?,
+        metrics: metrics.local_addr()?,
+    };
+    let shared = Shared {
+        app: app.clone(),
+        rates: Arc::new(RateLimits::default()),
+    };
+    let tls = match &app.config.tls {
+        Some(tls) => Some(Arc::new(Certificate::read(tls)?)),
+        None => None,
+    };
+    if let Some(tls) = tls.clone() {
+        let stopping = app.clone();
+        tasks.spawn(async move {
+            tokio::select! {
+                () = stopping.stopping.entered(Phase::Ended) => {}
+                () = refresh(&tls) => {}
+            }
+            Ok(())
+        });
+    }
+    let most = descriptors::for_connections(descriptors::raise()?, app.config.limits.connections);
+    let trusted: Arc<[_]> = app.config.trusted_proxies.clone().into();
+    let api = Door {
+        trusted: trusted.clone(),
+        listener: api,
+        tls,
+        most,
+        router: http::router(shared.clone()),
+    };
+    let internal = Door {
+        trusted,
+        listener: metrics,
+        tls: None,
+        most: 64,
+        router: http::internal_router(shared),
+    };
+    for door in [api, internal] {
+        let (stop, stopping) = (CancellationToken::new(), app.clone());
+        tasks.spawn(async move {
+            let ended = async { stopping.stopping.entered(Phase::Ended).await };
+            let cancelling = async {
+                ended.await;
+                stop.cancel();
+            };
+            tokio::join!(door.serve(stop.clone()), cancelling);
+            Ok(())
+        });
+    }
+    Ok(addresses)
+}
+
+/// Checks for a new certificate at intervals.
+pub(super) async fn refresh(certificate: &Arc<Certificate>) {
+    let mut last = String::new();
+    loop {
+        tokio::time::sleep(CERTIFICATE).await;
+        let looking = certificate.clone();
+        match tokio::task::spawn_blocking(move || looking.refresh()).await {
+            Ok(Ok(false)) | Err(_) => {}
+            Ok(Ok(true)) => {
+                tracing::info!("new connections use the new certificate");
+                last.clear();
+            }
+            Ok(Err(error)) => {
+                let cause = format!("{error:#}");
+                // A file that stays missing is reported once.
+                if cause != last {
+                    tracing::warn!(cause, "the new certificate is not used");
+                }
+                last = cause;
+            }
+        }
+    }
+}
+
+pub(super) async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    let bound = TcpListener::bind(address).await;
+    bound.with_context(|| format!("cannot listen on {address}; is another server running?"))
+}
+
+/// Interval at which the files of the certificate are checked.
+pub(super) const CERTIFICATE: Duration = Duration::from_secs(5);
