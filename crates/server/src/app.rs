@@ -4,6 +4,7 @@ pub(crate) mod access;
 pub(crate) mod events;
 pub(crate) mod files;
 pub(crate) mod maintenance;
+pub(crate) mod missing;
 pub(crate) mod processes;
 pub(crate) mod projects;
 pub(crate) mod requests;
@@ -23,7 +24,7 @@ use elevo_catalog::Catalog;
 use elevo_core::TenantId;
 
 use crate::app::access::keys::Keys;
-use crate::app::access::principal::Principals;
+use crate::app::access::principals::Principals;
 use crate::app::access::secrets::Secrets;
 use crate::app::access::tenants::Tenants;
 use crate::app::events::Events;

@@ -20,6 +20,7 @@ pub(crate) mod pty;
 pub(crate) mod request;
 pub(crate) mod reviews;
 pub(crate) mod sandboxes;
+pub(crate) mod shared;
 pub(crate) mod stream;
 pub(crate) mod system;
 pub(crate) mod tags;
@@ -28,8 +29,6 @@ pub(crate) mod templates;
 pub(crate) mod upload;
 pub(crate) mod webhooks;
 pub(crate) mod workspaces;
-
-use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -41,21 +40,10 @@ use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::App;
 use crate::failure::Failure;
 pub(crate) use crate::http::admin::router as admin_router;
 use crate::http::answer::ApiError;
-pub(crate) use crate::http::limits::RateLimits;
-
-/// The state that every handler receives.
-#[derive(Clone, Debug)]
-pub(crate) struct Shared {
-    pub(crate) app: Arc<App>,
-    pub(crate) rates: Arc<RateLimits>,
-}
-
-/// Maximum size of a request body, except for archives and patches.
-const BODY: usize = 2 << 20;
+use crate::http::shared::{BODY, Shared};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -80,18 +68,6 @@ const BODY: usize = 2 << 20;
     )
 )]
 struct Description;
-
-/// Returns the maximum size of a route's body, or `None` if the body is an
-/// archive, which is not read into memory.
-fn body_limit(path: &str) -> Option<usize> {
-    match path {
-        "/api/v1/snapshots"
-        | "/api/v1/sandboxes/{id}/archive"
-        | "/api/v1/projects/{id}/archive" => None,
-        "/api/v1/projects/{id}/apply" => Some(changes::BODY),
-        _ => Some(BODY),
-    }
-}
 
 /// All routes with their OpenAPI descriptions.
 fn routes() -> OpenApiRouter<Shared> {

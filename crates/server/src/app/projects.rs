@@ -12,24 +12,26 @@ pub(crate) mod reading;
 pub(crate) mod retention;
 pub(crate) mod reviews;
 pub(crate) mod tags;
+pub(crate) mod trees;
 
 use elevo_api as api;
 use elevo_api::Scope;
 use elevo_catalog::Catalog;
 use elevo_catalog::{Position, Project, ProjectChange, ProjectQuery, Workspace, WorkspaceQuery};
-use elevo_core::{ErrorCode, TenantId};
+use elevo_core::TenantId;
 use elevo_engine::StateTree;
 use elevo_policy::View;
 use std::sync::Arc;
 
 use crate::app::access::keys::check_name;
 use crate::app::access::principal::Principal;
+use crate::app::missing::no_project;
 use crate::app::projects::policies::Policies;
 use crate::app::requests::once::Once;
 use crate::app::resources::Resources;
 use crate::app::snapshots::{Kept, Snapshots, info};
 use crate::app::tenant_stores::{self, TenantStores};
-use crate::failure::{Failure, Result, short};
+use crate::failure::{Failure, Result};
 use crate::platform::clock;
 
 /// The cursor and size of a page.
@@ -102,7 +104,7 @@ impl Projects {
         let repository = self.stores.repository(who.tenant);
         let tree = StateTree::empty(&repository);
         let said = info(who, "initial state of a project".into());
-        changes::committed(&tree, said).await
+        trees::committed(&tree, said).await
     }
 
     /// Returns a project of the principal's tenant, by id or name.
@@ -263,7 +265,7 @@ impl Projects {
         let id = row
             .project
             .as_deref()
-            .ok_or_else(|| crate::app::workspaces::on_no_project(row))?;
+            .ok_or_else(|| crate::app::missing::on_no_project(row))?;
         let found = self.catalog.project(row.tenant, id).await?;
         let found = found.filter(|project| !project.removing);
         found.ok_or_else(|| no_project(id))
@@ -290,11 +292,6 @@ impl Projects {
             }
         }
     }
-}
-
-pub(crate) fn no_project(name: &str) -> Failure {
-    let message = format!("there is no project `{}`", short(name));
-    Failure::new(ErrorCode::ProjectNotFound, message).about("projectId", short(name))
 }
 
 fn check_description(text: Option<&str>) -> Result<()> {

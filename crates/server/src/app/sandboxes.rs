@@ -8,6 +8,7 @@ pub(crate) mod lifecycle;
 pub(crate) mod locks;
 pub(crate) mod lost;
 pub(crate) mod makers;
+pub(crate) mod new_sandbox;
 pub(crate) mod pool;
 pub(crate) mod reasons;
 pub(crate) mod retries;
@@ -42,7 +43,7 @@ use crate::app::tenant_stores::{self, TenantStores};
 use crate::app::timekeeping::Timekeeper;
 use crate::app::workspaces::Workspaces;
 use crate::config::Config;
-use crate::failure::{Failure, Result, short};
+use crate::failure::{Failure, Result};
 use crate::platform::clock;
 
 /// The filters of a list of sandboxes.
@@ -244,14 +245,4 @@ pub(crate) fn failed(id: String, failure: Failure) -> api::Failed {
         id,
         error: failure.body(""),
     }
-}
-
-pub(crate) fn no_template(name: &str) -> Failure {
-    let name = short(name);
-    let message = format!("there is no template `{name}`");
-    Failure::new(ErrorCode::TemplateNotFound, message)
-        .about("template", name.as_str())
-        .remediation(format!(
-            "List templates with `elevo template ls`; add the image with `elevo template add {name}`."
-        ))
 }

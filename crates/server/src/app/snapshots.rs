@@ -12,7 +12,7 @@ use elevo_objects::SnapshotId;
 use futures::executor::block_on;
 
 use crate::app::access::principal::Principal;
-use crate::app::projects::no_project;
+use crate::app::missing::no_project;
 use crate::app::resources::Resources;
 use crate::app::tenant_stores::TenantStores;
 use crate::failure::{Failure, Result, short};

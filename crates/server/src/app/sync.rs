@@ -15,7 +15,8 @@ use elevo_catalog::Catalog;
 use elevo_catalog::{KeyLimits, Workspace, WorkspaceQuery, WorkspaceState};
 use elevo_engine::Progress;
 
-use crate::app::access::principal::{Principal, check_valid};
+use crate::app::access::principal::Principal;
+use crate::app::access::principals::check_valid;
 use crate::app::access::tenants::Tenants;
 use crate::app::projects::Projects;
 use crate::app::projects::merges::Merges;

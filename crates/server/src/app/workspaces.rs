@@ -19,6 +19,7 @@ use elevo_merge::Drivers;
 use elevo_workspace::Owner;
 
 use crate::app::access::principal::Principal;
+use crate::app::missing::no_workspace;
 use crate::app::projects::{PageQuery, Projects};
 use crate::app::resources::Resources;
 use crate::app::sandboxes::freezer::Freezer;
@@ -27,7 +28,7 @@ use crate::app::snapshots::{Kept, Snapshots, own_info};
 use crate::app::tenant_stores::{self, TenantStores};
 use crate::app::timekeeping::Timekeeper;
 use crate::config::Config;
-use crate::failure::{Failure, Result, short};
+use crate::failure::{Failure, Result};
 use crate::platform::room::Room;
 use crate::platform::{clock, owners};
 
@@ -262,23 +263,11 @@ impl Workspaces {
     }
 }
 
-pub(crate) fn on_no_project(row: &Workspace) -> Failure {
-    let message = format!("workspace `{}` is not on a project", row.id);
-    Failure::invalid(message)
-        .about("workspaceId", row.id.as_str())
-        .remediation("Resume it in a sandbox with `elevo sandbox create --workspace`.")
-}
-
 const fn state_in(state: api::WorkspaceState) -> WorkspaceState {
     match state {
         api::WorkspaceState::Live => WorkspaceState::Live,
         api::WorkspaceState::Parked => WorkspaceState::Parked,
     }
-}
-
-pub(crate) fn no_workspace(id: &str) -> Failure {
-    let message = format!("there is no workspace `{}`", short(id));
-    Failure::new(ErrorCode::WorkspaceNotFound, message).about("workspaceId", short(id))
 }
 
 fn not_let(error: &std::io::Error) -> Failure {

@@ -10,8 +10,9 @@ use elevo_core::ErrorCode;
 
 use crate::failure::Failure;
 use crate::http::answer::{Answer, ApiError};
+use crate::http::layers;
 use crate::http::request::Body;
-use crate::http::{Shared, layers};
+use crate::http::shared::Shared;
 
 /// Creates the router of the admin socket.
 pub(crate) fn router(shared: Shared) -> Router {

@@ -16,7 +16,9 @@ use tokio::task::JoinSet;
 
 use crate::app::App;
 use crate::app::stopping::Phase;
-use crate::http::{self, RateLimits, Shared};
+use crate::http::limits::RateLimits;
+use crate::http::shared::Shared;
+use crate::http::{self};
 
 /// Returns the admin socket of the server with this data directory.
 pub fn admin_socket(data: &Path) -> PathBuf {

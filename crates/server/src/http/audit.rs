@@ -8,7 +8,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::http::answer::ApiError;
-use crate::http::{Shared, growth, layers};
+use crate::http::shared::Shared;
+use crate::http::{growth, layers};
 use crate::platform::audit::{Audit, Entry, Level, NOTE, Note, cut, settle};
 use crate::platform::clock;
 use crate::platform::listen::Peer;

@@ -11,18 +11,15 @@ use utoipa_axum::routes;
 use crate::app::requests::once::Once;
 use crate::http::answer::Answer;
 use crate::http::request::{Body, Path, Query, Who};
-use crate::http::{Shared, tar, upload};
-
-/// Maximum size of a request body with a patch or files. It has room for every
-/// patch that `GET …/diff` returns, encoded as JSON or base64.
-pub(super) const BODY: usize = 32 << 20;
+use crate::http::shared::{PATCH_BODY, Shared};
+use crate::http::{tar, upload};
 
 /// Routes that change files of a project without a workspace, and the download
 /// of a project's archive.
 pub(super) fn routes() -> OpenApiRouter<Shared> {
     let large = OpenApiRouter::new()
         .routes(routes!(apply))
-        .layer(DefaultBodyLimit::max(BODY));
+        .layer(DefaultBodyLimit::max(PATCH_BODY));
     OpenApiRouter::new()
         .merge(large)
         .routes(routes!(revert))

@@ -14,7 +14,8 @@ use crate::app::access::principal::Principal;
 use crate::failure::{Failure, Result};
 use crate::http::answer::ApiError;
 use crate::http::limits::Class;
-use crate::http::{Shared, body_limit, growth, request};
+use crate::http::shared::{Shared, body_limit};
+use crate::http::{growth, request};
 use crate::platform::listen::Peer;
 use crate::platform::share;
 

@@ -15,7 +15,8 @@ use crate::app::stopping::Phase;
 use crate::failure::Failure;
 use crate::http::answer::Answer;
 use crate::http::request::{Query, Who};
-use crate::http::{Shared, stream};
+use crate::http::shared::Shared;
+use crate::http::stream;
 
 /// Maximum duration of a stream; its client then reconnects.
 const LONGEST: Duration = Duration::from_secs(3600);

@@ -15,7 +15,8 @@ use crate::failure::Failure;
 use crate::http::answer::Answer;
 use crate::http::limits::Class;
 use crate::http::request::{Body, MaybeBody, Path, Query, Who};
-use crate::http::{Shared, tar, upload};
+use crate::http::shared::Shared;
+use crate::http::{tar, upload};
 use crate::platform::audit;
 
 /// Fork a sandbox into new sandboxes

@@ -7,9 +7,9 @@ use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::failure::{Failure, Result};
-use crate::http::Shared;
 use crate::http::answer::{Answer, file_answer};
 use crate::http::request::{Path, Query, Who};
+use crate::http::shared::Shared;
 
 fn limit(limit: Option<u32>, default: u32, most: u32) -> Result<u32> {
     let limit = limit.unwrap_or(default);

@@ -21,7 +21,8 @@ use crate::app::requests::{Beginning, Sent, Turn};
 use crate::failure::Failure;
 use crate::http::answer::{Answer, ApiError};
 use crate::http::enter::Entered;
-use crate::http::{BODY, Shared, body_limit, layers};
+use crate::http::layers;
+use crate::http::shared::{BODY, Shared, body_limit};
 
 /// Maximum length of an idempotency key.
 const KEY_BYTES: usize = 200;

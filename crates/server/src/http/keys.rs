@@ -4,9 +4,9 @@ use axum::http::StatusCode;
 use elevo_api as api;
 
 use crate::app::requests::once::Once;
-use crate::http::Shared;
 use crate::http::answer::Answer;
 use crate::http::request::{Body, Path, Who};
+use crate::http::shared::Shared;
 
 /// Create a key
 ///

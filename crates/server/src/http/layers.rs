@@ -9,8 +9,8 @@ use tokio::task::JoinHandle;
 use tracing::Instrument;
 
 use crate::failure::Failure;
-use crate::http::Shared;
 use crate::http::answer::ApiError;
+use crate::http::shared::Shared;
 use crate::platform::audit::NOTE;
 use crate::platform::{clock, trace};
 

@@ -12,7 +12,8 @@ use crate::app::requests::once::Once;
 use crate::failure::Failure;
 use crate::http::answer::{Answer, counted};
 use crate::http::request::{Body, MaybeBody, Path, Query, Who};
-use crate::http::{Shared, stream};
+use crate::http::shared::Shared;
+use crate::http::stream;
 
 /// Bytes of output above which a response is encoded in the tenant's share of
 /// threads, because encoding it takes long.

@@ -8,9 +8,9 @@ use utoipa::IntoParams;
 use crate::app::projects::PageQuery;
 use crate::app::requests::once::Once;
 use crate::failure::{Failure, Result};
-use crate::http::Shared;
 use crate::http::answer::Answer;
 use crate::http::request::{Body, Path, Query, Who};
+use crate::http::shared::Shared;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]

@@ -23,9 +23,9 @@ use crate::app::requests::once::Once;
 use crate::app::stopping::Phase;
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::http::Shared;
 use crate::http::answer::{Answer, ApiError};
 use crate::http::request::{Body, Path, Query, Who};
+use crate::http::shared::Shared;
 
 /// Time without a message from the client after which the server closes the
 /// connection.

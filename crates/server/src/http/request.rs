@@ -12,9 +12,9 @@ use serde::de::DeserializeOwned;
 use crate::app::access::principal::Principal;
 use crate::app::requests::once::Once;
 use crate::failure::Failure;
-use crate::http::Shared;
 use crate::http::answer::ApiError;
 use crate::http::enter::Entered;
+use crate::http::shared::Shared;
 
 /// The caller. Extraction succeeds only if the key is valid and within its rate
 /// limits, and there is space for the request.

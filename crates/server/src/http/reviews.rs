@@ -10,10 +10,10 @@ use utoipa::{IntoParams, ToSchema};
 use crate::app::projects::reviews::{ReviewsQuery, Side};
 use crate::app::requests::once::Once;
 use crate::failure::Failure;
-use crate::http::Shared;
 use crate::http::answer::{Answer, file_answer};
 use crate::http::projects::page;
 use crate::http::request::{Body, Path, Query, Who};
+use crate::http::shared::Shared;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]

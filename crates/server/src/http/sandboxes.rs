@@ -8,9 +8,9 @@ use utoipa::IntoParams;
 use crate::app::requests::once::Once;
 use crate::app::sandboxes::{ListQuery, LogsQuery};
 use crate::failure::Failure;
-use crate::http::Shared;
 use crate::http::answer::Answer;
 use crate::http::request::{Body, Path, Query, Who};
+use crate::http::shared::Shared;
 use crate::platform::{audit, clock};
 
 /// Create a sandbox

@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 use crate::app::access::principal::Principal;
 use crate::app::processes::output::Reading;
 use crate::app::stopping::Phase;
-use crate::http::Shared;
+use crate::http::shared::Shared;
 use crate::platform::clock;
 
 const HEARTBEAT: Duration = Duration::from_secs(15);

@@ -4,9 +4,9 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use elevo_api as api;
 
-use crate::http::Shared;
 use crate::http::answer::Answer;
 use crate::http::request::{MaybeBody, Who};
+use crate::http::shared::Shared;
 
 /// Get statistics of the server
 #[utoipa::path(

@@ -4,10 +4,10 @@ use axum::http::StatusCode;
 use elevo_api as api;
 
 use crate::app::requests::once::Once;
-use crate::http::Shared;
 use crate::http::answer::Answer;
 use crate::http::projects::Page;
 use crate::http::request::{Body, Path, Query, Who};
+use crate::http::shared::Shared;
 
 /// Tag a version, so that its content is kept
 #[utoipa::path(

@@ -10,8 +10,9 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::http::answer::Answer;
+use crate::http::layers;
 use crate::http::request::{Body, Path, Who};
-use crate::http::{Shared, layers};
+use crate::http::shared::Shared;
 
 /// List templates
 #[utoipa::path(

@@ -12,7 +12,7 @@ use futures::StreamExt;
 
 use crate::app::access::principal::Principal;
 use crate::failure::{Failure, Result};
-use crate::http::Shared;
+use crate::http::shared::Shared;
 use crate::platform::share;
 
 /// Archives up to this size stay in memory. Larger archives are written to a

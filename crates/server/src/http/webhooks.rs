@@ -7,9 +7,9 @@ use utoipa::IntoParams;
 
 use crate::app::events::webhooks::DeliveriesQuery;
 use crate::app::requests::once::Once;
-use crate::http::Shared;
 use crate::http::answer::Answer;
 use crate::http::request::{Body, Path, Query, Who};
+use crate::http::shared::Shared;
 
 /// Create a webhook, which delivers events by HTTP
 ///

@@ -7,10 +7,10 @@ use utoipa::IntoParams;
 
 use crate::app::requests::once::Once;
 use crate::app::workspaces::refresh::OnConflict;
-use crate::http::Shared;
 use crate::http::answer::Answer;
 use crate::http::projects::page;
 use crate::http::request::{Body, MaybeBody, Path, Query, Who};
+use crate::http::shared::Shared;
 
 /// Create a workspace on a project, for an agent outside of sandboxes
 ///

@@ -2,7 +2,9 @@
 
 use crate::app::App;
 use crate::app::stopping::Phase;
-use crate::http::{self, RateLimits, Shared};
+use crate::http::limits::RateLimits;
+use crate::http::shared::Shared;
+use crate::http::{self};
 use crate::platform::descriptors;
 use crate::platform::listen::{Certificate, Door};
 use crate::serve::Addresses;

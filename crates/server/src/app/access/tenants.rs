@@ -13,6 +13,7 @@ use elevo_core::{ErrorCode, TenantId};
 use tokio::sync::Notify;
 
 use crate::app::access::keys::{Keys, check_name};
+use crate::app::access::presence::{Presence, Presences};
 use crate::app::access::principal::Principal;
 use crate::app::requests::once::Once;
 use crate::app::resources::Resources;
@@ -385,57 +386,5 @@ impl KnownTenants {
 
     pub(crate) fn forget(&self, id: TenantId) {
         self.map().remove(&id);
-    }
-}
-
-/// Marks a request or job as working for a tenant.
-#[derive(Clone, Debug)]
-pub(crate) struct Presence {
-    _counted: Arc<()>,
-}
-
-/// Counts the requests and jobs that work for each tenant.
-#[derive(Debug, Default)]
-pub(crate) struct Presences(Mutex<HashMap<TenantId, Arc<()>>>);
-
-impl Presences {
-    fn map(&self) -> MutexGuard<'_, HashMap<TenantId, Arc<()>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn enter(&self, tenant: TenantId) -> Presence {
-        Presence {
-            _counted: self.map().entry(tenant).or_default().clone(),
-        }
-    }
-
-    /// Whether no request and no job works for a tenant.
-    pub(crate) fn is_empty(&self, tenant: TenantId) -> bool {
-        let map = self.map();
-        let found = map.get(&tenant);
-        found.is_none_or(|counted| Arc::strong_count(counted) == 1)
-    }
-
-    pub(crate) fn forget(&self, tenant: TenantId) {
-        self.map().remove(&tenant);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_presence_lasts_until_its_last_copy_is_dropped() {
-        let (one, other) = (TenantId::new([1; 16]), TenantId::new([2; 16]));
-        let presences = Presences::default();
-        assert!(presences.is_empty(one));
-        let first = presences.enter(one);
-        let copy = first.clone();
-        drop(first);
-        assert!(!presences.is_empty(one));
-        assert!(presences.is_empty(other));
-        drop(copy);
-        assert!(presences.is_empty(one));
     }
 }

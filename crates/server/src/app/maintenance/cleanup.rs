@@ -14,7 +14,6 @@ use elevo_core::TenantId;
 use elevo_sandbox::SandboxRuntime;
 
 use crate::app::maintenance::quarantine::Quarantine;
-use crate::app::maintenance::recovery::kept_name;
 use crate::app::projects::Projects;
 use crate::app::resources::Resources;
 use crate::app::sandboxes::rows::all_sandboxes;
@@ -22,6 +21,7 @@ use crate::app::sandboxes::starts::Starts;
 use crate::app::sandboxes::warm_pools::WarmPools;
 use crate::app::tenant_stores::TenantStores;
 use crate::app::workspaces::Workspaces;
+use crate::app::workspaces::parking::kept_name;
 use crate::failure::{Result, log_failure};
 use crate::platform::clock;
 

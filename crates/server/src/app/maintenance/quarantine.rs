@@ -25,10 +25,10 @@ use elevo_catalog::Catalog;
 use elevo_core::{ErrorCode, TenantId, Timestamp};
 use elevo_workspace::WorkspaceId;
 
-use crate::app::maintenance::recovery::kept_name;
 use crate::app::resources::Resources;
 use crate::app::tenant_stores::{self, TenantStores};
 use crate::app::workspaces::Workspaces;
+use crate::app::workspaces::parking::kept_name;
 use crate::config::Config;
 use crate::failure::{Failure, Result, short};
 use crate::platform::audit::{Audit, Entry};

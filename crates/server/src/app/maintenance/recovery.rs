@@ -206,9 +206,3 @@ impl Recovery {
         }
     }
 }
-
-/// The setting by which earlier servers recorded that a workspace outlives its
-/// sandbox.
-pub(crate) fn kept_name(workspace: &str) -> String {
-    format!("kept-workspace:{workspace}")
-}

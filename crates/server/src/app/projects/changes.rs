@@ -17,7 +17,7 @@ use elevo_api::Scope;
 use elevo_catalog::Catalog;
 use elevo_catalog::{LandingKind, Project};
 use elevo_core::TreePath;
-use elevo_engine::{Attributes, CommitInfo, Error as EngineError, StateTree};
+use elevo_engine::{Attributes, Error as EngineError, StateTree};
 use elevo_objects::{Entry, Mode, Tree};
 
 use crate::app::access::principal::Principal;
@@ -28,6 +28,7 @@ use crate::app::projects::changes::patch::{
 };
 use crate::app::projects::landing::Landings;
 use crate::app::projects::landing::job::Job;
+use crate::app::projects::trees::committed;
 use crate::app::requests::once::Once;
 use crate::app::resources::Resources;
 use crate::app::snapshots::{Kept, Snapshots, info};
@@ -133,12 +134,6 @@ impl Changes {
         let tree = StateTree::open(&repository, base.id).await?;
         Ok((base, tree))
     }
-}
-
-/// Commits a tree and keeps the snapshot.
-pub(crate) async fn committed(tree: &StateTree, said: CommitInfo) -> Result<Kept> {
-    let id = tree.commit(said).await?;
-    Kept::of(tree.repository(), id).await
 }
 
 fn patch_of(wish: &api::Apply) -> Result<Option<Bytes>> {

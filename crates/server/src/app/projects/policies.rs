@@ -71,7 +71,7 @@ impl Projects {
             return Ok(known);
         }
         let found = self.catalog.policy(project.tenant, &project.id).await?;
-        let found = found.ok_or_else(|| crate::app::projects::no_project(&project.id))?;
+        let found = found.ok_or_else(|| crate::app::missing::no_project(&project.id))?;
         let mut policy = read(found.policy)?;
         policy.gitignore &= gitignore;
         let bound = self.bind(project.tenant, &policy).await?;

@@ -2,12 +2,13 @@
 
 use crate::app::access::keys::check_name;
 use crate::app::access::principal::Principal;
+use crate::app::missing::no_template;
 use crate::app::requests::once::Once;
-use crate::app::sandboxes::makers::Making;
+use crate::app::sandboxes::Sandboxes;
+use crate::app::sandboxes::new_sandbox::NewSandbox;
 use crate::app::sandboxes::pool::Taken;
 use crate::app::sandboxes::spec::{self, Boundary, Spec};
 use crate::app::sandboxes::starts::Source;
-use crate::app::sandboxes::{Sandboxes, no_template};
 use crate::app::workspaces::parking;
 use crate::failure::{Failure, Result};
 use crate::platform::clock;
@@ -19,25 +20,6 @@ use elevo_core::{ErrorCode, SandboxState, Timestamp};
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::Instrument;
-
-/// A row that is not added yet, and the token of its agent.
-pub(crate) struct NewSandbox {
-    pub(crate) row: Sandbox,
-    pub(crate) token: SandboxToken,
-    /// The warm container that the sandbox takes over, if any.
-    pub(crate) warm: Option<Taken>,
-    _making: Making,
-}
-
-impl NewSandbox {
-    /// Removes the warm container from its pool: it has a row now, or must not
-    /// be given to another sandbox.
-    fn use_up(&mut self) {
-        if let Some(warm) = &mut self.warm {
-            warm.used();
-        }
-    }
-}
 
 impl Sandboxes {
     /// Creates a sandbox. Returns when commands can run.

@@ -12,7 +12,7 @@ use tracing::Instrument;
 use crate::app::access::keys;
 use crate::app::access::principal::Principal;
 use crate::app::requests::once::Once;
-use crate::app::sandboxes::create::NewSandbox;
+use crate::app::sandboxes::new_sandbox::NewSandbox;
 use crate::app::sandboxes::retries::ids_for_forks;
 use crate::app::sandboxes::spec::{self, Boundary, Spec};
 use crate::app::sandboxes::starts::Source;

@@ -12,8 +12,8 @@ use futures::StreamExt;
 use tokio::sync::mpsc;
 
 use crate::app::access::principal::Principal;
+use crate::app::missing::no_template;
 use crate::app::resources::Resources;
-use crate::app::sandboxes::no_template;
 use crate::app::sandboxes::warm_pools::WarmPools;
 use crate::failure::{Failure, Result};
 use crate::platform::clock;

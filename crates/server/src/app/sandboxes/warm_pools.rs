@@ -168,7 +168,7 @@ impl WarmPools {
     async fn wanted(&self, setting: &WarmPool) -> Result<Wanted> {
         let name = &setting.template;
         let template = self.catalog.template(name).await?;
-        let template = template.ok_or_else(|| crate::app::sandboxes::no_template(name))?;
+        let template = template.ok_or_else(|| crate::app::missing::no_template(name))?;
         let wish = api::CreateSandbox {
             network: setting.network,
             runtime: setting.runtime.clone(),
@@ -179,7 +179,7 @@ impl WarmPools {
         let can_limit = self.stores.can_limit();
         let spec = Spec::decide(&self.config, &boundary, &wish, &template, can_limit)?;
         let image = self.runtime.image(&spec.image).await?;
-        let image = image.ok_or_else(|| crate::app::sandboxes::no_template(name))?;
+        let image = image.ok_or_else(|| crate::app::missing::no_template(name))?;
         Ok(Wanted {
             setting: setting.clone(),
             spec,

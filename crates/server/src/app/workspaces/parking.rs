@@ -16,11 +16,11 @@ use elevo_workspace::{Error as WorkspaceError, NeverFreeze, Record, WorkspaceId}
 use tokio::sync::OwnedMutexGuard;
 
 use crate::app::access::principal::Principal;
-use crate::app::maintenance::recovery::kept_name;
+use crate::app::missing::no_workspace;
 use crate::app::sandboxes::spec::Spec;
 use crate::app::snapshots::own_label;
 use crate::app::tenant_stores;
-use crate::app::workspaces::{Workspaces, no_workspace};
+use crate::app::workspaces::Workspaces;
 use crate::failure::{Failure, Result, log_failure};
 use crate::platform::clock;
 
@@ -207,6 +207,12 @@ impl Workspaces {
         self.catalog.remove_setting(&setting).await?;
         Ok(())
     }
+}
+
+/// The setting by which earlier servers recorded that a workspace outlives its
+/// sandbox.
+pub(crate) fn kept_name(workspace: &str) -> String {
+    format!("kept-workspace:{workspace}")
 }
 
 /// Returns the row of a workspace without a project.

@@ -18,7 +18,7 @@ use elevo_objects::SnapshotId;
 use elevo_policy::{Policy, View};
 
 use crate::app::access::principal::Principal;
-use crate::app::projects::changes::committed;
+use crate::app::projects::trees::committed;
 use crate::app::projects::{out, policies};
 use crate::app::snapshots::{Kept, own_info};
 use crate::app::tenant_stores;

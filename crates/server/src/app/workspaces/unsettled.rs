@@ -25,8 +25,7 @@ use elevo_merge::{Conflict, Left, Limits, Refused, TreeMerge, Why, has_workspace
 use elevo_objects::{Entry, Snapshot, SnapshotId};
 
 use crate::app::access::principal::Principal;
-use crate::app::projects::changes::committed;
-use crate::app::projects::landing::prepare::put;
+use crate::app::projects::trees::{committed, put};
 use crate::app::snapshots::Kept;
 use crate::app::workspaces::Workspaces;
 use crate::failure::Result;

@@ -12,9 +12,10 @@ use elevo_objects::{Snapshot, Tree};
 use tokio::sync::mpsc;
 
 use crate::app::access::principal::Principal;
+use crate::app::projects::changes::Changes;
 use crate::app::projects::changes::importing::{ImportedFiles, Target, replace};
-use crate::app::projects::changes::{Changes, committed};
 use crate::app::projects::landing::job::Job;
+use crate::app::projects::trees::committed;
 use crate::app::snapshots::{Kept, info, writing};
 use crate::failure::{Failure, Result, chain};
 use crate::platform::clock;

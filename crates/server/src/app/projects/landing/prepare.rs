@@ -10,10 +10,11 @@ use elevo_catalog::{BaseMove, Catalog, Project, Review, Step, Workspace};
 use elevo_core::{ErrorCode, TenantId, TreePath};
 use elevo_engine::{Commit, CommitInfo, Repository, StateTree};
 use elevo_merge::{Drivers, Limits, Refused, Rules, Sides, TreeMerge, Why, merge_trees};
-use elevo_objects::{Entry, SnapshotId};
+use elevo_objects::SnapshotId;
 use elevo_policy::Compiled;
 use serde_json::json;
 
+use crate::app::missing::no_workspace;
 use crate::app::projects::landing::job::{Decision, Job};
 use crate::app::projects::landing::precedence::ByPriority;
 use crate::app::projects::landing::review_plan::{ReviewInputs, ReviewPlan};
@@ -21,7 +22,6 @@ use crate::app::projects::{Projects, out};
 use crate::app::resources::Resources;
 use crate::app::snapshots::{Kept, SHARED, Snapshots};
 use crate::app::tenant_stores::TenantStores;
-use crate::app::workspaces::no_workspace;
 use crate::app::workspaces::unsettled::Standing;
 use crate::failure::{Failure, Result};
 use crate::platform::clock;
@@ -389,17 +389,5 @@ fn head_info(base: &LandingBase, job: &Job) -> CommitInfo {
         created: clock::now(),
         labels,
         reference: None,
-    }
-}
-
-/// Puts an entry at a path, or removes the path if there is one.
-pub(crate) async fn put(tree: &StateTree, path: &TreePath, entry: Option<Entry>) -> Result<()> {
-    let done = match entry {
-        Some(entry) => tree.put(path, entry).await,
-        None => tree.remove(path).await,
-    };
-    match done {
-        Ok(()) | Err(elevo_engine::Error::NotFound(_)) => Ok(()),
-        Err(error) => Err(error.into()),
     }
 }

@@ -9,10 +9,10 @@ use elevo_objects::SnapshotId;
 use serde::{Deserialize, Serialize};
 
 use crate::app::access::principal::Principal;
+use crate::app::missing::no_workspace;
 use crate::app::projects::merges::Merges;
 use crate::app::projects::out;
 use crate::app::requests::once::Once;
-use crate::app::workspaces::no_workspace;
 use crate::failure::Result;
 
 /// The record of a request that completes a workspace. The workspace may be

@@ -1,11 +1,10 @@
 //! Decisions on reviews.
 
 use crate::app::access::principal::Principal;
-use crate::app::projects::changes::committed;
 use crate::app::projects::landing::job::{Decision, Job};
-use crate::app::projects::landing::prepare::put;
 use crate::app::projects::out;
 use crate::app::projects::reviews::Reviews;
+use crate::app::projects::trees::{committed, put};
 use crate::app::requests::once::Once;
 use crate::app::snapshots::{Kept, SHARED, info};
 use crate::failure::{Failure, Result};

@@ -1,8 +1,9 @@
 //! Decisions on reviews that a job carries out.
 
 use crate::app::projects::landing::job::Decision;
-use crate::app::projects::landing::prepare::{LandingBase, Preparer, agreed_info, put};
+use crate::app::projects::landing::prepare::{LandingBase, Preparer, agreed_info};
 use crate::app::projects::out;
+use crate::app::projects::trees::put;
 use crate::failure::Result;
 use elevo_catalog::{
     BaseMove, Review, ReviewChange, ReviewState, ReviewStep, Sides as ReviewSides,

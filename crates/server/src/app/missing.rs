@@ -1,0 +1,33 @@
+//! The failures of requests that name something that does not exist.
+
+use elevo_catalog::Workspace;
+use elevo_core::ErrorCode;
+
+use crate::failure::{Failure, short};
+
+pub(crate) fn no_project(name: &str) -> Failure {
+    let message = format!("there is no project `{}`", short(name));
+    Failure::new(ErrorCode::ProjectNotFound, message).about("projectId", short(name))
+}
+
+pub(crate) fn on_no_project(row: &Workspace) -> Failure {
+    let message = format!("workspace `{}` is not on a project", row.id);
+    Failure::invalid(message)
+        .about("workspaceId", row.id.as_str())
+        .remediation("Resume it in a sandbox with `elevo sandbox create --workspace`.")
+}
+
+pub(crate) fn no_workspace(id: &str) -> Failure {
+    let message = format!("there is no workspace `{}`", short(id));
+    Failure::new(ErrorCode::WorkspaceNotFound, message).about("workspaceId", short(id))
+}
+
+pub(crate) fn no_template(name: &str) -> Failure {
+    let name = short(name);
+    let message = format!("there is no template `{name}`");
+    Failure::new(ErrorCode::TemplateNotFound, message)
+        .about("template", name.as_str())
+        .remediation(format!(
+            "List templates with `elevo template ls`; add the image with `elevo template add {name}`."
+        ))
+}
