@@ -8,7 +8,6 @@ pub(crate) mod changes;
 pub(crate) mod enter;
 pub(crate) mod events;
 pub(crate) mod files;
-pub(crate) mod growth;
 pub(crate) mod history;
 pub(crate) mod idempotent;
 pub(crate) mod keys;
@@ -19,6 +18,7 @@ pub(crate) mod projects;
 pub(crate) mod pty;
 pub(crate) mod request;
 pub(crate) mod reviews;
+pub(crate) mod route_rules;
 pub(crate) mod sandboxes;
 pub(crate) mod shared;
 pub(crate) mod stream;
@@ -30,6 +30,8 @@ pub(crate) mod upload;
 pub(crate) mod webhooks;
 pub(crate) mod workspaces;
 
+use std::sync::{Arc, LazyLock};
+
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::{from_fn, from_fn_with_state};
@@ -40,10 +42,13 @@ use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::app::App;
 use crate::failure::Failure;
 pub(crate) use crate::http::admin::router as admin_router;
 use crate::http::answer::ApiError;
-use crate::http::shared::{BODY, Shared};
+use crate::http::limits::RateLimits;
+use crate::http::route_rules::{BODY, RouteRules};
+use crate::http::shared::Shared;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -141,6 +146,7 @@ fn routes() -> OpenApiRouter<Shared> {
 /// `openapi/elevo.json`.
 pub fn openapi_json() -> String {
     let mut api = routes().into_openapi();
+    RouteRules::take_from(&mut api);
     idempotent::describe(&mut api);
     let components = api.components.get_or_insert_default();
     let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
@@ -150,6 +156,22 @@ pub fn openapi_json() -> String {
     let mut text = serde_json::to_string_pretty(&api).unwrap_or_default();
     text.push('\n');
     text
+}
+
+/// Returns the rules that the routes declare.
+fn rules() -> &'static RouteRules {
+    static RULES: LazyLock<RouteRules> =
+        LazyLock::new(|| RouteRules::take_from(&mut routes().into_openapi()));
+    &RULES
+}
+
+/// Returns the state of the handlers of one listener.
+pub(crate) fn shared(app: Arc<App>) -> Shared {
+    Shared {
+        app,
+        rates: Arc::new(RateLimits::default()),
+        rules: rules(),
+    }
 }
 
 /// Creates the router of the public API, with its layers.

@@ -16,8 +16,6 @@ use tokio::task::JoinSet;
 
 use crate::app::App;
 use crate::app::stopping::Phase;
-use crate::http::limits::RateLimits;
-use crate::http::shared::Shared;
 use crate::http::{self};
 
 /// Returns the admin socket of the server with this data directory.
@@ -33,10 +31,7 @@ pub(crate) fn listen(
     let socket = admin_socket(&app.config.data_dir);
     let listener = bind(&socket);
     let listener = listener.with_context(|| format!("cannot listen on {}", socket.display()))?;
-    let shared = Shared {
-        app: app.clone(),
-        rates: Arc::new(RateLimits::default()),
-    };
+    let shared = http::shared(app.clone());
     let stopping = app.clone();
     tasks.spawn(async move {
         let stop = async move { stopping.stopping.entered(Phase::Draining).await };

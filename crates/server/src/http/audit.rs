@@ -1,4 +1,4 @@
-//! The requests that are audited, and their events in the audit log.
+//! Records requests in the audit log.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -8,112 +8,12 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::http::answer::ApiError;
+use crate::http::layers;
+use crate::http::route_rules::Disk;
 use crate::http::shared::Shared;
-use crate::http::{growth, layers};
 use crate::platform::audit::{Audit, Entry, Level, NOTE, Note, cut, settle};
 use crate::platform::clock;
 use crate::platform::listen::Peer;
-
-/// Method, route and event of every audited request: requests that change
-/// something, exports of files, and connections to terminals. A test compares
-/// this table with the OpenAPI description.
-const EVENTS: &[(&str, &str, &str)] = &[
-    ("POST", "/api/v1/sandboxes", "sandbox.created"),
-    ("DELETE", "/api/v1/sandboxes/{id}", "sandbox.deleted"),
-    ("POST", "/api/v1/sandboxes/batch-delete", "sandbox.deleted"),
-    ("POST", "/api/v1/sandboxes/{id}/stop", "sandbox.stopped"),
-    ("POST", "/api/v1/sandboxes/{id}/start", "sandbox.started"),
-    ("POST", "/api/v1/sandboxes/{id}/extend", "sandbox.extended"),
-    ("POST", "/api/v1/sandboxes/{id}/fork", "sandbox.forked"),
-    (
-        "POST",
-        "/api/v1/sandboxes/{id}/snapshot",
-        "sandbox.snapshot",
-    ),
-    ("POST", "/api/v1/sandboxes/{id}/restore", "sandbox.restored"),
-    ("GET", "/api/v1/sandboxes/{id}/archive", "files.exported"),
-    ("PUT", "/api/v1/sandboxes/{id}/archive", "files.imported"),
-    ("POST", "/api/v1/snapshots", "files.imported"),
-    ("POST", "/api/v1/sandboxes/{id}/process/run", "command.run"),
-    (
-        "POST",
-        "/api/v1/sandboxes/{id}/process/{cmdId}/input",
-        "command.input",
-    ),
-    (
-        "POST",
-        "/api/v1/sandboxes/{id}/process/{cmdId}/kill",
-        "command.killed",
-    ),
-    ("POST", "/api/v1/sandboxes/{id}/pty", "terminal.opened"),
-    (
-        "GET",
-        "/api/v1/sandboxes/{id}/pty/{ptyId}/ws",
-        "terminal.connected",
-    ),
-    (
-        "POST",
-        "/api/v1/sandboxes/{id}/pty/{ptyId}/resize",
-        "terminal.resized",
-    ),
-    (
-        "DELETE",
-        "/api/v1/sandboxes/{id}/pty/{ptyId}",
-        "terminal.closed",
-    ),
-    ("POST", "/api/v1/projects", "project.created"),
-    ("PATCH", "/api/v1/projects/{id}", "project.changed"),
-    ("DELETE", "/api/v1/projects/{id}", "project.deleted"),
-    ("PUT", "/api/v1/projects/{id}/policy", "project.policy"),
-    ("POST", "/api/v1/projects/{id}/apply", "project.applied"),
-    ("POST", "/api/v1/projects/{id}/import", "project.imported"),
-    ("PUT", "/api/v1/projects/{id}/archive", "project.imported"),
-    ("GET", "/api/v1/projects/{id}/archive", "project.exported"),
-    ("POST", "/api/v1/projects/{id}/revert", "project.reverted"),
-    ("POST", "/api/v1/projects/{id}/restore", "project.restored"),
-    ("POST", "/api/v1/projects/{id}/tags", "project.tagged"),
-    (
-        "DELETE",
-        "/api/v1/projects/{id}/tags/{name}",
-        "project.untagged",
-    ),
-    ("POST", "/api/v1/reviews/{id}/resolve", "review.resolved"),
-    ("POST", "/api/v1/workspaces", "workspace.created"),
-    ("DELETE", "/api/v1/workspaces/{id}", "workspace.deleted"),
-    ("POST", "/api/v1/workspaces/{id}/merge", "workspace.merged"),
-    (
-        "POST",
-        "/api/v1/workspaces/{id}/complete",
-        "workspace.completed",
-    ),
-    (
-        "POST",
-        "/api/v1/workspaces/{id}/refresh",
-        "workspace.refreshed",
-    ),
-    ("POST", "/api/v1/templates", "template.added"),
-    ("DELETE", "/api/v1/templates/{name}", "template.removed"),
-    ("POST", "/api/v1/keys", "key.created"),
-    ("DELETE", "/api/v1/keys/{id}", "key.revoked"),
-    ("POST", "/api/v1/agents", "agent.added"),
-    ("DELETE", "/api/v1/agents/{id}", "agent.ended"),
-    ("POST", "/api/v1/tenants", "tenant.added"),
-    ("PATCH", "/api/v1/tenants/{id}", "tenant.changed"),
-    ("DELETE", "/api/v1/tenants/{id}", "tenant.erased"),
-    ("POST", "/api/v1/webhooks", "webhook.added"),
-    ("DELETE", "/api/v1/webhooks/{id}", "webhook.removed"),
-    (
-        "POST",
-        "/api/v1/webhooks/{id}/deliveries/{event}/replay",
-        "webhook.replayed",
-    ),
-    ("POST", "/api/v1/gc", "garbage.collected"),
-];
-
-fn event_of(method: &str, path: &str) -> Option<&'static str> {
-    let found = EVENTS.iter().find(|(m, p, _)| *m == method && *p == path);
-    found.map(|(_, _, event)| *event)
-}
 
 /// Records a request and its outcome in the audit log before the response is
 /// sent.
@@ -122,9 +22,10 @@ pub(super) async fn record(State(shared): State<Shared>, request: Request, next:
     let Some(path) = path else {
         return next.run(request).await;
     };
-    let event = event_of(request.method().as_str(), path.as_str());
+    let rules = shared.rules.of(request.method(), path.as_str());
+    let event = rules.audit.as_deref();
     let audit = &shared.app.audit;
-    let may_wait = growth::gives_back(request.method(), path.as_str());
+    let may_wait = rules.disk == Disk::Frees;
     if event.is_some()
         && let Err(failure) = audit.can_record(may_wait)
     {
@@ -134,7 +35,7 @@ pub(super) async fn record(State(shared): State<Shared>, request: Request, next:
     let mut asked = Asked {
         audit: audit.clone(),
         event,
-        needs_room: growth::needs_room(request.method(), path.as_str()),
+        needs_room: rules.disk == Disk::Needed,
         route: format!("{} {}", request.method(), path.as_str()),
         about: names(path.as_str(), request.uri().path()),
         address: peer.map(|peer| peer.0.address.to_string()),
@@ -272,26 +173,6 @@ fn names(pattern: &str, path: &str) -> Vec<(&'static str, serde_json::Value)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_request_that_changes_something_is_audited() {
-        let api: serde_json::Value = serde_json::from_str(&crate::http::openapi_json()).unwrap();
-        let mut routes = Vec::new();
-        for (path, methods) in api["paths"].as_object().unwrap() {
-            for method in methods.as_object().unwrap().keys() {
-                routes.push((method.to_uppercase(), path.clone()));
-            }
-        }
-        for (method, path) in &routes {
-            let is_change = method != "GET";
-            let is_audited = event_of(method, path).is_some();
-            assert!(is_audited || !is_change, "{method} {path}");
-        }
-        for (method, path, _) in EVENTS {
-            let known = (method.to_string(), path.to_string());
-            assert!(routes.contains(&known), "{method} {path} is not a route");
-        }
-    }
 
     #[test]
     fn returns_the_ids_in_a_path() {

@@ -11,7 +11,8 @@ use utoipa_axum::routes;
 use crate::app::requests::once::Once;
 use crate::http::answer::Answer;
 use crate::http::request::{Body, Path, Query, Who};
-use crate::http::shared::{PATCH_BODY, Shared};
+use crate::http::route_rules::PATCH_BODY;
+use crate::http::shared::Shared;
 use crate::http::{tar, upload};
 
 /// Routes that change files of a project without a workspace, and the download
@@ -39,6 +40,7 @@ pub(super) fn routes() -> OpenApiRouter<Shared> {
     post, path = "/api/v1/projects/{id}/apply", tag = "projects",
     params(("id" = String, Path)),
     request_body = api::Apply,
+    extensions(("x-elevo" = json!({"audit": "project.applied", "body": "patch"}))),
     responses((status = 200, body = api::MergeResult), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn apply(
@@ -59,6 +61,7 @@ pub(super) async fn apply(
     post, path = "/api/v1/projects/{id}/revert", tag = "projects",
     params(("id" = String, Path)),
     request_body = api::Revert,
+    extensions(("x-elevo" = json!({"audit": "project.reverted"}))),
     responses((status = 200, body = api::MergeResult), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn revert(
@@ -81,6 +84,7 @@ pub(super) async fn revert(
     post, path = "/api/v1/projects/{id}/restore", tag = "projects",
     params(("id" = String, Path)),
     request_body = api::RestorePath,
+    extensions(("x-elevo" = json!({"audit": "project.restored"}))),
     responses((status = 200, body = api::MergeResult), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn restore_path(
@@ -109,6 +113,7 @@ pub(super) async fn restore_path(
     post, path = "/api/v1/projects/{id}/import", tag = "projects",
     params(("id" = String, Path)),
     request_body = api::ImportSource,
+    extensions(("x-elevo" = json!({"audit": "project.imported"}))),
     responses((status = 200, body = api::ImportResult), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn import(
@@ -140,6 +145,7 @@ pub(super) struct Which {
 /// Download files of a version of a project as a tar
 #[utoipa::path(
     get, path = "/api/v1/projects/{id}/archive", tag = "projects", params(("id" = String, Path), Which),
+    extensions(("x-elevo" = json!({"audit": "project.exported"}))),
     responses((status = 200, content_type = "application/x-tar", body = Vec<u8>), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn archive_out(
@@ -171,6 +177,7 @@ pub(super) struct Where {
     put, path = "/api/v1/projects/{id}/archive", tag = "projects",
     params(("id" = String, Path), Where),
     request_body(content = Vec<u8>, content_type = "application/x-tar"),
+    extensions(("x-elevo" = json!({"audit": "project.imported", "body": "archive"}))),
     responses((status = 200, body = api::ImportResult), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn archive_in(

@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, MatchedPath, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method, header};
+use axum::http::{HeaderMap, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::app::access::principal::Principal;
 use crate::failure::{Failure, Result};
 use crate::http::answer::ApiError;
-use crate::http::limits::Class;
-use crate::http::shared::{Shared, body_limit};
-use crate::http::{growth, request};
+use crate::http::request;
+use crate::http::route_rules::{Disk, RouteRule};
+use crate::http::shared::Shared;
 use crate::platform::listen::Peer;
 use crate::platform::share;
 
@@ -51,7 +51,10 @@ pub(super) async fn enter(State(shared): State<Shared>, request: Request, next: 
     };
     let mut held = None;
     if let Ok(who) = &entered
-        && let Some(bytes) = body_bytes(&parts.headers, path.as_str())
+        && let Some(bytes) = body_bytes(
+            &parts.headers,
+            shared.rules.of(&parts.method, path.as_str()),
+        )
     {
         // Twice the size: once for the text, once for the values that are
         // parsed from it.
@@ -92,8 +95,9 @@ async fn admit(shared: &Shared, parts: &Parts, path: &str) -> Option<Result<Prin
         if let Some(peer) = peer {
             peer.place.show(&who.key)?;
         }
-        shared.rates.take(&who, class(&parts.method, path), 1)?;
-        if growth::needs_room(&parts.method, path) {
+        let rules = shared.rules.of(&parts.method, path);
+        shared.rates.take(&who, rules.rate, 1)?;
+        if rules.disk == Disk::Needed {
             let app = &shared.app;
             app.room.check()?;
             app.tenants
@@ -106,20 +110,10 @@ async fn admit(shared: &Shared, parts: &Parts, path: &str) -> Option<Result<Prin
     Some(checked.map(|()| who))
 }
 
-fn class(method: &Method, path: &str) -> Class {
-    match path {
-        "/api/v1/sandboxes" | "/api/v1/sandboxes/{id}/fork" if *method == Method::POST => {
-            Class::Create
-        }
-        "/api/v1/sandboxes/{id}/process/run" => Class::Command,
-        _ => Class::Other,
-    }
-}
-
 /// Returns the size of the body if it is read into memory and larger than
 /// [`SMALL`].
-fn body_bytes(headers: &HeaderMap, path: &str) -> Option<usize> {
-    let most = body_limit(path)?;
+fn body_bytes(headers: &HeaderMap, rule: &RouteRule) -> Option<usize> {
+    let most = rule.body_limit()?;
     let length = match headers.get(header::CONTENT_LENGTH) {
         Some(length) => length.to_str().ok()?.parse::<usize>().ok()?.min(most),
         None if headers.contains_key(header::TRANSFER_ENCODING) => most,

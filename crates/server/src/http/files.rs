@@ -28,6 +28,7 @@ use crate::platform::audit;
     post, path = "/api/v1/sandboxes/{id}/fork", tag = "files",
     params(("id" = String, Path)),
     request_body = Option<api::Fork>,
+    extensions(("x-elevo" = json!({"audit": "sandbox.forked", "rate": "create"}))),
     responses((status = 201, body = api::Forked), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn fork(
@@ -55,6 +56,7 @@ pub(super) async fn fork(
     post, path = "/api/v1/sandboxes/{id}/snapshot", tag = "files",
     params(("id" = String, Path)),
     request_body = Option<api::TakeSnapshot>,
+    extensions(("x-elevo" = json!({"audit": "sandbox.snapshot"}))),
     responses((status = 201, body = api::SnapshotTaken), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn snapshot(
@@ -73,6 +75,7 @@ pub(super) async fn snapshot(
 #[utoipa::path(
     post, path = "/api/v1/sandboxes/{id}/restore", tag = "files", params(("id" = String, Path)),
     request_body = api::Restore,
+    extensions(("x-elevo" = json!({"audit": "sandbox.restored"}))),
     responses((status = 200, body = api::Sandbox), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn restore(
@@ -151,6 +154,7 @@ pub(super) struct Place {
 /// Download files of a workspace as a tar
 #[utoipa::path(
     get, path = "/api/v1/sandboxes/{id}/archive", tag = "files", params(("id" = String, Path), Place),
+    extensions(("x-elevo" = json!({"audit": "files.exported"}))),
     responses((status = 200, content_type = "application/x-tar", body = Vec<u8>), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn archive_out(
@@ -169,6 +173,7 @@ pub(super) async fn archive_out(
 #[utoipa::path(
     put, path = "/api/v1/sandboxes/{id}/archive", tag = "files", params(("id" = String, Path), Place),
     request_body(content = Vec<u8>, content_type = "application/x-tar"),
+    extensions(("x-elevo" = json!({"audit": "files.imported", "body": "archive"}))),
     responses((status = 204), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn archive_in(
@@ -193,6 +198,7 @@ pub(super) async fn archive_in(
 #[utoipa::path(
     post, path = "/api/v1/snapshots", tag = "files",
     request_body(content = Vec<u8>, content_type = "application/x-tar"),
+    extensions(("x-elevo" = json!({"audit": "files.imported", "body": "archive"}))),
     responses((status = 201, body = api::Imported), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn import(

@@ -22,7 +22,8 @@ use crate::failure::Failure;
 use crate::http::answer::{Answer, ApiError};
 use crate::http::enter::Entered;
 use crate::http::layers;
-use crate::http::shared::{BODY, Shared, body_limit};
+use crate::http::route_rules::RouteRule;
+use crate::http::shared::Shared;
 
 /// Maximum length of an idempotency key.
 const KEY_BYTES: usize = 200;
@@ -88,7 +89,8 @@ async fn run_once(
     };
     let who = entered.who()?;
     let route = format!("{} {}", parts.method, parts.uri.path());
-    let (content, body) = content(pattern, &parts, body).await?;
+    let rule = shared.rules.of(&parts.method, pattern);
+    let (content, body) = content(rule, &parts, body).await?;
     let content: Vec<_> = content.iter().map(Vec::as_slice).collect();
     let sent = Sent::new(&who, &route, key, &content);
     let request = Request::from_parts(parts, body);
@@ -98,12 +100,12 @@ async fn run_once(
 }
 
 /// Returns the parts of a request that a retry must repeat, and the body.
-async fn content(pattern: &str, parts: &Parts, body: Body) -> Answer<(Vec<Vec<u8>>, Body)> {
+async fn content(rule: &RouteRule, parts: &Parts, body: Body) -> Answer<(Vec<Vec<u8>>, Body)> {
     // The query counts as content, because the route contains only the path.
     let query = parts.uri.query().unwrap_or_default().into();
     // An archive is too large to hold in memory: its length and, if the client
     // sends one, its digest are compared instead.
-    if body_limit(pattern).is_none() {
+    let Some(limit) = rule.body_limit() else {
         let header = |name| {
             parts
                 .headers
@@ -112,8 +114,7 @@ async fn content(pattern: &str, parts: &Parts, body: Body) -> Answer<(Vec<Vec<u8
         };
         let length = header("content-length").to_vec();
         return Ok((vec![query, length, header("content-digest").to_vec()], body));
-    }
-    let limit = body_limit(pattern).unwrap_or(BODY);
+    };
     let bytes = to_bytes(body, limit).await;
     let bytes = bytes.map_err(|error| {
         let cause = std::error::Error::source(&error);

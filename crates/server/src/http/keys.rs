@@ -14,6 +14,7 @@ use crate::http::shared::Shared;
 #[utoipa::path(
     post, path = "/api/v1/keys", tag = "keys",
     request_body = api::CreateKey,
+    extensions(("x-elevo" = json!({"audit": "key.created"}))),
     responses((status = 201, body = api::NewKey), (status = "4XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn create(
@@ -42,6 +43,7 @@ pub(super) async fn list(
 /// Revoke a key
 #[utoipa::path(
     delete, path = "/api/v1/keys/{id}", tag = "keys", params(("id" = String, Path)),
+    extensions(("x-elevo" = json!({"audit": "key.revoked"}))),
     responses((status = 204), (status = "4XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn revoke(
@@ -57,6 +59,7 @@ pub(super) async fn revoke(
 #[utoipa::path(
     post, path = "/api/v1/agents", tag = "keys",
     request_body = api::CreateAgent,
+    extensions(("x-elevo" = json!({"audit": "agent.added"}))),
     responses((status = 201, body = api::Agent), (status = "4XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn create_agent(
@@ -89,6 +92,7 @@ pub(super) async fn list_agents(
 /// receive a new key.
 #[utoipa::path(
     delete, path = "/api/v1/agents/{id}", tag = "keys", params(("id" = String, Path)),
+    extensions(("x-elevo" = json!({"audit": "agent.ended"}))),
     responses((status = 204), (status = "4XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn end_agent(
@@ -104,6 +108,7 @@ pub(super) async fn end_agent(
 #[utoipa::path(
     post, path = "/api/v1/tenants", tag = "keys",
     request_body = api::CreateTenant,
+    extensions(("x-elevo" = json!({"audit": "tenant.added"}))),
     responses((status = 201, body = api::NewTenant), (status = "4XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn create_tenant(
@@ -124,6 +129,7 @@ pub(super) async fn create_tenant(
 #[utoipa::path(
     patch, path = "/api/v1/tenants/{id}", tag = "keys", params(("id" = String, Path)),
     request_body = api::ChangeTenant,
+    extensions(("x-elevo" = json!({"audit": "tenant.changed"}))),
     responses((status = 200, body = api::Tenant), (status = "4XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn change_tenant(
@@ -143,6 +149,7 @@ pub(super) async fn change_tenant(
 /// `erasingSince`. This cannot be undone. The audit log keeps its entries.
 #[utoipa::path(
     delete, path = "/api/v1/tenants/{id}", tag = "keys", params(("id" = String, Path)),
+    extensions(("x-elevo" = json!({"audit": "tenant.erased"}))),
     responses((status = 202, body = api::Tenant), (status = "4XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn erase_tenant(

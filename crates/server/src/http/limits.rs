@@ -7,19 +7,22 @@ use elevo_core::ErrorCode;
 use governor::clock::{Clock, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use quick_cache::sync::Cache;
+use serde::Deserialize;
 use tokio::sync::Semaphore;
 
 use crate::app::access::principal::Principal;
 use crate::failure::{Failure, Result};
 
 /// The kinds of requests with separate limits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Class {
     /// Requests that create sandboxes.
     Create,
     /// Requests that run commands.
     Command,
     /// All other requests of a key.
+    #[default]
     Other,
     /// All requests of a tenant.
     Tenant,

@@ -28,6 +28,7 @@ const LARGE: usize = 1 << 20;
     post, path = "/api/v1/sandboxes/{id}/process/run", tag = "process",
     params(("id" = String, Path)),
     request_body = api::RunCommand,
+    extensions(("x-elevo" = json!({"audit": "command.run", "rate": "command", "disk": "spared"}))),
     responses(
         (status = 200, content((api::CommandResult = "application/json"), (api::StreamEvent = "text/event-stream"))),
         (status = 202, body = api::CommandStarted),
@@ -131,6 +132,7 @@ pub(super) async fn output(
 #[utoipa::path(
     post, path = "/api/v1/sandboxes/{id}/process/{cmdId}/input", tag = "process",
     params(("id" = String, Path), ("cmdId" = String, Path)), request_body = api::CommandInput,
+    extensions(("x-elevo" = json!({"audit": "command.input", "disk": "spared"}))),
     responses((status = 204), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn input(
@@ -152,6 +154,7 @@ pub(super) async fn input(
 #[utoipa::path(
     post, path = "/api/v1/sandboxes/{id}/process/{cmdId}/kill", tag = "process",
     params(("id" = String, Path), ("cmdId" = String, Path)), request_body = Option<api::Kill>,
+    extensions(("x-elevo" = json!({"audit": "command.killed", "disk": "spared"}))),
     responses((status = 204), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn kill(

@@ -41,6 +41,7 @@ pub(super) fn page(after: Option<String>, limit: Option<u32>) -> Result<PageQuer
 #[utoipa::path(
     post, path = "/api/v1/projects", tag = "projects",
     request_body = api::CreateProject,
+    extensions(("x-elevo" = json!({"audit": "project.created"}))),
     responses((status = 201, body = api::Project), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn create(
@@ -84,6 +85,7 @@ pub(super) async fn get(
 #[utoipa::path(
     patch, path = "/api/v1/projects/{id}", tag = "projects", params(("id" = String, Path)),
     request_body = api::ChangeProject,
+    extensions(("x-elevo" = json!({"audit": "project.changed"}))),
     responses((status = 200, body = api::Project), (status = "4XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn change(
@@ -98,6 +100,7 @@ pub(super) async fn change(
 /// Delete a project with its workspaces, history and reviews
 #[utoipa::path(
     delete, path = "/api/v1/projects/{id}", tag = "projects", params(("id" = String, Path)),
+    extensions(("x-elevo" = json!({"audit": "project.deleted"}))),
     responses((status = 204), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn delete(
@@ -129,6 +132,7 @@ pub(super) async fn policy(
 #[utoipa::path(
     put, path = "/api/v1/projects/{id}/policy", tag = "projects", params(("id" = String, Path)),
     request_body = api::SetPolicy,
+    extensions(("x-elevo" = json!({"audit": "project.policy", "disk": "spared"}))),
     responses((status = 200, body = api::ProjectPolicy), (status = "4XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn set_policy(

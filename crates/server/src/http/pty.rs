@@ -40,6 +40,7 @@ const LEAVING: Duration = Duration::from_secs(1);
     post, path = "/api/v1/sandboxes/{id}/pty", tag = "pty",
     params(("id" = String, Path)),
     request_body = api::CreatePty,
+    extensions(("x-elevo" = json!({"audit": "terminal.opened", "disk": "spared"}))),
     responses((status = 201, body = api::PtySession), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn create(
@@ -87,6 +88,7 @@ fn websocket_base(config: &Config, headers: &HeaderMap) -> String {
 #[utoipa::path(
     post, path = "/api/v1/sandboxes/{id}/pty/{ptyId}/resize", tag = "pty",
     params(("id" = String, Path), ("ptyId" = String, Path)), request_body = api::Resize,
+    extensions(("x-elevo" = json!({"audit": "terminal.resized", "disk": "spared"}))),
     responses((status = 204), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn resize(
@@ -103,6 +105,7 @@ pub(super) async fn resize(
 #[utoipa::path(
     delete, path = "/api/v1/sandboxes/{id}/pty/{ptyId}", tag = "pty",
     params(("id" = String, Path), ("ptyId" = String, Path)),
+    extensions(("x-elevo" = json!({"audit": "terminal.closed"}))),
     responses((status = 204), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn close(
@@ -141,6 +144,7 @@ pub(super) struct Connect {
 #[utoipa::path(
     get, path = "/api/v1/sandboxes/{id}/pty/{ptyId}/ws", tag = "pty",
     params(("id" = String, Path), ("ptyId" = String, Path), Connect),
+    extensions(("x-elevo" = json!({"audit": "terminal.connected"}))),
     responses((status = 101), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn connect(

@@ -116,6 +116,7 @@ pub(super) async fn content(
 #[utoipa::path(
     post, path = "/api/v1/reviews/{id}/resolve", tag = "reviews", params(("id" = String, Path)),
     request_body = api::ResolveReview,
+    extensions(("x-elevo" = json!({"audit": "review.resolved", "disk": "spared"}))),
     responses((status = 200, body = api::Review), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn resolve(

@@ -19,6 +19,7 @@ use crate::platform::{audit, clock};
 #[utoipa::path(
     post, path = "/api/v1/sandboxes", tag = "sandboxes",
     request_body = api::CreateSandbox,
+    extensions(("x-elevo" = json!({"audit": "sandbox.created", "rate": "create"}))),
     responses((status = 201, body = api::Sandbox), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn create(
@@ -98,6 +99,7 @@ pub(super) struct Delete {
 /// Delete a sandbox and, unless `keep_workspace` is set, its workspace
 #[utoipa::path(
     delete, path = "/api/v1/sandboxes/{id}", tag = "sandboxes", params(("id" = String, Path), Delete),
+    extensions(("x-elevo" = json!({"audit": "sandbox.deleted"}))),
     responses((status = 204), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn delete(
@@ -114,6 +116,7 @@ pub(super) async fn delete(
 /// Delete up to 50 sandboxes
 #[utoipa::path(
     post, path = "/api/v1/sandboxes/batch-delete", tag = "sandboxes", request_body = api::BatchDelete,
+    extensions(("x-elevo" = json!({"audit": "sandbox.deleted", "disk": "frees"}))),
     responses((status = 200, body = api::BatchDeleted), (status = "4XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn batch_delete(
@@ -134,6 +137,7 @@ pub(super) async fn batch_delete(
 /// Stop a sandbox; its processes end and its workspace is kept
 #[utoipa::path(
     post, path = "/api/v1/sandboxes/{id}/stop", tag = "sandboxes", params(("id" = String, Path)),
+    extensions(("x-elevo" = json!({"audit": "sandbox.stopped", "disk": "frees"}))),
     responses((status = 200, body = api::Sandbox), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn stop(
@@ -147,6 +151,7 @@ pub(super) async fn stop(
 /// Start a sandbox in the state `stopped` or `error`
 #[utoipa::path(
     post, path = "/api/v1/sandboxes/{id}/start", tag = "sandboxes", params(("id" = String, Path)),
+    extensions(("x-elevo" = json!({"audit": "sandbox.started", "disk": "spared"}))),
     responses((status = 200, body = api::Sandbox), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn start(
@@ -161,6 +166,7 @@ pub(super) async fn start(
 #[utoipa::path(
     post, path = "/api/v1/sandboxes/{id}/extend", tag = "sandboxes", params(("id" = String, Path)),
     request_body = api::Extend,
+    extensions(("x-elevo" = json!({"audit": "sandbox.extended", "disk": "spared"}))),
     responses((status = 200, body = api::Sandbox), (status = "4XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn extend(

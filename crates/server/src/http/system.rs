@@ -40,6 +40,7 @@ pub(super) async fn gc_status(
 #[utoipa::path(
     post, path = "/api/v1/gc", tag = "system",
     request_body = api::Gc,
+    extensions(("x-elevo" = json!({"audit": "garbage.collected", "disk": "frees"}))),
     responses((status = 200, body = api::GcResult), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn gc(

@@ -13,6 +13,7 @@ use crate::http::shared::Shared;
 #[utoipa::path(
     post, path = "/api/v1/projects/{id}/tags", tag = "projects", params(("id" = String, Path)),
     request_body = api::SetTag,
+    extensions(("x-elevo" = json!({"audit": "project.tagged"}))),
     responses((status = 201, body = api::Tag), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn set(
@@ -52,6 +53,7 @@ pub(super) async fn list(
 #[utoipa::path(
     delete, path = "/api/v1/projects/{id}/tags/{name}", tag = "projects",
     params(("id" = String, Path), ("name" = String, Path)),
+    extensions(("x-elevo" = json!({"audit": "project.untagged"}))),
     responses((status = 204), (status = "4XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn remove(

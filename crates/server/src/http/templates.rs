@@ -33,6 +33,7 @@ pub(super) async fn list(
 #[utoipa::path(
     post, path = "/api/v1/templates", tag = "templates",
     request_body = api::AddTemplate,
+    extensions(("x-elevo" = json!({"audit": "template.added"}))),
     responses(
         (status = 200, content_type = "text/event-stream", body = api::PullEvent),
         (status = 201, body = api::Template),
@@ -82,6 +83,7 @@ pub(super) async fn add(
 /// Delete a template; the container engine keeps the image
 #[utoipa::path(
     delete, path = "/api/v1/templates/{name}", tag = "templates", params(("name" = String, Path)),
+    extensions(("x-elevo" = json!({"audit": "template.removed"}))),
     responses((status = 204), (status = "4XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn remove(

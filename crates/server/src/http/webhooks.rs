@@ -23,6 +23,7 @@ use crate::http::shared::Shared;
 /// addresses, unless `WEBHOOK_ALLOW_PRIVATE` allows it.
 #[utoipa::path(
     post, path = "/api/v1/webhooks", tag = "events", request_body = api::CreateWebhook,
+    extensions(("x-elevo" = json!({"audit": "webhook.added"}))),
     responses((status = 201, body = api::Webhook), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn create(
@@ -51,6 +52,7 @@ pub(super) async fn list(
 /// Delete a webhook with its pending deliveries
 #[utoipa::path(
     delete, path = "/api/v1/webhooks/{id}", tag = "events", params(("id" = String, Path)),
+    extensions(("x-elevo" = json!({"audit": "webhook.removed"}))),
     responses((status = 204), (status = "4XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn remove(
@@ -101,6 +103,7 @@ pub(super) async fn deliveries(
 #[utoipa::path(
     post, path = "/api/v1/webhooks/{id}/deliveries/{event}/replay", tag = "events",
     params(("id" = String, Path), ("event" = u64, Path)),
+    extensions(("x-elevo" = json!({"audit": "webhook.replayed", "disk": "spared"}))),
     responses((status = 202), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn replay(

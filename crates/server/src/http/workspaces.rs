@@ -18,6 +18,7 @@ use crate::http::shared::Shared;
 #[utoipa::path(
     post, path = "/api/v1/workspaces", tag = "workspaces",
     request_body = api::CreateWorkspace,
+    extensions(("x-elevo" = json!({"audit": "workspace.created"}))),
     responses((status = 201, body = api::Workspace), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn create(
@@ -81,6 +82,7 @@ pub(super) async fn get(
 /// Delete a workspace and its unmerged changes
 #[utoipa::path(
     delete, path = "/api/v1/workspaces/{id}", tag = "workspaces", params(("id" = String, Path)),
+    extensions(("x-elevo" = json!({"audit": "workspace.deleted"}))),
     responses((status = 204), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn delete(
@@ -101,6 +103,7 @@ pub(super) async fn delete(
     post, path = "/api/v1/workspaces/{id}/merge", tag = "workspaces",
     params(("id" = String, Path)),
     request_body = api::Merge,
+    extensions(("x-elevo" = json!({"audit": "workspace.merged"}))),
     responses((status = 200, body = api::MergeResult), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn merge(
@@ -119,6 +122,7 @@ pub(super) async fn merge(
     post, path = "/api/v1/workspaces/{id}/complete", tag = "workspaces",
     params(("id" = String, Path)),
     request_body = api::Merge,
+    extensions(("x-elevo" = json!({"audit": "workspace.completed", "disk": "spared"}))),
     responses((status = 200, body = api::MergeResult), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn complete(
@@ -142,6 +146,7 @@ pub(super) async fn complete(
 #[utoipa::path(
     post, path = "/api/v1/workspaces/{id}/refresh", tag = "workspaces", params(("id" = String, Path)),
     request_body = api::Refresh,
+    extensions(("x-elevo" = json!({"audit": "workspace.refreshed"}))),
     responses((status = 200, body = api::Refreshed), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
 )]
 pub(super) async fn refresh(

@@ -2,8 +2,6 @@
 
 use crate::app::App;
 use crate::app::stopping::Phase;
-use crate::http::limits::RateLimits;
-use crate::http::shared::Shared;
 use crate::http::{self};
 use crate::platform::descriptors;
 use crate::platform::listen::{Certificate, Door};
@@ -53,10 +51,7 @@ pub(super) async fn listen_for_clients(
         api: api.local_addr()?,
         metrics: metrics.local_addr()?,
     };
-    let shared = Shared {
-        app: app.clone(),
-        rates: Arc::new(RateLimits::default()),
-    };
+    let shared = http::shared(app.clone());
     let tls = match &app.config.tls {
         Some(tls) => Some(Arc::new(Certificate::read(tls)?)),
         None => None,
