@@ -2,11 +2,14 @@
 //! what").
 
 use std::convert::Infallible;
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use elevo_audit::{Head, Log, Options, Ticket};
 use elevo_core::{ErrorCode, Timestamp};
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use quick_cache::sync::Cache;
 use serde_json::{Map, Value, json};
 
@@ -18,8 +21,8 @@ use crate::platform::clock;
 const MAX_TEXT: usize = 4 << 10;
 /// Maximum rejections recorded per second for each key, and [`BURST`] at once:
 /// a caller without a key must not fill the disk.
-const REFUSALS: u32 = 10;
-const BURST: u32 = 100;
+const REFUSALS: NonZeroU32 = NonZeroU32::new(10).unwrap();
+const BURST: NonZeroU32 = NonZeroU32::new(100).unwrap();
 
 /// The audit log, with limits on the records of rejections.
 #[derive(Debug)]
@@ -28,7 +31,7 @@ pub(crate) struct Audit {
     config: AuditConfig,
     /// The rejections of each key. All callers without a valid key share one
     /// entry, so that they cannot suppress the rejections of a key.
-    refusals: Cache<Option<String>, Arc<Mutex<Refusals>>>,
+    refusals: Cache<Option<String>, Arc<Refusals>>,
 }
 
 /// Maximum keys whose rejections are counted. A key that was evicted from the
@@ -37,20 +40,19 @@ const COUNTED: usize = 10_000;
 
 #[derive(Debug)]
 struct Refusals {
-    left: f64,
-    since: Instant,
+    limit: DefaultDirectRateLimiter,
     /// Number of rejections that were suppressed since the last recorded
     /// rejection.
-    suppressed: u64,
+    suppressed: AtomicU64,
 }
 
 impl Refusals {
-    fn full() -> Mutex<Self> {
-        Mutex::new(Self {
-            left: BURST.into(),
-            since: clock::instant(),
-            suppressed: 0,
-        })
+    fn new() -> Self {
+        let quota = Quota::per_second(REFUSALS).allow_burst(BURST);
+        Self {
+            limit: RateLimiter::direct(quota),
+            suppressed: AtomicU64::default(),
+        }
     }
 }
 
@@ -185,21 +187,15 @@ impl Audit {
     /// Returns the number of rejections that were suppressed since the last
     /// recorded rejection; `None` if this rejection is suppressed as well.
     fn may_tell(&self, key: &Option<String>) -> Option<u64> {
-        let make = || -> std::result::Result<_, Infallible> { Ok(Arc::new(Refusals::full())) };
+        let make = || -> std::result::Result<_, Infallible> { Ok(Arc::new(Refusals::new())) };
         let Ok(refusals) = self.refusals.get_or_insert_with(key, make);
-        let mut refusals = refusals.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = clock::instant();
-        let since = now.duration_since(refusals.since).as_secs_f64();
-        refusals.left = f64::min(BURST.into(), refusals.left + since * f64::from(REFUSALS));
-        refusals.since = now;
         // Only a few records may wait in memory, and rejections must not use
         // them up.
-        if refusals.left < 1.0 || self.log.is_failing() {
-            refusals.suppressed += 1;
+        if self.log.is_failing() || refusals.limit.check().is_err() {
+            refusals.suppressed.fetch_add(1, Ordering::Relaxed);
             return None;
         }
-        refusals.left -= 1.0;
-        Some(std::mem::take(&mut refusals.suppressed))
+        Some(refusals.suppressed.swap(0, Ordering::Relaxed))
     }
 
     /// Returns the part of a command that a record contains.
