@@ -32,7 +32,7 @@ use crate::freeze::{Freeze, stop};
 use crate::home;
 use crate::id::WorkspaceId;
 use crate::probe::best;
-use crate::provider::{FullProvider, LazyServer, Origin, ProviderKind, WorkspaceProvider};
+use crate::provider::{FullProvider, LazyServer, Origin, ProviderKind, Scan, WorkspaceProvider};
 #[cfg(target_os = "linux")]
 use crate::provider::{NoServer, OverlayProvider};
 use crate::record::{Record, State};
@@ -154,7 +154,7 @@ impl Workspaces {
         let record = self.live(id)?;
         let place = self.place(id);
         if !self.is_attached(&record, &place)? {
-            if !self.provider_of(&record).attaches(&place)? {
+            if !self.can_attach(&record, &place)? {
                 return Err(Error::Private(id.clone()));
             }
             // `hold` attaches the workspace.
@@ -183,8 +183,11 @@ impl Workspaces {
     /// constant time.
     pub fn limit_usage(&self, id: &WorkspaceId) -> Result<Option<Usage>> {
         let record = self.live(id)?;
-        let used = self.provider_of(&record).used(&self.place(id))?;
-        Ok(used.map(|used| Usage {
+        let place = self.place(id);
+        let Some(limits) = self.provider_of(&record).limits(&place) else {
+            return Ok(None);
+        };
+        Ok(limits.used()?.map(|used| Usage {
             used,
             limit: record.limit,
         }))
@@ -261,7 +264,7 @@ impl Workspaces {
     /// changed files cannot be read from the result.
     pub fn changes(&self, id: &WorkspaceId, progress: &Progress) -> Result<Changes> {
         self.compare(id, |provider, place, origin| {
-            provider.look(place, origin, progress)
+            provider.scan(place, origin, progress)
         })
     }
 
@@ -270,7 +273,11 @@ impl Workspaces {
     pub fn contents(&self, id: &WorkspaceId, progress: &Progress) -> Result<Changes> {
         self.compare(id, |provider, place, origin| {
             let imported = provider.read(place, origin, progress)?.imported;
-            Ok((imported.tree, imported.view(&self.repository)))
+            let view = imported.view(&self.repository);
+            Ok(Scan {
+                tree: imported.tree,
+                view,
+            })
         })
     }
 
@@ -285,11 +292,7 @@ impl Workspaces {
         progress: &Progress,
     ) -> Result<Snapshotted> {
         let (record, held) = self.hold(id)?;
-        let is_atomic = self.provider_of(&record).is_atomic(&held.place);
-        let _thaw = match is_atomic || record.read_only {
-            true => None,
-            false => Some(stop(id, freeze)?),
-        };
+        let _thaw = self.stop_unless_atomic(&record, &held, freeze)?;
         self.snapshot_held(record, &held, info, progress)
     }
 
@@ -407,7 +410,7 @@ fn providers(
     let copy = FullProvider::copy(repository.clone(), options.threads);
     let reflink = FullProvider::reflink(repository.clone(), options.threads, root);
     #[cfg(target_os = "linux")]
-    let [copy, reflink] = [copy, reflink].map(|provider| provider.with_readers(root));
+    let [copy, reflink] = [copy, reflink].map(|provider| provider.with_view_mounts(root));
     let mut providers: Vec<Box<dyn WorkspaceProvider>> = vec![Box::new(reflink), Box::new(copy)];
     providers.extend(overlays(root, repository, options)?);
     let providers = providers.into_iter();

@@ -2,7 +2,7 @@
 //! from a directory that holds the snapshot (reflink), which takes no space
 //! until a file is written to. Needs no privilege.
 
-mod trees;
+mod views;
 
 use std::fs;
 use std::io;
@@ -14,12 +14,15 @@ use elevo_engine::{
     CheckoutOptions, ImportOptions, NewStatCache, Owner, Present, Progress, Repository, Seed,
     StatCache, checkout, import_again, look_again, note_checkout,
 };
-use elevo_objects::{Hash, Snapshot, Tree};
+use elevo_objects::{Hash, Snapshot};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW};
 
 #[cfg(target_os = "linux")]
-use super::readers::Readers;
-use super::{Origin, ProviderKind, Reading, WorkspaceProvider};
+use super::view_mounts::ViewMounts;
+use super::{
+    AtomicForks, Limits, Mounts, Origin, Private, ProviderKind, Reading, Scan, Views, Volume,
+    WorkspaceProvider,
+};
 use crate::error::{Error, Result};
 use crate::lock;
 use crate::trash;
@@ -34,7 +37,7 @@ pub struct FullProvider {
     bases: Option<Bases>,
     /// The mounts of read-only workspaces, if mounts may be used.
     #[cfg(target_os = "linux")]
-    readers: Option<Readers>,
+    view_mounts: Option<ViewMounts>,
 }
 
 /// Directories that hold one snapshot each and never change. The file
@@ -70,7 +73,7 @@ impl FullProvider {
             threads,
             bases: None,
             #[cfg(target_os = "linux")]
-            readers: None,
+            view_mounts: None,
         }
     }
 
@@ -90,9 +93,12 @@ impl FullProvider {
     /// Shows read-only workspaces as mounts in `root`, where mounting is
     /// allowed.
     #[cfg(target_os = "linux")]
-    pub fn with_readers(self, root: &Path) -> Self {
-        let readers = Some(Readers::new(root));
-        Self { readers, ..self }
+    pub fn with_view_mounts(self, root: &Path) -> Self {
+        let view_mounts = Some(ViewMounts::new(root));
+        Self {
+            view_mounts,
+            ..self
+        }
     }
 
     fn fill(
@@ -292,41 +298,18 @@ impl WorkspaceProvider for FullProvider {
         place.join("files")
     }
 
+    fn home(&self, place: &Path) -> PathBuf {
+        place.join("home")
+    }
+
     fn create(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
         refuse_limit(origin)?;
         if origin.read_only {
-            return self.attach_tree(place, origin, progress);
+            return self.ensure_shown(place, origin, progress);
         }
         self.with_seed(origin.snapshot, progress, |seed| {
             self.fill_place(place, origin, seed, progress)
         })
-    }
-
-    fn view(&self, place: &Path) -> PathBuf {
-        self.tree_view(place)
-    }
-
-    fn prepare(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
-        self.prepare_tree(place, origin, progress)
-    }
-
-    fn show(&self, place: &Path, origin: Origin<'_>) -> Result<()> {
-        self.show_tree(place, origin)
-    }
-
-    fn shows(&self, place: &Path, origin: Origin<'_>) -> bool {
-        self.shows_tree(place, origin)
-    }
-
-    fn bare(&self, place: &Path) -> Result<Option<PathBuf>> {
-        self.bare_tree(place)
-    }
-
-    fn attach(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
-        match origin.read_only {
-            true => self.attach_tree(place, origin, progress),
-            false => Ok(()),
-        }
     }
 
     fn fork(
@@ -357,20 +340,44 @@ impl WorkspaceProvider for FullProvider {
         Ok(Reading { imported, cache })
     }
 
-    fn look(&self, place: &Path, _: Origin<'_>, progress: &Progress) -> Result<(Tree, Repository)> {
+    fn scan(&self, place: &Path, _: Origin<'_>, progress: &Progress) -> Result<Scan> {
         let old = StatCache::open(&cache(place));
         let options = self.options();
         let files = self.files(place);
-        Ok(look_again(
-            &self.repository,
-            &files,
-            &options,
-            progress,
-            &old,
-        )?)
+        let (tree, view) = look_again(&self.repository, &files, &options, progress, &old)?;
+        Ok(Scan { tree, view })
     }
 
     fn release(&self, place: &Path) -> Result<()> {
-        self.release_tree(place)
+        self.hide_tree(place)
+    }
+
+    fn tidy(&self, _: &[Origin<'_>]) -> Result<()> {
+        // The number of bases is limited when one is added.
+        Ok(())
+    }
+
+    fn views(&self) -> &dyn Views {
+        self
+    }
+
+    fn mounts(&self) -> Option<&dyn Mounts> {
+        None
+    }
+
+    fn private(&self) -> Option<&dyn Private> {
+        None
+    }
+
+    fn atomic_forks<'a>(&'a self, _: &'a Path) -> Option<Box<dyn AtomicForks + 'a>> {
+        None
+    }
+
+    fn limits<'a>(&'a self, _: &'a Path) -> Option<Box<dyn Limits + 'a>> {
+        None
+    }
+
+    fn volume(&self) -> Option<&dyn Volume> {
+        None
     }
 }

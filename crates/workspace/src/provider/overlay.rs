@@ -17,15 +17,17 @@
 //! The last four are in `live/ID`, or in a subvolume of the pool. In a pool,
 //! the cache is next to the subvolume, so that a workspace that has reached its
 //! limit can still be read. A read-only workspace has only a home and a mount
-//! of a view, which it shares with all readers of the same snapshot ([`Views`],
-//! [`Readers`]).
+//! of a view, which it shares with all readers of the same snapshot
+//! ([`SharedViews`], [`ViewMounts`]).
+
+mod mount_options;
+mod pooled;
+mod private;
+mod views;
 
 use std::collections::HashSet;
-use std::ffi::CString;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -34,20 +36,24 @@ use elevo_engine::{
     ImportOptions, Marks, NewStatCache, Owner, Progress, Repository, StatCache, import_upper,
     look_upper,
 };
-use elevo_objects::Tree;
 use rustix::fs::StatVfsMountFlags;
-use rustix::mount::{MountFlags, mount};
+use rustix::mount::MountFlags;
 
+use self::pooled::PooledWorkspace;
 use super::layers::{Layers, Stack, layer_id};
 use super::lazy::Lazies;
 use super::pool::Pool;
-use super::readers::Readers;
-use super::views::Views;
-use super::{LazyServer, Origin, ProviderKind, Reading, WorkspaceProvider, place_id as id};
+use super::shared_views::SharedViews;
+use super::view_mounts::ViewMounts;
+use super::{
+    AtomicForks, LazyServer, Limits, Mounts, Origin, Private, ProviderKind, Reading, Scan, Views,
+    Volume, WorkspaceProvider, place_id as id,
+};
 use crate::error::{Error, Result};
 use crate::home::give;
 use crate::mounts::unmount_all;
-use crate::namespace::{Entrance, hold_entrance, may_mount, users_of};
+
+pub(crate) use mount_options::{OverlayOptions, mount_overlay, overlay_options};
 
 /// Creates workspaces as overlays.
 #[derive(Debug)]
@@ -55,8 +61,8 @@ pub struct OverlayProvider {
     repository: Repository,
     threads: usize,
     layers: Layers,
-    views: Views,
-    readers: Readers,
+    views: SharedViews,
+    view_mounts: ViewMounts,
     pool: Option<Pool>,
     lazies: Option<Lazies>,
     marks: Marks,
@@ -71,8 +77,8 @@ impl OverlayProvider {
             repository,
             threads,
             layers,
-            views: Views::new(root),
-            readers: Readers::new(root),
+            views: SharedViews::new(root),
+            view_mounts: ViewMounts::new(root),
             pool: None,
             lazies: None,
             marks: Marks::Trusted,
@@ -131,7 +137,9 @@ impl OverlayProvider {
         self.layers.stack_or(origin, progress, lazies)
     }
 
-    fn mount(&self, place: &Path, stack: &Stack, owner: Option<Owner>) -> Result<()> {
+    /// Mounts a workspace, or only creates its directories if this process must
+    /// not mount it.
+    fn mount_stack(&self, place: &Path, stack: &Stack, owner: Option<Owner>) -> Result<()> {
         let (room, files) = (self.room(place), place.join("files"));
         let upper = room.join("upper");
         for directory in [&upper, &room.join("work"), &files] {
@@ -147,7 +155,9 @@ impl OverlayProvider {
         if let Some(lazies) = &self.lazies {
             lazies.note(place, stack.served.as_deref())?;
         }
-        if !self.attaches(place)? {
+        if let Some(private) = self.private()
+            && !private.can_mount(place)?
+        {
             return Ok(());
         }
         // The overlay would be read-only for as long as a container uses it.
@@ -199,33 +209,6 @@ impl WorkspaceProvider for OverlayProvider {
         self.room(place).join("home")
     }
 
-    fn view(&self, place: &Path) -> PathBuf {
-        self.readers.path(id(place))
-    }
-
-    fn prepare(&self, _: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
-        let stack = self.layers.stack(origin, progress)?;
-        self.views.make(&view_of(origin), &stack, origin.owner)
-    }
-
-    fn show(&self, place: &Path, origin: Origin<'_>) -> Result<()> {
-        let view = view_of(origin);
-        if !self.views.is_there(&view) {
-            let gone = io::ErrorKind::NotFound.into();
-            return Err(Error::io("find", &self.views.path(&view))(gone));
-        }
-        self.readers.show(id(place), &self.views.path(&view))
-    }
-
-    fn shows(&self, place: &Path, origin: Origin<'_>) -> bool {
-        let view = view_of(origin);
-        self.views.is_there(&view) && self.readers.is_showing(id(place), &self.views.path(&view))
-    }
-
-    fn bare(&self, place: &Path) -> Result<Option<PathBuf>> {
-        self.readers.bare(id(place)).map(Some)
-    }
-
     fn create(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
         match (&self.pool, origin.limit) {
             // Only the home needs space.
@@ -234,121 +217,14 @@ impl WorkspaceProvider for OverlayProvider {
             (None, None) => {}
             (None, Some(_)) => return Err(Error::NoLimit),
         }
-        self.attach(place, origin, progress)
+        match origin.read_only {
+            true => self.ensure_shown(place, origin, progress),
+            false => self.mount(place, origin, progress),
+        }
     }
 
     fn fork(&self, _: &Path, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
         self.create(place, origin, progress)
-    }
-
-    fn is_atomic(&self, place: &Path) -> bool {
-        self.pool_of(place).is_some()
-    }
-
-    fn fork_at_once(
-        &self,
-        from: &Path,
-        places: &[&Path],
-        origin: Origin<'_>,
-        progress: &Progress,
-    ) -> Result<()> {
-        let Some(pool) = self.pool_of(from) else {
-            unreachable!("called only if atomic");
-        };
-        // Holds the layers until the mounts exist: `tidy` could delete them
-        // otherwise.
-        let stack = self.stack(origin, progress)?;
-        let ids: Vec<_> = places.iter().map(|place| id(place)).collect();
-        pool.copy_all(id(from), &ids, origin.limit)?;
-        for place in places {
-            // The cache never changes and is valid for the copy. Without it the
-            // next read takes longer.
-            let _ = fs::hard_link(self.cache(from), self.cache(place));
-        }
-        places
-            .iter()
-            .try_for_each(|place| self.mount(place, &stack, origin.owner))
-    }
-
-    fn is_attached(&self, place: &Path) -> bool {
-        let device = |path: &Path| fs::symlink_metadata(path).map(|stat| stat.dev());
-        let (Ok(inside), Ok(around)) = (device(&place.join("files")), device(place)) else {
-            return false;
-        };
-        let lazies = self.lazies.as_ref();
-        inside != around && lazies.is_none_or(|lazies| lazies.is_well(place))
-    }
-
-    fn attach(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
-        if origin.read_only {
-            self.prepare(place, origin, progress)?;
-            let view = self.views.path(&view_of(origin));
-            self.readers.settle(id(place), &view)?;
-            if self.readers.is_showing(id(place), &view) {
-                return Ok(());
-            }
-            return self.show(place, origin);
-        }
-        if self.lazies.is_some() {
-            // Replaces a mount whose server has died.
-            let files = place.join("files");
-            unmount_all(&files).map_err(Error::io("unmount", &files))?;
-        }
-        let stack = self.stack(origin, progress)?;
-        self.mount(place, &stack, origin.owner)
-    }
-
-    fn entrance(
-        &self,
-        place: &Path,
-        origin: Origin<'_>,
-        progress: &Progress,
-    ) -> Result<Option<Entrance>> {
-        if self.is_attached(place) || self.attaches(place)? {
-            return Ok(None);
-        }
-        let pids = match may_mount() {
-            // Never join namespaces that another user has created.
-            true => self.users(place)?,
-            false => Vec::new(),
-        };
-        if !pids.is_empty() {
-            return Err(Error::InUse {
-                id: id(place).into(),
-                pids,
-            });
-        }
-        let stack = self.stack(origin, progress)?;
-        self.mount(place, &stack, origin.owner)?;
-        let room = self.room(place);
-        let inode = fs::metadata(&room).map(|stat| stat.ino());
-        Ok(Some(Entrance {
-            lowers: stack.directories.clone(),
-            inode: inode.map_err(Error::io("inspect", &room))?,
-            room,
-            files: place.join("files"),
-        }))
-    }
-
-    fn users(&self, place: &Path) -> Result<Vec<u32>> {
-        if self.marks == Marks::Trusted {
-            return Ok(Vec::new());
-        }
-        let users = users_of(&self.room(place).join("upper"));
-        let users = users.map_err(Error::io("read", Path::new("/proc")))?;
-        Ok(users.iter().map(|user| user.pid).collect())
-    }
-
-    fn attaches(&self, place: &Path) -> Result<bool> {
-        Ok(self.marks == Marks::Trusted || may_mount() && self.users(place)?.is_empty())
-    }
-
-    fn hold_entrance(&self, place: &Path) -> Result<Option<File>> {
-        if self.marks == Marks::Trusted {
-            return Ok(None);
-        }
-        let held = hold_entrance(&self.room(place));
-        held.map(Some).map_err(Error::io("lock", place))
     }
 
     fn read(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<Reading> {
@@ -369,63 +245,20 @@ impl WorkspaceProvider for OverlayProvider {
         Ok(Reading { imported, cache })
     }
 
-    fn look(
-        &self,
-        place: &Path,
-        origin: Origin<'_>,
-        progress: &Progress,
-    ) -> Result<(Tree, Repository)> {
+    fn scan(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<Scan> {
         let room = self.room(place);
         let old = StatCache::open(&self.cache(place));
         let (repository, options) = (&self.repository, self.options());
         let (upper, base) = (room.join("upper"), origin.snapshot);
         let upper = (upper.as_path(), self.marks);
-        Ok(look_upper(
-            repository, upper, base, &options, progress, &old,
-        )?)
-    }
-
-    fn used(&self, place: &Path) -> Result<Option<u64>> {
-        let pool = self.pool_of(place);
-        pool.map_or(Ok(None), |pool| pool.used(id(place)))
-    }
-
-    fn set_limit(&self, place: &Path, bytes: u64) -> Result<()> {
-        let pool = self.pool_of(place);
-        pool.map_or(Ok(()), |pool| pool.set_limit(id(place), bytes))
-    }
-
-    fn sync(&self) -> Result<()> {
-        self.pool.as_ref().map_or(Ok(()), Pool::sync)
-    }
-
-    fn give_back(&self) -> Result<()> {
-        self.pool.as_ref().map_or(Ok(()), Pool::give_back)
-    }
-
-    fn reclaim(&self, place: &Path) -> Result<bool> {
-        let pool = self.pool_of(place);
-        pool.map_or(Ok(false), |pool| pool.reclaim(id(place)))
-    }
-
-    fn cut_off(&self) -> Result<Vec<String>> {
-        let stacked = self.readers.stacked();
-        let mut ids = stacked.map_err(Error::io("read", Path::new("/proc/self/mountinfo")))?;
-        if let Some(pool) = &self.pool {
-            ids.extend(pool.readings()?);
-        }
-        Ok(ids)
-    }
-
-    fn clear_away(&self, place: &Path) -> Result<()> {
-        let pool = self.pool.as_ref();
-        pool.map_or(Ok(()), |pool| pool.end_reading(id(place)))
+        let (tree, view) = look_upper(repository, upper, base, &options, progress, &old)?;
+        Ok(Scan { tree, view })
     }
 
     fn release(&self, place: &Path) -> Result<()> {
         let files = place.join("files");
         unmount_all(&files).map_err(Error::io("unmount", &files))?;
-        self.readers.hide(id(place))?;
+        self.view_mounts.hide(id(place))?;
         match &self.pool {
             Some(pool) => pool.remove(id(place)),
             None => Ok(()),
@@ -441,91 +274,37 @@ impl WorkspaceProvider for OverlayProvider {
             None => Ok(()),
         }
     }
+
+    fn views(&self) -> &dyn Views {
+        self
+    }
+
+    fn mounts(&self) -> Option<&dyn Mounts> {
+        Some(self)
+    }
+
+    fn private(&self) -> Option<&dyn Private> {
+        match self.marks {
+            Marks::Trusted => None,
+            Marks::User => Some(self),
+        }
+    }
+
+    fn atomic_forks<'a>(&'a self, place: &'a Path) -> Option<Box<dyn AtomicForks + 'a>> {
+        Some(Box::new(PooledWorkspace::find(self, place)?))
+    }
+
+    fn limits<'a>(&'a self, place: &'a Path) -> Option<Box<dyn Limits + 'a>> {
+        Some(Box::new(PooledWorkspace::find(self, place)?))
+    }
+
+    fn volume(&self) -> Option<&dyn Volume> {
+        let pool = self.pool.as_ref();
+        pool.map(|pool| pool as &dyn Volume)
+    }
 }
 
 /// Names the view of an origin after the top layer of its stack.
 fn view_of(origin: Origin<'_>) -> String {
     layer_id(origin.snapshot, origin.owner)
-}
-
-/// Mount options that differ between overlays.
-#[derive(Clone, Copy)]
-pub(crate) struct OverlayOptions {
-    /// The namespace of the extended attributes of overlayfs.
-    pub(crate) marks: Marks,
-    /// Whether the kernel keeps an index of the upper, and so rejects an upper
-    /// that another overlay uses.
-    pub(crate) is_indexed: bool,
-}
-
-/// Mounts an overlay of `lowers`, the first on top, and of `upper` and `work`
-/// in `room`, on `files`. Set-user-id bits and device files have no effect in
-/// it.
-pub(crate) fn mount_overlay(
-    lowers: &[&Path],
-    room: &Path,
-    files: &Path,
-    options: OverlayOptions,
-    flags: MountFlags,
-) -> io::Result<()> {
-    let data = overlay_options(lowers, room, options)?;
-    let flags = flags | MountFlags::NOSUID | MountFlags::NODEV;
-    Ok(mount(
-        "overlay",
-        files,
-        "overlay",
-        flags,
-        Some(data.as_c_str()),
-    )?)
-}
-
-/// Returns the mount options of an overlay.
-///
-/// With trusted attributes, directories from lower layers can be renamed
-/// (`redirect_dir`); otherwise a rename fails with `EXDEV`, and programs copy.
-/// A changed file is always complete in the upper (`metacopy` off).
-pub(crate) fn overlay_options(
-    lowers: &[&Path],
-    room: &Path,
-    options: OverlayOptions,
-) -> io::Result<CString> {
-    let mut data = match options.marks {
-        Marks::Trusted => b"redirect_dir=on,".to_vec(),
-        Marks::User => b"userxattr,".to_vec(),
-    };
-    data.extend_from_slice(b"metacopy=off,xino=auto,index=");
-    data.extend_from_slice(match options.is_indexed {
-        true => b"on,lowerdir=".as_slice(),
-        false => b"off,lowerdir=",
-    });
-    for (at, lower) in lowers.iter().enumerate() {
-        data.extend_from_slice(if at == 0 { b"" } else { b":" });
-        data.extend(plain(lower)?);
-    }
-    for (name, directory) in [(",upperdir=", "upper"), (",workdir=", "work")] {
-        data.extend_from_slice(name.as_bytes());
-        data.extend(plain(&room.join(directory))?);
-    }
-    if data.len() >= LONGEST_OPTIONS {
-        return Err(io::Error::other(
-            "the paths of the layers are too long for a mount; use a shorter path for the workspaces",
-        ));
-    }
-    Ok(CString::new(data)?)
-}
-
-/// The kernel copies at most one page of options.
-const LONGEST_OPTIONS: usize = 4096;
-
-/// Returns a path, or an error if it has a character with a meaning in mount
-/// options.
-fn plain(path: &Path) -> io::Result<&[u8]> {
-    let bytes = path.as_os_str().as_bytes();
-    if bytes.iter().any(|byte| b",:\\".contains(byte)) {
-        return Err(io::Error::other(format!(
-            "{} contains a comma, colon or backslash, which overlays do not support; use another path",
-            path.display()
-        )));
-    }
-    Ok(bytes)
 }

@@ -23,6 +23,7 @@ use elevo_engine::NewStatCache;
 
 use rustix::fs::StatVfsMountFlags;
 
+use super::Volume;
 use crate::btrfs;
 use crate::error::{Error, Result};
 use crate::lock;
@@ -148,25 +149,8 @@ impl Pool {
         set.map_err(Error::io("limit a subvolume in", &self.directory))
     }
 
-    /// Writes everything to the volume, so that it counts as used.
-    pub(super) fn sync(&self) -> Result<()> {
-        let synced = self.open_directory().and_then(btrfs::sync);
-        synced.map_err(Error::io("sync", &self.directory))
-    }
-
     pub(super) fn is_stuck(&self) -> bool {
         looks_stuck(self.directory.parent().unwrap_or(&self.directory))
-    }
-
-    /// Gives the room of removed files back to the disk that the volume's file
-    /// is on.
-    pub(super) fn give_back(&self) -> Result<()> {
-        if !image_of(&self.directory).exists() {
-            return Ok(());
-        }
-        self.sync()?;
-        let trimmed = self.open_directory().and_then(btrfs::trim);
-        trimmed.map_err(Error::io("trim", &self.directory))
     }
 
     fn limit(&self, id: &str, limit: Option<u64>) -> io::Result<()> {
@@ -209,7 +193,7 @@ impl Pool {
 
     /// Creates a view of an upper at this moment. Dropping the view deletes it.
     pub(super) fn reading(&self, id: &str) -> Result<InReading<'_>> {
-        self.end_reading(id)?;
+        self.delete_interrupted_read(id)?;
         let name = format!("{id}{READING}");
         let make = || {
             let room = File::open(self.room(id))?;
@@ -221,7 +205,7 @@ impl Pool {
 
     /// Removes a room and what is read of it, if there is any.
     pub(super) fn remove(&self, id: &str) -> Result<()> {
-        self.end_reading(id)?;
+        self.delete_interrupted_read(id)?;
         self.end_copy(id)?;
         let cache = self.cache(id);
         for file in [NewStatCache::unfinished(&cache), cache] {
@@ -233,21 +217,6 @@ impl Pool {
             }
         }
         self.destroy(id)
-    }
-
-    /// Returns the ids of the uppers that have a reading.
-    pub(super) fn readings(&self) -> Result<Vec<String>> {
-        let list = || fs::read_dir(&self.directory)?.collect::<io::Result<Vec<_>>>();
-        let entries = list().map_err(Error::io("list", &self.directory))?;
-        let names = entries
-            .iter()
-            .filter_map(|entry| entry.file_name().into_string().ok());
-        let ids = names.filter_map(|name| Some(name.strip_suffix(READING)?.to_owned()));
-        Ok(ids.collect())
-    }
-
-    pub(super) fn end_reading(&self, id: &str) -> Result<()> {
-        self.destroy(&format!("{id}{READING}"))
     }
 
     fn destroy(&self, name: &str) -> Result<()> {
@@ -264,6 +233,38 @@ impl Pool {
 
     fn open_directory(&self) -> io::Result<File> {
         File::open(&self.directory)
+    }
+}
+
+impl Volume for Pool {
+    fn sync(&self) -> Result<()> {
+        let synced = self.open_directory().and_then(btrfs::sync);
+        synced.map_err(Error::io("sync", &self.directory))
+    }
+
+    fn trim(&self) -> Result<()> {
+        // A volume on its own device has no file that could shrink.
+        if !image_of(&self.directory).exists() {
+            return Ok(());
+        }
+        // btrfs frees the blocks of deleted files when it commits.
+        self.sync()?;
+        let trimmed = self.open_directory().and_then(btrfs::trim);
+        trimmed.map_err(Error::io("trim", &self.directory))
+    }
+
+    fn interrupted_reads(&self) -> Result<Vec<String>> {
+        let list = || fs::read_dir(&self.directory)?.collect::<io::Result<Vec<_>>>();
+        let entries = list().map_err(Error::io("list", &self.directory))?;
+        let names = entries
+            .iter()
+            .filter_map(|entry| entry.file_name().into_string().ok());
+        let ids = names.filter_map(|name| Some(name.strip_suffix(READING)?.to_owned()));
+        Ok(ids.collect())
+    }
+
+    fn delete_interrupted_read(&self, id: &str) -> Result<()> {
+        self.destroy(&format!("{id}{READING}"))
     }
 }
 

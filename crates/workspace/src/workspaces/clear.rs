@@ -8,6 +8,8 @@ use super::places::{Held, LOCK};
 use super::{Workspaces, origin};
 use crate::error::{Error, Result};
 use crate::lock;
+#[cfg(target_os = "linux")]
+use crate::provider::ViewMounts;
 use crate::record::State;
 use crate::trash;
 
@@ -101,18 +103,36 @@ impl Workspaces {
         }
         drop(registry);
         self.empty_trash()?;
-        for provider in self.providers.values() {
-            for id in provider.cut_off()?.iter().flat_map(|id| id.parse()) {
-                // Unless another process is working on it.
-                if let Ok(held) = self.hold_place(&id) {
-                    provider.clear_away(&held.place)?;
-                }
-                if self.get(&id).is_ok_and(|record| record.read_only) {
-                    // Readers should see the snapshot that it was moved to,
-                    // even if no call comes. If this fails, the next call
-                    // attaches it.
-                    let _ = self.path(&id);
-                }
+        self.delete_interrupted_reads()?;
+        #[cfg(target_os = "linux")]
+        self.finish_interrupted_follows()?;
+        Ok(())
+    }
+
+    fn delete_interrupted_reads(&self) -> Result<()> {
+        let Some(volume) = self.volume() else {
+            return Ok(());
+        };
+        for name in volume.interrupted_reads()? {
+            let Ok(id) = name.parse() else { continue };
+            // A lock that is held shows that the read is still in progress.
+            if let Ok(_held) = self.hold_place(&id) {
+                volume.delete_interrupted_read(&name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows the new snapshot in read-only workspaces that were killed on the
+    /// way to it: readers should see it even if no other call comes.
+    #[cfg(target_os = "linux")]
+    fn finish_interrupted_follows(&self) -> Result<()> {
+        let stacked = ViewMounts::new(&self.root).stacked();
+        let stacked = stacked.map_err(Error::io("read", Path::new("/proc/self/mountinfo")))?;
+        for id in stacked.iter().flat_map(|name| name.parse()) {
+            if self.get(&id).is_ok_and(|record| record.read_only) {
+                // If this fails, the next call shows the snapshot.
+                let _ = self.path(&id);
             }
         }
         Ok(())

@@ -31,9 +31,8 @@ impl Workspaces {
             let record = self.live(id)?;
             let made_from = self.snapshot_of(record.origin)?;
             let origin = origin(&record, &made_from);
-            let provider = self.provider_of(&record);
-            if record.provider.is_private()
-                && let Some(entrance) = provider.entrance(&self.place(id), origin, progress)?
+            if let Some(private) = self.provider_of(&record).private()
+                && let Some(entrance) = private.entrance(&self.place(id), origin, progress)?
             {
                 // Otherwise the entrance belongs to another workspace, created
                 // since under the same id.
@@ -74,11 +73,15 @@ impl Workspaces {
     /// Fails if processes are inside a workspace. No process can enter it while
     /// the returned file is held.
     pub(super) fn check_unused(&self, record: &Record, place: &Path) -> Result<Option<File>> {
-        let provider = self.provider_of(record);
-        let entrance = provider.hold_entrance(place)?;
-        let pids = provider.users(place)?;
+        let Some(private) = self.provider_of(record).private() else {
+            return Ok(None);
+        };
+        // The lock comes first: a process could enter after the check
+        // otherwise.
+        let entrance = private.lock_entrance(place)?;
+        let pids = private.users(place)?;
         match pids.is_empty() {
-            true => Ok(entrance),
+            true => Ok(Some(entrance)),
             false => Err(Error::InUse {
                 id: record.id.to_string(),
                 pids,

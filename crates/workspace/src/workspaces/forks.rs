@@ -25,16 +25,16 @@ impl Workspaces {
         progress: &Progress,
     ) -> Result<Option<Snapshotted>> {
         let (record, held) = self.hold(id)?;
-        let provider = self.provider_of(&record);
-        if record.read_only || !provider.is_atomic(&held.place) {
+        let atomic = self.provider_of(&record).atomic_forks(&held.place);
+        let Some(atomic) = atomic.filter(|_| !record.read_only) else {
             let _thaw = stop(id, freeze)?;
             let taken = self.fork_snapshot(record, &held, into, info, false, progress);
             return taken.map(Some);
-        }
+        };
         // Nothing is frozen here: the pool copies the upper of one moment.
         let fork = |id| fork_of(&record, id, &info);
         self.make_all(into.iter().map(fork).collect(), |places, origin| {
-            provider.fork_at_once(&held.place, places, origin, progress)
+            atomic.fork_into(places, origin, progress)
         })?;
         Ok(None)
     }

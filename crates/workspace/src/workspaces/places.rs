@@ -45,30 +45,50 @@ impl Workspaces {
         // It may have been changed or removed before the lock was acquired.
         let record = self.live(id)?;
         let held = held?;
-        let provider = self.provider_of(&record);
-        if !self.is_attached(&record, &held.place)? && provider.attaches(&held.place)? {
-            let made_from = self.snapshot_of(record.origin)?;
-            let origin = origin(&record, &made_from);
-            provider.attach(&held.place, origin, &Progress::new())?;
+        if !self.is_attached(&record, &held.place)? && self.can_attach(&record, &held.place)? {
+            self.attach(&record, &held.place)?;
         }
         Ok((record, held))
+    }
+
+    /// Makes the expected files visible.
+    fn attach(&self, record: &Record, place: &Path) -> Result<()> {
+        let provider = self.provider_of(record);
+        let (made_from, progress) = (self.snapshot_of(record.origin)?, Progress::new());
+        let origin = origin(record, &made_from);
+        if record.read_only {
+            return provider.views().ensure_shown(place, origin, &progress);
+        }
+        match provider.mounts() {
+            Some(mounts) => mounts.mount(place, origin, &progress),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether this process can make the files visible, instead of only
+    /// entering a private workspace.
+    pub(super) fn can_attach(&self, record: &Record, place: &Path) -> Result<bool> {
+        let private = self.provider_of(record).private();
+        private.map_or(Ok(true), |private| private.can_mount(place))
     }
 
     /// Whether the expected files are visible.
     pub(super) fn is_attached(&self, record: &Record, place: &Path) -> Result<bool> {
         let provider = self.provider_of(record);
         if !record.read_only {
-            return Ok(provider.is_attached(place));
+            let mounts = provider.mounts();
+            return Ok(mounts.is_none_or(|mounts| mounts.is_mounted(place)));
         }
         let made_from = self.snapshot_of(record.origin)?;
-        Ok(provider.shows(place, origin(record, &made_from)))
+        let views = provider.views();
+        Ok(views.shows(place, origin(record, &made_from)))
     }
 
     /// Returns the directory in which the files are visible.
     pub(super) fn files_of(&self, record: &Record, place: &Path) -> PathBuf {
         let provider = self.provider_of(record);
         match record.read_only {
-            true => provider.view(place),
+            true => provider.views().path(place),
             false => provider.files(place),
         }
     }

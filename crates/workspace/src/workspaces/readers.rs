@@ -87,12 +87,13 @@ impl Workspaces {
             ..record
         };
         let (_held, target) = self.held_snapshot(snapshot)?;
-        let (provider, origin) = (self.provider_of(&followed), origin(&followed, &target));
-        provider.prepare(&held.place, origin, progress)?;
+        let views = self.provider_of(&followed).views();
+        let origin = origin(&followed, &target);
+        views.prepare(&held.place, origin, progress)?;
         // Recorded before it is visible: a snapshot that was shown must never
         // be undone.
         self.registry.lock()?.set(followed.clone())?;
-        provider.show(&held.place, origin)
+        views.show(&held.place, origin)
     }
 
     /// Whether containers can see the workspace follow snapshots, and so must
@@ -105,7 +106,7 @@ impl Workspaces {
         if !record.read_only {
             return Ok(false);
         }
-        let bare = self.provider_of(&record).bare(&self.place(id));
+        let bare = self.provider_of(&record).views().bare(&self.place(id));
         Ok(bare?.is_some())
     }
 
@@ -122,7 +123,7 @@ impl Workspaces {
         if !record.read_only {
             return Err(Error::Writable(id.clone()));
         }
-        let source = self.provider_of(&record).bare(&held.place)?;
+        let source = self.provider_of(&record).views().bare(&held.place)?;
         let source = source.ok_or_else(|| Error::CannotFollow(id.clone()))?;
         Ok(Binding {
             source,
@@ -136,7 +137,7 @@ impl Workspaces {
     pub fn show(&self, bound: Binding) -> Result<()> {
         let Binding { record, held, .. } = bound;
         let made_from = self.snapshot_of(record.origin)?;
-        let provider = self.provider_of(&record);
-        provider.show(&held.place, origin(&record, &made_from))
+        let views = self.provider_of(&record).views();
+        views.show(&held.place, origin(&record, &made_from))
     }
 }

@@ -12,6 +12,7 @@ use super::{Workspaces, origin};
 use crate::error::{Error, Result};
 use crate::freeze::{Freeze, stop};
 use crate::id::WorkspaceId;
+use crate::provider::Scan;
 use crate::record::Record;
 
 /// Maximum attempts to write to a workspace that reports a full disk.
@@ -55,7 +56,7 @@ impl Workspaces {
         is_known: bool,
         progress: &Progress,
     ) -> Result<CheckoutReport> {
-        if !self.provider_of(&record).is_attached(&held.place) {
+        if !self.is_attached(&record, &held.place)? {
             return Err(Error::Private(record.id));
         }
         let (_held, target) = self.held_snapshot(snapshot)?;
@@ -75,7 +76,8 @@ impl Workspaces {
             match self.write_differences(&begun, held, &target, known, progress) {
                 // Deleted files may count until the file system commits.
                 Err(error) if is_full(&error) && attempts < ATTEMPTS => {
-                    if !self.provider_of(&begun).reclaim(&held.place)? {
+                    let limits = self.provider_of(&begun).limits(&held.place);
+                    if !limits.map_or(Ok(false), |limits| limits.reclaim())? {
                         return Err(error);
                     }
                 }
@@ -109,7 +111,7 @@ impl Workspaces {
             None => {
                 let made_from = self.snapshot_of(record.origin)?;
                 let origin = origin(record, &made_from);
-                let (tree, view) = provider.look(&held.place, origin, progress)?;
+                let Scan { tree, view } = provider.scan(&held.place, origin, progress)?;
                 Present::Found { tree, view }
             }
         };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use elevo_core::Timestamp;
-use elevo_engine::{Commit, CommitInfo, Guard, Progress, Repository};
+use elevo_engine::{Commit, CommitInfo, Guard, Progress};
 use elevo_objects::{Hash, Snapshot, SnapshotId, Tree};
 use futures::executor::block_on;
 
@@ -12,8 +12,9 @@ use super::places::Held;
 use super::{Snapshotted, Workspaces, origin};
 use crate::changes::Changes;
 use crate::error::{Error, Result};
+use crate::freeze::{Freeze, Thaw, stop};
 use crate::id::WorkspaceId;
-use crate::provider::{Origin, Reading, WorkspaceProvider};
+use crate::provider::{Origin, Reading, Scan, WorkspaceProvider};
 use crate::record::Record;
 use crate::registry::{Registry, has_entries};
 
@@ -40,11 +41,11 @@ pub fn needed_snapshots(root: &Path) -> Result<Vec<SnapshotId>> {
 }
 
 impl Workspaces {
-    /// Compares the files that `look` returns with the base.
+    /// Compares the files that `scan` returns with the base.
     pub(super) fn compare(
         &self,
         id: &WorkspaceId,
-        look: impl FnOnce(&dyn WorkspaceProvider, &Path, Origin<'_>) -> Result<(Tree, Repository)>,
+        scan: impl FnOnce(&dyn WorkspaceProvider, &Path, Origin<'_>) -> Result<Scan>,
     ) -> Result<Changes> {
         let (record, held) = self.hold(id)?;
         let base = self.snapshot_of(record.base)?;
@@ -58,13 +59,28 @@ impl Workspaces {
         }
         let made_from = self.snapshot_of(record.origin)?;
         let origin = origin(&record, &made_from);
-        let (tree, repository) = look(self.provider_of(&record), &held.place, origin)?;
+        let Scan { tree, view } = scan(self.provider_of(&record), &held.place, origin)?;
         Ok(Changes {
             base: record.base,
             tree,
             before: base.tree,
-            repository,
+            repository: view,
         })
+    }
+
+    /// Pauses the writers of a workspace that is about to be read, unless it is
+    /// read at one moment anyway.
+    pub(super) fn stop_unless_atomic<'a>(
+        &self,
+        record: &Record,
+        held: &Held,
+        freeze: &'a dyn Freeze,
+    ) -> Result<Option<Thaw<'a>>> {
+        let atomic = self.provider_of(record).atomic_forks(&held.place);
+        match record.read_only || atomic.is_some() {
+            true => Ok(None),
+            false => stop(&record.id, freeze).map(Some),
+        }
     }
 
     pub(super) fn snapshot_held(

@@ -217,6 +217,16 @@ pub(crate) fn owners(directory: &Path) -> Vec<(PathBuf, Owner)> {
     owners
 }
 
+/// Returns the mount points in a directory, itself included.
+pub(crate) fn mounts_below(directory: &Path) -> Vec<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+    let points = points.map(PathBuf::from);
+    points
+        .filter(|point| point.starts_with(directory))
+        .collect()
+}
+
 pub(crate) fn id(text: &str) -> WorkspaceId {
     text.parse().unwrap()
 }

@@ -32,14 +32,14 @@ use crate::trash;
 
 /// The read-only overlays.
 #[derive(Debug)]
-pub(super) struct Views {
+pub(super) struct SharedViews {
     directory: PathBuf,
     trash: PathBuf,
 }
 
 const LOCK: &str = ".lock";
 
-impl Views {
+impl SharedViews {
     /// Views in `root`, the directory of the workspaces.
     pub(super) fn new(root: &Path) -> Self {
         Self {

@@ -33,16 +33,16 @@ use crate::mounts::{self, LAZY, exchange, is_mount, make_read_only, shows, unmou
 
 /// The mounts of read-only workspaces.
 #[derive(Debug)]
-pub(super) struct Readers {
+pub(crate) struct ViewMounts {
     root: PathBuf,
     shown: PathBuf,
     bare: PathBuf,
     is_ready: OnceLock<()>,
 }
 
-impl Readers {
-    /// Readers in `root`, the directory of the workspaces.
-    pub(super) fn new(root: &Path) -> Self {
+impl ViewMounts {
+    /// Mounts in `root`, the directory of the workspaces.
+    pub(crate) fn new(root: &Path) -> Self {
         Self {
             root: root.into(),
             shown: root.join("read"),
@@ -111,7 +111,7 @@ impl Readers {
 
     /// Returns the readers with more than one mount, once for each surplus
     /// mount.
-    pub(super) fn stacked(&self) -> io::Result<Vec<String>> {
+    pub(crate) fn stacked(&self) -> io::Result<Vec<String>> {
         let mounts = fs::read_to_string("/proc/self/mountinfo")?;
         let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
         let ids = points.filter_map(|point| {

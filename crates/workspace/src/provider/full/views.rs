@@ -23,10 +23,11 @@ use super::{FullProvider, refuse_limit};
 use crate::error::{Error, Result};
 #[cfg(target_os = "linux")]
 use crate::mounts::unmount_all;
-use crate::provider::Origin;
 #[cfg(target_os = "linux")]
 use crate::provider::place_id;
-use crate::provider::readers::Readers;
+#[cfg(target_os = "linux")]
+use crate::provider::view_mounts::ViewMounts;
+use crate::provider::{Origin, Views};
 use crate::trash;
 
 const UNFINISHED: &str = "unfinished";
@@ -44,54 +45,21 @@ fn link(place: &Path) -> PathBuf {
     place.join("files")
 }
 
+#[cfg(target_os = "linux")]
 fn is_linked(place: &Path) -> bool {
     fs::symlink_metadata(link(place)).is_ok_and(|stat| stat.is_symlink())
 }
 
-impl FullProvider {
-    /// The mounts of readers, if this workspace uses them.
-    #[cfg(target_os = "linux")]
-    fn readers(&self, place: &Path) -> Option<&Readers> {
-        let readers = self.readers.as_ref().filter(|_| !is_linked(place));
-        readers.filter(|readers| readers.can_mount())
-    }
-
-    /// Creates a read-only workspace in an empty place, or makes it visible
-    /// again.
-    pub(super) fn attach_tree(
-        &self,
-        place: &Path,
-        origin: Origin<'_>,
-        progress: &Progress,
-    ) -> Result<()> {
-        refuse_limit(origin)?;
-        self.prepare_tree(place, origin, progress)?;
+impl Views for FullProvider {
+    fn path(&self, place: &Path) -> PathBuf {
         #[cfg(target_os = "linux")]
-        if let Some(readers) = self.readers(place) {
-            readers.settle(place_id(place), &tree(place, origin))?;
-        }
-        match self.shows_tree(place, origin) {
-            true => Ok(()),
-            false => self.show_tree(place, origin),
-        }
-    }
-
-    /// Returns the directory that readers see.
-    pub(super) fn tree_view(&self, place: &Path) -> PathBuf {
-        #[cfg(target_os = "linux")]
-        if let Some(readers) = self.readers(place) {
-            return readers.path(place_id(place));
+        if let Some(mounts) = self.view_mounts_of(place) {
+            return mounts.path(place_id(place));
         }
         link(place)
     }
 
-    /// Writes the tree of the origin, unless it exists.
-    pub(super) fn prepare_tree(
-        &self,
-        place: &Path,
-        origin: Origin<'_>,
-        progress: &Progress,
-    ) -> Result<()> {
+    fn prepare(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
         let (tree, trees) = (tree(place, origin), trees(place));
         if tree.is_dir() {
             return Ok(());
@@ -107,9 +75,61 @@ impl FullProvider {
         fs::rename(&unfinished, &tree).map_err(failed())
     }
 
+    fn show(&self, place: &Path, origin: Origin<'_>) -> Result<()> {
+        let tree = tree(place, origin);
+        #[cfg(target_os = "linux")]
+        if let Some(mounts) = self.view_mounts_of(place) {
+            return mounts.show_directory(place_id(place), &tree, &place.join("between"));
+        }
+        let (link, new) = (link(place), place.join("files.new"));
+        let target = tree.strip_prefix(place).unwrap_or(&tree);
+        let replace = || {
+            match fs::remove_file(&new) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => symlink(target, &new)?,
+            }
+            fs::rename(&new, &link)
+        };
+        replace().map_err(Error::io("replace", &link))
+    }
+
+    fn shows(&self, place: &Path, origin: Origin<'_>) -> bool {
+        self.is_seen(place, &tree(place, origin))
+    }
+
+    fn ensure_shown(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
+        refuse_limit(origin)?;
+        self.prepare(place, origin, progress)?;
+        #[cfg(target_os = "linux")]
+        if let Some(mounts) = self.view_mounts_of(place) {
+            mounts.settle(place_id(place), &tree(place, origin))?;
+        }
+        match self.shows(place, origin) {
+            true => Ok(()),
+            false => self.show(place, origin),
+        }
+    }
+
+    fn bare(&self, _place: &Path) -> Result<Option<PathBuf>> {
+        #[cfg(target_os = "linux")]
+        if let Some(mounts) = self.view_mounts_of(_place) {
+            return mounts.bare(place_id(_place)).map(Some);
+        }
+        Ok(None)
+    }
+}
+
+impl FullProvider {
+    /// The mounts of views, if this workspace uses them.
+    #[cfg(target_os = "linux")]
+    fn view_mounts_of(&self, place: &Path) -> Option<&ViewMounts> {
+        let mounts = self.view_mounts.as_ref().filter(|_| !is_linked(place));
+        mounts.filter(|mounts| mounts.can_mount())
+    }
+
     fn is_mounted(&self, _place: &Path) -> bool {
         #[cfg(target_os = "linux")]
-        return self.readers(_place).is_some();
+        return self.view_mounts_of(_place).is_some();
         #[cfg(not(target_os = "linux"))]
         false
     }
@@ -133,52 +153,19 @@ impl FullProvider {
 
     fn is_seen(&self, place: &Path, tree: &Path) -> bool {
         #[cfg(target_os = "linux")]
-        if let Some(readers) = self.readers(place) {
-            return readers.is_showing(place_id(place), tree);
+        if let Some(mounts) = self.view_mounts_of(place) {
+            return mounts.is_showing(place_id(place), tree);
         }
         fs::read_link(link(place)).is_ok_and(|target| place.join(target) == tree)
     }
 
-    /// Switches readers to the prepared tree.
-    pub(super) fn show_tree(&self, place: &Path, origin: Origin<'_>) -> Result<()> {
-        let tree = tree(place, origin);
+    /// Unmounts the mounts of a view.
+    pub(super) fn hide_tree(&self, _place: &Path) -> Result<()> {
         #[cfg(target_os = "linux")]
-        if let Some(readers) = self.readers(place) {
-            return readers.show_directory(place_id(place), &tree, &place.join("between"));
-        }
-        let (link, new) = (link(place), place.join("files.new"));
-        let target = tree.strip_prefix(place).unwrap_or(&tree);
-        let replace = || {
-            match fs::remove_file(&new) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => symlink(target, &new)?,
-            }
-            fs::rename(&new, &link)
-        };
-        replace().map_err(Error::io("replace", &link))
-    }
-
-    /// Whether readers see the origin.
-    pub(super) fn shows_tree(&self, place: &Path, origin: Origin<'_>) -> bool {
-        self.is_seen(place, &tree(place, origin))
-    }
-
-    /// See [`crate::WorkspaceProvider::bare`].
-    pub(super) fn bare_tree(&self, _place: &Path) -> Result<Option<PathBuf>> {
-        #[cfg(target_os = "linux")]
-        if let Some(readers) = self.readers(_place) {
-            return readers.bare(place_id(_place)).map(Some);
-        }
-        Ok(None)
-    }
-
-    /// Unmounts the mounts of readers.
-    pub(super) fn release_tree(&self, _place: &Path) -> Result<()> {
-        #[cfg(target_os = "linux")]
-        if let Some(readers) = &self.readers {
+        if let Some(mounts) = &self.view_mounts {
             let between = _place.join("between");
             unmount_all(&between).map_err(Error::io("unmount", &between))?;
-            readers.hide(place_id(_place))?;
+            mounts.hide(place_id(_place))?;
         }
         Ok(())
     }

@@ -1,0 +1,52 @@
+//! Read-only workspaces as mounts of overlays that all readers share.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use elevo_engine::Progress;
+
+use super::{OverlayProvider, id, view_of};
+use crate::error::{Error, Result};
+use crate::provider::{Origin, Views};
+
+impl Views for OverlayProvider {
+    fn path(&self, place: &Path) -> PathBuf {
+        self.view_mounts.path(id(place))
+    }
+
+    fn prepare(&self, _: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
+        // Written out by lazy providers too: they serve only the lower
+        // directories of writable workspaces.
+        let stack = self.layers.stack(origin, progress)?;
+        self.views.make(&view_of(origin), &stack, origin.owner)
+    }
+
+    fn show(&self, place: &Path, origin: Origin<'_>) -> Result<()> {
+        let view = view_of(origin);
+        if !self.views.is_there(&view) {
+            let gone = io::ErrorKind::NotFound.into();
+            return Err(Error::io("find", &self.views.path(&view))(gone));
+        }
+        self.view_mounts.show(id(place), &self.views.path(&view))
+    }
+
+    fn shows(&self, place: &Path, origin: Origin<'_>) -> bool {
+        let view = view_of(origin);
+        let path = self.views.path(&view);
+        self.views.is_there(&view) && self.view_mounts.is_showing(id(place), &path)
+    }
+
+    fn ensure_shown(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
+        self.prepare(place, origin, progress)?;
+        let view = self.views.path(&view_of(origin));
+        self.view_mounts.settle(id(place), &view)?;
+        match self.view_mounts.is_showing(id(place), &view) {
+            true => Ok(()),
+            false => self.show(place, origin),
+        }
+    }
+
+    fn bare(&self, place: &Path) -> Result<Option<PathBuf>> {
+        self.view_mounts.bare(id(place)).map(Some)
+    }
+}
