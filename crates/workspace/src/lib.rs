@@ -42,6 +42,8 @@ mod id;
 mod inside;
 mod lock;
 #[cfg(target_os = "linux")]
+mod mountinfo;
+#[cfg(target_os = "linux")]
 mod mounts;
 #[cfg(target_os = "linux")]
 mod namespace;

@@ -1,10 +1,8 @@
 //! Mounts: creates, exchanges and unmounts them.
 
-use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
@@ -13,6 +11,8 @@ use rustix::mount::{
     MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount_bind,
     mount_change, mount_remount, move_mount, open_tree, unmount,
 };
+
+use crate::mountinfo::MountTable;
 
 pub(crate) const LAZY: UnmountFlags = UnmountFlags::DETACH.union(UnmountFlags::NOFOLLOW);
 
@@ -92,20 +92,14 @@ pub(crate) fn unmount_all(path: &Path) -> io::Result<()> {
 /// Unmounts, lazily, the volume that is mounted on `directory`, wherever else a
 /// part of it is mounted, and every overlay that keeps its changes in it.
 pub(crate) fn unmount_volume(directory: &Path) -> io::Result<()> {
-    let mounts = fs::read("/proc/self/mountinfo")?;
-    let mounts: Vec<_> = mounts
-        .split(|byte| *byte == b'\n')
-        .filter_map(Mount::read)
-        .collect();
-    let volume = mounts.iter().rev().find(|mount| mount.path == directory);
+    let table = MountTable::of_self()?;
+    let volume = table.iter().rev().find(|mount| mount.point() == directory);
     let device = volume.map(|mount| mount.device);
-    for mount in mounts.iter().rev() {
-        let is_above = mount
-            .upper
-            .as_ref()
-            .is_some_and(|upper| upper.starts_with(directory));
+    for mount in table.iter().rev() {
+        let upper = mount.upper();
+        let is_above = upper.is_some_and(|upper| upper.starts_with(directory));
         if is_above || Some(mount.device) == device {
-            unmount_all(&mount.path)?;
+            unmount_all(&mount.point())?;
         }
     }
     Ok(())
@@ -113,60 +107,15 @@ pub(crate) fn unmount_volume(directory: &Path) -> io::Result<()> {
 
 /// Unmounts, lazily, everything that is mounted below `directory`.
 pub(crate) fn unmount_below(directory: &Path) -> io::Result<()> {
-    let mounts = fs::read("/proc/self/mountinfo")?;
-    let mounts: Vec<_> = mounts
-        .split(|byte| *byte == b'\n')
-        .filter_map(Mount::read)
-        .collect();
+    let table = MountTable::of_self()?;
     // The last one is on top of the others.
-    for mount in mounts.iter().rev() {
-        if mount.path != directory && mount.path.starts_with(directory) {
-            unmount_all(&mount.path)?;
+    for mount in table.iter().rev() {
+        let point = mount.point();
+        if point != directory && point.starts_with(directory) {
+            unmount_all(&point)?;
         }
     }
     Ok(())
-}
-
-/// A line of `proc_pid_mountinfo(5)`.
-struct Mount<'a> {
-    path: PathBuf,
-    device: &'a [u8],
-    /// Where an overlay keeps its changes.
-    upper: Option<PathBuf>,
-}
-
-impl<'a> Mount<'a> {
-    fn read(line: &'a [u8]) -> Option<Self> {
-        let path = |text: &[u8]| PathBuf::from(OsString::from_vec(unescaped(text)));
-        let mut fields = line.split(|byte| *byte == b' ');
-        let device = fields.nth(2)?;
-        let at = fields.nth(1)?;
-        let mut options = fields.next_back()?.split(|byte| *byte == b',');
-        let upper = options.find_map(|option| option.strip_prefix(b"upperdir="));
-        Some(Self {
-            path: path(at),
-            device,
-            upper: upper.map(path),
-        })
-    }
-}
-
-/// Returns a text of `/proc` without its escapes, a backslash and three octal digits
-/// each.
-pub(crate) fn unescaped(text: &[u8]) -> Vec<u8> {
-    let mut plain = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((&byte, after)) = rest.split_first() {
-        let digits = after.get(..3).filter(|_| byte == b'\\');
-        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
-        let escaped = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        plain.push(escaped.unwrap_or(byte));
-        rest = match escaped {
-            Some(_) => &after[3..],
-            None => after,
-        };
-    }
-    plain
 }
 
 /// Unmounts a mount that `fusermount3` made.
@@ -191,21 +140,12 @@ fn mount_id(path: &Path) -> io::Result<u64> {
     Ok(found.stx_mnt_id)
 }
 
-/// Whether what is mounted at, or around, a path is shared with others.
+/// Whether the mount that contains a path is shared with others.
 fn is_shared(path: &Path) -> io::Result<bool> {
-    let id = mount_id(path)?.to_string();
-    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-    let mut lines = mounts.lines();
-    let line = lines.find(|line| line.split(' ').next() == Some(&id));
-    Ok(line.is_some_and(says_shared))
-}
-
-/// See `proc_pid_mountinfo(5)`: optional fields are from the seventh to a `-`.
-fn says_shared(line: &str) -> bool {
-    let optional = line.split(' ').skip(6).take_while(|field| *field != "-");
-    optional
-        .into_iter()
-        .any(|field| field.starts_with("shared:"))
+    let id = mount_id(path)?;
+    let table = MountTable::of_self()?;
+    let mount = table.iter().find(|mount| mount.id == id);
+    Ok(mount.is_some_and(|mount| mount.is_shared))
 }
 
 #[cfg(test)]
@@ -234,26 +174,5 @@ mod tests {
         }
         unmount(&at, LAZY).unwrap();
         assert_eq!(name(), at.to_str().unwrap(), "there was one at a time");
-    }
-
-    #[test]
-    fn a_mount_is_read_without_escapes() {
-        let line = br"65 43 0:39 / /a\040b/files rw - overlay overlay rw,lowerdir=/l,upperdir=/a\040b/upper,workdir=/w";
-        let mount = Mount::read(line).unwrap();
-        assert_eq!(mount.path, Path::new("/a b/files"));
-        assert_eq!(mount.device, b"0:39");
-        assert_eq!(mount.upper.unwrap(), Path::new("/a b/upper"));
-        assert!(Mount::read(b"").is_none());
-        assert_eq!(unescaped(br"\134\\0"), br"\\\0");
-    }
-
-    #[test]
-    fn reads_the_peers_of_a_mount() {
-        let shared = "71 44 254:0 /a/read /a/read rw,relatime shared:2 master:1 - ext4 /dev/vda rw";
-        assert!(says_shared(shared));
-        assert!(!says_shared(
-            "72 44 254:0 /a /b rw,relatime master:2 - ext4 shared:9 rw"
-        ));
-        assert!(!says_shared("72 44 254:0 /a /b rw - ext4 /dev/vda rw"));
     }
 }

@@ -10,7 +10,7 @@ use std::ffi::{CStr, CString};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use rustix::mount::{MountFlags, mount};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 
 use crate::lock;
-use crate::mounts::unescaped;
+use crate::mountinfo::{Mount, MountTable};
 use crate::provider::{OverlayOptions, overlay_options};
 
 /// The way into a private workspace, for a process that calls
@@ -281,30 +281,17 @@ pub(crate) fn users_of(upper: &Path) -> io::Result<Vec<User>> {
         if may_mount && is_here() || me != 0 && user_of(&entry.path()) != Some(me) {
             continue;
         }
-        let mounts = mounts_of(&entry.path()).unwrap_or_default();
         // The process may have exited; another one then shows the mounts.
-        if mounts.is_empty() {
+        let table = MountTable::of(&entry.path()).ok();
+        let Some(table) = table.filter(|table| !table.is_empty()) else {
             continue;
-        }
+        };
         seen.extend(mount_namespace);
-        let lines = mounts.split(|byte| *byte == b'\n');
-        let at = lines.filter_map(|line| mounted_at(line, upper)).next_back();
+        let is_it = |mount: &Mount<'_>| mount.upper().is_some_and(|found| found == upper);
+        let at = table.iter().rfind(is_it).map(|mount| mount.point());
         users.extend(at.map(|at| User { pid, at }));
     }
     Ok(users)
-}
-
-/// Returns the mounts of a process, or those of its threads if its main thread
-/// has exited.
-fn mounts_of(process: &Path) -> io::Result<Vec<u8>> {
-    if let Ok(mounts) = fs::read(process.join("mountinfo")) {
-        return Ok(mounts);
-    }
-    let mut mounts = Vec::new();
-    for task in fs::read_dir(process.join("task"))? {
-        mounts.extend(fs::read(task?.path().join("mountinfo")).unwrap_or_default());
-    }
-    Ok(mounts)
 }
 
 /// Returns the user id of a process.
@@ -312,25 +299,6 @@ fn user_of(process: &Path) -> Option<u32> {
     let status = fs::read_to_string(process.join("status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     line.split_whitespace().next()?.parse().ok()
-}
-
-/// Returns the mount point of a line of `mountinfo` that describes an overlay
-/// with this upper directory. See `proc_pid_mountinfo(5)`.
-fn mounted_at(line: &[u8], upper: &Path) -> Option<PathBuf> {
-    let fields: Vec<_> = line.split(|byte| *byte == b' ').collect();
-    let dash = fields.iter().position(|field| *field == b"-")?;
-    if *fields.get(dash + 1)? != b"overlay" {
-        return None;
-    }
-    let mut options = fields.last()?.split(|byte| *byte == b',');
-    let is_it = |option: &[u8]| {
-        let path = option.strip_prefix(b"upperdir=");
-        path.is_some_and(|path| unescaped(path) == upper.as_os_str().as_bytes())
-    };
-    options.any(is_it).then(|| {
-        let at = unescaped(fields.get(4).copied().unwrap_or_default());
-        std::ffi::OsString::from_vec(at).into()
-    })
 }
 
 /// Whether this process may mount in its own namespace.
@@ -361,22 +329,5 @@ pub(crate) fn try_to_enter(entrance: &Entrance, name: &str) -> io::Result<()> {
         Err(error) if error.raw_os_error() == Some(Errno::CANCELED.raw_os_error()) => Ok(()),
         Err(error) => Err(error),
         Ok(_) => unreachable!("a directory is not executable"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parses_the_mount_point_of_an_overlay() {
-        let line = br"65 43 0:39 / /a\040b/files rw,relatime shared:3 - overlay overlay rw,lowerdir=/l,upperdir=/a\040b/upper,workdir=/w,userxattr";
-        let at = |upper: &str| mounted_at(line, Path::new(upper));
-        assert_eq!(at("/a b/upper"), Some("/a b/files".into()));
-        assert_eq!(at("/a b/uppe"), None);
-        assert_eq!(at("/l"), None);
-        let other = b"65 43 0:39 / /upper rw - ext4 /dev/vda rw,upperdir=/upper";
-        assert_eq!(mounted_at(other, Path::new("/upper")), None);
-        assert_eq!(mounted_at(b"", Path::new("/upper")), None);
     }
 }

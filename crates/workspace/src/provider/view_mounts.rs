@@ -29,6 +29,7 @@ use rustix::mount::{MountPropagationFlags, MoveMountFlags, mount_bind, mount_cha
 
 use crate::error::{Error, Result};
 use crate::lock;
+use crate::mountinfo::MountTable;
 use crate::mounts::{self, LAZY, exchange, is_mount, make_read_only, shows, unmount_all};
 
 /// The mounts of read-only workspaces.
@@ -112,10 +113,10 @@ impl ViewMounts {
     /// Returns the readers with more than one mount, once for each surplus
     /// mount.
     pub(crate) fn stacked(&self) -> io::Result<Vec<String>> {
-        let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-        let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
-        let ids = points.filter_map(|point| {
-            let id = Path::new(point).strip_prefix(&self.shown).ok()?.to_str()?;
+        let table = MountTable::of_self()?;
+        let ids = table.iter().filter_map(|mount| {
+            let point = mount.point();
+            let id = point.strip_prefix(&self.shown).ok()?.to_str()?;
             (!id.is_empty()).then(|| id.to_owned())
         });
         let mut ids: Vec<_> = ids.collect();
