@@ -37,7 +37,7 @@ impl Drop for Thaw<'_> {
 }
 
 /// Pauses the writers in a workspace until the result is dropped.
-pub(crate) fn stop<'a>(id: &WorkspaceId, freeze: &'a dyn Freeze) -> Result<Thaw<'a>> {
+pub(crate) fn pause<'a>(id: &WorkspaceId, freeze: &'a dyn Freeze) -> Result<Thaw<'a>> {
     let thaw = Thaw(freeze);
     freeze.freeze().map_err(|source| Error::Freeze {
         id: id.clone(),

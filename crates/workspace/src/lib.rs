@@ -47,6 +47,7 @@ mod mountinfo;
 mod mounts;
 #[cfg(target_os = "linux")]
 mod namespace;
+mod owner;
 mod probe;
 pub mod provider;
 mod record;

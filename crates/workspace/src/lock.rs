@@ -12,12 +12,12 @@ pub(crate) fn shared(path: &Path) -> io::Result<File> {
 }
 
 /// Waits for an exclusive lock.
-pub(crate) fn alone(path: &Path) -> io::Result<File> {
+pub(crate) fn exclusive(path: &Path) -> io::Result<File> {
     wait(path, File::lock)
 }
 
 /// Acquires an exclusive lock; `None` if the lock is held.
-pub(crate) fn try_alone(path: &Path) -> io::Result<Option<File>> {
+pub(crate) fn try_exclusive(path: &Path) -> io::Result<Option<File>> {
     let file = open(path)?;
     match file.try_lock() {
         Ok(()) => Ok(is_at(&file, path).then_some(file)),
@@ -58,20 +58,20 @@ mod tests {
     fn a_waiter_locks_the_new_file_after_a_lock_file_was_deleted() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("lock");
-        let held = alone(&path).unwrap();
-        assert!(try_alone(&path).unwrap().is_none());
+        let held = exclusive(&path).unwrap();
+        assert!(try_exclusive(&path).unwrap().is_none());
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| alone(&path).unwrap());
+            let waiting = scope.spawn(|| exclusive(&path).unwrap());
             std::thread::sleep(std::time::Duration::from_millis(20));
             fs::remove_file(&path).unwrap();
             drop(held);
             let waited = waiting.join().unwrap();
             assert!(is_at(&waited, &path));
-            assert!(try_alone(&path).unwrap().is_none());
+            assert!(try_exclusive(&path).unwrap().is_none());
         });
         let one = shared(&path).unwrap();
         let _other = shared(&path).unwrap();
         drop(one);
-        assert!(try_alone(&path).unwrap().is_none());
+        assert!(try_exclusive(&path).unwrap().is_none());
     }
 }

@@ -97,7 +97,7 @@ impl Entrance {
 
 /// Keeps other processes from entering a workspace or removing it.
 pub(crate) fn hold_entrance(room: &Path) -> io::Result<File> {
-    lock::alone(&room.join("entering"))
+    lock::exclusive(&room.join("entering"))
 }
 
 /// The namespaces of a process that has entered a workspace.

@@ -7,11 +7,11 @@ mod kind;
 #[cfg(target_os = "linux")]
 mod layers;
 #[cfg(target_os = "linux")]
-mod lazy;
-#[cfg(target_os = "linux")]
 mod overlay;
 #[cfg(target_os = "linux")]
 mod pool;
+#[cfg(target_os = "linux")]
+mod served;
 #[cfg(target_os = "linux")]
 mod shared_views;
 #[cfg(target_os = "linux")]
@@ -41,7 +41,7 @@ pub use pool::{is_pool_stuck, remount_pool};
 #[cfg(target_os = "linux")]
 pub(crate) use view_mounts::ViewMounts;
 
-/// Creates, reads and deletes the files of workspaces. A `place` is the
+/// Creates, reads and deletes the files of workspaces. A `live_dir` is the
 /// directory of one workspace, on which only one caller at a time works.
 ///
 /// The methods up to [`tidy`](Self::tidy) are the core, which works for every
@@ -72,35 +72,35 @@ pub trait WorkspaceProvider: fmt::Debug + Send + Sync {
 
     /// The directory that the agent sees. A read-only workspace is visible at
     /// [`Views::path`] instead.
-    fn files(&self, place: &Path) -> PathBuf;
+    fn files(&self, live_dir: &Path) -> PathBuf;
 
     /// The agent's home: a directory next to `files`, under the same limit. The
     /// caller creates it.
-    fn home(&self, place: &Path) -> PathBuf;
+    fn home(&self, live_dir: &Path) -> PathBuf;
 
-    /// Creates the workspace in `place`, which is empty; a view if the origin
+    /// Creates the workspace in `live_dir`, which is empty; a view if the origin
     /// is read-only. Fails if the origin has a limit that cannot be enforced.
-    fn create(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()>;
+    fn create(&self, live_dir: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()>;
 
-    /// Creates a workspace in `place`. Its origin was just read from the
+    /// Creates a workspace in `live_dir`. Its origin was just read from the
     /// workspace in `from`, which has not been written to since.
     fn fork(
         &self,
         from: &Path,
-        place: &Path,
+        live_dir: &Path,
         origin: Origin<'_>,
         progress: &Progress,
     ) -> Result<()>;
 
     /// Reads the workspace into the store.
-    fn read(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<Reading>;
+    fn read(&self, live_dir: &Path, origin: Origin<'_>, progress: &Progress) -> Result<Reading>;
 
     /// Finds the current files of the workspace, and stores nothing.
-    fn scan(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<Scan>;
+    fn scan(&self, live_dir: &Path, origin: Origin<'_>, progress: &Progress) -> Result<Scan>;
 
     /// Releases everything outside of the place. The caller deletes the place
     /// afterwards.
-    fn release(&self, place: &Path) -> Result<()>;
+    fn release(&self, live_dir: &Path) -> Result<()>;
 
     /// Deletes shared data that no workspace with one of these origins needs,
     /// if there is more of it than the provider keeps for later.
@@ -116,11 +116,11 @@ pub trait WorkspaceProvider: fmt::Debug + Send + Sync {
     /// workspaces.
     fn private(&self) -> Option<&dyn Private>;
 
-    /// Forks the workspace in `place` at one moment, if that is possible.
-    fn atomic_forks<'a>(&'a self, place: &'a Path) -> Option<Box<dyn AtomicForks + 'a>>;
+    /// Forks the workspace in `live_dir` at one moment, if that is possible.
+    fn atomic_forks<'a>(&'a self, live_dir: &'a Path) -> Option<Box<dyn AtomicForks + 'a>>;
 
-    /// Limits the size of the workspace in `place`, if that is possible.
-    fn limits<'a>(&'a self, place: &'a Path) -> Option<Box<dyn Limits + 'a>>;
+    /// Limits the size of the workspace in `live_dir`, if that is possible.
+    fn limits<'a>(&'a self, live_dir: &'a Path) -> Option<Box<dyn Limits + 'a>>;
 
     /// The volume that holds the changes of all workspaces, if there is one.
     fn volume(&self) -> Option<&dyn Volume>;
@@ -165,8 +165,8 @@ pub struct Origin<'a> {
 
 /// The name of a place is the id of its workspace.
 #[cfg(target_os = "linux")]
-fn place_id(place: &Path) -> &str {
-    let name = place.file_name().and_then(|name| name.to_str());
+fn workspace_id(live_dir: &Path) -> &str {
+    let name = live_dir.file_name().and_then(|name| name.to_str());
     name.unwrap_or_default()
 }
 

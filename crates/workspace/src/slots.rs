@@ -36,7 +36,7 @@ pub struct Slot {
 }
 
 impl Slot {
-    fn places(&self) -> [&Path; 2] {
+    fn directories(&self) -> [&Path; 2] {
         [&self.workspace, &self.home]
     }
 }
@@ -62,7 +62,7 @@ impl Slots {
     pub fn make(&self, id: &WorkspaceId) -> Result<Slot> {
         self.make_ready()?;
         let slot = self.at(id);
-        for place in slot.places() {
+        for place in slot.directories() {
             fs::create_dir_all(place).map_err(Error::io("create", place))?;
         }
         Ok(slot)
@@ -80,7 +80,7 @@ impl Slots {
     pub fn fill(&self, id: &WorkspaceId, files: &Path, home: &Path) -> Result<()> {
         self.make_ready()?;
         let slot = self.at(id);
-        for (place, source) in slot.places().into_iter().zip([files, home]) {
+        for (place, source) in slot.directories().into_iter().zip([files, home]) {
             if !shows(place, source) {
                 let fill = || {
                     unmount_all(place)?;
@@ -94,7 +94,7 @@ impl Slots {
 
     /// Unmounts the workspace and home of a slot.
     pub fn empty(&self, id: &WorkspaceId) -> Result<()> {
-        for place in self.at(id).places() {
+        for place in self.at(id).directories() {
             unmount_all(place).map_err(Error::io("unmount", place))?;
         }
         Ok(())
@@ -108,7 +108,7 @@ impl Slots {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         };
-        for place in slot.places() {
+        for place in slot.directories() {
             remove(place).map_err(Error::io("delete", place))?;
         }
         let directory = self.root.join(id.as_str());

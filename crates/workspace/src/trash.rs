@@ -17,13 +17,13 @@ const DIRECTORY: OFlags = OFlags::DIRECTORY
 
 /// Moves `path` into the directory `trash` with one rename, if it exists, and
 /// empties `trash`.
-pub(crate) fn remove(path: &Path, trash: &Path) -> Result<()> {
-    throw(path, trash)?;
+pub(crate) fn delete(path: &Path, trash: &Path) -> Result<()> {
+    move_into(path, trash)?;
     empty(trash).map_err(Error::io("empty", trash))
 }
 
 /// Moves `path` into `trash`, without emptying it.
-pub(crate) fn throw(path: &Path, trash: &Path) -> Result<()> {
+pub(crate) fn move_into(path: &Path, trash: &Path) -> Result<()> {
     let failed = || Error::io("delete", path);
     std::fs::create_dir_all(trash).map_err(Error::io("create", trash))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();

@@ -1,17 +1,18 @@
-mod clear;
-mod copies;
-mod enter;
+mod backup;
+mod cleanup;
+mod creation;
 mod erase;
 mod forks;
-mod homes;
-mod places;
-mod readers;
+mod growth;
+mod home_transfer;
+mod locked;
+mod private;
+mod read_only;
 mod refresh;
 mod restore;
-mod room;
 mod snapshots;
 
-pub use copies::write_records;
+pub use backup::write_records;
 pub use erase::erase;
 pub use snapshots::needed_snapshots;
 
@@ -28,7 +29,7 @@ use futures::executor::block_on;
 
 use crate::changes::Changes;
 use crate::error::{Error, Result};
-use crate::freeze::{Freeze, stop};
+use crate::freeze::{Freeze, pause};
 use crate::home;
 use crate::id::WorkspaceId;
 use crate::probe::best;
@@ -38,8 +39,8 @@ use crate::provider::{NoServer, OverlayProvider};
 use crate::record::{Record, State};
 use crate::registry::Registry;
 
-pub use enter::Way;
-pub use readers::Binding;
+pub use private::Way;
+pub use read_only::Binding;
 pub use refresh::Refreshed;
 
 /// Settings of [`Workspaces`].
@@ -71,7 +72,7 @@ pub struct Workspaces {
     repository: Repository,
     registry: Registry,
     providers: BTreeMap<ProviderKind, Box<dyn WorkspaceProvider>>,
-    chosen: ProviderKind,
+    default_provider: ProviderKind,
     threads: usize,
     owner: Option<Owner>,
     /// The limits that `cap_growth` set last.
@@ -106,7 +107,7 @@ impl Workspaces {
         if options.owner.is_some() && !rustix::process::geteuid().is_root() {
             return Err(Error::OwnerNeedsRoot);
         }
-        let chosen = match options.provider {
+        let default_provider = match options.provider {
             Some(provider) => provider,
             None => best(root).map_err(Error::io("write to", root))?,
         };
@@ -116,7 +117,7 @@ impl Workspaces {
         // The kernel lists mounts with canonical paths.
         let root = &root.canonicalize().map_err(Error::io("find", root))?;
         let providers = providers(root, &repository, options)?;
-        if !providers.contains_key(&chosen) {
+        if !providers.contains_key(&default_provider) {
             return Err(Error::NoOverlays);
         }
         let workspaces = Self {
@@ -124,18 +125,18 @@ impl Workspaces {
             repository,
             registry: Registry::open(&root.join("registry"), &root.join("live"))?,
             providers,
-            chosen,
+            default_provider,
             threads: options.threads,
             owner: options.owner,
             caps: Mutex::default(),
         };
-        workspaces.clear_away()?;
+        workspaces.clean_up()?;
         Ok(workspaces)
     }
 
     /// The provider of new workspaces.
     pub fn provider(&self) -> ProviderKind {
-        self.chosen
+        self.default_provider
     }
 
     /// Returns all workspaces, sorted by id.
@@ -151,29 +152,29 @@ impl Workspaces {
     /// Returns the directory of a live workspace. Fails with [`Error::Private`]
     /// if only processes that enter the workspace see it.
     pub fn path(&self, id: &WorkspaceId) -> Result<PathBuf> {
-        let record = self.live(id)?;
-        let place = self.place(id);
-        if !self.is_attached(&record, &place)? {
-            if !self.can_attach(&record, &place)? {
+        let record = self.live_record(id)?;
+        let live_dir = self.live_dir(id);
+        if !self.is_attached(&record, &live_dir)? {
+            if !self.can_attach(&record, &live_dir)? {
                 return Err(Error::Private(id.clone()));
             }
-            // `hold` attaches the workspace.
-            self.hold(id)?;
+            // `lock` attaches the workspace.
+            self.lock(id)?;
         }
-        Ok(self.files_of(&record, &place))
+        Ok(self.files_of(&record, &live_dir))
     }
 
     /// Returns the home of a live workspace: a directory for the agent, next to
     /// its files and under the same limit. It is forked, parked and removed
     /// with the workspace, but is not part of its snapshots and changes.
     pub fn home(&self, id: &WorkspaceId) -> Result<PathBuf> {
-        let record = self.live(id)?;
-        let place = self.place(id);
-        let home = self.provider_of(&record).home(&place);
+        let record = self.live_record(id)?;
+        let live_dir = self.live_dir(id);
+        let home = self.provider_of(&record).home(&live_dir);
         if !home.exists() {
             // Workspaces of older versions have no home.
-            let (record, _held) = self.hold(id)?;
-            home::make(&home, record.owner)?;
+            let (record, _locked) = self.lock(id)?;
+            home::create(&home, record.owner)?;
         }
         Ok(home)
     }
@@ -182,9 +183,9 @@ impl Workspaces {
     /// because the workspace cannot have a limit, or never had one. Takes
     /// constant time.
     pub fn limit_usage(&self, id: &WorkspaceId) -> Result<Option<Usage>> {
-        let record = self.live(id)?;
-        let place = self.place(id);
-        let Some(limits) = self.provider_of(&record).limits(&place) else {
+        let record = self.live_record(id)?;
+        let live_dir = self.live_dir(id);
+        let Some(limits) = self.provider_of(&record).limits(&live_dir) else {
             return Ok(None);
         };
         Ok(limits.used()?.map(|used| Usage {
@@ -206,7 +207,7 @@ impl Workspaces {
         progress: &Progress,
     ) -> Result<PathBuf> {
         let record = self.new_record(id, base, created, limit);
-        self.make(record, None, progress)
+        self.create_workspace(record, None, progress)
     }
 
     /// Creates a workspace with another owner than [`Options::owner`].
@@ -223,7 +224,7 @@ impl Workspaces {
             owner: Some(owner),
             ..self.new_record(id, base, created, limit)
         };
-        self.make(record, None, progress)
+        self.create_workspace(record, None, progress)
     }
 
     fn new_record(
@@ -236,7 +237,7 @@ impl Workspaces {
         Record {
             id: id.clone(),
             state: State::Live,
-            provider: self.chosen,
+            provider: self.default_provider,
             origin: base,
             base,
             created,
@@ -263,16 +264,16 @@ impl Workspaces {
     /// Compares a workspace with its base and stores nothing: the contents of
     /// changed files cannot be read from the result.
     pub fn changes(&self, id: &WorkspaceId, progress: &Progress) -> Result<Changes> {
-        self.compare(id, |provider, place, origin| {
-            provider.scan(place, origin, progress)
+        self.compare(id, |provider, live_dir, origin| {
+            provider.scan(live_dir, origin, progress)
         })
     }
 
     /// Like [`Self::changes`], but stores the contents of changed files,
     /// without a reference to them. The store must be writable.
     pub fn contents(&self, id: &WorkspaceId, progress: &Progress) -> Result<Changes> {
-        self.compare(id, |provider, place, origin| {
-            let imported = provider.read(place, origin, progress)?.imported;
+        self.compare(id, |provider, live_dir, origin| {
+            let imported = provider.read(live_dir, origin, progress)?.imported;
             let view = imported.view(&self.repository);
             Ok(Scan {
                 tree: imported.tree,
@@ -291,9 +292,9 @@ impl Workspaces {
         freeze: &dyn Freeze,
         progress: &Progress,
     ) -> Result<Snapshotted> {
-        let (record, held) = self.hold(id)?;
-        let _thaw = self.stop_unless_atomic(&record, &held, freeze)?;
-        self.snapshot_held(record, &held, info, progress)
+        let (record, locked) = self.lock(id)?;
+        let _thaw = self.pause_unless_atomic(&record, &locked, freeze)?;
+        self.snapshot_locked(record, &locked, info, progress)
     }
 
     /// Takes a snapshot of a workspace and deletes its directory. Its home is
@@ -305,11 +306,11 @@ impl Workspaces {
         freeze: &dyn Freeze,
         progress: &Progress,
     ) -> Result<Snapshotted> {
-        let (record, held) = self.hold(id)?;
-        let _entrance = self.check_unused(&record, &held.place)?;
-        let thaw = stop(id, freeze)?;
-        let home = self.store_home(&record, &held, &info, progress)?;
-        let taken = self.snapshot_held(record, &held, info, progress)?;
+        let (record, locked) = self.lock(id)?;
+        let _entrance = self.check_unused(&record, &locked.live_dir)?;
+        let thaw = pause(id, freeze)?;
+        let home = self.store_home(&record, &locked, &info, progress)?;
+        let taken = self.snapshot_locked(record, &locked, info, progress)?;
         let mut registry = self.registry.lock()?;
         let parked = Record {
             state: State::Parked,
@@ -318,8 +319,8 @@ impl Workspaces {
         };
         registry.set(parked)?;
         drop(registry);
-        self.throw(&held)?;
-        drop((thaw, held));
+        self.delete_locked(&locked)?;
+        drop((thaw, locked));
         self.empty_trash()?;
         Ok(taken)
     }
@@ -332,7 +333,7 @@ impl Workspaces {
         // it.
         let provider = match parked.provider.is_private() {
             true => parked.provider,
-            false => self.chosen,
+            false => self.default_provider,
         };
         self.resume_by(parked, provider, progress)
     }
@@ -353,7 +354,7 @@ impl Workspaces {
             owner: self.owner,
             ..parked.clone()
         };
-        self.make(live, Some(&parked), progress)
+        self.create_workspace(live, Some(&parked), progress)
     }
 
     /// Removes a workspace and deletes its files. Changes that are in no
@@ -366,30 +367,30 @@ impl Workspaces {
             let stuck = std::io::ErrorKind::ReadOnlyFilesystem.into();
             return Err(Error::io("remove a workspace in", &self.root)(stuck));
         }
-        let held = match record.state {
-            State::Live => self.hold_if_there(id)?,
+        let locked = match record.state {
+            State::Live => self.lock_if_present(id)?,
             State::Parked => None,
         };
-        let _entrance = match &held {
-            Some(held) => self.check_unused(&record, &held.place)?,
+        let _entrance = match &locked {
+            Some(locked) => self.check_unused(&record, &locked.live_dir)?,
             None => None,
         };
         let mut registry = self.registry.lock()?;
         let now = registry.get(id)?;
         // Another process is resuming it, or has removed it and created it
         // again.
-        let is_elses = held.is_none() && self.place(id).exists();
-        if now.state != record.state || is_elses {
+        let is_of_another = locked.is_none() && self.live_dir(id).exists();
+        if now.state != record.state || is_of_another {
             return Err(Error::Busy(id.clone()));
         }
         registry.remove(id)?;
-        match held {
-            Some(held) => {
+        match locked {
+            Some(locked) => {
                 drop(registry);
-                self.throw(&held)?;
+                self.delete_locked(&locked)?;
             }
-            // The place was deleted by hand.
-            None => self.release(&self.place(id))?,
+            // The directory was deleted by hand.
+            None => self.release(&self.live_dir(id))?,
         }
         self.empty_trash()
     }

@@ -96,9 +96,8 @@ fn provider(bench: &Bench, root: &Path) -> Box<dyn WorkspaceProvider> {
             None => overlay,
         }
     };
-    let server = || -> std::sync::Arc<dyn LazyServer> {
-        std::sync::Arc::new(InProcess(repository.clone()))
-    };
+    let server =
+        || -> std::sync::Arc<dyn LazyServer> { std::sync::Arc::new(InProcess(repository.clone())) };
     match bench.kind {
         ProviderKind::Overlay => Box::new(overlay()),
         ProviderKind::Lazy => Box::new(overlay().lazy(root, server())),

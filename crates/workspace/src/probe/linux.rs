@@ -119,7 +119,7 @@ pub(super) fn obstacle_to_entering(directory: &Path) -> Option<String> {
         fs::write(place.join("lower/file"), "")?;
         try_to_enter(&entrance, "file")
     });
-    let _ = trash::remove(&place, &directory.join("probe-trash"));
+    let _ = trash::delete(&place, &directory.join("probe-trash"));
     let _ = fs::remove_dir(directory.join("probe-trash"));
     let error = tried.err()?;
     Some(format!(

@@ -26,25 +26,25 @@ use crate::error::Result;
 ///    machine, or a kill during [`show`](Self::show), has left in any state.
 pub trait Views {
     /// The directory in which readers see a workspace.
-    fn path(&self, place: &Path) -> PathBuf;
+    fn path(&self, live_dir: &Path) -> PathBuf;
 
     /// Prepares to show the origin: does everything that can take long or fail.
-    fn prepare(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()>;
+    fn prepare(&self, live_dir: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()>;
 
     /// Switches the view to the origin. [`prepare`](Self::prepare) must have
     /// been called for it, and
     /// [`tidy`](super::WorkspaceProvider::tidy) not since.
-    fn show(&self, place: &Path, origin: Origin<'_>) -> Result<()>;
+    fn show(&self, live_dir: &Path, origin: Origin<'_>) -> Result<()>;
 
     /// Whether the view shows the origin.
-    fn shows(&self, place: &Path, origin: Origin<'_>) -> bool;
+    fn shows(&self, live_dir: &Path, origin: Origin<'_>) -> bool;
 
     /// Prepares the origin, and switches the view to it unless it shows it.
-    fn ensure_shown(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()>;
+    fn ensure_shown(&self, live_dir: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()>;
 
     /// The directory below the mount of the view; `None` if the view is not a
     /// mount.
-    fn bare(&self, place: &Path) -> Result<Option<PathBuf>>;
+    fn bare(&self, live_dir: &Path) -> Result<Option<PathBuf>>;
 }
 
 /// Mounts workspaces whose files are a mount, which is lost when the machine
@@ -57,10 +57,10 @@ pub trait Views {
 ///    created, for a process that enters it.
 pub trait Mounts {
     /// Whether this process sees the files.
-    fn is_mounted(&self, place: &Path) -> bool;
+    fn is_mounted(&self, live_dir: &Path) -> bool;
 
     /// Mounts a workspace that is not mounted.
-    fn mount(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()>;
+    fn mount(&self, live_dir: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()>;
 }
 
 /// Lets processes into workspaces that only the processes inside see.
@@ -72,24 +72,24 @@ pub trait Mounts {
 pub trait Private {
     /// Whether this process can mount the workspace for itself, as root can
     /// while no process is inside.
-    fn can_mount(&self, place: &Path) -> Result<bool>;
+    fn can_mount(&self, live_dir: &Path) -> Result<bool>;
 
     /// Returns how a process enters the workspace; `None` if this process sees
     /// the files or can mount them, so that it need not enter.
     #[cfg(target_os = "linux")]
     fn entrance(
         &self,
-        place: &Path,
+        live_dir: &Path,
         origin: Origin<'_>,
         progress: &Progress,
     ) -> Result<Option<crate::Entrance>>;
 
     /// Waits for the lock that a process holds while it enters.
-    fn lock_entrance(&self, place: &Path) -> Result<File>;
+    fn lock_entrance(&self, live_dir: &Path) -> Result<File>;
 
     /// Returns some of the processes that have entered the workspace: none only
     /// if there are none.
-    fn users(&self, place: &Path) -> Result<Vec<u32>>;
+    fn users(&self, live_dir: &Path) -> Result<Vec<u32>>;
 }
 
 /// Forks one workspace as it is at one moment, even while processes write.
@@ -98,9 +98,10 @@ pub trait Private {
 /// 2. [`read`](super::WorkspaceProvider::read) also sees the state of one
 ///    moment of a workspace that has this capability.
 pub trait AtomicForks {
-    /// Creates a workspace in each of `places`, which are empty, with the
+    /// Creates a workspace in each of `live_dirs`, which are empty, with the
     /// origin of the forked workspace.
-    fn fork_into(&self, places: &[&Path], origin: Origin<'_>, progress: &Progress) -> Result<()>;
+    fn fork_into(&self, live_dirs: &[&Path], origin: Origin<'_>, progress: &Progress)
+    -> Result<()>;
 }
 
 /// Limits the size of one workspace: of its changes and its home.

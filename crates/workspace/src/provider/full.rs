@@ -125,16 +125,16 @@ impl FullProvider {
         Ok(())
     }
 
-    fn fill_place(
+    fn fill_live_dir(
         &self,
-        place: &Path,
+        live_dir: &Path,
         origin: Origin<'_>,
         seed: Option<Seed>,
         progress: &Progress,
     ) -> Result<()> {
-        let (files, snapshot) = (self.files(place), origin.snapshot);
+        let (files, snapshot) = (self.files(live_dir), origin.snapshot);
         self.fill(&files, snapshot, seed, origin.owner, progress)?;
-        let cache = self.begin_cache(place)?;
+        let cache = self.begin_cache(live_dir)?;
         let options = self.options();
         if note_checkout(
             &self.repository,
@@ -146,7 +146,7 @@ impl FullProvider {
         )? {
             let (id, _) = snapshot.encode().map_err(elevo_engine::Error::from)?;
             let finished = cache.finish(id);
-            finished.map_err(Error::io("write to", place))?;
+            finished.map_err(Error::io("write to", live_dir))?;
         }
         Ok(())
     }
@@ -183,8 +183,8 @@ impl FullProvider {
         }
     }
 
-    fn begin_cache(&self, place: &Path) -> Result<NewStatCache> {
-        NewStatCache::begin(&cache(place)).map_err(Error::io("write to", place))
+    fn begin_cache(&self, live_dir: &Path) -> Result<NewStatCache> {
+        NewStatCache::begin(&cache(live_dir)).map_err(Error::io("write to", live_dir))
     }
 
     fn options(&self) -> ImportOptions {
@@ -220,11 +220,11 @@ impl Bases {
                 });
             }
             drop(held);
-            let _held = lock::alone(&lock).map_err(failed())?;
+            let _held = lock::exclusive(&lock).map_err(failed())?;
             if !directory.exists() {
                 self.make_room()?;
                 let unfinished = self.directory.join(format!("{key}{UNFINISHED}"));
-                trash::remove(&unfinished, &self.trash)?;
+                trash::delete(&unfinished, &self.trash)?;
                 make(&unfinished)?;
                 fs::rename(&unfinished, &directory).map_err(failed())?;
             }
@@ -243,8 +243,8 @@ impl Bases {
         let spare = (bases.len() + 1).saturating_sub(KEPT_BASES);
         for (_, name) in bases.iter().take(spare) {
             let lock = self.lock(name.strip_suffix(UNFINISHED).unwrap_or(name));
-            if let Some(held) = lock::try_alone(&lock).map_err(failed())? {
-                trash::remove(&self.directory.join(name), &self.trash)?;
+            if let Some(held) = lock::try_exclusive(&lock).map_err(failed())? {
+                trash::delete(&self.directory.join(name), &self.trash)?;
                 fs::remove_file(lock).map_err(failed())?;
                 drop(held);
             }
@@ -282,8 +282,8 @@ fn refuse_limit(origin: Origin<'_>) -> Result<()> {
     }
 }
 
-fn cache(place: &Path) -> PathBuf {
-    place.join("stat")
+fn cache(live_dir: &Path) -> PathBuf {
+    live_dir.join("stat")
 }
 
 impl WorkspaceProvider for FullProvider {
@@ -294,28 +294,28 @@ impl WorkspaceProvider for FullProvider {
         }
     }
 
-    fn files(&self, place: &Path) -> PathBuf {
-        place.join("files")
+    fn files(&self, live_dir: &Path) -> PathBuf {
+        live_dir.join("files")
     }
 
-    fn home(&self, place: &Path) -> PathBuf {
-        place.join("home")
+    fn home(&self, live_dir: &Path) -> PathBuf {
+        live_dir.join("home")
     }
 
-    fn create(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
+    fn create(&self, live_dir: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
         refuse_limit(origin)?;
         if origin.read_only {
-            return self.ensure_shown(place, origin, progress);
+            return self.ensure_shown(live_dir, origin, progress);
         }
         self.with_seed(origin.snapshot, progress, |seed| {
-            self.fill_place(place, origin, seed, progress)
+            self.fill_live_dir(live_dir, origin, seed, progress)
         })
     }
 
     fn fork(
         &self,
         from: &Path,
-        place: &Path,
+        live_dir: &Path,
         origin: Origin<'_>,
         progress: &Progress,
     ) -> Result<()> {
@@ -323,33 +323,33 @@ impl WorkspaceProvider for FullProvider {
         let files = self.files(from);
         let is_writable = fs::symlink_metadata(&files).is_ok_and(|stat| stat.is_dir());
         if origin.read_only || !is_writable {
-            return self.create(place, origin, progress);
+            return self.create(live_dir, origin, progress);
         }
         let seed = self.bases.as_ref().map(|_| Seed {
             directory: files,
             snapshot: origin.snapshot.clone(),
         });
-        self.fill_place(place, origin, seed, progress)
+        self.fill_live_dir(live_dir, origin, seed, progress)
     }
 
-    fn read(&self, place: &Path, _: Origin<'_>, progress: &Progress) -> Result<Reading> {
-        let cache = self.begin_cache(place)?;
+    fn read(&self, live_dir: &Path, _: Origin<'_>, progress: &Progress) -> Result<Reading> {
+        let cache = self.begin_cache(live_dir)?;
         let options = self.options();
-        let files = self.files(place);
+        let files = self.files(live_dir);
         let imported = import_again(&self.repository, &files, &options, progress, &cache)?;
         Ok(Reading { imported, cache })
     }
 
-    fn scan(&self, place: &Path, _: Origin<'_>, progress: &Progress) -> Result<Scan> {
-        let old = StatCache::open(&cache(place));
+    fn scan(&self, live_dir: &Path, _: Origin<'_>, progress: &Progress) -> Result<Scan> {
+        let old = StatCache::open(&cache(live_dir));
         let options = self.options();
-        let files = self.files(place);
+        let files = self.files(live_dir);
         let (tree, view) = look_again(&self.repository, &files, &options, progress, &old)?;
         Ok(Scan { tree, view })
     }
 
-    fn release(&self, place: &Path) -> Result<()> {
-        self.hide_tree(place)
+    fn release(&self, live_dir: &Path) -> Result<()> {
+        self.hide_tree(live_dir)
     }
 
     fn tidy(&self, _: &[Origin<'_>]) -> Result<()> {

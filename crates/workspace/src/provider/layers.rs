@@ -28,7 +28,7 @@ use futures::executor::block_on;
 use serde::{Deserialize, Serialize};
 
 use super::Origin;
-use super::lazy::Lazies;
+use super::served::ServedSnapshots;
 use crate::error::{Error, Result};
 use crate::lock;
 use crate::trash;
@@ -99,13 +99,13 @@ impl Layers {
         self.stack_or(origin, progress, None)
     }
 
-    /// Like [`Self::stack`], but serves the snapshot from `lazies`, if there
+    /// Like [`Self::stack`], but serves the snapshot from `served`, if there
     /// are any, where the whole snapshot would have to be written.
     pub(super) fn stack_or(
         &self,
         origin: Origin<'_>,
         progress: &Progress,
-        lazies: Option<&Lazies>,
+        served: Option<&ServedSnapshots>,
     ) -> Result<Stack> {
         let failed = || Error::io("open", &self.directory);
         let lock = self.directory.join("lock");
@@ -126,18 +126,18 @@ impl Layers {
                     _lock: lock,
                 });
             }
-            if let Some(lazies) = lazies
+            if let Some(served) = served
                 && self.lowest_change(origin.snapshot, origin.owner)?.is_none()
             {
                 return Ok(Stack {
-                    directories: vec![lazies.serve(origin)?],
+                    directories: vec![served.serve(origin)?],
                     served: Some(top),
                     _lock: lock,
                 });
             }
             // Only callers that need the same layer wait for it.
             let making = self.directory.join(format!("{top}{MAKING}"));
-            let _making = lock::alone(&making).map_err(failed())?;
+            let _making = lock::exclusive(&making).map_err(failed())?;
             if self.chain(&top).is_none() {
                 self.make(&top, origin, progress)?;
             }
@@ -171,10 +171,10 @@ impl Layers {
             snapshot, owner, ..
         } = origin;
         // An incomplete layer, or the remains of a killed process.
-        let place = self.directory.join(top);
-        trash::remove(&place, &self.trash)?;
+        let directory = self.directory.join(top);
+        trash::delete(&directory, &self.trash)?;
         let unfinished = self.directory.join(format!("{top}.unfinished"));
-        trash::remove(&unfinished, &self.trash)?;
+        trash::delete(&unfinished, &self.trash)?;
         let files = unfinished.join("files");
         fs::create_dir_all(&files).map_err(failed())?;
         let below = self.lowest_change(snapshot, owner)?;
@@ -207,7 +207,7 @@ impl Layers {
         }
         let text = serde_json::to_vec(&about).unwrap_or_else(|_| unreachable!("plain data"));
         fs::write(unfinished.join("about"), text).map_err(failed())?;
-        fs::rename(&unfinished, &place).map_err(failed())
+        fs::rename(&unfinished, &directory).map_err(failed())
     }
 
     /// Finds the layer that a new one goes onto, and the snapshot that it
@@ -249,7 +249,7 @@ impl Layers {
         others: impl FnOnce() -> Result<Vec<String>>,
     ) -> Result<()> {
         let failed = || Error::io("clean up", &self.directory);
-        let lock = match lock::try_alone(&self.directory.join("lock")) {
+        let lock = match lock::try_exclusive(&self.directory.join("lock")) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             lock => lock.map_err(failed())?,
         };
@@ -270,7 +270,7 @@ impl Layers {
             let is_needed = needed.contains(&layer);
             let chain = self.chain(&layer);
             if !is_needed && (chain.is_none() || kept + bytes > self.budget) {
-                trash::throw(&self.directory.join(&layer), &self.trash)?;
+                trash::move_into(&self.directory.join(&layer), &self.trash)?;
                 continue;
             }
             kept += bytes;

@@ -41,17 +41,17 @@ use rustix::mount::MountFlags;
 
 use self::pooled::PooledWorkspace;
 use super::layers::{Layers, Stack, layer_id};
-use super::lazy::Lazies;
 use super::pool::Pool;
+use super::served::ServedSnapshots;
 use super::shared_views::SharedViews;
 use super::view_mounts::ViewMounts;
 use super::{
     AtomicForks, LazyServer, Limits, Mounts, Origin, Private, ProviderKind, Reading, Scan, Views,
-    Volume, WorkspaceProvider, place_id as id,
+    Volume, WorkspaceProvider, workspace_id as id,
 };
 use crate::error::{Error, Result};
-use crate::home::give;
 use crate::mounts::unmount_all;
+use crate::owner::set_owner;
 
 pub(crate) use mount_options::{OverlayOptions, mount_overlay, overlay_options};
 
@@ -64,7 +64,7 @@ pub struct OverlayProvider {
     views: SharedViews,
     view_mounts: ViewMounts,
     pool: Option<Pool>,
-    lazies: Option<Lazies>,
+    served: Option<ServedSnapshots>,
     marks: Marks,
 }
 
@@ -80,7 +80,7 @@ impl OverlayProvider {
             views: SharedViews::new(root),
             view_mounts: ViewMounts::new(root),
             pool: None,
-            lazies: None,
+            served: None,
             marks: Marks::Trusted,
         }
     }
@@ -94,8 +94,8 @@ impl OverlayProvider {
 
     /// Serves snapshots that are not written out yet.
     pub fn lazy(self, root: &Path, server: Arc<dyn LazyServer>) -> Self {
-        let lazies = Some(Lazies::new(root, server));
-        Self { lazies, ..self }
+        let served = Some(ServedSnapshots::new(root, server));
+        Self { served, ..self }
     }
 
     /// Keeps uppers in a pool of at most `bytes`.
@@ -111,59 +111,59 @@ impl OverlayProvider {
 
     /// The directory of the upper of a workspace. Workspaces that are older
     /// than the pool are not in it.
-    fn room(&self, place: &Path) -> PathBuf {
-        match self.pool_of(place) {
-            Some(pool) => pool.room(id(place)),
-            None => place.into(),
+    fn changes_dir(&self, live_dir: &Path) -> PathBuf {
+        match self.pool_of(live_dir) {
+            Some(pool) => pool.subvolume(id(live_dir)),
+            None => live_dir.into(),
         }
     }
 
     /// The cache is on the file system of the upper, because it compares its
     /// own time with the times there.
-    fn cache(&self, place: &Path) -> PathBuf {
-        match self.pool_of(place) {
-            Some(pool) => pool.cache(id(place)),
-            None => place.join("stat"),
+    fn cache(&self, live_dir: &Path) -> PathBuf {
+        match self.pool_of(live_dir) {
+            Some(pool) => pool.cache(id(live_dir)),
+            None => live_dir.join("stat"),
         }
     }
 
-    fn pool_of(&self, place: &Path) -> Option<&Pool> {
+    fn pool_of(&self, live_dir: &Path) -> Option<&Pool> {
         let pool = self.pool.as_ref();
-        pool.filter(|pool| pool.room(id(place)).exists())
+        pool.filter(|pool| pool.subvolume(id(live_dir)).exists())
     }
 
     fn stack(&self, origin: Origin<'_>, progress: &Progress) -> Result<Stack> {
-        let lazies = self.lazies.as_ref();
-        self.layers.stack_or(origin, progress, lazies)
+        let served = self.served.as_ref();
+        self.layers.stack_or(origin, progress, served)
     }
 
     /// Mounts a workspace, or only creates its directories if this process must
     /// not mount it.
-    fn mount_stack(&self, place: &Path, stack: &Stack, owner: Option<Owner>) -> Result<()> {
-        let (room, files) = (self.room(place), place.join("files"));
+    fn mount_stack(&self, live_dir: &Path, stack: &Stack, owner: Option<Owner>) -> Result<()> {
+        let (room, files) = (self.changes_dir(live_dir), live_dir.join("files"));
         let upper = room.join("upper");
         for directory in [&upper, &room.join("work"), &files] {
             match fs::create_dir(directory) {
                 // The agent sees the upper as the root directory.
-                Ok(()) if *directory == upper => give(&upper, owner)?,
+                Ok(()) if *directory == upper => set_owner(&upper, owner)?,
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                     return Err(Error::io("create", directory)(error));
                 }
                 _ => {}
             }
         }
-        if let Some(lazies) = &self.lazies {
-            lazies.note(place, stack.served.as_deref())?;
+        if let Some(served) = &self.served {
+            served.note(live_dir, stack.served.as_deref())?;
         }
         if let Some(private) = self.private()
-            && !private.can_mount(place)?
+            && !private.can_mount(live_dir)?
         {
             return Ok(());
         }
         // The overlay would be read-only for as long as a container uses it.
         if self.pool.as_ref().is_some_and(Pool::is_stuck) {
             let stuck = io::ErrorKind::ReadOnlyFilesystem.into();
-            return Err(Error::io("mount an overlay in", place)(stuck));
+            return Err(Error::io("mount an overlay in", live_dir)(stuck));
         }
         let lowers: Vec<_> = stack.directories.iter().map(PathBuf::as_path).collect();
         let options = OverlayOptions {
@@ -171,11 +171,11 @@ impl OverlayProvider {
             is_indexed: false,
         };
         let mounted = mount_overlay(&lowers, &room, &files, options, MountFlags::empty());
-        mounted.map_err(Error::io("mount an overlay in", place))?;
+        mounted.map_err(Error::io("mount an overlay in", live_dir))?;
         // The kernel makes it read-only if it cannot create its work directory.
         let flags = rustix::fs::statvfs(&files).map(|stat| stat.f_flag);
         if flags.is_ok_and(|flags| flags.contains(StatVfsMountFlags::RDONLY)) {
-            let failed = || Error::io("mount an overlay in", place);
+            let failed = || Error::io("mount an overlay in", live_dir);
             unmount_all(&files).map_err(failed())?;
             return Err(failed()(io::ErrorKind::StorageFull.into()));
         }
@@ -193,7 +193,7 @@ impl OverlayProvider {
 
 impl WorkspaceProvider for OverlayProvider {
     fn kind(&self) -> ProviderKind {
-        match (self.marks, &self.lazies) {
+        match (self.marks, &self.served) {
             (Marks::Trusted, None) => ProviderKind::Overlay,
             (Marks::Trusted, Some(_)) => ProviderKind::Lazy,
             (Marks::User, None) => ProviderKind::Rootless,
@@ -201,41 +201,47 @@ impl WorkspaceProvider for OverlayProvider {
         }
     }
 
-    fn files(&self, place: &Path) -> PathBuf {
-        place.join("files")
+    fn files(&self, live_dir: &Path) -> PathBuf {
+        live_dir.join("files")
     }
 
-    fn home(&self, place: &Path) -> PathBuf {
-        self.room(place).join("home")
+    fn home(&self, live_dir: &Path) -> PathBuf {
+        self.changes_dir(live_dir).join("home")
     }
 
-    fn create(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
+    fn create(&self, live_dir: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
         match (&self.pool, origin.limit) {
             // Only the home needs space.
             (_, None) if origin.read_only => {}
-            (Some(pool), limit) => pool.create(id(place), limit)?,
+            (Some(pool), limit) => pool.create(id(live_dir), limit)?,
             (None, None) => {}
             (None, Some(_)) => return Err(Error::NoLimit),
         }
         match origin.read_only {
-            true => self.ensure_shown(place, origin, progress),
-            false => self.mount(place, origin, progress),
+            true => self.ensure_shown(live_dir, origin, progress),
+            false => self.mount(live_dir, origin, progress),
         }
     }
 
-    fn fork(&self, _: &Path, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
-        self.create(place, origin, progress)
+    fn fork(
+        &self,
+        _: &Path,
+        live_dir: &Path,
+        origin: Origin<'_>,
+        progress: &Progress,
+    ) -> Result<()> {
+        self.create(live_dir, origin, progress)
     }
 
-    fn read(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<Reading> {
-        let room = self.room(place);
-        let stat = self.cache(place);
+    fn read(&self, live_dir: &Path, origin: Origin<'_>, progress: &Progress) -> Result<Reading> {
+        let room = self.changes_dir(live_dir);
+        let stat = self.cache(live_dir);
         // Before the view of the upper is taken: the cache trusts only files
         // that are older than its own time.
         let cache = NewStatCache::begin(&stat).map_err(Error::io("write", &stat))?;
         let (repository, options) = (&self.repository, self.options());
-        let pool = self.pool_of(place);
-        let reading = pool.map(|pool| pool.reading(id(place))).transpose()?;
+        let pool = self.pool_of(live_dir);
+        let reading = pool.map(|pool| pool.reading(id(live_dir))).transpose()?;
         let upper = reading
             .as_ref()
             .map_or(room.join("upper"), |reading| reading.upper());
@@ -245,9 +251,9 @@ impl WorkspaceProvider for OverlayProvider {
         Ok(Reading { imported, cache })
     }
 
-    fn scan(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<Scan> {
-        let room = self.room(place);
-        let old = StatCache::open(&self.cache(place));
+    fn scan(&self, live_dir: &Path, origin: Origin<'_>, progress: &Progress) -> Result<Scan> {
+        let room = self.changes_dir(live_dir);
+        let old = StatCache::open(&self.cache(live_dir));
         let (repository, options) = (&self.repository, self.options());
         let (upper, base) = (room.join("upper"), origin.snapshot);
         let upper = (upper.as_path(), self.marks);
@@ -255,12 +261,12 @@ impl WorkspaceProvider for OverlayProvider {
         Ok(Scan { tree, view })
     }
 
-    fn release(&self, place: &Path) -> Result<()> {
-        let files = place.join("files");
+    fn release(&self, live_dir: &Path) -> Result<()> {
+        let files = live_dir.join("files");
         unmount_all(&files).map_err(Error::io("unmount", &files))?;
-        self.view_mounts.hide(id(place))?;
+        self.view_mounts.hide(id(live_dir))?;
         match &self.pool {
-            Some(pool) => pool.remove(id(place)),
+            Some(pool) => pool.remove(id(live_dir)),
             None => Ok(()),
         }
     }
@@ -269,8 +275,8 @@ impl WorkspaceProvider for OverlayProvider {
         let shown = used.iter().filter(|origin| origin.read_only);
         let shown: HashSet<_> = shown.map(|origin| view_of(*origin)).collect();
         self.layers.tidy(used, || self.views.tidy(&shown))?;
-        match &self.lazies {
-            Some(lazies) => lazies.tidy(used),
+        match &self.served {
+            Some(served) => served.tidy(used),
             None => Ok(()),
         }
     }
@@ -290,12 +296,12 @@ impl WorkspaceProvider for OverlayProvider {
         }
     }
 
-    fn atomic_forks<'a>(&'a self, place: &'a Path) -> Option<Box<dyn AtomicForks + 'a>> {
-        Some(Box::new(PooledWorkspace::find(self, place)?))
+    fn atomic_forks<'a>(&'a self, live_dir: &'a Path) -> Option<Box<dyn AtomicForks + 'a>> {
+        Some(Box::new(PooledWorkspace::find(self, live_dir)?))
     }
 
-    fn limits<'a>(&'a self, place: &'a Path) -> Option<Box<dyn Limits + 'a>> {
-        Some(Box::new(PooledWorkspace::find(self, place)?))
+    fn limits<'a>(&'a self, live_dir: &'a Path) -> Option<Box<dyn Limits + 'a>> {
+        Some(Box::new(PooledWorkspace::find(self, live_dir)?))
     }
 
     fn volume(&self) -> Option<&dyn Volume> {

@@ -54,12 +54,12 @@ impl Pool {
         let directory = root.join("uppers");
         let failed = |error| Error::io("make a pool of uppers in", root)(error);
         // Several may open it for the first time at once.
-        let _turn = lock::alone(&root.join("uppers.lock")).map_err(failed)?;
+        let _turn = lock::exclusive(&root.join("uppers.lock")).map_err(failed)?;
         prepare(&directory, bytes).map_err(failed)?;
         Ok(Self { directory })
     }
 
-    pub(super) fn room(&self, id: &str) -> PathBuf {
+    pub(super) fn subvolume(&self, id: &str) -> PathBuf {
         self.directory.join(id)
     }
 
@@ -80,7 +80,7 @@ impl Pool {
     /// Makes a room that holds what another holds now.
     pub(super) fn copy(&self, from: &str, id: &str, limit: Option<u64>) -> Result<()> {
         let make = || {
-            let from = File::open(self.room(from))?;
+            let from = File::open(self.subvolume(from))?;
             btrfs::snapshot(self.open_directory()?, from, id, false)?;
             self.limit(id, limit)
         };
@@ -113,9 +113,9 @@ impl Pool {
         let aside = self.aside(id);
         let make = || {
             fs::create_dir(&aside)?;
-            let from = File::open(self.room(from))?;
+            let from = File::open(self.subvolume(from))?;
             btrfs::snapshot(File::open(&aside)?, from, id, false)?;
-            fs::rename(aside.join(id), self.room(id))?;
+            fs::rename(aside.join(id), self.subvolume(id))?;
             fs::remove_dir(&aside)?;
             self.limit(id, limit)
         };
@@ -157,7 +157,7 @@ impl Pool {
         let Some(bytes) = limit else {
             return Ok(());
         };
-        let room = File::open(self.room(id))?;
+        let room = File::open(self.subvolume(id))?;
         match btrfs::limit(&room, bytes) {
             // Nothing was ever limited in this volume.
             Err(error) if error.kind() == io::ErrorKind::NotConnected => {
@@ -170,7 +170,7 @@ impl Pool {
 
     /// Returns the bytes that are charged to a room, if they are counted.
     pub(super) fn used(&self, id: &str) -> Result<Option<u64>> {
-        let room = self.room(id);
+        let room = self.subvolume(id);
         let used = File::open(&room).and_then(btrfs::used);
         used.map_err(Error::io("look at the size of", &room))
     }
@@ -196,7 +196,7 @@ impl Pool {
         self.delete_interrupted_read(id)?;
         let name = format!("{id}{READING}");
         let make = || {
-            let room = File::open(self.room(id))?;
+            let room = File::open(self.subvolume(id))?;
             btrfs::snapshot(self.open_directory()?, room, &name, true)
         };
         make().map_err(Error::io("snapshot a subvolume in", &self.directory))?;
@@ -277,7 +277,7 @@ pub fn is_pool_stuck(root: &Path) -> bool {
         return false;
     }
     // Held while a pool is made.
-    let _turn = lock::alone(&root.join("uppers.lock"));
+    let _turn = lock::exclusive(&root.join("uppers.lock"));
     looks_stuck(root)
 }
 
@@ -301,7 +301,7 @@ pub fn remount_pool(root: &Path) -> Result<()> {
     let failed = || Error::io("mount again the pool of", root);
     let root = root.canonicalize().map_err(failed())?;
     let directory = root.join("uppers");
-    let _turn = lock::alone(&root.join("uppers.lock")).map_err(failed())?;
+    let _turn = lock::exclusive(&root.join("uppers.lock")).map_err(failed())?;
     // Without its pool, a workspace would look as if nothing had been changed.
     let _held = hold_places(&root).map_err(failed())?;
     let mut last = io::Error::other("processes use the volume that is read-only");
@@ -331,7 +331,7 @@ pub(crate) fn erase_pool(root: &Path) -> Result<()> {
     let directory = root.join("uppers");
     let erase = || -> io::Result<()> {
         // A remount would bring the volume back.
-        let _turn = lock::alone(&root.join("uppers.lock"))?;
+        let _turn = lock::exclusive(&root.join("uppers.lock"))?;
         mounts::unmount_volume(&directory)?;
         let image = image_of(&directory);
         for file in [image.with_extension("new"), image] {
@@ -372,9 +372,9 @@ fn destroy_below(directory: &Path) -> io::Result<()> {
 /// Locks every workspace against other callers.
 fn hold_places(root: &Path) -> io::Result<Vec<File>> {
     let mut held = Vec::new();
-    for place in fs::read_dir(root.join("live"))? {
+    for live_dir in fs::read_dir(root.join("live"))? {
         // A place without a lock is being made, or removed.
-        if let Ok(lock) = File::open(place?.path().join("lock")) {
+        if let Ok(lock) = File::open(live_dir?.path().join("lock")) {
             lock.try_lock()?;
             held.push(lock);
         }
@@ -390,7 +390,7 @@ pub(super) struct InReading<'a> {
 
 impl InReading<'_> {
     pub(super) fn upper(&self) -> PathBuf {
-        self.pool.room(&self.name).join("upper")
+        self.pool.subvolume(&self.name).join("upper")
     }
 }
 
@@ -468,7 +468,7 @@ mod tests {
         // As it is between the making of its file and the mount.
         fs::write(image_of(&uppers), "").unwrap();
         assert!(looks_stuck(root));
-        let making = lock::alone(&root.join("uppers.lock")).unwrap();
+        let making = lock::exclusive(&root.join("uppers.lock")).unwrap();
         thread::scope(|scope| {
             let looking = scope.spawn(|| is_pool_stuck(root));
             while !is_awaited(root) {

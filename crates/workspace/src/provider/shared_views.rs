@@ -25,9 +25,9 @@ use rustix::mount::{MountFlags, MountPropagationFlags, mount_change};
 use super::layers::Stack;
 use super::overlay::{OverlayOptions, mount_overlay};
 use crate::error::{Error, Result};
-use crate::home::give;
 use crate::lock;
 use crate::mounts::{is_mount, unmount_all};
+use crate::owner::set_owner;
 use crate::trash;
 
 /// The read-only overlays.
@@ -63,20 +63,26 @@ impl SharedViews {
         let failed = || Error::io("mount an overlay in", &self.directory);
         fs::create_dir_all(&self.directory).map_err(failed())?;
         let lock = self.directory.join(format!("{layer}{LOCK}"));
-        let _turn = lock::alone(&lock).map_err(failed())?;
+        let _turn = lock::exclusive(&lock).map_err(failed())?;
         if self.is_there(layer) {
             return Ok(());
         }
-        let place = self.directory.join(layer);
-        self.set_aside(layer, &place).map_err(failed())?;
+        let directory = self.directory.join(layer);
+        self.set_aside(layer, &directory).map_err(failed())?;
         for name in ["upper", "work", "files"] {
-            fs::create_dir_all(place.join(name)).map_err(failed())?;
+            fs::create_dir_all(directory.join(name)).map_err(failed())?;
         }
-        give(&place.join("upper"), owner)?;
+        set_owner(&directory.join("upper"), owner)?;
         let lowers: Vec<_> = stack.directories.iter().map(PathBuf::as_path).collect();
-        let files = place.join("files");
+        let files = directory.join("files");
         let mount = || {
-            mount_overlay(&lowers, &place, &files, options(false), MountFlags::RDONLY)?;
+            mount_overlay(
+                &lowers,
+                &directory,
+                &files,
+                options(false),
+                MountFlags::RDONLY,
+            )?;
             // Otherwise mounts and unmounts of one reader would propagate to
             // all.
             Ok(mount_change(&files, MountPropagationFlags::PRIVATE)?)
@@ -85,8 +91,8 @@ impl SharedViews {
     }
 
     /// Renames a view whose mount is gone, since files in it may still be open.
-    fn set_aside(&self, layer: &str, place: &Path) -> io::Result<()> {
-        if !place.try_exists()? {
+    fn set_aside(&self, layer: &str, directory: &Path) -> io::Result<()> {
+        if !directory.try_exists()? {
             return Ok(());
         }
         let mut numbers = 0..;
@@ -94,7 +100,7 @@ impl SharedViews {
             let aside = self.directory.join(format!("{layer}.{number}"));
             (!aside.exists()).then_some(aside)
         });
-        aside.map_or(Ok(()), |aside| fs::rename(place, aside))
+        aside.map_or(Ok(()), |aside| fs::rename(directory, aside))
     }
 
     /// Deletes views that no reader needs; `needed` has the top layers of the
@@ -103,13 +109,13 @@ impl SharedViews {
     pub(super) fn tidy(&self, needed: &HashSet<String>) -> Result<Vec<String>> {
         let failed = || Error::io("clean up", &self.directory);
         let mut in_use = Vec::new();
-        for (name, place) in self.list().map_err(failed())? {
+        for (name, directory) in self.list().map_err(failed())? {
             let layer = name.split('.').next().unwrap_or_default();
             if name == layer && needed.contains(layer) {
                 continue;
             }
-            if retire(&place).map_err(failed())? {
-                trash::throw(&place, &self.trash)?;
+            if retire(&directory).map_err(failed())? {
+                trash::move_into(&directory, &self.trash)?;
             } else {
                 in_use.push(layer.to_owned());
             }
@@ -138,27 +144,32 @@ impl SharedViews {
 }
 
 /// Unmounts a view. Returns whether it is not in use any more.
-fn retire(place: &Path) -> io::Result<bool> {
-    let files = place.join("files");
+fn retire(directory: &Path) -> io::Result<bool> {
+    let files = directory.join("files");
     if is_mount(&files).is_ok_and(|is_mount| is_mount) {
         // If the kernel does not reserve the upper, use cannot be detected:
         // keep the view.
-        if !is_used(place)? {
+        if !is_used(directory)? {
             return Ok(false);
         }
         unmount_all(&files)?;
     }
-    Ok(!is_used(place)?)
+    Ok(!is_used(directory)?)
 }
 
 /// Whether the kernel rejects another overlay with the same upper.
-fn is_used(place: &Path) -> io::Result<bool> {
-    let [below, probe] = ["below", "probe"].map(|name| place.join(name));
-    for directory in [&below, &probe, &place.join("upper"), &place.join("work")] {
+fn is_used(directory: &Path) -> io::Result<bool> {
+    let [below, probe] = ["below", "probe"].map(|name| directory.join(name));
+    for directory in [
+        &below,
+        &probe,
+        &directory.join("upper"),
+        &directory.join("work"),
+    ] {
         fs::create_dir_all(directory)?;
     }
     let flags = MountFlags::RDONLY;
-    match mount_overlay(&[&below], place, &probe, options(true), flags) {
+    match mount_overlay(&[&below], directory, &probe, options(true), flags) {
         Ok(()) => unmount_all(&probe).map(|()| false),
         // In use, or unknown.
         Err(_) => Ok(true),

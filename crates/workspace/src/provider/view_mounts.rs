@@ -160,7 +160,7 @@ impl ViewMounts {
             return Ok(());
         }
         let make = || -> io::Result<()> {
-            let _turn = lock::alone(&self.root.join("read.lock"))?;
+            let _turn = lock::exclusive(&self.root.join("read.lock"))?;
             fs::create_dir_all(&self.shown)?;
             fs::create_dir_all(&self.bare)?;
             mounts::share(&self.shown)?;

@@ -24,65 +24,65 @@ use crate::error::{Error, Result};
 #[cfg(target_os = "linux")]
 use crate::mounts::unmount_all;
 #[cfg(target_os = "linux")]
-use crate::provider::place_id;
-#[cfg(target_os = "linux")]
 use crate::provider::view_mounts::ViewMounts;
+#[cfg(target_os = "linux")]
+use crate::provider::workspace_id;
 use crate::provider::{Origin, Views};
 use crate::trash;
 
 const UNFINISHED: &str = "unfinished";
 const WRITE_BITS: u32 = 0o222;
 
-fn trees(place: &Path) -> PathBuf {
-    place.join("trees")
+fn trees(live_dir: &Path) -> PathBuf {
+    live_dir.join("trees")
 }
 
-fn tree(place: &Path, origin: Origin<'_>) -> PathBuf {
-    trees(place).join(origin.id.to_string())
+fn tree(live_dir: &Path, origin: Origin<'_>) -> PathBuf {
+    trees(live_dir).join(origin.id.to_string())
 }
 
-fn link(place: &Path) -> PathBuf {
-    place.join("files")
+fn link(live_dir: &Path) -> PathBuf {
+    live_dir.join("files")
 }
 
 #[cfg(target_os = "linux")]
-fn is_linked(place: &Path) -> bool {
-    fs::symlink_metadata(link(place)).is_ok_and(|stat| stat.is_symlink())
+fn is_linked(live_dir: &Path) -> bool {
+    fs::symlink_metadata(link(live_dir)).is_ok_and(|stat| stat.is_symlink())
 }
 
 impl Views for FullProvider {
-    fn path(&self, place: &Path) -> PathBuf {
+    fn path(&self, live_dir: &Path) -> PathBuf {
         #[cfg(target_os = "linux")]
-        if let Some(mounts) = self.view_mounts_of(place) {
-            return mounts.path(place_id(place));
+        if let Some(mounts) = self.view_mounts_of(live_dir) {
+            return mounts.path(workspace_id(live_dir));
         }
-        link(place)
+        link(live_dir)
     }
 
-    fn prepare(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
-        let (tree, trees) = (tree(place, origin), trees(place));
+    fn prepare(&self, live_dir: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
+        let (tree, trees) = (tree(live_dir, origin), trees(live_dir));
         if tree.is_dir() {
             return Ok(());
         }
         let failed = || Error::io("create", &trees);
         fs::create_dir_all(&trees).map_err(failed())?;
-        self.remove_unseen(place)?;
+        self.remove_unseen(live_dir)?;
         let unfinished = trees.join(UNFINISHED);
         self.fill_from_base(&unfinished, origin, progress)?;
-        if !self.is_mounted(place) {
+        if !self.is_mounted(live_dir) {
             clear_write_bits(&unfinished).map_err(failed())?;
         }
         fs::rename(&unfinished, &tree).map_err(failed())
     }
 
-    fn show(&self, place: &Path, origin: Origin<'_>) -> Result<()> {
-        let tree = tree(place, origin);
+    fn show(&self, live_dir: &Path, origin: Origin<'_>) -> Result<()> {
+        let tree = tree(live_dir, origin);
         #[cfg(target_os = "linux")]
-        if let Some(mounts) = self.view_mounts_of(place) {
-            return mounts.show_directory(place_id(place), &tree, &place.join("between"));
+        if let Some(mounts) = self.view_mounts_of(live_dir) {
+            return mounts.show_directory(workspace_id(live_dir), &tree, &live_dir.join("between"));
         }
-        let (link, new) = (link(place), place.join("files.new"));
-        let target = tree.strip_prefix(place).unwrap_or(&tree);
+        let (link, new) = (link(live_dir), live_dir.join("files.new"));
+        let target = tree.strip_prefix(live_dir).unwrap_or(&tree);
         let replace = || {
             match fs::remove_file(&new) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -93,27 +93,27 @@ impl Views for FullProvider {
         replace().map_err(Error::io("replace", &link))
     }
 
-    fn shows(&self, place: &Path, origin: Origin<'_>) -> bool {
-        self.is_seen(place, &tree(place, origin))
+    fn shows(&self, live_dir: &Path, origin: Origin<'_>) -> bool {
+        self.is_seen(live_dir, &tree(live_dir, origin))
     }
 
-    fn ensure_shown(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
+    fn ensure_shown(&self, live_dir: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
         refuse_limit(origin)?;
-        self.prepare(place, origin, progress)?;
+        self.prepare(live_dir, origin, progress)?;
         #[cfg(target_os = "linux")]
-        if let Some(mounts) = self.view_mounts_of(place) {
-            mounts.settle(place_id(place), &tree(place, origin))?;
+        if let Some(mounts) = self.view_mounts_of(live_dir) {
+            mounts.settle(workspace_id(live_dir), &tree(live_dir, origin))?;
         }
-        match self.shows(place, origin) {
+        match self.shows(live_dir, origin) {
             true => Ok(()),
-            false => self.show(place, origin),
+            false => self.show(live_dir, origin),
         }
     }
 
-    fn bare(&self, _place: &Path) -> Result<Option<PathBuf>> {
+    fn bare(&self, _live_dir: &Path) -> Result<Option<PathBuf>> {
         #[cfg(target_os = "linux")]
-        if let Some(mounts) = self.view_mounts_of(_place) {
-            return mounts.bare(place_id(_place)).map(Some);
+        if let Some(mounts) = self.view_mounts_of(_live_dir) {
+            return mounts.bare(workspace_id(_live_dir)).map(Some);
         }
         Ok(None)
     }
@@ -122,50 +122,50 @@ impl Views for FullProvider {
 impl FullProvider {
     /// The mounts of views, if this workspace uses them.
     #[cfg(target_os = "linux")]
-    fn view_mounts_of(&self, place: &Path) -> Option<&ViewMounts> {
-        let mounts = self.view_mounts.as_ref().filter(|_| !is_linked(place));
+    fn view_mounts_of(&self, live_dir: &Path) -> Option<&ViewMounts> {
+        let mounts = self.view_mounts.as_ref().filter(|_| !is_linked(live_dir));
         mounts.filter(|mounts| mounts.can_mount())
     }
 
-    fn is_mounted(&self, _place: &Path) -> bool {
+    fn is_mounted(&self, _live_dir: &Path) -> bool {
         #[cfg(target_os = "linux")]
-        return self.view_mounts_of(_place).is_some();
+        return self.view_mounts_of(_live_dir).is_some();
         #[cfg(not(target_os = "linux"))]
         false
     }
 
     /// Deletes all trees except the visible one.
-    fn remove_unseen(&self, place: &Path) -> Result<()> {
-        let directory = trees(place);
+    fn remove_unseen(&self, live_dir: &Path) -> Result<()> {
+        let directory = trees(live_dir);
         let list = || fs::read_dir(&directory)?.collect::<io::Result<Vec<_>>>();
         for entry in list().map_err(Error::io("list", &directory))? {
             let path = entry.path();
-            if self.is_seen(place, &path) {
+            if self.is_seen(live_dir, &path) {
                 continue;
             }
             // Moving a directory needs write permission on it.
             let writable = fs::Permissions::from_mode(0o700);
             fs::set_permissions(&path, writable).map_err(Error::io("delete", &path))?;
-            trash::remove(&path, &place.join("trash"))?;
+            trash::delete(&path, &live_dir.join("trash"))?;
         }
         Ok(())
     }
 
-    fn is_seen(&self, place: &Path, tree: &Path) -> bool {
+    fn is_seen(&self, live_dir: &Path, tree: &Path) -> bool {
         #[cfg(target_os = "linux")]
-        if let Some(mounts) = self.view_mounts_of(place) {
-            return mounts.is_showing(place_id(place), tree);
+        if let Some(mounts) = self.view_mounts_of(live_dir) {
+            return mounts.is_showing(workspace_id(live_dir), tree);
         }
-        fs::read_link(link(place)).is_ok_and(|target| place.join(target) == tree)
+        fs::read_link(link(live_dir)).is_ok_and(|target| live_dir.join(target) == tree)
     }
 
     /// Unmounts the mounts of a view.
-    pub(super) fn hide_tree(&self, _place: &Path) -> Result<()> {
+    pub(super) fn hide_tree(&self, _live_dir: &Path) -> Result<()> {
         #[cfg(target_os = "linux")]
         if let Some(mounts) = &self.view_mounts {
-            let between = _place.join("between");
+            let between = _live_dir.join("between");
             unmount_all(&between).map_err(Error::io("unmount", &between))?;
-            mounts.hide(place_id(_place))?;
+            mounts.hide(workspace_id(_live_dir))?;
         }
         Ok(())
     }

@@ -14,69 +14,69 @@ use crate::namespace::{Entrance, hold_entrance, may_mount, users_of};
 use crate::provider::{Mounts, Origin, Private};
 
 impl Mounts for OverlayProvider {
-    fn is_mounted(&self, place: &Path) -> bool {
+    fn is_mounted(&self, live_dir: &Path) -> bool {
         let device = |path: &Path| fs::symlink_metadata(path).map(|stat| stat.dev());
-        let (Ok(inside), Ok(around)) = (device(&place.join("files")), device(place)) else {
+        let (Ok(inside), Ok(around)) = (device(&live_dir.join("files")), device(live_dir)) else {
             return false;
         };
-        let lazies = self.lazies.as_ref();
-        inside != around && lazies.is_none_or(|lazies| lazies.is_well(place))
+        let served = self.served.as_ref();
+        inside != around && served.is_none_or(|served| served.is_well(live_dir))
     }
 
-    fn mount(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
-        if self.lazies.is_some() {
+    fn mount(&self, live_dir: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
+        if self.served.is_some() {
             // Replaces a mount whose server has died.
-            let files = place.join("files");
+            let files = live_dir.join("files");
             unmount_all(&files).map_err(Error::io("unmount", &files))?;
         }
         let stack = self.stack(origin, progress)?;
-        self.mount_stack(place, &stack, origin.owner)
+        self.mount_stack(live_dir, &stack, origin.owner)
     }
 }
 
 impl Private for OverlayProvider {
-    fn can_mount(&self, place: &Path) -> Result<bool> {
-        Ok(may_mount() && self.users(place)?.is_empty())
+    fn can_mount(&self, live_dir: &Path) -> Result<bool> {
+        Ok(may_mount() && self.users(live_dir)?.is_empty())
     }
 
     fn entrance(
         &self,
-        place: &Path,
+        live_dir: &Path,
         origin: Origin<'_>,
         progress: &Progress,
     ) -> Result<Option<Entrance>> {
-        if self.is_mounted(place) || self.can_mount(place)? {
+        if self.is_mounted(live_dir) || self.can_mount(live_dir)? {
             return Ok(None);
         }
         let pids = match may_mount() {
             // Never join namespaces that another user has created.
-            true => self.users(place)?,
+            true => self.users(live_dir)?,
             false => Vec::new(),
         };
         if !pids.is_empty() {
             return Err(Error::InUse {
-                id: id(place).into(),
+                id: id(live_dir).into(),
                 pids,
             });
         }
         let stack = self.stack(origin, progress)?;
-        self.mount_stack(place, &stack, origin.owner)?;
-        let room = self.room(place);
+        self.mount_stack(live_dir, &stack, origin.owner)?;
+        let room = self.changes_dir(live_dir);
         let inode = fs::metadata(&room).map(|stat| stat.ino());
         Ok(Some(Entrance {
             lowers: stack.directories.clone(),
             inode: inode.map_err(Error::io("inspect", &room))?,
             room,
-            files: place.join("files"),
+            files: live_dir.join("files"),
         }))
     }
 
-    fn lock_entrance(&self, place: &Path) -> Result<File> {
-        hold_entrance(&self.room(place)).map_err(Error::io("lock", place))
+    fn lock_entrance(&self, live_dir: &Path) -> Result<File> {
+        hold_entrance(&self.changes_dir(live_dir)).map_err(Error::io("lock", live_dir))
     }
 
-    fn users(&self, place: &Path) -> Result<Vec<u32>> {
-        let users = users_of(&self.room(place).join("upper"));
+    fn users(&self, live_dir: &Path) -> Result<Vec<u32>> {
+        let users = users_of(&self.changes_dir(live_dir).join("upper"));
         let users = users.map_err(Error::io("read", Path::new("/proc")))?;
         Ok(users.iter().map(|user| user.pid).collect())
     }

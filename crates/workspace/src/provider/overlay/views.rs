@@ -10,8 +10,8 @@ use crate::error::{Error, Result};
 use crate::provider::{Origin, Views};
 
 impl Views for OverlayProvider {
-    fn path(&self, place: &Path) -> PathBuf {
-        self.view_mounts.path(id(place))
+    fn path(&self, live_dir: &Path) -> PathBuf {
+        self.view_mounts.path(id(live_dir))
     }
 
     fn prepare(&self, _: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
@@ -21,32 +21,32 @@ impl Views for OverlayProvider {
         self.views.make(&view_of(origin), &stack, origin.owner)
     }
 
-    fn show(&self, place: &Path, origin: Origin<'_>) -> Result<()> {
+    fn show(&self, live_dir: &Path, origin: Origin<'_>) -> Result<()> {
         let view = view_of(origin);
         if !self.views.is_there(&view) {
             let gone = io::ErrorKind::NotFound.into();
             return Err(Error::io("find", &self.views.path(&view))(gone));
         }
-        self.view_mounts.show(id(place), &self.views.path(&view))
+        self.view_mounts.show(id(live_dir), &self.views.path(&view))
     }
 
-    fn shows(&self, place: &Path, origin: Origin<'_>) -> bool {
+    fn shows(&self, live_dir: &Path, origin: Origin<'_>) -> bool {
         let view = view_of(origin);
         let path = self.views.path(&view);
-        self.views.is_there(&view) && self.view_mounts.is_showing(id(place), &path)
+        self.views.is_there(&view) && self.view_mounts.is_showing(id(live_dir), &path)
     }
 
-    fn ensure_shown(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
-        self.prepare(place, origin, progress)?;
+    fn ensure_shown(&self, live_dir: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
+        self.prepare(live_dir, origin, progress)?;
         let view = self.views.path(&view_of(origin));
-        self.view_mounts.settle(id(place), &view)?;
-        match self.view_mounts.is_showing(id(place), &view) {
+        self.view_mounts.settle(id(live_dir), &view)?;
+        match self.view_mounts.is_showing(id(live_dir), &view) {
             true => Ok(()),
-            false => self.show(place, origin),
+            false => self.show(live_dir, origin),
         }
     }
 
-    fn bare(&self, place: &Path) -> Result<Option<PathBuf>> {
-        self.view_mounts.bare(id(place)).map(Some)
+    fn bare(&self, live_dir: &Path) -> Result<Option<PathBuf>> {
+        self.view_mounts.bare(id(live_dir)).map(Some)
     }
 }

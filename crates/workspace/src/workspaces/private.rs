@@ -28,15 +28,15 @@ impl Workspaces {
         {
             // Not locked: many processes may enter at once, and each checks
             // again when it enters.
-            let record = self.live(id)?;
-            let made_from = self.snapshot_of(record.origin)?;
-            let origin = origin(&record, &made_from);
+            let record = self.live_record(id)?;
+            let snapshot = self.snapshot_of(record.origin)?;
+            let origin = origin(&record, &snapshot);
             if let Some(private) = self.provider_of(&record).private()
-                && let Some(entrance) = private.entrance(&self.place(id), origin, progress)?
+                && let Some(entrance) = private.entrance(&self.live_dir(id), origin, progress)?
             {
                 // Otherwise the entrance belongs to another workspace, created
                 // since under the same id.
-                return match self.live(id)? == record {
+                return match self.live_record(id)? == record {
                     true => Ok(Way::Entrance(entrance)),
                     false => Err(Error::Busy(id.clone())),
                 };
@@ -57,9 +57,9 @@ impl Workspaces {
         info: CommitInfo,
         progress: &Progress,
     ) -> Result<Snapshotted> {
-        let before = self.live(id)?;
+        let before = self.live_record(id)?;
         let taken = self.park(id, info, &NeverFreeze, progress)?;
-        self.resume_by(self.get(id)?, self.chosen, progress)?;
+        self.resume_by(self.get(id)?, self.default_provider, progress)?;
         let mut registry = self.registry.lock()?;
         // Keep the old base, so that `changes` still shows the changes.
         let record = Record {
@@ -72,14 +72,14 @@ impl Workspaces {
 
     /// Fails if processes are inside a workspace. No process can enter it while
     /// the returned file is held.
-    pub(super) fn check_unused(&self, record: &Record, place: &Path) -> Result<Option<File>> {
+    pub(super) fn check_unused(&self, record: &Record, live_dir: &Path) -> Result<Option<File>> {
         let Some(private) = self.provider_of(record).private() else {
             return Ok(None);
         };
         // The lock comes first: a process could enter after the check
         // otherwise.
-        let entrance = private.lock_entrance(place)?;
-        let pids = private.users(place)?;
+        let entrance = private.lock_entrance(live_dir)?;
+        let pids = private.users(live_dir)?;
         match pids.is_empty() {
             true => Ok(Some(entrance)),
             false => Err(Error::InUse {

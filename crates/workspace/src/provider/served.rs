@@ -32,12 +32,12 @@ const NOTE: &str = "lazy";
 
 /// The served snapshots of a directory.
 #[derive(Debug)]
-pub(super) struct Lazies {
+pub(super) struct ServedSnapshots {
     directory: PathBuf,
     server: Arc<dyn LazyServer>,
 }
 
-impl Lazies {
+impl ServedSnapshots {
     pub(super) fn new(root: &Path, server: Arc<dyn LazyServer>) -> Self {
         Self {
             directory: root.join("lazy"),
@@ -64,7 +64,7 @@ impl Lazies {
             made => made.map_err(failed())?,
         }
         let making = self.directory.join(format!("{layer}{MAKING}"));
-        let _making = lock::alone(&making).map_err(failed())?;
+        let _making = lock::exclusive(&making).map_err(failed())?;
         if !is_served(&path) {
             // A mount whose server has died.
             unmount_all(&path).map_err(failed())?;
@@ -76,8 +76,8 @@ impl Lazies {
 
     /// Records whether a workspace is mounted over a served snapshot or over
     /// layers.
-    pub(super) fn note(&self, place: &Path, served: Option<&str>) -> Result<()> {
-        let note = place.join(NOTE);
+    pub(super) fn note(&self, live_dir: &Path, served: Option<&str>) -> Result<()> {
+        let note = live_dir.join(NOTE);
         let noted = match served {
             Some(layer) => device(&self.path(layer))
                 .and_then(|device| fs::write(&note, format!("{layer} {device}"))),
@@ -91,8 +91,8 @@ impl Lazies {
 
     /// Whether the snapshot below a workspace is still served; true over
     /// layers.
-    pub(super) fn is_well(&self, place: &Path) -> bool {
-        let Ok(note) = fs::read_to_string(place.join(NOTE)) else {
+    pub(super) fn is_well(&self, live_dir: &Path) -> bool {
+        let Ok(note) = fs::read_to_string(live_dir.join(NOTE)) else {
             return true;
         };
         let (layer, noted) = note.split_once(' ').unwrap_or((&note, ""));
@@ -123,7 +123,7 @@ impl Lazies {
             }
             let making = self.directory.join(format!("{name}{MAKING}"));
             // The holder needs the mount.
-            let Some(_making) = lock::try_alone(&making).map_err(failed())? else {
+            let Some(_making) = lock::try_exclusive(&making).map_err(failed())? else {
                 continue;
             };
             unmount_all(&entry.path()).map_err(failed())?;

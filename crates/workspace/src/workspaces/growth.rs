@@ -38,8 +38,8 @@ impl Workspaces {
             let (State::Live, Some(limit)) = (record.state, record.limit) else {
                 continue;
             };
-            let place = self.place(&record.id);
-            let Some(limits) = self.provider_of(&record).limits(&place) else {
+            let live_dir = self.live_dir(&record.id);
+            let Some(limits) = self.provider_of(&record).limits(&live_dir) else {
                 continue;
             };
             let cap = |growth| -> Result<u64> {

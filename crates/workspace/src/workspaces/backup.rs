@@ -25,10 +25,10 @@ impl Workspaces {
         freeze: &dyn Freeze,
         progress: &Progress,
     ) -> Result<Record> {
-        let (record, held) = self.hold(id)?;
-        let _thaw = self.stop_unless_atomic(&record, &held, freeze)?;
-        let home = self.store_home(&record, &held, &info, progress)?;
-        let base = self.store_files(&record, &held, info, progress)?.id;
+        let (record, locked) = self.lock(id)?;
+        let _thaw = self.pause_unless_atomic(&record, &locked, freeze)?;
+        let home = self.store_home(&record, &locked, &info, progress)?;
+        let base = self.store_files(&record, &locked, info, progress)?.id;
         Ok(Record {
             state: State::Parked,
             base,

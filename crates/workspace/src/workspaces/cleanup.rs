@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::places::{Held, LOCK};
+use super::locked::{LOCK, LockedWorkspace};
 use super::{Workspaces, origin};
 use crate::error::{Error, Result};
 use crate::lock;
@@ -24,10 +24,11 @@ impl Workspaces {
     }
 
     fn tidy_providers(&self) -> Result<()> {
-        let path = self.making_path();
-        let alone = lock::try_alone(&path).map_err(Error::io("lock", &path))?;
-        // The origins of workspaces in creation are not in the registry yet.
-        let Some(_alone) = alone else {
+        let path = self.shared_data_lock();
+        let lock = lock::try_exclusive(&path).map_err(Error::io("lock", &path))?;
+        // A workspace is being created, and its origin is not in the registry
+        // yet.
+        let Some(_lock) = lock else {
             return Ok(());
         };
         let live = self.list()?.into_iter();
@@ -36,39 +37,41 @@ impl Workspaces {
         let live = live.collect::<Result<Vec<_>>>()?;
         let origins = live
             .iter()
-            .map(|(made_from, record)| origin(record, made_from));
+            .map(|(snapshot, record)| origin(record, snapshot));
         let origins: Vec<_> = origins.collect();
         self.providers
             .values()
             .try_for_each(|provider| provider.tidy(&origins))
     }
 
-    fn making_path(&self) -> PathBuf {
+    /// Locked exclusively to delete data that workspaces share.
+    fn shared_data_lock(&self) -> PathBuf {
         self.root.join("making")
     }
 
     /// Keeps shared data from being deleted while a workspace is created from
     /// it.
-    pub(super) fn making(&self) -> Result<File> {
-        let path = self.making_path();
+    pub(super) fn lock_shared_data(&self) -> Result<File> {
+        let path = self.shared_data_lock();
         lock::shared(&path).map_err(Error::io("lock", &path))
     }
 
-    /// Moves a place into the trash. It stays locked until then, so that no
-    /// process mistakes it for an abandoned place.
-    pub(super) fn throw(&self, held: &Held) -> Result<()> {
-        self.throw_place(&held.place)
+    /// Moves the directory of a workspace into the trash. It stays locked until
+    /// then, so that no process mistakes it for an abandoned directory.
+    pub(super) fn delete_locked(&self, locked: &LockedWorkspace) -> Result<()> {
+        self.delete_live_dir(&locked.live_dir)
     }
 
-    fn throw_place(&self, place: &Path) -> Result<()> {
-        self.release(place)?;
-        trash::throw(place, &self.trash())
+    fn delete_live_dir(&self, live_dir: &Path) -> Result<()> {
+        self.release(live_dir)?;
+        trash::move_into(live_dir, &self.trash())
     }
 
-    /// Releases the mounts and the pool's data of a place.
-    pub(super) fn release(&self, place: &Path) -> Result<()> {
+    /// Releases the mounts and the pool's data of a workspace, of all providers:
+    /// an abandoned directory has no record that names its provider.
+    pub(super) fn release(&self, live_dir: &Path) -> Result<()> {
         let mut providers = self.providers.values();
-        providers.try_for_each(|provider| provider.release(place))
+        providers.try_for_each(|provider| provider.release(live_dir))
     }
 
     fn trash(&self) -> PathBuf {
@@ -80,10 +83,12 @@ impl Workspaces {
         trash::empty(&trash).map_err(Error::io("empty", &trash))
     }
 
-    /// Deletes places that no live workspace has and that are not locked.
-    pub(super) fn clear_away(&self) -> Result<()> {
+    /// Deletes the remains of processes that were killed: directories that no
+    /// live workspace has and that are not locked, and interrupted reads. Shows
+    /// the snapshots that interrupted calls of [`Workspaces::follow`] recorded.
+    pub(super) fn clean_up(&self) -> Result<()> {
         self.tidy_providers()?;
-        // No process creates a place while the registry is locked.
+        // No process creates a directory while the registry is locked.
         let registry = self.registry.lock()?;
         let live = self.root.join("live");
         let list = || fs::read_dir(&live)?.collect::<io::Result<Vec<_>>>();
@@ -94,11 +99,11 @@ impl Workspaces {
             if record.is_some_and(|record| record.state == State::Live) {
                 continue;
             }
-            let place = entry.path();
-            let lock = File::open(place.join(LOCK));
+            let live_dir = entry.path();
+            let lock = File::open(live_dir.join(LOCK));
             let is_held = lock.as_ref().is_ok_and(|lock| lock.try_lock().is_err());
             if !is_held {
-                self.throw_place(&place)?;
+                self.delete_live_dir(&live_dir)?;
             }
         }
         drop(registry);
@@ -116,7 +121,7 @@ impl Workspaces {
         for name in volume.interrupted_reads()? {
             let Ok(id) = name.parse() else { continue };
             // A lock that is held shows that the read is still in progress.
-            if let Ok(_held) = self.hold_place(&id) {
+            if let Ok(_locked) = self.lock_live_dir(&id) {
                 volume.delete_interrupted_read(&name)?;
             }
         }
