@@ -115,17 +115,21 @@ pub(crate) fn create(directory: impl AsFd, new: &str) -> io::Result<()> {
     Ok(unsafe { ioctl::ioctl(directory, call) }?)
 }
 
-/// Creates a snapshot of the subvolume `of` in `directory`.
-pub(crate) fn snapshot(
-    directory: impl AsFd,
-    of: impl AsFd,
-    new: &str,
-    read_only: bool,
-) -> io::Result<()> {
+/// Creates a writable snapshot of the subvolume `of` in `directory`.
+pub(crate) fn snapshot(directory: impl AsFd, of: impl AsFd, new: &str) -> io::Result<()> {
+    snapshot_with(directory, of, new, 0)
+}
+
+/// Creates a read-only snapshot of the subvolume `of` in `directory`.
+pub(crate) fn snapshot_read_only(directory: impl AsFd, of: impl AsFd, new: &str) -> io::Result<()> {
+    snapshot_with(directory, of, new, READ_ONLY)
+}
+
+fn snapshot_with(directory: impl AsFd, of: impl AsFd, new: &str, flags: u64) -> io::Result<()> {
     let arguments = VolumeArguments2 {
         fd: std::os::fd::AsRawFd::as_raw_fd(&of.as_fd()).into(),
         transaction: 0,
-        flags: if read_only { READ_ONLY } else { 0 },
+        flags,
         unused: [0; 4],
         name: name(new)?,
     };

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::Command;
 
@@ -16,8 +17,8 @@ use crate::mountinfo::MountTable;
 
 pub(crate) const LAZY: UnmountFlags = UnmountFlags::DETACH.union(UnmountFlags::NOFOLLOW);
 
-/// Shares a directory, so that later mounts in it reach the containers that have a
-/// part of it.
+/// Makes a directory shared, so that later mounts in it propagate to the
+/// containers that have a part of it.
 pub(crate) fn share(path: &Path) -> io::Result<()> {
     if is_shared(path)? {
         return Ok(());
@@ -26,6 +27,8 @@ pub(crate) fn share(path: &Path) -> io::Result<()> {
         mount_bind(path, path)?;
     }
     if !is_shared(path)? {
+        // Private first: otherwise the mount stays a slave of its old peers,
+        // and receives their mounts too.
         mount_change(path, MountPropagationFlags::PRIVATE)?;
         mount_change(path, MountPropagationFlags::SHARED)?;
     }
@@ -33,7 +36,7 @@ pub(crate) fn share(path: &Path) -> io::Result<()> {
 }
 
 /// Whether the directory `source` is mounted on `path`.
-pub(crate) fn shows(path: &Path, source: &Path) -> bool {
+pub(crate) fn is_mount_of(path: &Path, source: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let identity = |path: &Path| fs::metadata(path).map(|stat| (stat.dev(), stat.ino()));
     let (Ok(shown), Ok(wanted)) = (identity(path), identity(source)) else {
@@ -48,42 +51,52 @@ pub(crate) fn make_read_only(path: &Path) -> io::Result<()> {
     Ok(mount_remount(path, MountFlags::BIND | flags, "")?)
 }
 
-/// Mounts the directory `source` on `path`. Replaces the mount that is there, unless
-/// it is the first. With the flag `beneath` the kernel puts the new mount below the
-/// old one, if it supports the flag.
-pub(crate) fn exchange(
-    source: &Path,
-    path: &Path,
-    is_first: bool,
-    beneath: MoveMountFlags,
-) -> io::Result<()> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-    let new = open_tree(CWD, source, flags)?;
-    let attach = |flags| {
-        let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | flags;
-        move_mount(&new, "", CWD, path, flags)
-    };
-    if !is_first {
-        match attach(beneath) {
-            Ok(()) => return Ok(unmount(path, LAZY)?),
-            // Before Linux 6.5.
-            Err(Errno::INVAL) => unmount(path, LAZY)?,
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(attach(MoveMountFlags::empty())?)
+/// Mounts the directory `source` on `path`, on top of any mount there.
+pub(crate) fn mount_clone(source: &Path, path: &Path) -> io::Result<()> {
+    attach(&clone_mount(source)?, path, MoveMountFlags::empty())?;
+    Ok(())
 }
 
-/// Unmounts lazily all mounts that are stacked on a path.
+/// Replaces the mount on `path` by one of the directory `source`. With the flag
+/// `beneath`, the new mount goes below the old one, which is then unmounted, so
+/// that one of them is always visible. A kernel that does not know the flag
+/// unmounts the old one first.
+pub(crate) fn replace_mount(source: &Path, path: &Path, beneath: MoveMountFlags) -> io::Result<()> {
+    // Cloned first: after the unmount, a failure would leave nothing visible.
+    let new = clone_mount(source)?;
+    match attach(&new, path, beneath) {
+        Ok(()) => unmount(path, LAZY)?,
+        // Before Linux 6.5.
+        Err(Errno::INVAL) => {
+            unmount(path, LAZY)?;
+            attach(&new, path, MoveMountFlags::empty())?;
+        }
+        Err(error) => return Err(error.into()),
+    }
+    Ok(())
+}
+
+fn clone_mount(source: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    open_tree(CWD, source, flags)
+}
+
+fn attach(new: &OwnedFd, path: &Path, flags: MoveMountFlags) -> rustix::io::Result<()> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | flags;
+    move_mount(new, "", CWD, path, flags)
+}
+
+/// Unmounts all mounts that are stacked on a path, lazily: files in them that
+/// are open stay usable.
 pub(crate) fn unmount_all(path: &Path) -> io::Result<()> {
     loop {
         match unmount(path, LAZY) {
             Ok(()) => {}
             // Not, or no longer, mounted.
             Err(Errno::INVAL | Errno::NOENT) => return Ok(()),
-            // Without the right to unmount we had no right to mount either.
+            // A process that may not unmount could not mount either.
             Err(Errno::PERM) if is_mount(path).is_ok_and(|is_mount| !is_mount) => return Ok(()),
-            Err(Errno::PERM) => unmount_helped(path)?,
+            Err(Errno::PERM) => unmount_by_helper(path)?,
             Err(error) => return Err(error.into()),
         }
     }
@@ -119,17 +132,17 @@ pub(crate) fn unmount_below(directory: &Path) -> io::Result<()> {
 }
 
 /// Unmounts a mount that `fusermount3` made.
-fn unmount_helped(path: &Path) -> io::Result<()> {
+fn unmount_by_helper(path: &Path) -> io::Result<()> {
     let mut command = Command::new("fusermount3");
     let ended = command.args(["-u", "-z", "--"]).arg(path).output()?;
     if ended.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&ended.stderr);
-    Err(io::Error::other(said.trim().to_owned()))
+    let output = String::from_utf8_lossy(&ended.stderr);
+    Err(io::Error::other(output.trim().to_owned()))
 }
 
-/// Whether something is mounted exactly there.
+/// Whether `path` is a mount point.
 pub(crate) fn is_mount(path: &Path) -> io::Result<bool> {
     let around = path.parent().unwrap_or(Path::new("/"));
     Ok(mount_id(path)? != mount_id(around)?)
@@ -152,10 +165,11 @@ fn is_shared(path: &Path) -> io::Result<bool> {
 mod tests {
     use super::*;
 
-    /// As before Linux 6.5.
+    /// The kernel rejects the unknown flag as Linux before 6.5 rejects the real
+    /// one.
     #[test]
-    fn a_mount_is_exchanged_where_none_can_go_beneath() {
-        let name = "a_mount_is_exchanged_where_none_can_go_beneath";
+    fn a_mount_is_replaced_where_none_can_go_beneath() {
+        let name = "a_mount_is_replaced_where_none_can_go_beneath";
         let test = format!("mounts::tests::{name}");
         if !elevo_testkit::disk::in_own_namespace(&test) {
             return;
@@ -168,11 +182,13 @@ mod tests {
         }
         let unknown = MoveMountFlags::from_bits_retain(1 << 30);
         let name = || fs::read_to_string(at.join("name")).unwrap();
-        for (source, is_first) in [(&one, true), (&two, false), (&one, false)] {
-            exchange(source, &at, is_first, unknown).unwrap();
+        mount_clone(&one, &at).unwrap();
+        assert_eq!(name(), one.to_str().unwrap());
+        for source in [&two, &one] {
+            replace_mount(source, &at, unknown).unwrap();
             assert_eq!(name(), source.to_str().unwrap());
         }
         unmount(&at, LAZY).unwrap();
-        assert_eq!(name(), at.to_str().unwrap(), "there was one at a time");
+        assert_eq!(name(), at.to_str().unwrap(), "one was mounted at a time");
     }
 }

@@ -48,7 +48,7 @@ pub struct Entrance {
 pub(crate) struct User {
     pub(crate) pid: u32,
     /// The mount point in the process's namespace.
-    at: PathBuf,
+    mount_point: PathBuf,
 }
 
 /// Number of attempts to find a process whose namespaces can be joined, and the
@@ -62,8 +62,10 @@ impl Entrance {
     /// ones. This process must have only one thread.
     pub fn enter(&self) -> io::Result<()> {
         let prepared = Prepared::new(self)?;
-        // Held until this process is listed among the users of the workspace.
-        let _entering = hold_entrance(&self.room)?;
+        // Held until this process is listed among the users of the workspace:
+        // two processes that enter at once would mount two overlays with one
+        // upper otherwise.
+        let _entering = lock_entrance(&self.room)?;
         if fs::metadata(&self.room)?.ino() != self.inode {
             let gone = "the workspace was removed and created again; retry";
             return Err(io::Error::new(io::ErrorKind::NotFound, gone));
@@ -74,20 +76,20 @@ impl Entrance {
             let Some(first) = users.first() else {
                 return Ok(prepared.enter()?);
             };
-            let mut fitting = users.iter().filter(|user| user.at == self.files);
+            let mut fitting = users.iter().filter(|user| user.mount_point == self.files);
             if let Some(namespaces) = fitting.find_map(Namespaces::of) {
                 namespaces.join()?;
                 return is_served(&self.files);
             }
-            // A process that is exiting is still listed, but has no namespaces
-            // any more.
+            // A process that is exiting is still listed, but its namespaces
+            // cannot be opened any more. It disappears within milliseconds.
             attempts += 1;
             if attempts == ATTEMPTS {
                 return Err(io::Error::other(format!(
                     "process {} has it mounted at {} in a namespace that this process cannot join; \
                      stop it first",
                     first.pid,
-                    first.at.display()
+                    first.mount_point.display()
                 )));
             }
             std::thread::sleep(PAUSE);
@@ -95,9 +97,10 @@ impl Entrance {
     }
 }
 
-/// Keeps other processes from entering a workspace or removing it.
-pub(crate) fn hold_entrance(room: &Path) -> io::Result<File> {
-    lock::exclusive(&room.join("entering"))
+/// Waits for the lock that keeps other processes from entering a workspace or
+/// removing it. `changes` is the directory with the upper.
+pub(crate) fn lock_entrance(changes: &Path) -> io::Result<File> {
+    lock::exclusive(&changes.join("entering"))
 }
 
 /// The namespaces of a process that has entered a workspace.
@@ -124,12 +127,16 @@ impl Namespaces {
             matches!((identity(one), identity(other)), (Ok(one), Ok(other)) if one == other)
         };
         let is_ours = owner_of(&found.user).ok()? == rustix::process::geteuid().as_raw()
-            && is_same(&related(&found.user, PARENT).ok()?, &ours)
-            && is_same(&related(&found.mount, OWNING_USER).ok()?, &found.user);
+            && is_same(&related_namespace(&found.user, PARENT).ok()?, &ours)
+            && is_same(
+                &related_namespace(&found.mount, OWNING_USER).ok()?,
+                &found.user,
+            );
         is_ours.then_some(found)
     }
 
     fn join(&self) -> io::Result<()> {
+        // The user namespace first: it gives the right to join the other.
         move_into_link_name_space(self.user.as_fd(), Some(LinkNameSpaceType::User))?;
         move_into_link_name_space(self.mount.as_fd(), Some(LinkNameSpaceType::Mount))?;
         Ok(())
@@ -142,7 +149,7 @@ const PARENT: Opcode = opcode::none(0xb7, 2);
 const OWNER: Opcode = opcode::none(0xb7, 4);
 
 /// Returns the parent of a namespace, or the user namespace that owns it.
-fn related(of: &OwnedFd, which: Opcode) -> io::Result<OwnedFd> {
+fn related_namespace(of: &OwnedFd, which: Opcode) -> io::Result<OwnedFd> {
     /// An ioctl that returns a descriptor.
     struct Related(Opcode);
 
@@ -211,6 +218,8 @@ impl Prepared {
         let both = UnshareFlags::NEWUSER | UnshareFlags::NEWNS;
         // SAFETY: the table of descriptors stays shared.
         unsafe { rustix::thread::unshare_unsafe(both) }?;
+        // The kernel accepts a map of groups from an ordinary user only after
+        // this.
         write(c"/proc/self/setgroups", b"deny")?;
         write(c"/proc/self/uid_map", &self.users)?;
         write(c"/proc/self/gid_map", &self.groups)?;
@@ -246,10 +255,9 @@ fn is_served(files: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns processes that have an overlay with this upper directory mounted. If
-/// the caller may mount, only processes in other user namespaces are returned.
-///
-/// The mounts of a process are always readable; its namespace is not.
+/// Returns processes that have an overlay with this upper directory mounted, at
+/// least one for each mount namespace. If the caller may mount, only processes
+/// in other user namespaces are returned.
 pub(crate) fn users_of(upper: &Path) -> io::Result<Vec<User>> {
     let me = rustix::process::geteuid().as_raw();
     let ours = fs::read_link("/proc/self/ns/user").ok();
@@ -262,34 +270,49 @@ pub(crate) fn users_of(upper: &Path) -> io::Result<Vec<User>> {
         let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
-        let namespace = |kind: &str| fs::read_link(entry.path().join("ns").join(kind)).ok();
-        // Processes in one mount namespace have the same mounts, so one of them
-        // is enough.
+        let process = entry.path();
+        let namespace = |kind: &str| fs::read_link(process.join("ns").join(kind)).ok();
+        // All processes in one mount namespace have the same mounts, and a
+        // machine may have thousands of processes with long lists of mounts, so
+        // one list of each namespace is read. Where the link is unreadable, the
+        // list is read for each process: the list is always readable.
         let mount_namespace = namespace("mnt");
         if mount_namespace
             .as_ref()
-            .is_some_and(|one| seen.contains(one))
+            .is_some_and(|mount_namespace| seen.contains(mount_namespace))
         {
             continue;
         }
-        // If the link is unreadable, the process is more privileged than us and
-        // cannot be inside a workspace.
-        let is_here =
+        // If the link is unreadable, the process is more privileged than this
+        // one and cannot be inside a workspace.
+        let is_in_our_namespace =
             || namespace("user").is_none_or(|namespace| Some(&namespace) == ours.as_ref());
-        // Root looks at every process; other users look only at their own, so
-        // that a stranger cannot mislead them.
-        if may_mount && is_here() || me != 0 && user_of(&entry.path()) != Some(me) {
+        // A caller that may mount has mounted the overlay for all processes of
+        // its own namespace. These see it as an ordinary directory, and do not
+        // count as users.
+        if may_mount && is_in_our_namespace() {
             continue;
         }
-        // The process may have exited; another one then shows the mounts.
-        let table = MountTable::of(&entry.path()).ok();
+        // Root considers every process. Other users consider only their own: a
+        // stranger could have mounted an overlay whose upper has the same path,
+        // and so keep the workspace from being removed.
+        if me != 0 && user_of(&process) != Some(me) {
+            continue;
+        }
+        // The process may have exited since it was listed. Its namespace is not
+        // marked as seen then: another process in it shows the mounts.
+        let table = MountTable::of(&process).ok();
         let Some(table) = table.filter(|table| !table.is_empty()) else {
             continue;
         };
         seen.extend(mount_namespace);
-        let is_it = |mount: &Mount<'_>| mount.upper().is_some_and(|found| found == upper);
-        let at = table.iter().rfind(is_it).map(|mount| mount.point());
-        users.extend(at.map(|at| User { pid, at }));
+        let has_upper = |mount: &Mount<'_>| mount.upper().is_some_and(|found| found == upper);
+        // The last mount is the visible one.
+        let mount = table.iter().rfind(has_upper);
+        users.extend(mount.map(|mount| User {
+            pid,
+            mount_point: mount.point(),
+        }));
     }
     Ok(users)
 }

@@ -109,8 +109,9 @@ impl OverlayProvider {
         self.layers.stack(origin, &Progress::new()).map(drop)
     }
 
-    /// The directory of the upper of a workspace. Workspaces that are older
-    /// than the pool are not in it.
+    /// The directory with `upper`, `work` and `home` of a workspace: a subvolume
+    /// of the pool, or `live/ID` if there is no pool or if the workspace is
+    /// older than the pool.
     fn changes_dir(&self, live_dir: &Path) -> PathBuf {
         match self.pool_of(live_dir) {
             Some(pool) => pool.subvolume(id(live_dir)),
@@ -118,8 +119,8 @@ impl OverlayProvider {
         }
     }
 
-    /// The cache is on the file system of the upper, because it compares its
-    /// own time with the times there.
+    /// The stat cache. It is on the file system of the upper, because it
+    /// compares its own time with the times of files there.
     fn cache(&self, live_dir: &Path) -> PathBuf {
         match self.pool_of(live_dir) {
             Some(pool) => pool.cache(id(live_dir)),
@@ -134,15 +135,15 @@ impl OverlayProvider {
 
     fn stack(&self, origin: Origin<'_>, progress: &Progress) -> Result<Stack> {
         let served = self.served.as_ref();
-        self.layers.stack_or(origin, progress, served)
+        self.layers.stack_or_serve(origin, progress, served)
     }
 
     /// Mounts a workspace, or only creates its directories if this process must
     /// not mount it.
     fn mount_stack(&self, live_dir: &Path, stack: &Stack, owner: Option<Owner>) -> Result<()> {
-        let (room, files) = (self.changes_dir(live_dir), live_dir.join("files"));
-        let upper = room.join("upper");
-        for directory in [&upper, &room.join("work"), &files] {
+        let (changes, files) = (self.changes_dir(live_dir), live_dir.join("files"));
+        let upper = changes.join("upper");
+        for directory in [&upper, &changes.join("work"), &files] {
             match fs::create_dir(directory) {
                 // The agent sees the upper as the root directory.
                 Ok(()) if *directory == upper => set_owner(&upper, owner)?,
@@ -153,14 +154,15 @@ impl OverlayProvider {
             }
         }
         if let Some(served) = &self.served {
-            served.note(live_dir, stack.served.as_deref())?;
+            served.record(live_dir, stack.served.as_deref())?;
         }
         if let Some(private) = self.private()
             && !private.can_mount(live_dir)?
         {
             return Ok(());
         }
-        // The overlay would be read-only for as long as a container uses it.
+        // An overlay that is mounted now would be read-only, and would stay so
+        // for as long as a container uses it.
         if self.pool.as_ref().is_some_and(Pool::is_stuck) {
             let stuck = io::ErrorKind::ReadOnlyFilesystem.into();
             return Err(Error::io("mount an overlay in", live_dir)(stuck));
@@ -170,9 +172,10 @@ impl OverlayProvider {
             marks: self.marks,
             is_indexed: false,
         };
-        let mounted = mount_overlay(&lowers, &room, &files, options, MountFlags::empty());
+        let mounted = mount_overlay(&lowers, &changes, &files, options, MountFlags::empty());
         mounted.map_err(Error::io("mount an overlay in", live_dir))?;
-        // The kernel makes it read-only if it cannot create its work directory.
+        // If the kernel cannot create its directory in `work`, the mount
+        // succeeds and is read-only.
         let flags = rustix::fs::statvfs(&files).map(|stat| stat.f_flag);
         if flags.is_ok_and(|flags| flags.contains(StatVfsMountFlags::RDONLY)) {
             let failed = || Error::io("mount an overlay in", live_dir);
@@ -211,7 +214,7 @@ impl WorkspaceProvider for OverlayProvider {
 
     fn create(&self, live_dir: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
         match (&self.pool, origin.limit) {
-            // Only the home needs space.
+            // Only its home takes space, and that is not limited.
             (_, None) if origin.read_only => {}
             (Some(pool), limit) => pool.create(id(live_dir), limit)?,
             (None, None) => {}
@@ -234,17 +237,19 @@ impl WorkspaceProvider for OverlayProvider {
     }
 
     fn read(&self, live_dir: &Path, origin: Origin<'_>, progress: &Progress) -> Result<Reading> {
-        let room = self.changes_dir(live_dir);
+        let changes = self.changes_dir(live_dir);
         let stat = self.cache(live_dir);
-        // Before the view of the upper is taken: the cache trusts only files
-        // that are older than its own time.
+        // Begun before the snapshot of the upper is taken: the cache trusts only
+        // files that are older than its own time.
         let cache = NewStatCache::begin(&stat).map_err(Error::io("write", &stat))?;
         let (repository, options) = (&self.repository, self.options());
         let pool = self.pool_of(live_dir);
-        let reading = pool.map(|pool| pool.reading(id(live_dir))).transpose()?;
-        let upper = reading
+        let snapshot = pool
+            .map(|pool| pool.snapshot_for_reading(id(live_dir)))
+            .transpose()?;
+        let upper = snapshot
             .as_ref()
-            .map_or(room.join("upper"), |reading| reading.upper());
+            .map_or(changes.join("upper"), |snapshot| snapshot.upper());
         let base = origin.snapshot;
         let upper = (upper.as_path(), self.marks);
         let imported = import_upper(repository, upper, base, &options, progress, &cache)?;
@@ -252,10 +257,10 @@ impl WorkspaceProvider for OverlayProvider {
     }
 
     fn scan(&self, live_dir: &Path, origin: Origin<'_>, progress: &Progress) -> Result<Scan> {
-        let room = self.changes_dir(live_dir);
+        let changes = self.changes_dir(live_dir);
         let old = StatCache::open(&self.cache(live_dir));
         let (repository, options) = (&self.repository, self.options());
-        let (upper, base) = (room.join("upper"), origin.snapshot);
+        let (upper, base) = (changes.join("upper"), origin.snapshot);
         let upper = (upper.as_path(), self.marks);
         let (tree, view) = look_upper(repository, upper, base, &options, progress, &old)?;
         Ok(Scan { tree, view })
@@ -264,9 +269,9 @@ impl WorkspaceProvider for OverlayProvider {
     fn release(&self, live_dir: &Path) -> Result<()> {
         let files = live_dir.join("files");
         unmount_all(&files).map_err(Error::io("unmount", &files))?;
-        self.view_mounts.hide(id(live_dir))?;
+        self.view_mounts.remove(id(live_dir))?;
         match &self.pool {
-            Some(pool) => pool.remove(id(live_dir)),
+            Some(pool) => pool.delete(id(live_dir)),
             None => Ok(()),
         }
     }

@@ -54,17 +54,17 @@ impl SharedViews {
     }
 
     /// Whether the overlay is mounted.
-    pub(super) fn is_there(&self, layer: &str) -> bool {
+    pub(super) fn is_mounted(&self, layer: &str) -> bool {
         is_mount(&self.path(layer)).is_ok_and(|is_mount| is_mount)
     }
 
     /// Mounts the overlay, unless it is mounted.
-    pub(super) fn make(&self, layer: &str, stack: &Stack, owner: Option<Owner>) -> Result<()> {
+    pub(super) fn mount(&self, layer: &str, stack: &Stack, owner: Option<Owner>) -> Result<()> {
         let failed = || Error::io("mount an overlay in", &self.directory);
         fs::create_dir_all(&self.directory).map_err(failed())?;
         let lock = self.directory.join(format!("{layer}{LOCK}"));
         let _turn = lock::exclusive(&lock).map_err(failed())?;
-        if self.is_there(layer) {
+        if self.is_mounted(layer) {
             return Ok(());
         }
         let directory = self.directory.join(layer);
@@ -147,7 +147,8 @@ impl SharedViews {
 fn retire(directory: &Path) -> io::Result<bool> {
     let files = directory.join("files");
     if is_mount(&files).is_ok_and(|is_mount| is_mount) {
-        // If the kernel does not reserve the upper, use cannot be detected:
+        // The view is mounted, so it must count as used. If it does not, this
+        // kernel does not reserve uppers, and open files cannot be detected:
         // keep the view.
         if !is_used(directory)? {
             return Ok(false);
@@ -157,7 +158,9 @@ fn retire(directory: &Path) -> io::Result<bool> {
     Ok(!is_used(directory)?)
 }
 
-/// Whether the kernel rejects another overlay with the same upper.
+/// Whether a file of the view is open, or the view is mounted: the kernel then
+/// rejects another overlay with the same upper. With `index=on` that is an
+/// error; without, only a warning in the log of the kernel.
 fn is_used(directory: &Path) -> io::Result<bool> {
     let [below, probe] = ["below", "probe"].map(|name| directory.join(name));
     for directory in [
@@ -171,7 +174,7 @@ fn is_used(directory: &Path) -> io::Result<bool> {
     let flags = MountFlags::RDONLY;
     match mount_overlay(&[&below], directory, &probe, options(true), flags) {
         Ok(()) => unmount_all(&probe).map(|()| false),
-        // In use, or unknown.
+        // Any other error counts as use, too: the view is then kept.
         Err(_) => Ok(true),
     }
 }

@@ -30,7 +30,9 @@ use rustix::mount::{MountPropagationFlags, MoveMountFlags, mount_bind, mount_cha
 use crate::error::{Error, Result};
 use crate::lock;
 use crate::mountinfo::MountTable;
-use crate::mounts::{self, LAZY, exchange, is_mount, make_read_only, shows, unmount_all};
+use crate::mounts::{
+    self, LAZY, is_mount, is_mount_of, make_read_only, mount_clone, replace_mount, unmount_all,
+};
 
 /// The mounts of read-only workspaces.
 #[derive(Debug)]
@@ -38,7 +40,7 @@ pub(crate) struct ViewMounts {
     root: PathBuf,
     shown: PathBuf,
     bare: PathBuf,
-    is_ready: OnceLock<()>,
+    is_prepared: OnceLock<()>,
 }
 
 impl ViewMounts {
@@ -48,7 +50,7 @@ impl ViewMounts {
             root: root.into(),
             shown: root.join("read"),
             bare: root.join("read.bare"),
-            is_ready: OnceLock::new(),
+            is_prepared: OnceLock::new(),
         }
     }
 
@@ -57,17 +59,20 @@ impl ViewMounts {
         self.shown.join(id)
     }
 
-    /// Mounts on the path of `id` what is visible at `source`.
+    /// Mounts the directory `source`, a mount itself, on the path of `id`.
     pub(super) fn show(&self, id: &str, source: &Path) -> Result<()> {
-        self.make_ready()?;
+        self.prepare()?;
         let path = self.path(id);
         let show = || -> io::Result<()> {
             match fs::create_dir(&path) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
                 _ => {}
             }
-            let is_first = !is_mount(&path)?;
-            exchange(source, &path, is_first, MoveMountFlags::MOVE_MOUNT_BENEATH)?;
+            match is_mount(&path)? {
+                true => replace_mount(source, &path, MoveMountFlags::MOVE_MOUNT_BENEATH)?,
+                false => mount_clone(source, &path)?,
+            }
+            // The new mount has propagated to the bare directory too.
             unmount_all(&self.bare.join(id))
         };
         show().map_err(Error::io("mount a view on", &path))
@@ -91,15 +96,18 @@ impl ViewMounts {
 
     /// Whether `id` shows the mount at `source`.
     pub(super) fn is_showing(&self, id: &str, source: &Path) -> bool {
-        shows(&self.path(id), source)
+        is_mount_of(&self.path(id), source)
     }
 
     /// Unmounts mounts that an interrupted exchange has left on top of the one
     /// that shows `source`.
-    pub(super) fn settle(&self, id: &str, source: &Path) -> Result<()> {
+    pub(super) fn unmount_surplus(&self, id: &str, source: &Path) -> Result<()> {
         let path = self.path(id);
-        let settle = || -> io::Result<()> {
-            let spare = self.stacked()?.into_iter().filter(|stacked| stacked == id);
+        let unmount_surplus = || -> io::Result<()> {
+            let spare = self
+                .with_surplus_mounts()?
+                .into_iter()
+                .filter(|surplus| surplus == id);
             for _ in spare {
                 if !self.is_showing(id, source) {
                     unmount(&path, LAZY)?;
@@ -107,12 +115,12 @@ impl ViewMounts {
             }
             Ok(())
         };
-        settle().map_err(Error::io("unmount", &path))
+        unmount_surplus().map_err(Error::io("unmount", &path))
     }
 
     /// Returns the readers with more than one mount, once for each surplus
     /// mount.
-    pub(crate) fn stacked(&self) -> io::Result<Vec<String>> {
+    pub(crate) fn with_surplus_mounts(&self) -> io::Result<Vec<String>> {
         let table = MountTable::of_self()?;
         let ids = table.iter().filter_map(|mount| {
             let point = mount.point();
@@ -127,16 +135,16 @@ impl ViewMounts {
 
     /// Returns the directory of `id` without the mount.
     pub(super) fn bare(&self, id: &str) -> Result<PathBuf> {
-        self.make_ready()?;
+        self.prepare()?;
         let bare = self.bare.join(id);
         unmount_all(&bare).map_err(Error::io("unmount", &bare))?;
         Ok(bare)
     }
 
     /// Unmounts and deletes the directory of `id`, if it exists.
-    pub(super) fn hide(&self, id: &str) -> Result<()> {
+    pub(super) fn remove(&self, id: &str) -> Result<()> {
         let path = self.path(id);
-        let hide = || {
+        let remove = || {
             for path in [&path, &self.bare.join(id)] {
                 unmount_all(path)?;
             }
@@ -145,22 +153,22 @@ impl ViewMounts {
                 _ => Ok(()),
             }
         };
-        hide().map_err(Error::io("unmount", &path))
+        remove().map_err(Error::io("unmount", &path))
     }
 
     /// Whether this process can mount here.
     pub(super) fn can_mount(&self) -> bool {
-        self.make_ready().is_ok()
+        self.prepare().is_ok()
     }
 
     /// Creates the mounts that all readers share, unless they exist. Continues
     /// where a killed process stopped.
-    fn make_ready(&self) -> Result<()> {
-        if self.is_ready.get().is_some() {
+    fn prepare(&self) -> Result<()> {
+        if self.is_prepared.get().is_some() {
             return Ok(());
         }
         let make = || -> io::Result<()> {
-            let _turn = lock::exclusive(&self.root.join("read.lock"))?;
+            let _lock = lock::exclusive(&self.root.join("read.lock"))?;
             fs::create_dir_all(&self.shown)?;
             fs::create_dir_all(&self.bare)?;
             mounts::share(&self.shown)?;
@@ -174,7 +182,7 @@ impl ViewMounts {
             "mount the shared directory of readers in",
             &self.root,
         ))?;
-        let _ = self.is_ready.set(());
+        let _ = self.is_prepared.set(());
         Ok(())
     }
 }

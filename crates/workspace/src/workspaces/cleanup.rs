@@ -132,9 +132,9 @@ impl Workspaces {
     /// way to it: readers should see it even if no other call comes.
     #[cfg(target_os = "linux")]
     fn finish_interrupted_follows(&self) -> Result<()> {
-        let stacked = ViewMounts::new(&self.root).stacked();
-        let stacked = stacked.map_err(Error::io("read", Path::new("/proc/self/mountinfo")))?;
-        for id in stacked.iter().flat_map(|name| name.parse()) {
+        let surplus = ViewMounts::new(&self.root).with_surplus_mounts();
+        let surplus = surplus.map_err(Error::io("read", Path::new("/proc/self/mountinfo")))?;
+        for id in surplus.iter().flat_map(|name| name.parse()) {
             if self.get(&id).is_ok_and(|record| record.read_only) {
                 // If this fails, the next call shows the snapshot.
                 let _ = self.path(&id);

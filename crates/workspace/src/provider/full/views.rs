@@ -102,7 +102,7 @@ impl Views for FullProvider {
         self.prepare(live_dir, origin, progress)?;
         #[cfg(target_os = "linux")]
         if let Some(mounts) = self.view_mounts_of(live_dir) {
-            mounts.settle(workspace_id(live_dir), &tree(live_dir, origin))?;
+            mounts.unmount_surplus(workspace_id(live_dir), &tree(live_dir, origin))?;
         }
         match self.shows(live_dir, origin) {
             true => Ok(()),
@@ -165,7 +165,7 @@ impl FullProvider {
         if let Some(mounts) = &self.view_mounts {
             let between = _live_dir.join("between");
             unmount_all(&between).map_err(Error::io("unmount", &between))?;
-            mounts.hide(workspace_id(_live_dir))?;
+            mounts.remove(workspace_id(_live_dir))?;
         }
         Ok(())
     }

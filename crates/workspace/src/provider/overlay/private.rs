@@ -10,7 +10,7 @@ use elevo_engine::Progress;
 use super::{OverlayProvider, id};
 use crate::error::{Error, Result};
 use crate::mounts::unmount_all;
-use crate::namespace::{Entrance, hold_entrance, may_mount, users_of};
+use crate::namespace::{self, Entrance, may_mount, users_of};
 use crate::provider::{Mounts, Origin, Private};
 
 impl Mounts for OverlayProvider {
@@ -20,7 +20,7 @@ impl Mounts for OverlayProvider {
             return false;
         };
         let served = self.served.as_ref();
-        inside != around && served.is_none_or(|served| served.is_well(live_dir))
+        inside != around && served.is_none_or(|served| served.is_alive(live_dir))
     }
 
     fn mount(&self, live_dir: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
@@ -49,7 +49,8 @@ impl Private for OverlayProvider {
             return Ok(None);
         }
         let pids = match may_mount() {
-            // Never join namespaces that another user has created.
+            // Root would have to join the namespace of another user, who
+            // decides what is visible there.
             true => self.users(live_dir)?,
             false => Vec::new(),
         };
@@ -61,18 +62,18 @@ impl Private for OverlayProvider {
         }
         let stack = self.stack(origin, progress)?;
         self.mount_stack(live_dir, &stack, origin.owner)?;
-        let room = self.changes_dir(live_dir);
-        let inode = fs::metadata(&room).map(|stat| stat.ino());
+        let changes = self.changes_dir(live_dir);
+        let inode = fs::metadata(&changes).map(|stat| stat.ino());
         Ok(Some(Entrance {
             lowers: stack.directories.clone(),
-            inode: inode.map_err(Error::io("inspect", &room))?,
-            room,
+            inode: inode.map_err(Error::io("inspect", &changes))?,
+            room: changes,
             files: live_dir.join("files"),
         }))
     }
 
     fn lock_entrance(&self, live_dir: &Path) -> Result<File> {
-        hold_entrance(&self.changes_dir(live_dir)).map_err(Error::io("lock", live_dir))
+        namespace::lock_entrance(&self.changes_dir(live_dir)).map_err(Error::io("lock", live_dir))
     }
 
     fn users(&self, live_dir: &Path) -> Result<Vec<u32>> {

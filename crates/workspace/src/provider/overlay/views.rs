@@ -18,12 +18,12 @@ impl Views for OverlayProvider {
         // Written out by lazy providers too: they serve only the lower
         // directories of writable workspaces.
         let stack = self.layers.stack(origin, progress)?;
-        self.views.make(&view_of(origin), &stack, origin.owner)
+        self.views.mount(&view_of(origin), &stack, origin.owner)
     }
 
     fn show(&self, live_dir: &Path, origin: Origin<'_>) -> Result<()> {
         let view = view_of(origin);
-        if !self.views.is_there(&view) {
+        if !self.views.is_mounted(&view) {
             let gone = io::ErrorKind::NotFound.into();
             return Err(Error::io("find", &self.views.path(&view))(gone));
         }
@@ -33,13 +33,13 @@ impl Views for OverlayProvider {
     fn shows(&self, live_dir: &Path, origin: Origin<'_>) -> bool {
         let view = view_of(origin);
         let path = self.views.path(&view);
-        self.views.is_there(&view) && self.view_mounts.is_showing(id(live_dir), &path)
+        self.views.is_mounted(&view) && self.view_mounts.is_showing(id(live_dir), &path)
     }
 
     fn ensure_shown(&self, live_dir: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
         self.prepare(live_dir, origin, progress)?;
         let view = self.views.path(&view_of(origin));
-        self.view_mounts.settle(id(live_dir), &view)?;
+        self.view_mounts.unmount_surplus(id(live_dir), &view)?;
         match self.view_mounts.is_showing(id(live_dir), &view) {
             true => Ok(()),
             false => self.show(live_dir, origin),
