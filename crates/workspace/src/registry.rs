@@ -2,6 +2,8 @@
 //! one JSON line for each change, synced before the change takes effect.
 //! Readers and writers hold the lock file.
 
+mod fuzzing;
+
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -15,9 +17,13 @@ use crate::error::{Error, Result};
 use crate::id::WorkspaceId;
 use crate::record::{Record, RecordJson};
 
-/// The log is rewritten when it has this many more lines than workspaces.
+pub use fuzzing::read_any_registry;
+
+/// The log is rewritten at the start if it has this many more lines than
+/// workspaces.
 const SPARE_LINES: usize = 1000;
 
+/// The registry in a directory.
 #[derive(Debug)]
 pub(crate) struct Registry {
     log: PathBuf,
@@ -29,11 +35,14 @@ pub(crate) struct Registry {
 #[derive(Debug, Default)]
 struct LogState {
     records: BTreeMap<WorkspaceId, Record>,
+    /// The inode of the log, to detect that another process has rewritten it.
     inode: u64,
+    /// The position up to which the log has been read.
     end: u64,
     lines: usize,
 }
 
+/// One change.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum LogLine {
@@ -50,6 +59,7 @@ impl LogLine {
 }
 
 impl LogState {
+    /// Applies one line of the log; `None` if it cannot be parsed.
     fn apply(&mut self, line: &[u8]) -> Option<()> {
         match serde_json::from_slice(line).ok()? {
             LogLine::Set(written) => {
@@ -79,7 +89,7 @@ pub(crate) struct LockedRegistry<'a> {
 impl Registry {
     /// Opens or creates the registry in `directory`. Fails if its log is
     /// missing while `live` has entries: they would be mistaken for
-    /// half-created places and deleted.
+    /// half-created workspaces and deleted.
     pub(crate) fn open(directory: &Path, live: &Path) -> Result<Self> {
         let failed = Error::io("open", directory);
         let open = || {
@@ -93,7 +103,7 @@ impl Registry {
             lock: open().map_err(failed)?,
             state: Mutex::default(),
         };
-        let mut locked = registry.lock_file(true)?;
+        let mut locked = registry.lock_file(MissingLog::Create)?;
         if locked.state.lines == 0 {
             if has_entries(live) {
                 return Err(Error::NoRegistry(registry.log.clone()));
@@ -108,14 +118,14 @@ impl Registry {
     /// Waits for other processes and threads, and reads their changes. Fails if
     /// the log has been lost.
     pub(crate) fn lock(&self) -> Result<LockedRegistry<'_>> {
-        let locked = self.lock_file(false)?;
+        let locked = self.lock_file(MissingLog::Reject)?;
         match locked.state.lines {
             0 => Err(Error::NoRegistry(self.log.clone())),
             _ => Ok(locked),
         }
     }
 
-    fn lock_file(&self, create: bool) -> Result<LockedRegistry<'_>> {
+    fn lock_file(&self, missing: MissingLog) -> Result<LockedRegistry<'_>> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         self.lock.lock().map_err(Error::io("lock", &self.log))?;
         let held = Unlock(&self.lock);
@@ -123,7 +133,7 @@ impl Registry {
         let opened = options
             .read(true)
             .append(true)
-            .create(create)
+            .create(missing == MissingLog::Create)
             .open(&self.log);
         let opened = opened.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => Error::NoRegistry(self.log.clone()),
@@ -137,6 +147,13 @@ impl Registry {
         };
         locked.catch_up()
     }
+}
+
+/// The treatment of a log that does not exist.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MissingLog {
+    Create,
+    Reject,
 }
 
 pub(crate) fn has_entries(directory: &Path) -> bool {
@@ -194,7 +211,7 @@ impl LockedRegistry<'_> {
             .write_all(&text)
             .and_then(|()| self.log.sync_data());
         if let Err(source) = written {
-            // Half a line must not become the start of the next.
+            // A partial line must not become the start of the next.
             let _ = self.log.set_len(self.state.end);
             return Err(Error::io("write to", &self.registry.log)(source));
         }
@@ -203,10 +220,12 @@ impl LockedRegistry<'_> {
         Ok(())
     }
 
+    /// Reads the lines that other processes have appended.
     fn catch_up(mut self) -> Result<Self> {
         let failed = Error::io("read", &self.registry.log);
         let text = self.unread().map_err(failed)?;
-        // A line without an end was being written when its writer was killed.
+        // A line without an end is of a writer that was killed before its change
+        // took effect.
         let whole = text.iter().rposition(|byte| *byte == b'\n');
         let whole = whole.map_or(0, |end| end + 1);
         for line in text[..whole].split_inclusive(|byte| *byte == b'\n') {
@@ -224,6 +243,7 @@ impl LockedRegistry<'_> {
         Ok(self)
     }
 
+    /// Returns the part of the log that has not been read.
     fn unread(&mut self) -> io::Result<Vec<u8>> {
         let stat = self.log.metadata()?;
         if stat.ino() != self.state.inode || stat.len() < self.state.end {
@@ -263,33 +283,6 @@ impl LockedRegistry<'_> {
         *self.state = LogState::default();
         Ok(())
     }
-}
-
-/// Parses any bytes as the log of a registry, for fuzzers and tests.
-///
-/// # Panics
-///
-/// If the parsed records change when they are written and parsed again.
-#[doc(hidden)]
-pub fn read_any_registry(log: &[u8]) {
-    let mut state = LogState::default();
-    for line in log.split_inclusive(|byte| *byte == b'\n') {
-        if state.apply(line).is_none() {
-            break;
-        }
-    }
-    let written = state.records.values().map(RecordJson::from).collect();
-    let mut again = LogState::default();
-    assert!(again.apply(&LogLine::Set(written).text()).is_some());
-    assert_eq!(again.records, state.records);
-    for id in state.records.keys() {
-        assert!(
-            again
-                .apply(&LogLine::Remove(id.to_string()).text())
-                .is_some()
-        );
-    }
-    assert!(again.records.is_empty());
 }
 
 #[cfg(test)]
@@ -346,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_cut_off_is_dropped_and_a_damaged_one_is_named() {
+    fn a_truncated_line_is_dropped_and_a_damaged_one_is_reported() {
         let directory = tempfile::tempdir().unwrap();
         let registry = open(&directory).unwrap();
         registry.lock().unwrap().set(record(1)).unwrap();
@@ -365,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_from_before_there_were_owners_homes_and_readers_are_read() {
+    fn reads_lines_of_versions_without_owners_homes_and_read_only_workspaces() {
         let directory = tempfile::tempdir().unwrap();
         let [origin, base] = [[7; 32], [1; 32]].map(Hash::from_bytes);
         let line = format!(

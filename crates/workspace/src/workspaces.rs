@@ -1,3 +1,6 @@
+//! [`Workspaces`]: the operations on the workspaces of one tenant. Each module
+//! below has the operations of one kind.
+
 mod backup;
 mod cleanup;
 mod creation;
@@ -5,8 +8,10 @@ mod erase;
 mod forks;
 mod growth;
 mod home_transfer;
+mod lifecycle;
 mod locked;
 mod private;
+mod providers;
 mod read_only;
 mod refresh;
 mod restore;
@@ -14,6 +19,8 @@ mod snapshots;
 
 pub use backup::write_records;
 pub use erase::erase;
+#[cfg(target_os = "linux")]
+pub use providers::write_out;
 pub use snapshots::needed_snapshots;
 
 use std::collections::BTreeMap;
@@ -24,18 +31,14 @@ use std::sync::{Arc, Mutex};
 use elevo_core::Timestamp;
 use elevo_engine::{CommitInfo, Loss, Owner, Progress, Repository};
 use elevo_objects::{Snapshot, SnapshotId};
-#[cfg(target_os = "linux")]
-use futures::executor::block_on;
 
 use crate::changes::Changes;
 use crate::error::{Error, Result};
-use crate::freeze::{Freeze, pause};
+use crate::freeze::Freeze;
 use crate::home;
 use crate::id::WorkspaceId;
 use crate::probe::best;
-use crate::provider::{FullProvider, LazyServer, Origin, ProviderKind, Scan, WorkspaceProvider};
-#[cfg(target_os = "linux")]
-use crate::provider::{NoServer, OverlayProvider};
+use crate::provider::{LazyServer, Origin, ProviderKind, Scan, WorkspaceProvider};
 use crate::record::{Record, State};
 use crate::registry::Registry;
 
@@ -116,7 +119,7 @@ impl Workspaces {
         }
         // The kernel lists mounts with canonical paths.
         let root = &root.canonicalize().map_err(Error::io("find", root))?;
-        let providers = providers(root, &repository, options)?;
+        let providers = providers::providers(root, &repository, options)?;
         if !providers.contains_key(&default_provider) {
             return Err(Error::NoOverlays);
         }
@@ -297,186 +300,15 @@ impl Workspaces {
         self.snapshot_locked(record, &locked, info, progress)
     }
 
-    /// Takes a snapshot of a workspace and deletes its directory. Its home is
-    /// stored as a separate snapshot.
-    pub fn park(
-        &self,
-        id: &WorkspaceId,
-        info: CommitInfo,
-        freeze: &dyn Freeze,
-        progress: &Progress,
-    ) -> Result<Snapshotted> {
-        let (record, locked) = self.lock(id)?;
-        let _entrance = self.check_unused(&record, &locked.live_dir)?;
-        let thaw = pause(id, freeze)?;
-        let home = self.store_home(&record, &locked, &info, progress)?;
-        let taken = self.snapshot_locked(record, &locked, info, progress)?;
-        let mut registry = self.registry.lock()?;
-        let parked = Record {
-            state: State::Parked,
-            home,
-            ..registry.get(id)?
-        };
-        registry.set(parked)?;
-        drop(registry);
-        self.delete_locked(&locked)?;
-        drop((thaw, locked));
-        self.empty_trash()?;
-        Ok(taken)
-    }
-
-    /// Creates the directory and home of a parked workspace again. Returns the
-    /// directory.
-    pub fn resume(&self, id: &WorkspaceId, progress: &Progress) -> Result<PathBuf> {
-        let parked = self.get(id)?;
-        // The user chose a private provider, and perhaps a lazy one, so keep
-        // it.
-        let provider = match parked.provider.is_private() {
-            true => parked.provider,
-            false => self.default_provider,
-        };
-        self.resume_by(parked, provider, progress)
-    }
-
-    fn resume_by(
-        &self,
-        parked: Record,
-        provider: ProviderKind,
-        progress: &Progress,
-    ) -> Result<PathBuf> {
-        if parked.state != State::Parked {
-            return Err(Error::NotParked(parked.id));
-        }
-        let live = Record {
-            state: State::Live,
-            provider,
-            origin: parked.base,
-            owner: self.owner,
-            ..parked.clone()
-        };
-        self.create_workspace(live, Some(&parked), progress)
-    }
-
-    /// Removes a workspace and deletes its files. Changes that are in no
-    /// snapshot are lost.
-    pub fn remove(&self, id: &WorkspaceId) -> Result<()> {
-        let record = self.get(id)?;
-        // The files on a stuck pool would stay, without a record of them.
-        #[cfg(target_os = "linux")]
-        if crate::provider::looks_stuck(&self.root) {
-            let stuck = std::io::ErrorKind::ReadOnlyFilesystem.into();
-            return Err(Error::io("remove a workspace in", &self.root)(stuck));
-        }
-        let locked = match record.state {
-            State::Live => self.lock_if_present(id)?,
-            State::Parked => None,
-        };
-        let _entrance = match &locked {
-            Some(locked) => self.check_unused(&record, &locked.live_dir)?,
-            None => None,
-        };
-        let mut registry = self.registry.lock()?;
-        let now = registry.get(id)?;
-        // Another process is resuming it, or has removed it and created it
-        // again.
-        let is_of_another = locked.is_none() && self.live_dir(id).exists();
-        if now.state != record.state || is_of_another {
-            return Err(Error::Busy(id.clone()));
-        }
-        registry.remove(id)?;
-        match locked {
-            Some(locked) => {
-                drop(registry);
-                self.delete_locked(&locked)?;
-            }
-            // The directory was deleted by hand.
-            None => self.release(&self.live_dir(id))?,
-        }
-        self.empty_trash()
-    }
-
     fn provider_of(&self, record: &Record) -> &dyn WorkspaceProvider {
         match self.providers.get(&record.provider) {
             Some(provider) => &**provider,
-            None => unreachable!("there is one for each kind"),
+            None => unreachable!("`open` creates a provider for each kind"),
         }
     }
 }
 
-fn providers(
-    root: &Path,
-    repository: &Repository,
-    options: &Options,
-) -> Result<BTreeMap<ProviderKind, Box<dyn WorkspaceProvider>>> {
-    let copy = FullProvider::copy(repository.clone(), options.threads);
-    let reflink = FullProvider::reflink(repository.clone(), options.threads, root);
-    #[cfg(target_os = "linux")]
-    let [copy, reflink] = [copy, reflink].map(|provider| provider.with_view_mounts(root));
-    let mut providers: Vec<Box<dyn WorkspaceProvider>> = vec![Box::new(reflink), Box::new(copy)];
-    providers.extend(overlays(root, repository, options)?);
-    let providers = providers.into_iter();
-    Ok(providers
-        .map(|provider| (provider.kind(), provider))
-        .collect())
-}
-
-#[cfg(target_os = "linux")]
-fn overlays(
-    root: &Path,
-    repository: &Repository,
-    options: &Options,
-) -> Result<Vec<Box<dyn WorkspaceProvider>>> {
-    let (threads, spare) = (options.threads, options.spare_layers);
-    let overlay = || {
-        let overlay = OverlayProvider::new(repository.clone(), threads, root, spare);
-        match options.pool {
-            Some(bytes) => overlay.with_pool(root, bytes),
-            None => Ok(overlay),
-        }
-    };
-    let server = options.lazy.clone().unwrap_or_else(|| Arc::new(NoServer));
-    // A pool needs root.
-    let rootless = || OverlayProvider::new(repository.clone(), threads, root, spare).rootless();
-    Ok(vec![
-        Box::new(overlay()?),
-        Box::new(overlay()?.lazy(root, server.clone())),
-        Box::new(rootless()),
-        Box::new(rootless().lazy(root, server)),
-    ])
-}
-
-/// Writes a snapshot out as the layers that new overlays in `root` need.
-#[cfg(target_os = "linux")]
-pub fn write_out(
-    root: &Path,
-    repository: &Repository,
-    threads: usize,
-    id: SnapshotId,
-    owner: Option<Owner>,
-) -> Result<()> {
-    let snapshot = &block_on(repository.snapshot(id))?;
-    let origin = Origin {
-        id,
-        snapshot,
-        limit: None,
-        owner,
-        read_only: false,
-    };
-    OverlayProvider::new(repository.clone(), threads, root, 0).write_out(origin)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn overlays(
-    _: &Path,
-    _: &Repository,
-    options: &Options,
-) -> Result<Vec<Box<dyn WorkspaceProvider>>> {
-    match options.pool {
-        Some(_) => Err(Error::NoOverlays),
-        None => Ok(Vec::new()),
-    }
-}
-
+/// Returns the origin of a workspace, whose snapshot is `snapshot`.
 fn origin<'a>(record: &Record, snapshot: &'a Snapshot) -> Origin<'a> {
     Origin {
         id: record.origin,
