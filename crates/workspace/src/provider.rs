@@ -42,12 +42,12 @@ pub use pool::{is_pool_stuck, remount_pool};
 pub(crate) use view_mounts::ViewMounts;
 
 /// Creates, reads and deletes the files of workspaces. A `live_dir` is the
-/// directory of one workspace, on which only one caller at a time works.
+/// directory `live/ID` of one workspace. Only one caller at a time works on it.
 ///
 /// The methods up to [`tidy`](Self::tidy) are the core, which works for every
 /// workspace. The methods after it return capabilities: the [views](Views) that
-/// every provider has, and others that are `None` where the provider, or the
-/// workspace in that place, does not have them.
+/// every provider has, and others that are `None` if the provider, or the
+/// workspace in `live_dir`, does not have them.
 ///
 /// 1. After [`create`](Self::create) and [`fork`](Self::fork), the directory
 ///    [`files`](Self::files) holds exactly the snapshot, modification times
@@ -60,7 +60,8 @@ pub(crate) use view_mounts::ViewMounts;
 ///    is stored as it is found; all others are exact.
 /// 3. They read the content only of files that changed since the last
 ///    [`Reading::commit`], or that cannot be distinguished from changed files.
-/// 4. Nothing an agent does in `files` makes a method touch a path outside.
+/// 4. An agent can do nothing in `files` that makes a method read or write a
+///    path outside of the workspace.
 /// 5. [`release`](Self::release) undoes everything that outlives this process
 ///    and the directory. It accepts a workspace that is half created or half
 ///    released, and one of another provider.
@@ -98,8 +99,8 @@ pub trait WorkspaceProvider: fmt::Debug + Send + Sync {
     /// Finds the current files of the workspace, and stores nothing.
     fn scan(&self, live_dir: &Path, origin: Origin<'_>, progress: &Progress) -> Result<Scan>;
 
-    /// Releases everything outside of the place. The caller deletes the place
-    /// afterwards.
+    /// Deletes and unmounts everything of the workspace that is outside of
+    /// `live_dir` or mounted in it. The caller deletes `live_dir` afterwards.
     fn release(&self, live_dir: &Path) -> Result<()>;
 
     /// Deletes shared data that no workspace with one of these origins needs,
@@ -163,7 +164,7 @@ pub struct Origin<'a> {
     pub read_only: bool,
 }
 
-/// The name of a place is the id of its workspace.
+/// Returns the id of the workspace in `live_dir`, which is named after it.
 #[cfg(target_os = "linux")]
 fn workspace_id(live_dir: &Path) -> &str {
     let name = live_dir.file_name().and_then(|name| name.to_str());
@@ -188,7 +189,8 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Returns what a snapshot of the workspace does not keep, each kind once.
+    /// Returns the losses: properties of files that a snapshot does not keep.
+    /// Each kind is listed once.
     pub fn losses(&self) -> &[Loss] {
         &self.imported.losses
     }

@@ -32,8 +32,8 @@ pub struct Record {
     /// Whether its directory is read-only. It then shows the base.
     pub read_only: bool,
     /// The target of a restore or refresh that was interrupted: the directory
-    /// holds some of that snapshot and some of the earlier files. `None` after
-    /// the next one that completes.
+    /// holds some files of that snapshot and some earlier ones. `None` after the
+    /// next restore or refresh that completes.
     pub unfinished: Option<SnapshotId>,
 }
 

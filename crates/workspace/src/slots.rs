@@ -145,8 +145,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slot_shows_what_it_was_filled_with_until_it_goes() {
-        let name = "a_slot_shows_what_it_was_filled_with_until_it_goes";
+    fn a_slot_shows_its_workspace_until_it_is_emptied() {
+        let name = "a_slot_shows_its_workspace_until_it_is_emptied";
         if !elevo_testkit::disk::in_own_namespace(&format!("slots::tests::{name}")) {
             return;
         }

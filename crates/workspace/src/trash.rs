@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_goes_and_nothing_outside() {
+    fn deletes_everything_inside_and_nothing_outside() {
         let directory = tempfile::tempdir().unwrap();
         let outside = directory.path().join("outside");
         fs::create_dir(&outside).unwrap();
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_does_not_matter() {
+    fn deletes_directories_of_any_depth() {
         let trash = tempfile::tempdir().unwrap();
         let flags = OFlags::RDONLY | DIRECTORY;
         let mut at = rustix::fs::open(trash.path(), flags, Mode::empty()).unwrap();

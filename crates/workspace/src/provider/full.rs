@@ -1,6 +1,6 @@
-//! Workspaces with every file in them: written from the store (copy), or cloned
-//! from a directory that holds the snapshot (reflink), which takes no space
-//! until a file is written to. Needs no privilege.
+//! Workspaces that are directories with all their files: written from the store
+//! (copy), or cloned from a directory that holds the snapshot (reflink). A clone
+//! takes no space until it is written to. Neither needs a privilege.
 
 mod views;
 
@@ -275,7 +275,7 @@ fn key(snapshot: &Snapshot) -> String {
     format!("{}-{}", hash(snapshot.tree.root), hash(snapshot.times))
 }
 
-fn refuse_limit(origin: Origin<'_>) -> Result<()> {
+fn reject_limit(origin: Origin<'_>) -> Result<()> {
     match origin.limit {
         Some(_) => Err(Error::NoLimit),
         None => Ok(()),
@@ -303,7 +303,7 @@ impl WorkspaceProvider for FullProvider {
     }
 
     fn create(&self, live_dir: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
-        refuse_limit(origin)?;
+        reject_limit(origin)?;
         if origin.read_only {
             return self.ensure_shown(live_dir, origin, progress);
         }
@@ -319,8 +319,9 @@ impl WorkspaceProvider for FullProvider {
         origin: Origin<'_>,
         progress: &Progress,
     ) -> Result<()> {
-        refuse_limit(origin)?;
+        reject_limit(origin)?;
         let files = self.files(from);
+        // `files` of a read-only workspace is a link, or does not exist.
         let is_writable = fs::symlink_metadata(&files).is_ok_and(|stat| stat.is_dir());
         if origin.read_only || !is_writable {
             return self.create(live_dir, origin, progress);

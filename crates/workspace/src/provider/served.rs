@@ -1,8 +1,8 @@
-//! Snapshots that are served by a [`LazyServer`] until they are written out, as
-//! the lowest directory of overlays.
+//! Snapshots that a [`LazyServer`] shows below overlays until they are written
+//! out as layers.
 //!
 //! ```text
-//! lazy/ID/        a mount that shows a snapshot, with the id of its layer
+//! lazy/ID/        a mount that shows a snapshot; ID is that of its layer
 //! lazy/ID.making  held while the mount is created
 //! ```
 //!
@@ -90,8 +90,8 @@ impl ServedSnapshots {
         recorded.map_err(Error::io("write", &record))
     }
 
-    /// Whether the snapshot below a workspace is still served; true over
-    /// layers.
+    /// Whether the snapshot below a workspace is still served; true for a
+    /// workspace over layers.
     pub(super) fn is_alive(&self, live_dir: &Path) -> bool {
         let Ok(record) = fs::read_to_string(live_dir.join(RECORD)) else {
             return true;

@@ -5,7 +5,7 @@
 //! views/LAYER/files   the overlay of the stack with that layer on top
 //!       …/upper       always empty; reserved by the kernel for this overlay
 //!       …/work        the work directory of overlayfs
-//! views/LAYER.N/      an overlay whose mount is gone
+//! views/LAYER.N/      an overlay that is not mounted, but may have open files
 //! views/LAYER.lock    held while the overlay is mounted
 //! ```
 //!
@@ -83,8 +83,8 @@ impl SharedViews {
                 options(false),
                 MountFlags::RDONLY,
             )?;
-            // Otherwise mounts and unmounts of one reader would propagate to
-            // all.
+            // In a shared mount, the mounts and unmounts of one reader would
+            // propagate to all readers.
             Ok(mount_change(&files, MountPropagationFlags::PRIVATE)?)
         };
         mount().map_err(failed())

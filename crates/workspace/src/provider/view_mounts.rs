@@ -1,5 +1,5 @@
-//! The mounts of read-only workspaces. A mount can be exchanged for another
-//! while it is in use, in containers too.
+//! The mounts of read-only workspaces. A mount can be replaced by another while
+//! it is in use, in containers too.
 //!
 //! ```text
 //! read/ID        the mount that readers see
@@ -99,8 +99,8 @@ impl ViewMounts {
         is_mount_of(&self.path(id), source)
     }
 
-    /// Unmounts mounts that an interrupted exchange has left on top of the one
-    /// that shows `source`.
+    /// Unmounts mounts that an interrupted replacement has left on top of the
+    /// one that shows `source`.
     pub(super) fn unmount_surplus(&self, id: &str, source: &Path) -> Result<()> {
         let path = self.path(id);
         let unmount_surplus = || -> io::Result<()> {

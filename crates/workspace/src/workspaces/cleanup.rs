@@ -128,8 +128,8 @@ impl Workspaces {
         Ok(())
     }
 
-    /// Shows the new snapshot in read-only workspaces that were killed on the
-    /// way to it: readers should see it even if no other call comes.
+    /// Finishes calls of [`Workspaces::follow`] that were killed: readers should
+    /// see the new snapshot even if no other call for the workspace comes.
     #[cfg(target_os = "linux")]
     fn finish_interrupted_follows(&self) -> Result<()> {
         let surplus = ViewMounts::new(&self.root).with_surplus_mounts();

@@ -104,8 +104,7 @@ impl Workspaces {
         for NewWorkspace { locked, .. } in &new {
             self.delete_locked(locked)?;
         }
-        // Emptying the trash takes long; callers that wait for one of the ids
-        // need not wait for that.
+        // The locks are not needed to empty the trash, which can take long.
         drop(new);
         self.empty_trash()
     }

@@ -22,7 +22,7 @@ impl Workspaces {
     }
 
     /// Sets the limit of each workspace that has one to its current usage plus
-    /// `growth` bytes and a little; `None` restores the limits of the records.
+    /// `growth` bytes and 1 MiB; `None` restores the limits of the records.
     /// A program that writes more gets "disk quota exceeded". Continues after
     /// an error, and returns the first.
     pub fn cap_growth(&self, growth: Option<u64>) -> Result<()> {
@@ -45,7 +45,8 @@ impl Workspaces {
             let cap = |growth| -> Result<u64> {
                 let used = limits.used()?.unwrap_or_default();
                 let most = used.saturating_add(growth + SLACK);
-                // Otherwise the workspace could grow by the slack at each call.
+                // Without growth, the cap of the last call stays: the workspace
+                // could grow by the slack at each call otherwise.
                 let known = before.get(&record.id).filter(|_| growth == 0);
                 Ok(known.map_or(most, |known| most.min(*known)))
             };

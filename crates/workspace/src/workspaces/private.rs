@@ -11,7 +11,7 @@ use crate::freeze::NeverFreeze;
 use crate::id::WorkspaceId;
 use crate::record::Record;
 
-/// How a process reaches the files of a workspace.
+/// The way in which a process reaches the files of a workspace.
 #[derive(Clone, Debug)]
 pub enum Way {
     /// It opens this directory.
@@ -34,8 +34,8 @@ impl Workspaces {
             if let Some(private) = self.provider_of(&record).private()
                 && let Some(entrance) = private.entrance(&self.live_dir(id), origin, progress)?
             {
-                // Otherwise the entrance belongs to another workspace, created
-                // since under the same id.
+                // If the record has changed, the entrance may belong to another
+                // workspace that was created under the same id.
                 return match self.live_record(id)? == record {
                     true => Ok(Way::Entrance(entrance)),
                     false => Err(Error::Busy(id.clone())),
@@ -49,8 +49,8 @@ impl Workspaces {
     /// see, with the provider for new workspaces, keeping its changes. Fails if
     /// a process is inside. Returns the snapshot taken, with the losses.
     ///
-    /// The files are stored on the way; if this is interrupted, the workspace
-    /// is parked.
+    /// The workspace is parked and resumed; if this is interrupted, it stays
+    /// parked.
     pub fn open_up(
         &self,
         id: &WorkspaceId,
@@ -76,8 +76,7 @@ impl Workspaces {
         let Some(private) = self.provider_of(record).private() else {
             return Ok(None);
         };
-        // The lock comes first: a process could enter after the check
-        // otherwise.
+        // Locked before the check: a process could enter between the two.
         let entrance = private.lock_entrance(live_dir)?;
         let pids = private.users(live_dir)?;
         match pids.is_empty() {

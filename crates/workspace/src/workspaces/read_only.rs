@@ -90,17 +90,17 @@ impl Workspaces {
         let views = self.provider_of(&followed).views();
         let origin = origin(&followed, &target);
         views.prepare(&locked.live_dir, origin, progress)?;
-        // Recorded before it is visible: a snapshot that was shown must never
-        // be undone.
+        // Recorded before it is visible: after a kill, readers must not go back
+        // to the old snapshot.
         self.registry.lock()?.set(followed.clone())?;
         views.show(&locked.live_dir, origin)
     }
 
-    /// Whether containers can see the workspace follow snapshots, and so must
-    /// be given it by [`Self::bind`]: it is read-only, and this process can
-    /// mount. Bind any other workspace by its [`Self::path`], without
-    /// propagation. A read-only one then stays, in that container, at the
-    /// snapshot that it shows when the container starts.
+    /// Whether containers can see the workspace follow snapshots: it is
+    /// read-only, and this process can mount. Use [`Self::bind`] to give it to a
+    /// container. Bind any other workspace by its [`Self::path`], without
+    /// propagation; in the container, a read-only one then keeps the snapshot
+    /// that it shows when the container starts.
     pub fn shares(&self, id: &WorkspaceId) -> Result<bool> {
         let record = self.live_record(id)?;
         if !record.read_only {

@@ -1,4 +1,5 @@
-//! Brings the changes of others into a workspace that is in use.
+//! Refreshes: writes another snapshot into a workspace that is in use, and keeps
+//! the changes in it.
 
 use elevo_engine::{CheckoutReport, CommitInfo, Progress};
 use elevo_objects::SnapshotId;

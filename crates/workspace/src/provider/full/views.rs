@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use elevo_engine::Progress;
 
-use super::{FullProvider, refuse_limit};
+use super::{FullProvider, reject_limit};
 use crate::error::{Error, Result};
 #[cfg(target_os = "linux")]
 use crate::mounts::unmount_all;
@@ -98,7 +98,7 @@ impl Views for FullProvider {
     }
 
     fn ensure_shown(&self, live_dir: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
-        refuse_limit(origin)?;
+        reject_limit(origin)?;
         self.prepare(live_dir, origin, progress)?;
         #[cfg(target_os = "linux")]
         if let Some(mounts) = self.view_mounts_of(live_dir) {
