@@ -19,7 +19,8 @@ use elevo_workspace::{Error, LazyServer};
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use support::numbered::numbered;
-use support::{Bench, InProcess, LIMIT, on_every_provider, progress};
+use support::providers::{self, on_every_provider};
+use support::{Fixture, InProcess, LIMIT, progress};
 
 on_every_provider! {
     a_provider_has_the_capabilities_of_its_kind
@@ -42,15 +43,15 @@ struct Subject {
 }
 
 impl Subject {
-    fn new(bench: &Bench) -> Self {
-        fs::create_dir_all(bench.root.join("live")).unwrap();
-        fs::create_dir_all(bench.root.join("trash")).unwrap();
-        let root = bench.root.canonicalize().unwrap();
+    fn new(fixture: &Fixture) -> Self {
+        fs::create_dir_all(fixture.root.join("live")).unwrap();
+        fs::create_dir_all(fixture.root.join("trash")).unwrap();
+        let root = fixture.root.canonicalize().unwrap();
         Self {
-            provider: provider(bench, &root),
+            provider: provider(fixture, &root),
             root,
-            base: bench.snapshot_of(bench.base),
-            id: bench.base,
+            base: fixture.snapshot_of(fixture.base),
+            id: fixture.base,
         }
     }
 
@@ -71,34 +72,36 @@ impl Subject {
         }
     }
 
-    /// An empty directory for a workspace.
-    fn place(&self, name: &str) -> PathBuf {
-        let place = self.root.join("live").join(name);
-        fs::create_dir(&place).unwrap();
-        place
+    /// Creates an empty directory for a workspace.
+    fn live_dir(&self, name: &str) -> PathBuf {
+        let live_dir = self.root.join("live").join(name);
+        fs::create_dir(&live_dir).unwrap();
+        live_dir
     }
 
     /// Creates a workspace with a home.
     fn create(&self, name: &str, origin: Origin<'_>) -> PathBuf {
-        let place = self.place(name);
-        self.provider.create(&place, origin, &progress()).unwrap();
-        fs::create_dir(self.provider.home(&place)).unwrap();
-        place
+        let live_dir = self.live_dir(name);
+        self.provider
+            .create(&live_dir, origin, &progress())
+            .unwrap();
+        fs::create_dir(self.provider.home(&live_dir)).unwrap();
+        live_dir
     }
 }
 
-fn provider(bench: &Bench, root: &Path) -> Box<dyn WorkspaceProvider> {
-    let repository = bench.repository.clone();
+fn provider(fixture: &Fixture, root: &Path) -> Box<dyn WorkspaceProvider> {
+    let repository = fixture.repository.clone();
     let overlay = || {
         let overlay = OverlayProvider::new(repository.clone(), 2, root, 1 << 30);
-        match bench.pool {
+        match fixture.pool {
             Some(bytes) => overlay.with_pool(root, bytes).unwrap(),
             None => overlay,
         }
     };
     let server =
         || -> std::sync::Arc<dyn LazyServer> { std::sync::Arc::new(InProcess(repository.clone())) };
-    match bench.kind {
+    match fixture.kind {
         ProviderKind::Overlay => Box::new(overlay()),
         ProviderKind::Lazy => Box::new(overlay().lazy(root, server())),
         ProviderKind::Rootless => Box::new(overlay().rootless()),
@@ -111,76 +114,84 @@ fn provider(bench: &Bench, root: &Path) -> Box<dyn WorkspaceProvider> {
     }
 }
 
-fn is_overlay(bench: &Bench) -> bool {
-    !matches!(bench.kind, ProviderKind::Reflink | ProviderKind::Copy)
+fn is_overlay(fixture: &Fixture) -> bool {
+    !matches!(fixture.kind, ProviderKind::Reflink | ProviderKind::Copy)
 }
 
-fn a_provider_has_the_capabilities_of_its_kind(bench: &Bench) {
-    let subject = Subject::new(bench);
-    let place = subject.create("one", subject.origin());
+fn a_provider_has_the_capabilities_of_its_kind(fixture: &Fixture) {
+    let subject = Subject::new(fixture);
+    let live_dir = subject.create("one", subject.origin());
     let provider = &subject.provider;
-    let is_pooled = bench.pool.is_some();
-    assert_eq!(provider.kind(), bench.kind);
-    assert_eq!(provider.mounts().is_some(), is_overlay(bench));
-    assert_eq!(provider.private().is_some(), bench.kind.is_private());
-    assert_eq!(provider.atomic_forks(&place).is_some(), is_pooled);
-    assert_eq!(provider.limits(&place).is_some(), is_pooled);
+    let is_pooled = fixture.pool.is_some();
+    assert_eq!(provider.kind(), fixture.kind);
+    assert_eq!(provider.mounts().is_some(), is_overlay(fixture));
+    assert_eq!(provider.private().is_some(), fixture.kind.is_private());
+    assert_eq!(provider.atomic_forks(&live_dir).is_some(), is_pooled);
+    assert_eq!(provider.limits(&live_dir).is_some(), is_pooled);
     assert_eq!(provider.volume().is_some(), is_pooled);
 }
 
-fn a_scan_and_a_read_find_the_same_files(bench: &Bench) {
-    let subject = Subject::new(bench);
-    let place = subject.create("one", subject.origin());
-    let files = subject.provider.files(&place);
+fn a_scan_and_a_read_find_the_same_files(fixture: &Fixture) {
+    let subject = Subject::new(fixture);
+    let live_dir = subject.create("one", subject.origin());
+    let files = subject.provider.files(&live_dir);
     fs::write(files.join("src/new"), "new").unwrap();
     fs::remove_file(files.join("run")).unwrap();
-    let scan = subject.provider.scan(&place, subject.origin(), &progress());
+    let scan = subject
+        .provider
+        .scan(&live_dir, subject.origin(), &progress());
     let scan = scan.unwrap();
-    assert_eq!(scan.tree, bench.plain_import(&files));
-    let read = subject.provider.read(&place, subject.origin(), &progress());
-    let taken = read.unwrap().commit(&bench.repository, support::info());
-    assert_eq!(bench.snapshot_of(taken.unwrap()).tree, scan.tree);
+    assert_eq!(scan.tree, fixture.plain_import(&files));
+    let read = subject
+        .provider
+        .read(&live_dir, subject.origin(), &progress());
+    let taken = read.unwrap().commit(&fixture.repository, support::info());
+    assert_eq!(fixture.snapshot_of(taken.unwrap()).tree, scan.tree);
 }
 
-/// A workspace, an empty directory, and a directory that does not exist.
-fn a_release_accepts_any_state(bench: &Bench) {
-    let subject = Subject::new(bench);
-    let place = subject.create("one", subject.origin());
-    let [empty, missing] = ["empty", "missing"].map(|name| subject.place(name));
+/// Releases a workspace, an empty directory, and a directory that does not
+/// exist.
+fn a_release_accepts_any_state(fixture: &Fixture) {
+    let subject = Subject::new(fixture);
+    let live_dir = subject.create("one", subject.origin());
+    let [empty, missing] = ["empty", "missing"].map(|name| subject.live_dir(name));
     fs::remove_dir(&missing).unwrap();
-    for place in [&place, &empty, &missing] {
+    for live_dir in [&live_dir, &empty, &missing] {
         for _ in 0..2 {
-            subject.provider.release(place).unwrap();
+            subject.provider.release(live_dir).unwrap();
         }
     }
     let mounted = support::mounts_below(&subject.root.join("live"));
     assert_eq!(mounted, Vec::<PathBuf>::new());
 }
 
-fn a_limit_is_enforced_or_rejected(bench: &Bench) {
-    let subject = Subject::new(bench);
+fn a_limit_is_enforced_or_rejected(fixture: &Fixture) {
+    let subject = Subject::new(fixture);
     let origin = Origin {
         limit: Some(LIMIT),
         ..subject.origin()
     };
-    if bench.pool.is_none() {
-        let place = subject.place("one");
-        let created = subject.provider.create(&place, origin, &progress());
+    if fixture.pool.is_none() {
+        let live_dir = subject.live_dir("one");
+        let created = subject.provider.create(&live_dir, origin, &progress());
         assert!(matches!(created, Err(Error::NoLimit)));
         return;
     }
-    let place = subject.create("one", origin);
-    let limits = subject.provider.limits(&place).unwrap();
-    let file = subject.provider.files(&place).join("big");
+    let live_dir = subject.create("one", origin);
+    let limits = subject.provider.limits(&live_dir).unwrap();
+    let file = subject.provider.files(&live_dir).join("big");
     write(&file, LIMIT / 2).unwrap();
-    assert!(limits.used().unwrap().unwrap() >= LIMIT / 2);
-    limits.set_limit(LIMIT / 2).unwrap();
+    let used = limits.used().unwrap().unwrap();
+    assert!(used >= LIMIT / 2);
+    // Enough to create a file, but not to fill it.
+    limits.set_limit(used + (1 << 20)).unwrap();
     write(&file.with_file_name("more"), LIMIT / 4).unwrap_err();
     assert_eq!(fs::metadata(&file).unwrap().len(), LIMIT / 2);
     fs::remove_file(file.with_file_name("more")).unwrap();
     fs::remove_file(&file).unwrap();
-    assert!(limits.reclaim().unwrap());
-    assert!(limits.used().unwrap().unwrap() < LIMIT / 2);
+    while limits.used().unwrap().unwrap() >= LIMIT / 2 {
+        assert!(limits.reclaim().unwrap(), "the space is released in time");
+    }
 }
 
 fn write(path: &Path, bytes: u64) -> io::Result<()> {
@@ -189,94 +200,96 @@ fn write(path: &Path, bytes: u64) -> io::Result<()> {
     file.sync_all()
 }
 
-fn a_mount_that_was_lost_keeps_the_changes(bench: &Bench) {
-    let subject = Subject::new(bench);
-    let place = subject.create("one", subject.origin());
-    let files = subject.provider.files(&place);
+fn a_mount_that_was_lost_keeps_the_changes(fixture: &Fixture) {
+    let subject = Subject::new(fixture);
+    let live_dir = subject.create("one", subject.origin());
+    let files = subject.provider.files(&live_dir);
     fs::write(files.join("mine"), "mine").unwrap();
     let Some(mounts) = subject.provider.mounts() else {
         return;
     };
-    assert!(mounts.is_mounted(&place));
+    assert!(mounts.is_mounted(&live_dir));
     unmount(&files, UnmountFlags::DETACH).unwrap();
-    assert!(!mounts.is_mounted(&place));
-    mounts.mount(&place, subject.origin(), &progress()).unwrap();
-    assert!(mounts.is_mounted(&place));
+    assert!(!mounts.is_mounted(&live_dir));
+    mounts
+        .mount(&live_dir, subject.origin(), &progress())
+        .unwrap();
+    assert!(mounts.is_mounted(&live_dir));
     assert_eq!(fs::read(files.join("mine")).unwrap(), b"mine");
     assert_eq!(fs::read(files.join("run")).unwrap(), b"1234");
 }
 
-fn a_view_shows_only_prepared_snapshots(bench: &Bench) {
-    let subject = Subject::new(bench);
-    let place = subject.create("one", subject.reader());
+fn a_view_shows_only_prepared_snapshots(fixture: &Fixture) {
+    let subject = Subject::new(fixture);
+    let live_dir = subject.create("one", subject.reader());
     let views = subject.provider.views();
-    let path = views.path(&place);
-    assert!(views.shows(&place, subject.reader()));
+    let path = views.path(&live_dir);
+    assert!(views.shows(&live_dir, subject.reader()));
     assert_eq!(fs::read(path.join("run")).unwrap(), b"1234");
     fs::write(path.join("run"), "written").unwrap_err();
-    let id = numbered(bench, 1)[0];
-    let snapshot = bench.snapshot_of(id);
+    let id = numbered(fixture, 1)[0];
+    let snapshot = fixture.snapshot_of(id);
     let next = Origin {
         id,
         snapshot: &snapshot,
         ..subject.reader()
     };
-    views.show(&place, next).unwrap_err();
-    assert!(views.shows(&place, subject.reader()));
-    views.prepare(&place, next, &progress()).unwrap();
-    assert!(views.shows(&place, subject.reader()));
+    views.show(&live_dir, next).unwrap_err();
+    assert!(views.shows(&live_dir, subject.reader()));
+    views.prepare(&live_dir, next, &progress()).unwrap();
+    assert!(views.shows(&live_dir, subject.reader()));
     let opened = fs::File::open(path.join("run")).unwrap();
-    views.show(&place, next).unwrap();
-    assert!(views.shows(&place, next));
-    assert!(!views.shows(&place, subject.reader()));
+    views.show(&live_dir, next).unwrap();
+    assert!(views.shows(&live_dir, next));
+    assert!(!views.shows(&live_dir, subject.reader()));
     assert_eq!(fs::read(path.join("0")).unwrap(), b"0");
     assert_eq!(io::read_to_string(opened).unwrap(), "1234");
 }
 
-fn a_view_in_any_state_is_repaired(bench: &Bench) {
-    let subject = Subject::new(bench);
-    let place = subject.create("one", subject.reader());
+fn a_view_in_any_state_is_repaired(fixture: &Fixture) {
+    let subject = Subject::new(fixture);
+    let live_dir = subject.create("one", subject.reader());
     let views = subject.provider.views();
     let ensure = || {
-        let shown = views.ensure_shown(&place, subject.reader(), &progress());
+        let shown = views.ensure_shown(&live_dir, subject.reader(), &progress());
         shown.unwrap();
-        assert!(views.shows(&place, subject.reader()));
-        assert_eq!(support::mounts_below(&views.path(&place)).len(), 1);
+        assert!(views.shows(&live_dir, subject.reader()));
+        assert_eq!(support::mounts_below(&views.path(&live_dir)).len(), 1);
     };
     ensure();
-    unmount(views.path(&place), UnmountFlags::DETACH).unwrap();
-    assert!(!views.shows(&place, subject.reader()));
+    unmount(views.path(&live_dir), UnmountFlags::DETACH).unwrap();
+    assert!(!views.shows(&live_dir, subject.reader()));
     ensure();
 }
 
-fn containers_get_the_directory_below_a_view(bench: &Bench) {
-    let subject = Subject::new(bench);
-    let place = subject.create("one", subject.reader());
+fn containers_get_the_directory_below_a_view(fixture: &Fixture) {
+    let subject = Subject::new(fixture);
+    let live_dir = subject.create("one", subject.reader());
     let views = subject.provider.views();
-    let bare = views.bare(&place).unwrap().unwrap();
+    let bare = views.bare(&live_dir).unwrap().unwrap();
     assert_eq!(fs::read_dir(&bare).unwrap().count(), 0);
-    views.show(&place, subject.reader()).unwrap();
+    views.show(&live_dir, subject.reader()).unwrap();
     assert_eq!(fs::read_dir(&bare).unwrap().count(), 0);
 }
 
 /// With a pool: the only provider that forks at one moment and has a volume.
-fn on_a_pool(name: &str, test: fn(&Bench)) {
-    support::pooled(name, test);
+fn on_a_pool(name: &str, test: fn(&Fixture)) {
+    providers::pooled(name, test);
 }
 
 #[test]
 fn an_atomic_fork_has_the_changes_and_the_home() {
-    on_a_pool("an_atomic_fork_has_the_changes_and_the_home", |bench| {
-        let subject = Subject::new(bench);
-        let place = subject.create("one", subject.origin());
+    on_a_pool("an_atomic_fork_has_the_changes_and_the_home", |fixture| {
+        let subject = Subject::new(fixture);
+        let live_dir = subject.create("one", subject.origin());
         let (files, home) = (
-            subject.provider.files(&place),
-            subject.provider.home(&place),
+            subject.provider.files(&live_dir),
+            subject.provider.home(&live_dir),
         );
         fs::write(files.join("mine"), "mine").unwrap();
         fs::write(home.join("mine"), "at home").unwrap();
-        let forks = ["two", "three"].map(|name| subject.place(name));
-        let atomic = subject.provider.atomic_forks(&place).unwrap();
+        let forks = ["two", "three"].map(|name| subject.live_dir(name));
+        let atomic = subject.provider.atomic_forks(&live_dir).unwrap();
         let into = [forks[0].as_path(), forks[1].as_path()];
         let forked = atomic.fork_into(&into, subject.origin(), &progress());
         forked.unwrap();
@@ -292,14 +305,14 @@ fn an_atomic_fork_has_the_changes_and_the_home() {
 
 #[test]
 fn a_volume_finds_and_deletes_interrupted_reads() {
-    on_a_pool("a_volume_finds_and_deletes_interrupted_reads", |bench| {
-        let subject = Subject::new(bench);
-        let place = subject.create("one", subject.origin());
+    on_a_pool("a_volume_finds_and_deletes_interrupted_reads", |fixture| {
+        let subject = Subject::new(fixture);
+        let live_dir = subject.create("one", subject.origin());
         let volume = subject.provider.volume().unwrap();
         volume.sync().unwrap();
         volume.trim().unwrap();
         assert_eq!(volume.interrupted_reads().unwrap(), [""; 0]);
-        // As if the reading process had been killed.
+        // A reading process that was killed leaves such a snapshot.
         let uppers = subject.root.join("uppers");
         let status = std::process::Command::new("btrfs")
             .args(["-q", "subvolume", "snapshot", "-r"])
@@ -311,7 +324,9 @@ fn a_volume_finds_and_deletes_interrupted_reads() {
             volume.delete_interrupted_read("one").unwrap();
         }
         assert_eq!(volume.interrupted_reads().unwrap(), [""; 0]);
-        let read = subject.provider.read(&place, subject.origin(), &progress());
+        let read = subject
+            .provider
+            .read(&live_dir, subject.origin(), &progress());
         read.unwrap();
         assert_eq!(volume.interrupted_reads().unwrap(), [""; 0]);
     });
@@ -321,40 +336,40 @@ fn a_volume_finds_and_deletes_interrupted_reads() {
 #[test]
 fn a_private_workspace_is_mounted_or_has_an_entrance() {
     let name = "a_private_workspace_is_mounted_or_has_an_entrance";
-    support::rootless(name, |bench| {
-        let subject = Subject::new(bench);
-        let place = subject.create("one", subject.origin());
+    providers::rootless(name, |fixture| {
+        let subject = Subject::new(fixture);
+        let live_dir = subject.create("one", subject.origin());
         let private = subject.provider.private().unwrap();
-        let entrance = |place: &Path| private.entrance(place, subject.origin(), &progress());
-        assert!(private.can_mount(&place).unwrap());
-        assert_eq!(private.users(&place).unwrap(), [0_u32; 0]);
-        assert_eq!(entrance(&place).unwrap(), None);
-        drop(private.lock_entrance(&place).unwrap());
+        let entrance = |live_dir: &Path| private.entrance(live_dir, subject.origin(), &progress());
+        assert!(private.can_mount(&live_dir).unwrap());
+        assert_eq!(private.users(&live_dir).unwrap(), [0_u32; 0]);
+        assert_eq!(entrance(&live_dir).unwrap(), None);
+        drop(private.lock_entrance(&live_dir).unwrap());
 
         // Changes the rights of this thread only.
         let mut sets = capabilities(None).unwrap();
         sets.effective.remove(CapabilitySet::SYS_ADMIN);
         set_capabilities(None, sets).unwrap();
-        let place = subject.create("two", subject.origin());
-        assert!(!private.can_mount(&place).unwrap());
-        assert!(!subject.provider.mounts().unwrap().is_mounted(&place));
-        let entrance = entrance(&place).unwrap().unwrap();
-        assert_eq!(entrance.files, subject.provider.files(&place));
+        let live_dir = subject.create("two", subject.origin());
+        assert!(!private.can_mount(&live_dir).unwrap());
+        assert!(!subject.provider.mounts().unwrap().is_mounted(&live_dir));
+        let entrance = entrance(&live_dir).unwrap().unwrap();
+        assert_eq!(entrance.files, subject.provider.files(&live_dir));
         assert!(!entrance.lowers.is_empty());
     });
 }
 
 #[test]
 fn a_workspace_older_than_the_pool_has_no_limits() {
-    on_a_pool("a_workspace_older_than_the_pool_has_no_limits", |bench| {
-        let without = Bench {
+    on_a_pool("a_workspace_older_than_the_pool_has_no_limits", |fixture| {
+        let without = Fixture {
             pool: None,
-            ..bench.owned()
+            ..fixture.owned()
         };
         let older = Subject::new(&without);
-        let place = older.create("old", older.origin());
-        let subject = Subject::new(bench);
-        assert!(subject.provider.limits(&place).is_none());
-        assert!(subject.provider.atomic_forks(&place).is_none());
+        let live_dir = older.create("old", older.origin());
+        let subject = Subject::new(fixture);
+        assert!(subject.provider.limits(&live_dir).is_none());
+        assert!(subject.provider.atomic_forks(&live_dir).is_none());
     });
 }
