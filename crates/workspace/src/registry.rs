@@ -415,8 +415,8 @@ mod tests {
             }
             let running = registry.lock().err().unwrap();
             assert!(matches!(running, Error::NoRegistry(_)), "{running}");
-            let refused = open(&directory).unwrap_err();
-            assert!(matches!(refused, Error::NoRegistry(_)), "{refused}");
+            let rejected = open(&directory).unwrap_err();
+            assert!(matches!(rejected, Error::NoRegistry(_)), "{rejected}");
         }
         fs::write(&log, whole).unwrap();
         assert_eq!(ids(&open(&directory).unwrap()), ["ws-1"]);

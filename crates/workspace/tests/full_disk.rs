@@ -81,8 +81,8 @@ fn capped_workspaces_stop_growing_until_the_cap_ends() {
     for _ in 0..3 {
         workspaces.cap_growth(Some(0)).unwrap();
     }
-    let refused = write(&files.join("large"), 8 * MIB).unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::QuotaExceeded);
+    let rejected = write(&files.join("large"), 8 * MIB).unwrap_err();
+    assert_eq!(rejected.kind(), ErrorKind::QuotaExceeded);
     // Files can still be deleted.
     fs::remove_file(files.join("large")).unwrap();
     fs::remove_file(files.join("before")).unwrap();

@@ -67,8 +67,8 @@ fn read_only_workspaces_cannot_be_written_to(fixture: &Fixture) {
         Err(Error::ReadOnly(_))
     ));
     let decide = |_| Ok::<_, Error>(None);
-    let refused = workspaces.refresh(&id("one"), info(), &NeverFreeze, &progress(), decide);
-    assert!(matches!(refused, Err(Error::ReadOnly(_))));
+    let rejected = workspaces.refresh(&id("one"), info(), &NeverFreeze, &progress(), decide);
+    assert!(matches!(rejected, Err(Error::ReadOnly(_))));
 }
 
 fn a_snapshot_of_a_read_only_workspace_is_its_base(fixture: &Fixture) {
@@ -204,8 +204,8 @@ fn a_follower_sees_the_new_snapshot_and_open_files_keep_the_old(fixture: &Fixtur
 fn only_read_only_workspaces_follow(fixture: &Fixture) {
     let workspaces = fixture.open();
     fixture.create(&workspaces, "writer");
-    let refused = workspaces.follow(&id("writer"), fixture.base, &progress());
-    assert!(matches!(refused, Err(Error::Writable(_))));
+    let rejected = workspaces.follow(&id("writer"), fixture.base, &progress());
+    assert!(matches!(rejected, Err(Error::Writable(_))));
     assert!(matches!(
         workspaces.bind(&id("writer")),
         Err(Error::Writable(_))

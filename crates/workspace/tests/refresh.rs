@@ -203,9 +203,9 @@ fn a_file_changed_during_a_refresh_is_not_overwritten(fixture: &Fixture) {
         };
         Some(merged(fixture, taken, write))
     };
-    let refused = refresh(&workspaces, "one", decide);
+    let rejected = refresh(&workspaces, "one", decide);
     assert!(matches!(
-        refused,
+        rejected,
         Err(Error::Engine(elevo_engine::Error::InTheWay { .. }))
     ));
     let late = fs::read_to_string(files.join("src/main.rs")).unwrap();

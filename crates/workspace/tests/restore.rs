@@ -214,8 +214,8 @@ fn a_workspace_more_than_half_full_is_restored() {
     }
     fs::write(elsewhere.join("big"), vec![7; 2 * support::LIMIT as usize]).unwrap();
     let too_big = fixture.snapshot(&workspaces, "elsewhere");
-    let refused = workspaces.restore(&id("one"), too_big.id, &NeverFreeze, &progress());
-    assert!(matches!(refused, Err(Error::Engine(_))));
+    let rejected = workspaces.restore(&id("one"), too_big.id, &NeverFreeze, &progress());
+    assert!(matches!(rejected, Err(Error::Engine(_))));
     assert_eq!(workspaces.get(&id("one")).unwrap().base, full.id);
     workspaces
         .restore(&id("one"), other.id, &NeverFreeze, &progress())

@@ -63,7 +63,7 @@ const NOW: Timestamps = Timestamps {
 /// Suffix of a directory that is being filled.
 const UNFINISHED: &str = ".unfinished";
 /// Maximum number of directories that are kept for cloning.
-const KEPT_BASES: usize = 4;
+const MAX_BASES: usize = 4;
 
 impl FullProvider {
     /// Creates workspaces as copies.
@@ -101,6 +101,8 @@ impl FullProvider {
         }
     }
 
+    /// Writes a snapshot into an empty directory. Files are cloned from the
+    /// seed, if there is one.
     fn fill(
         &self,
         directory: &Path,
@@ -125,6 +127,8 @@ impl FullProvider {
         Ok(())
     }
 
+    /// Writes the files of a workspace, and records them in its stat cache, so
+    /// that the first read need not read them.
     fn fill_live_dir(
         &self,
         live_dir: &Path,
@@ -151,8 +155,8 @@ impl FullProvider {
         Ok(())
     }
 
-    /// Fills a directory with a snapshot, cloned from a base if there are
-    /// bases.
+    /// Writes a snapshot into an empty directory, cloned from a base if there
+    /// are bases.
     fn fill_from_base(
         &self,
         directory: &Path,
@@ -165,6 +169,7 @@ impl FullProvider {
         })
     }
 
+    /// Calls `then` with a base to clone the snapshot from; `None` for copies.
     fn with_seed(
         &self,
         snapshot: &Snapshot,
@@ -175,7 +180,7 @@ impl FullProvider {
             None => then(None),
             // Only content is taken from a base, so the owner of its files does
             // not matter.
-            Some(bases) => bases.with(
+            Some(bases) => bases.with_base(
                 snapshot,
                 |directory| self.fill(directory, snapshot, None, None, progress),
                 |seed| then(Some(seed)),
@@ -197,35 +202,38 @@ impl FullProvider {
 }
 
 impl Bases {
-    /// Calls `then` with a directory that holds the snapshot and is not deleted
-    /// during the call. If there is none, `make` fills one first.
-    fn with(
+    /// Calls `then` with a base that holds the snapshot and is not deleted
+    /// during the call. If there is none, `fill` fills one first.
+    fn with_base(
         &self,
         snapshot: &Snapshot,
-        make: impl Fn(&Path) -> Result<()>,
+        fill: impl Fn(&Path) -> Result<()>,
         then: impl FnOnce(Seed) -> Result<()>,
     ) -> Result<()> {
         let failed = || Error::io("create", &self.directory);
         fs::create_dir_all(&self.directory).map_err(failed())?;
         let key = key(snapshot);
         let (directory, lock) = (self.directory.join(&key), self.lock(&key));
+        // A lock cannot be turned from exclusive into shared without a gap in
+        // which another process may delete the base. So the second round, with
+        // a shared lock, checks again.
         loop {
-            let held = lock::shared(&lock).map_err(failed())?;
+            let shared = lock::shared(&lock).map_err(failed())?;
             if directory.exists() {
-                // The modification time is the last use, for `make_room`.
+                // The modification time is the last use, for `delete_oldest_bases`.
                 let _ = rustix::fs::utimensat(CWD, &directory, &NOW, AtFlags::empty());
                 return then(Seed {
                     directory,
                     snapshot: snapshot.clone(),
                 });
             }
-            drop(held);
-            let _held = lock::exclusive(&lock).map_err(failed())?;
+            drop(shared);
+            let _exclusive = lock::exclusive(&lock).map_err(failed())?;
             if !directory.exists() {
-                self.make_room()?;
+                self.delete_oldest_bases()?;
                 let unfinished = self.directory.join(format!("{key}{UNFINISHED}"));
                 trash::delete(&unfinished, &self.trash)?;
-                make(&unfinished)?;
+                fill(&unfinished)?;
                 fs::rename(&unfinished, &directory).map_err(failed())?;
             }
         }
@@ -236,13 +244,15 @@ impl Bases {
     }
 
     /// Deletes the least recently used directories that are not in use.
-    fn make_room(&self) -> Result<()> {
+    fn delete_oldest_bases(&self) -> Result<()> {
         let failed = || Error::io("list", &self.directory);
         let mut bases = self.list().map_err(failed())?;
         bases.sort();
-        let spare = (bases.len() + 1).saturating_sub(KEPT_BASES);
+        // One more is about to be created.
+        let spare = (bases.len() + 1).saturating_sub(MAX_BASES);
         for (_, name) in bases.iter().take(spare) {
             let lock = self.lock(name.strip_suffix(UNFINISHED).unwrap_or(name));
+            // A base whose lock is held is in use, and is kept.
             if let Some(held) = lock::try_exclusive(&lock).map_err(failed())? {
                 trash::delete(&self.directory.join(name), &self.trash)?;
                 fs::remove_file(lock).map_err(failed())?;

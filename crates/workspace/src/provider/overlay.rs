@@ -14,11 +14,10 @@
 //!      …/stat     the stat cache of the upper
 //! ```
 //!
-//! The last four are in `live/ID`, or in a subvolume of the pool. In a pool,
-//! the cache is next to the subvolume, so that a workspace that has reached its
-//! limit can still be read. A read-only workspace has only a home and a mount
-//! of a view, which it shares with all readers of the same snapshot
-//! ([`SharedViews`], [`ViewMounts`]).
+//! Without a pool, the last four are in `live/ID`. With a pool, they are in a
+//! subvolume, except the cache, which is next to it. A read-only workspace has
+//! only a home and a mount ([`ViewMounts`]) of an overlay that it shares with
+//! all readers of the same snapshot ([`SharedViews`]).
 
 mod mount_options;
 mod pooled;
@@ -128,6 +127,7 @@ impl OverlayProvider {
         }
     }
 
+    /// The pool, if the upper of this workspace is in it.
     fn pool_of(&self, live_dir: &Path) -> Option<&Pool> {
         let pool = self.pool.as_ref();
         pool.filter(|pool| pool.subvolume(id(live_dir)).exists())

@@ -104,6 +104,8 @@ impl ViewMounts {
     pub(super) fn unmount_surplus(&self, id: &str, source: &Path) -> Result<()> {
         let path = self.path(id);
         let unmount_surplus = || -> io::Result<()> {
+            // Only the surplus mounts: the last one stays, even if it shows
+            // another snapshot.
             let spare = self
                 .with_surplus_mounts()?
                 .into_iter()
@@ -118,8 +120,8 @@ impl ViewMounts {
         unmount_surplus().map_err(Error::io("unmount", &path))
     }
 
-    /// Returns the readers with more than one mount, once for each surplus
-    /// mount.
+    /// Returns the ids of the workspaces with more than one mount, once for each
+    /// surplus mount.
     pub(crate) fn with_surplus_mounts(&self) -> io::Result<Vec<String>> {
         let table = MountTable::of_self()?;
         let ids = table.iter().filter_map(|mount| {
@@ -167,7 +169,7 @@ impl ViewMounts {
         if self.is_prepared.get().is_some() {
             return Ok(());
         }
-        let make = || -> io::Result<()> {
+        let prepare = || -> io::Result<()> {
             let _lock = lock::exclusive(&self.root.join("read.lock"))?;
             fs::create_dir_all(&self.shown)?;
             fs::create_dir_all(&self.bare)?;
@@ -175,10 +177,11 @@ impl ViewMounts {
             if !is_mount(&self.bare)? {
                 mount_bind(&self.shown, &self.bare)?;
             }
+            // A slave: unmounts in `read.bare` do not propagate to `read`.
             mount_change(&self.bare, MountPropagationFlags::DOWNSTREAM)?;
             make_read_only(&self.bare)
         };
-        make().map_err(Error::io(
+        prepare().map_err(Error::io(
             "mount the shared directory of readers in",
             &self.root,
         ))?;

@@ -29,11 +29,13 @@ pub(crate) fn random_changes(fixture: &Fixture, generations: usize) {
                 let mut same = random.clone();
                 let mut outcome = change_something(&files, &mut random);
                 let mut rename: fn(_, _) -> _ = fs::rename;
-                let is_refused = |error: &std::io::Error| {
+                let is_rejected = |error: &std::io::Error| {
                     let is_rootless = fixture.kind.is_private();
                     is_rootless && error.kind() == std::io::ErrorKind::CrossesDevices
                 };
-                if outcome.as_ref().is_err_and(is_refused) {
+                // Overlays in user namespaces cannot rename directories of
+                // lower layers; programs like `mv` then copy.
+                if outcome.as_ref().is_err_and(is_rejected) {
                     rename = move_by_copying;
                     outcome = change(&files, &mut same.clone(), rename);
                 }

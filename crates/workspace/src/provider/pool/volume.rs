@@ -101,7 +101,7 @@ pub(crate) fn erase_pool(root: &Path) -> Result<()> {
         }
         match is_btrfs(&directory) {
             // The pool was in the file system of the workspaces. Subvolumes
-            // there are deleted at once, whatever they contain.
+            // there are deleted without a walk through their files.
             Ok(true) => destroy_below(&directory),
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
