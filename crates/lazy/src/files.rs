@@ -1,4 +1,4 @@
-//! Handles the requests of the kernel.
+//! Serves the requests of the kernel for the files of a snapshot.
 
 use std::ffi::OsStr;
 use std::io;
@@ -24,23 +24,25 @@ use crate::mount::Options;
 const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
 /// Inode numbers are never reused.
 const GENERATION: Generation = Generation(0);
+/// The block size that `stat` and `statfs` report.
 const BLOCK: u32 = 4096;
 /// Maximum number of cached entries.
-const KNOWN: usize = 16_384;
-/// Maximum number of read-ahead requests of the kernel.
-const AHEAD: u16 = 64;
+const MAX_CACHED_ENTRIES: usize = 16_384;
+/// Maximum number of read-ahead requests that the kernel sends at a time.
+const MAX_BACKGROUND_REQUESTS: u16 = 64;
 /// Read-ahead of sequential reads, in bytes.
 const READ_AHEAD: u32 = 16 << 20;
 
-/// The values of `whence` on Linux.
+/// Values of `whence` in `lseek(2)` on Linux.
 const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
 
+/// A snapshot as a file system.
 pub(crate) struct Files {
     numbered: Numbered,
     options: Options,
-    /// Entries by inode number.
-    known: Cache<u64, Arc<NumberedEntry>>,
+    /// The entries that were used last, by inode number.
+    entries: Cache<u64, Arc<NumberedEntry>>,
     runtime: Option<Handle>,
 }
 
@@ -51,24 +53,24 @@ impl Files {
         Self {
             numbered,
             options,
-            known: Cache::new(KNOWN),
+            entries: Cache::new(MAX_CACHED_ENTRIES),
             runtime: Handle::try_current().ok(),
         }
     }
 
-    /// Waits for a store, which may need a runtime.
+    /// Waits for a read of the store, which may need the runtime.
     fn wait<T>(&self, call: impl Future<Output = elevo_engine::Result<T>>) -> Result<T> {
         let _inside = self.runtime.as_ref().map(Handle::enter);
         futures::executor::block_on(call).map_err(|error| failed(&error))
     }
 
     fn entry(&self, number: INodeNo) -> Result<Arc<NumberedEntry>> {
-        if let Some(known) = self.known.get(&number.0) {
+        if let Some(known) = self.entries.get(&number.0) {
             return Ok(known);
         }
         let found = self.wait(self.numbered.get(number.0))?;
         let found = Arc::new(found.ok_or(Errno::ESTALE)?);
-        self.known.insert(number.0, found.clone());
+        self.entries.insert(number.0, found.clone());
         Ok(found)
     }
 
@@ -77,7 +79,7 @@ impl Files {
         let found = self.wait(self.numbered.lookup(&parent, name.as_bytes()))?;
         Ok(found.map(|found| {
             let found = Arc::new(found);
-            self.known.insert(found.number, found.clone());
+            self.entries.insert(found.number, found.clone());
             found
         }))
     }
@@ -121,7 +123,7 @@ impl Files {
         }
     }
 
-    fn sought(&self, number: INodeNo, offset: i64, whence: i32) -> Result<i64> {
+    fn seek_from(&self, number: INodeNo, offset: i64, whence: i32) -> Result<i64> {
         let entry = self.entry(number)?;
         let Entry::File { content, .. } = &entry.entry else {
             return Err(Errno::EISDIR);
@@ -192,18 +194,19 @@ fn time(at: Timestamp) -> SystemTime {
     exact.unwrap_or(UNIX_EPOCH)
 }
 
+/// Logs an error of the store, for which the kernel has only one code.
 fn failed(error: &Error) -> Errno {
     tracing::error!(
         cause = error as &dyn std::error::Error,
-        "cannot read a file"
+        "cannot read a snapshot that is mounted"
     );
     Errno::EIO
 }
 
 impl Filesystem for Files {
     fn init(&mut self, _: &Request, kernel: &mut KernelConfig) -> io::Result<()> {
-        // Separately, since an older kernel lacks some of them and works
-        // without.
+        // One by one: a call with a flag that an older kernel lacks sets none,
+        // and the mount works without each of them.
         for wanted in [
             InitFlags::FUSE_ASYNC_READ,
             InitFlags::FUSE_DO_READDIRPLUS,
@@ -218,7 +221,7 @@ impl Filesystem for Files {
         if let Err(most) = kernel.set_max_readahead(READ_AHEAD) {
             let _ = kernel.set_max_readahead(most);
         }
-        let _ = kernel.set_max_background(AHEAD);
+        let _ = kernel.set_max_background(MAX_BACKGROUND_REQUESTS);
         Ok(())
     }
 
@@ -284,7 +287,7 @@ impl Filesystem for Files {
         whence: i32,
         reply: ReplyLseek,
     ) {
-        match self.sought(number, offset, whence) {
+        match self.seek_from(number, offset, whence) {
             Ok(offset) => reply.offset(offset),
             Err(error) => reply.error(error),
         }

@@ -1,3 +1,5 @@
+//! Mounts a snapshot, directly or with `fusermount3`, and unmounts it.
+
 use std::ffi::CString;
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -20,11 +22,11 @@ use crate::files::Files;
 /// The device over which the kernel sends requests.
 const DEVICE: &str = "/dev/fuse";
 
-/// Bytes of chunks that are cached: the kernel requests ranges that start and
-/// end within chunks.
-const CHUNKS: u64 = 16 << 20;
+/// Maximum bytes of chunks that are cached. The kernel requests ranges that
+/// start and end within chunks, so two requests often need the same chunk.
+const CHUNK_CACHE_BYTES: u64 = 16 << 20;
 
-/// Read-ahead of sequential reads.
+/// Read-ahead of sequential reads, in KiB.
 const READ_AHEAD_KIB: u32 = 16 << 10;
 
 /// Settings of a mounted snapshot.
@@ -32,7 +34,8 @@ const READ_AHEAD_KIB: u32 = 16 << 10;
 pub struct Options {
     /// The user and group of all files.
     pub owner: (u32, u32),
-    /// Whether other users than the one that mounts it may access it.
+    /// Whether users other than the one that mounts it may access it. Ignored
+    /// if `fusermount3` mounts it: other users may not.
     pub for_all: bool,
     /// The permission bits of its root.
     pub mode: Mode,
@@ -64,16 +67,16 @@ pub struct Mount {
 }
 
 /// Mounts `snapshot` at the directory `at`, and serves it in threads of this
-/// process until it is unmounted. `fusermount3` mounts for users who may not.
-/// Captures the Tokio runtime of the caller, if there is one, for stores that
-/// need it.
+/// process until it is unmounted. For users who may not mount, `fusermount3`
+/// does it. Reads of the store run in the Tokio runtime of the caller, if there
+/// is one.
 pub fn mount(
     repository: &Repository,
     snapshot: &Snapshot,
     at: &Path,
     options: Options,
 ) -> io::Result<Mount> {
-    let repository = repository.keep_chunks(CHUNKS);
+    let repository = repository.keep_chunks(CHUNK_CACHE_BYTES);
     let numbered = Numbered::new(&repository, snapshot, options.mode);
     let mut config = Config::default();
     config.n_threads = Some(options.threads.max(1));
@@ -82,32 +85,34 @@ pub fn mount(
         true => SessionACL::All,
         false => SessionACL::Owner,
     };
-    let device = match attach(at, options.for_all) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => helped(at)?,
+    let device = match mount_device(at, options.for_all) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => mount_by_helper(at)?,
         device => device?,
     };
-    // From here on, the kernel waits for responses.
+    // The mount is visible from here on, and every access to it waits for a
+    // response. A failure must unmount it.
     let serving = Session::from_fd(Files::new(numbered, options), device, acl, config)
         .and_then(Session::spawn);
     match serving {
         Ok(session) => {
             // A failure only makes sequential reads slower.
-            let _ = read_far_ahead(at);
+            let _ = raise_read_ahead(at);
             Ok(Mount {
                 session,
                 at: at.into(),
             })
         }
         Err(error) => {
-            let _ = take_away(at, UnmountFlags::DETACH);
+            let _ = unmount_at(at, UnmountFlags::DETACH);
             Err(error)
         }
     }
 }
 
-/// Mounts the device. Done here and not by `fuser`: at its end, a session that
-/// mounted itself unmounts any mount at its path.
-fn attach(at: &Path, for_all: bool) -> io::Result<OwnedFd> {
+/// Mounts the device. Not done by `fuser`, because a session that has mounted
+/// itself unmounts any mount at its path when it ends: also one that replaced
+/// it.
+fn mount_device(at: &Path, for_all: bool) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     let device = rustix::fs::open(DEVICE, flags, Bits::empty()).map_err(|error| {
         let error = io::Error::from(error);
@@ -132,7 +137,7 @@ fn attach(at: &Path, for_all: bool) -> io::Result<OwnedFd> {
 const HELPER: &str = "fusermount3";
 
 /// Mounts with the help of `fusermount3`. Other users cannot access the mount.
-fn helped(at: &Path) -> io::Result<OwnedFd> {
+fn mount_by_helper(at: &Path) -> io::Result<OwnedFd> {
     let (ours, theirs) = UnixStream::pair()?;
     let mut command = Command::new(HELPER);
     command
@@ -162,7 +167,8 @@ fn helped(at: &Path) -> io::Result<OwnedFd> {
     device.ok_or_else(|| io::Error::other(format!("{HELPER} did not send a device")))
 }
 
-fn take_away(at: &Path, flags: UnmountFlags) -> io::Result<()> {
+/// Unmounts a snapshot; without the right to unmount, with the helper.
+fn unmount_at(at: &Path, flags: UnmountFlags) -> io::Result<()> {
     match unmount(at, flags) {
         Err(Errno::PERM) => run(Command::new(HELPER).args(["-u", "-z", "--"]).arg(at)),
         done => Ok(done?),
@@ -179,15 +185,15 @@ fn run(command: &mut Command) -> io::Result<()> {
     if ended.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&ended.stderr);
-    Err(io::Error::other(said.trim().to_owned()))
+    let output = String::from_utf8_lossy(&ended.stderr);
+    Err(io::Error::other(output.trim().to_owned()))
 }
 
 /// Raises the read-ahead above the maximum that a FUSE file system may request,
 /// so that the kernel sends more and larger requests at once.
-fn read_far_ahead(at: &Path) -> io::Result<()> {
-    // Without a request to ourselves: a process that is killed during it would
-    // wait forever.
+fn raise_read_ahead(at: &Path) -> io::Result<()> {
+    // `DONT_SYNC` avoids a request to this process itself: if the process is
+    // killed during such a request, it waits for ever.
     let flags = AtFlags::STATX_DONT_SYNC;
     let found = statx(CWD, at, flags, StatxFlags::empty())?;
     let (major, minor) = (found.stx_dev_major, found.stx_dev_minor);
@@ -209,7 +215,7 @@ impl Mount {
     /// Unmounts the snapshot. Fails if it is in use, unless it was mounted by
     /// the helper.
     pub fn unmount(self) -> io::Result<()> {
-        take_away(&self.at, UnmountFlags::NOFOLLOW)?;
+        unmount_at(&self.at, UnmountFlags::NOFOLLOW)?;
         self.session.join()
     }
 }

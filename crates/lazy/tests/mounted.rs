@@ -182,7 +182,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
     #[test]
-    fn a_mounted_snapshot_is_what_a_checkout_writes(
+    fn a_mounted_snapshot_equals_a_checkout(
         files in prop::collection::vec(
             (
                 prop::collection::vec(prop::sample::select(vec!["a", "b", "é", "d d", "e.txt"]), 1..4),
@@ -212,7 +212,7 @@ proptest! {
 }
 
 #[test]
-fn a_directory_of_many_entries_is_listed_once_each() {
+fn each_entry_of_a_large_directory_is_listed_once() {
     let source = tempfile::tempdir().unwrap();
     for n in 0..5_000 {
         write(&source.path().join(format!("many/{n:05}")), b"x", 0o644);
@@ -236,7 +236,7 @@ fn missing_paths_are_not_found_and_writes_are_rejected() {
         let none = fs::read(at.join("dir/file/below")).unwrap_err();
         assert_eq!(none.kind(), io::ErrorKind::NotADirectory);
     }
-    let refused = [
+    let rejected = [
         fs::write(at.join("dir/file"), "other"),
         fs::write(at.join("new"), "new"),
         fs::remove_file(at.join("dir/file")),
@@ -244,9 +244,9 @@ fn missing_paths_are_not_found_and_writes_are_rejected() {
         fs::rename(at.join("dir"), at.join("moved")),
         fs::set_permissions(at.join("dir/file"), Permissions::from_mode(0o600)),
     ];
-    for refused in refused {
+    for rejected in rejected {
         assert_eq!(
-            refused.unwrap_err().kind(),
+            rejected.unwrap_err().kind(),
             io::ErrorKind::ReadOnlyFilesystem
         );
     }
@@ -254,7 +254,7 @@ fn missing_paths_are_not_found_and_writes_are_rejected() {
 }
 
 #[test]
-fn large_files_are_read_in_order_and_anywhere_by_many() {
+fn many_threads_read_large_files_in_order_and_at_random() {
     let source = tempfile::tempdir().unwrap();
     let data = noise(5, 24 << 20);
     write(&source.path().join("large"), &data, 0o644);
@@ -289,8 +289,8 @@ fn large_files_are_read_in_order_and_anywhere_by_many() {
     assert_eq!(&end, b"\0\0end");
 }
 
-/// Otherwise a program that copies a sparse file, like an overlay, would read
-/// endless zeros.
+/// A program that copies a sparse file, as an overlay does, skips the holes
+/// instead of reading zeros for hours.
 #[test]
 fn holes_are_reported() {
     use rustix::fs::{SeekFrom, seek};
@@ -323,6 +323,5 @@ fn holes_are_reported() {
     assert_eq!(seek(open("empty"), SeekFrom::Data(0)), none);
     let hollow = open("hollow");
     assert_eq!(seek(&hollow, SeekFrom::Hole(5)), Ok(5));
-    let data = seek(&hollow, SeekFrom::Data(5));
-    assert!(data.is_err() || data.is_ok_and(|data| data > HOLE - (1 << 20)));
+    assert_eq!(seek(&hollow, SeekFrom::Data(5)), none);
 }

@@ -111,28 +111,32 @@ pub(crate) fn create(directory: impl AsFd, new: &str) -> io::Result<()> {
     };
     // SAFETY: the opcode is for this structure, which the kernel only reads.
     let call = unsafe { Setter::<SUBVOLUME_CREATE, _>::new(arguments) };
-    // SAFETY: as above; a descriptor of another file system is refused.
+    // SAFETY: as above; the kernel rejects a descriptor of another file system.
     Ok(unsafe { ioctl::ioctl(directory, call) }?)
 }
 
-/// Creates a snapshot of the subvolume `of` in `directory`.
-pub(crate) fn snapshot(
-    directory: impl AsFd,
-    of: impl AsFd,
-    new: &str,
-    read_only: bool,
-) -> io::Result<()> {
+/// Creates a writable snapshot of the subvolume `of` in `directory`.
+pub(crate) fn snapshot(directory: impl AsFd, of: impl AsFd, new: &str) -> io::Result<()> {
+    snapshot_with(directory, of, new, 0)
+}
+
+/// Creates a read-only snapshot of the subvolume `of` in `directory`.
+pub(crate) fn snapshot_read_only(directory: impl AsFd, of: impl AsFd, new: &str) -> io::Result<()> {
+    snapshot_with(directory, of, new, READ_ONLY)
+}
+
+fn snapshot_with(directory: impl AsFd, of: impl AsFd, new: &str, flags: u64) -> io::Result<()> {
     let arguments = VolumeArguments2 {
         fd: std::os::fd::AsRawFd::as_raw_fd(&of.as_fd()).into(),
         transaction: 0,
-        flags: if read_only { READ_ONLY } else { 0 },
+        flags,
         unused: [0; 4],
         name: name(new)?,
     };
     // SAFETY: the opcode is for this structure, which the kernel only reads;
     // the descriptor in it is open until the call returns.
     let call = unsafe { Setter::<SNAPSHOT_CREATE, _>::new(arguments) };
-    // SAFETY: as above; a descriptor of another file system is refused.
+    // SAFETY: as above; the kernel rejects a descriptor of another file system.
     Ok(unsafe { ioctl::ioctl(directory, call) }?)
 }
 
@@ -144,7 +148,7 @@ pub(crate) fn destroy(directory: impl AsFd, old: &str) -> io::Result<()> {
     };
     // SAFETY: the opcode is for this structure, which the kernel only reads.
     let call = unsafe { Setter::<SUBVOLUME_DESTROY, _>::new(arguments) };
-    // SAFETY: as above; a descriptor of another file system is refused.
+    // SAFETY: as above; the kernel rejects a descriptor of another file system.
     Ok(unsafe { ioctl::ioctl(directory, call) }?)
 }
 
@@ -157,7 +161,7 @@ pub(crate) fn enable_quota(volume: impl AsFd) -> io::Result<()> {
         let mut arguments = QuotaControl { command, status: 0 };
         // SAFETY: the opcode is for this structure, which outlives the call.
         let call = unsafe { Updater::<QUOTA_CONTROL, _>::new(&mut arguments) };
-        // SAFETY: as above; a descriptor of another file system is refused.
+        // SAFETY: as above; the kernel rejects a descriptor of another file system.
         unsafe { ioctl::ioctl(volume.as_fd(), call) }
     };
     Ok(enable(SIMPLE).or_else(|_| enable(FULL))?)
@@ -178,7 +182,7 @@ pub(crate) fn limit(subvolume: impl AsFd, bytes: u64) -> io::Result<()> {
     // SAFETY: the opcode is for this structure, which the kernel only reads,
     // although the opcode has the direction "read".
     let call = unsafe { Setter::<GROUP_LIMIT, _>::new(arguments) };
-    // SAFETY: as above; a descriptor of another file system is refused.
+    // SAFETY: as above; the kernel rejects a descriptor of another file system.
     Ok(unsafe { ioctl::ioctl(subvolume, call) }?)
 }
 
@@ -192,7 +196,7 @@ pub(crate) fn trim(volume: impl AsFd) -> io::Result<()> {
     };
     // SAFETY: the opcode is for this structure, which outlives the call.
     let call = unsafe { Updater::<TRIM, _>::new(&mut all) };
-    // SAFETY: as above; a file system that cannot do it refuses.
+    // SAFETY: as above; a file system that cannot trim rejects the call.
     Ok(unsafe { ioctl::ioctl(volume, call) }?)
 }
 
@@ -201,7 +205,7 @@ pub(crate) fn trim(volume: impl AsFd) -> io::Result<()> {
 pub(crate) fn sync(volume: impl AsFd) -> io::Result<()> {
     // SAFETY: this call takes no argument.
     let call = unsafe { ioctl::NoArg::<SYNC>::new() };
-    // SAFETY: as above; a descriptor of another file system is refused.
+    // SAFETY: as above; the kernel rejects a descriptor of another file system.
     Ok(unsafe { ioctl::ioctl(volume, call) }?)
 }
 
@@ -232,7 +236,7 @@ fn volume_id(of: impl AsFd) -> io::Result<String> {
     // SAFETY: the opcode is for this structure, which has no invalid values
     // and which the kernel fills.
     let call = unsafe { ioctl::Getter::<ABOUT_VOLUME, AboutVolume>::new() };
-    // SAFETY: as above; a descriptor of another file system is refused.
+    // SAFETY: as above; the kernel rejects a descriptor of another file system.
     let about = unsafe { ioctl::ioctl(of, call) }?;
     let mut text = String::with_capacity(36);
     for (at, byte) in about.id.iter().enumerate() {
@@ -257,7 +261,7 @@ fn subvolume_id(subvolume: impl AsFd) -> io::Result<u64> {
     };
     // SAFETY: the opcode is for this structure, which outlives the call.
     let call = unsafe { Updater::<FIND_INODE, _>::new(&mut arguments) };
-    // SAFETY: as above; a descriptor of another file system is refused.
+    // SAFETY: as above; the kernel rejects a descriptor of another file system.
     unsafe { ioctl::ioctl(subvolume, call) }?;
     Ok(arguments.subvolume)
 }

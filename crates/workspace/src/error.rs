@@ -22,11 +22,17 @@ pub enum Error {
     /// Another process is working on the workspace.
     #[error("another process is working on workspace `{0}`; retry when it has finished")]
     Busy(WorkspaceId),
-    /// A limit was requested that no provider here can enforce.
-    #[error("the size of a workspace cannot be limited here; that needs overlays and a pool")]
+    /// A limit was requested that the provider cannot enforce.
+    #[error(
+        "the size of this workspace cannot be limited; a limit needs the provider `overlay` or \
+         `lazy`, and a pool"
+    )]
     NoLimit,
-    /// Overlays were requested on a system that does not have them.
-    #[error("overlays and the pool of uppers need Linux")]
+    /// Overlays or a pool were requested on a system without overlays.
+    #[error(
+        "overlays, and the pool that holds their changes, work only on Linux; use the provider \
+         `reflink` or `copy`, without a pool"
+    )]
     NoOverlays,
     /// Workspaces of another user were requested by a process that is not root.
     #[error("only root can create workspaces that belong to another user; run as root")]
@@ -37,10 +43,10 @@ pub enum Error {
     /// The workspace is writable, so it cannot follow snapshots.
     #[error("workspace `{0}` is writable; only a read-only workspace can follow snapshots")]
     Writable(WorkspaceId),
-    /// Containers cannot see the workspace change its snapshot.
+    /// Containers cannot see the workspace move to another snapshot.
     #[error(
-        "containers cannot see workspace `{0}` change its snapshot here; that needs mounts, \
-         and so Linux and root"
+        "containers cannot see workspace `{0}` move to another snapshot; that needs a mount, \
+         which only root on Linux can make"
     )]
     CannotFollow(WorkspaceId),
     /// Only processes that enter the workspace see it.
@@ -50,7 +56,10 @@ pub enum Error {
     )]
     Private(WorkspaceId),
     /// Processes are in the workspace.
-    #[error("commands still run in workspace `{id}`; stop process {}", list(pids))]
+    #[error(
+        "commands still run in workspace `{id}`; stop the processes {}",
+        list(pids)
+    )]
     InUse {
         /// The id of the workspace.
         id: String,
@@ -59,8 +68,8 @@ pub enum Error {
     },
     /// A line of the registry cannot be parsed.
     #[error(
-        "line {line} of {} is damaged; restore the file from a backup, or remove that line and \
-         with it the newest change to one workspace",
+        "line {line} of {} is damaged; restore the file from a backup, or delete that line, which \
+         undoes one change of the list of workspaces",
         path.display()
     )]
     Registry {
@@ -76,7 +85,7 @@ pub enum Error {
     )]
     NoRegistry(PathBuf),
     /// The writers in the workspace could not be paused.
-    #[error("the writers of workspace `{id}` could not be stopped")]
+    #[error("cannot pause the processes that write to workspace `{id}`")]
     Freeze {
         /// The id of the workspace.
         id: WorkspaceId,

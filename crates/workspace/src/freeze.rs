@@ -10,12 +10,13 @@ use crate::id::WorkspaceId;
 pub trait Freeze {
     /// Returns when all writers have paused.
     fn freeze(&self) -> io::Result<()>;
-    /// Resumes the writers. Called once after each [`Self::freeze`], even if it
-    /// failed.
+    /// Resumes the writers. Called once after each call of [`Self::freeze`], even
+    /// if that failed.
     fn thaw(&self);
 }
 
-/// For workspaces without writers, or callers that accept the difference.
+/// Pauses no writer: for workspaces without writers, and for callers that accept
+/// files of different moments.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NeverFreeze;
 
@@ -37,7 +38,7 @@ impl Drop for Thaw<'_> {
 }
 
 /// Pauses the writers in a workspace until the result is dropped.
-pub(crate) fn stop<'a>(id: &WorkspaceId, freeze: &'a dyn Freeze) -> Result<Thaw<'a>> {
+pub(crate) fn pause<'a>(id: &WorkspaceId, freeze: &'a dyn Freeze) -> Result<Thaw<'a>> {
     let thaw = Thaw(freeze);
     freeze.freeze().map_err(|source| Error::Freeze {
         id: id.clone(),

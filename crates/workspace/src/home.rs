@@ -4,7 +4,7 @@
 
 use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, lchown};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use elevo_engine::{
@@ -14,21 +14,14 @@ use elevo_engine::{
 use elevo_objects::{Snapshot, Tree};
 
 use crate::error::{Error, Result};
-
-/// Changes the owner of a directory, if one is given.
-pub(crate) fn give(path: &Path, owner: Option<Owner>) -> Result<()> {
-    let Some(Owner { uid, gid }) = owner else {
-        return Ok(());
-    };
-    lchown(path, Some(uid), Some(gid)).map_err(Error::io("change the owner of", path))
-}
+use crate::owner::set_owner;
 
 /// Creates an empty home that only its owner can read.
-pub(crate) fn make(home: &Path, owner: Option<Owner>) -> Result<()> {
+pub(crate) fn create(home: &Path, owner: Option<Owner>) -> Result<()> {
     match DirBuilder::new().mode(0o700).create(home) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(Error::io("create", home)(error)),
-        Ok(()) => give(home, owner),
+        Ok(()) => set_owner(home, owner),
     }
 }
 
@@ -52,9 +45,9 @@ pub(crate) fn read(
     Ok((imported.tree != Tree::EMPTY).then_some(imported))
 }
 
-/// The content of another home.
+/// The content of the home of another workspace, or of a parked one.
 #[derive(Debug)]
-pub(crate) struct Contents {
+pub(crate) struct HomeContents {
     pub(crate) snapshot: Snapshot,
     /// The repository that has the content.
     pub(crate) view: Repository,
@@ -62,7 +55,7 @@ pub(crate) struct Contents {
     pub(crate) seed: Option<PathBuf>,
 }
 
-impl Contents {
+impl HomeContents {
     /// Fills an empty home, modification times included.
     pub(crate) fn fill(
         &self,

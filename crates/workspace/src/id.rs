@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_a_plain_word() {
+    fn accepts_only_ids_that_are_safe_file_names() {
         for good in ["a", "fix-bug-7", "0", &"x".repeat(64)] {
             assert!(good.parse::<WorkspaceId>().is_ok(), "{good}");
         }

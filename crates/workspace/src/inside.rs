@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::id::WorkspaceId;
 
-/// A place inside a directory of workspaces.
+/// The position of a path inside a directory of workspaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inside {
     /// The directory of workspaces.

@@ -1,5 +1,5 @@
-//! Workspaces: ordinary directories, created from snapshots, in which agents
-//! work, and which become snapshots again.
+//! Workspaces: ordinary directories in which agents work. A workspace is created
+//! from a snapshot, and snapshots are taken of it.
 //!
 //! Depends on `elevo-core`, `elevo-objects` and `elevo-engine`. Reads no clock,
 //! no random source and no environment: ids and times are passed in. Does not
@@ -8,7 +8,8 @@
 //! ```text
 //! registry/log      the list of workspaces: a line for each change, synced
 //! registry/lock     held while the log is read or written
-//! making            held during a creation, so that its layers are not deleted
+//! making            held while a workspace is created, so that `tidy` deletes no
+//!                   layer that it needs
 //! live/ID/          one workspace; its `lock` is held during each operation
 //! bases/, layers/   directories that workspaces share
 //! lazy/             snapshots that are served instead of written out
@@ -20,17 +21,16 @@
 //! ```
 //!
 //! To give a workspace to a container, bind its [`path`](Workspaces::path)
-//! without propagation. A read-only workspace that
-//! [follows](Workspaces::shares) snapshots is bound with
-//! [`bind`](Workspaces::bind) instead. A container that is started before its
-//! workspace exists gets a [slot](Slots).
+//! without propagation. A read-only workspace whose changes containers can
+//! [see](Workspaces::shares) is bound with [`bind`](Workspaces::bind) instead. A
+//! container that is started before its workspace exists gets a [slot](Slots).
 //!
-//! A user who may not mount can have private overlays, which only the processes
-//! see that [enter](Entrance) them.
+//! A user who may not mount can have private overlays. Only processes that
+//! [enter](Entrance) a private overlay see it.
 //!
 //! A workspace exists from the moment its line is in the log. A directory in
-//! `live` without a line is half created or half deleted, and is deleted at the
-//! next start.
+//! `live` without a line is half created or half deleted. The next
+//! [`Workspaces::open`] deletes it, unless a process still works on it.
 
 #[cfg(target_os = "linux")]
 mod btrfs;
@@ -42,9 +42,12 @@ mod id;
 mod inside;
 mod lock;
 #[cfg(target_os = "linux")]
+mod mountinfo;
+#[cfg(target_os = "linux")]
 mod mounts;
 #[cfg(target_os = "linux")]
 mod namespace;
+mod owner;
 mod probe;
 pub mod provider;
 mod record;

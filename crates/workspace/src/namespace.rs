@@ -10,7 +10,7 @@ use std::ffi::{CStr, CString};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use rustix::mount::{MountFlags, mount};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 
 use crate::lock;
-use crate::mounts::unescaped;
+use crate::mountinfo::{Mount, MountTable};
 use crate::provider::{OverlayOptions, overlay_options};
 
 /// The way into a private workspace, for a process that calls
@@ -48,7 +48,7 @@ pub struct Entrance {
 pub(crate) struct User {
     pub(crate) pid: u32,
     /// The mount point in the process's namespace.
-    at: PathBuf,
+    mount_point: PathBuf,
 }
 
 /// Number of attempts to find a process whose namespaces can be joined, and the
@@ -62,8 +62,10 @@ impl Entrance {
     /// ones. This process must have only one thread.
     pub fn enter(&self) -> io::Result<()> {
         let prepared = Prepared::new(self)?;
-        // Held until this process is listed among the users of the workspace.
-        let _entering = hold_entrance(&self.room)?;
+        // Held until this process is listed among the users of the workspace:
+        // two processes that enter at once would mount two overlays with one
+        // upper otherwise.
+        let _entering = lock_entrance(&self.room)?;
         if fs::metadata(&self.room)?.ino() != self.inode {
             let gone = "the workspace was removed and created again; retry";
             return Err(io::Error::new(io::ErrorKind::NotFound, gone));
@@ -74,20 +76,20 @@ impl Entrance {
             let Some(first) = users.first() else {
                 return Ok(prepared.enter()?);
             };
-            let mut fitting = users.iter().filter(|user| user.at == self.files);
+            let mut fitting = users.iter().filter(|user| user.mount_point == self.files);
             if let Some(namespaces) = fitting.find_map(Namespaces::of) {
                 namespaces.join()?;
                 return is_served(&self.files);
             }
-            // A process that is exiting is still listed, but has no namespaces
-            // any more.
+            // A process that is exiting is still listed, but its namespaces
+            // cannot be opened any more. It disappears within milliseconds.
             attempts += 1;
             if attempts == ATTEMPTS {
                 return Err(io::Error::other(format!(
                     "process {} has it mounted at {} in a namespace that this process cannot join; \
                      stop it first",
                     first.pid,
-                    first.at.display()
+                    first.mount_point.display()
                 )));
             }
             std::thread::sleep(PAUSE);
@@ -95,9 +97,10 @@ impl Entrance {
     }
 }
 
-/// Keeps other processes from entering a workspace or removing it.
-pub(crate) fn hold_entrance(room: &Path) -> io::Result<File> {
-    lock::alone(&room.join("entering"))
+/// Waits for the lock that keeps other processes from entering a workspace or
+/// removing it. `changes` is the directory with the upper.
+pub(crate) fn lock_entrance(changes: &Path) -> io::Result<File> {
+    lock::exclusive(&changes.join("entering"))
 }
 
 /// The namespaces of a process that has entered a workspace.
@@ -124,12 +127,16 @@ impl Namespaces {
             matches!((identity(one), identity(other)), (Ok(one), Ok(other)) if one == other)
         };
         let is_ours = owner_of(&found.user).ok()? == rustix::process::geteuid().as_raw()
-            && is_same(&related(&found.user, PARENT).ok()?, &ours)
-            && is_same(&related(&found.mount, OWNING_USER).ok()?, &found.user);
+            && is_same(&related_namespace(&found.user, PARENT).ok()?, &ours)
+            && is_same(
+                &related_namespace(&found.mount, OWNING_USER).ok()?,
+                &found.user,
+            );
         is_ours.then_some(found)
     }
 
     fn join(&self) -> io::Result<()> {
+        // The user namespace first: it gives the right to join the other.
         move_into_link_name_space(self.user.as_fd(), Some(LinkNameSpaceType::User))?;
         move_into_link_name_space(self.mount.as_fd(), Some(LinkNameSpaceType::Mount))?;
         Ok(())
@@ -142,7 +149,7 @@ const PARENT: Opcode = opcode::none(0xb7, 2);
 const OWNER: Opcode = opcode::none(0xb7, 4);
 
 /// Returns the parent of a namespace, or the user namespace that owns it.
-fn related(of: &OwnedFd, which: Opcode) -> io::Result<OwnedFd> {
+fn related_namespace(of: &OwnedFd, which: Opcode) -> io::Result<OwnedFd> {
     /// An ioctl that returns a descriptor.
     struct Related(Opcode);
 
@@ -211,6 +218,8 @@ impl Prepared {
         let both = UnshareFlags::NEWUSER | UnshareFlags::NEWNS;
         // SAFETY: the table of descriptors stays shared.
         unsafe { rustix::thread::unshare_unsafe(both) }?;
+        // The kernel accepts a map of groups from an ordinary user only after
+        // this.
         write(c"/proc/self/setgroups", b"deny")?;
         write(c"/proc/self/uid_map", &self.users)?;
         write(c"/proc/self/gid_map", &self.groups)?;
@@ -246,10 +255,9 @@ fn is_served(files: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns processes that have an overlay with this upper directory mounted. If
-/// the caller may mount, only processes in other user namespaces are returned.
-///
-/// The mounts of a process are always readable; its namespace is not.
+/// Returns processes that have an overlay with this upper directory mounted, at
+/// least one for each mount namespace. If the caller may mount, only processes
+/// in other user namespaces are returned.
 pub(crate) fn users_of(upper: &Path) -> io::Result<Vec<User>> {
     let me = rustix::process::geteuid().as_raw();
     let ours = fs::read_link("/proc/self/ns/user").ok();
@@ -262,49 +270,51 @@ pub(crate) fn users_of(upper: &Path) -> io::Result<Vec<User>> {
         let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
-        let namespace = |kind: &str| fs::read_link(entry.path().join("ns").join(kind)).ok();
-        // Processes in one mount namespace have the same mounts, so one of them
-        // is enough.
+        let process = entry.path();
+        let namespace = |kind: &str| fs::read_link(process.join("ns").join(kind)).ok();
+        // All processes in one mount namespace have the same mounts, and a
+        // machine may have thousands of processes with long lists of mounts, so
+        // one list of each namespace is read. Where the link is unreadable, the
+        // list is read for each process: the list is always readable.
         let mount_namespace = namespace("mnt");
         if mount_namespace
             .as_ref()
-            .is_some_and(|one| seen.contains(one))
+            .is_some_and(|mount_namespace| seen.contains(mount_namespace))
         {
             continue;
         }
-        // If the link is unreadable, the process is more privileged than us and
-        // cannot be inside a workspace.
-        let is_here =
+        // If the link is unreadable, the process is more privileged than this
+        // one and cannot be inside a workspace.
+        let is_in_our_namespace =
             || namespace("user").is_none_or(|namespace| Some(&namespace) == ours.as_ref());
-        // Root looks at every process; other users look only at their own, so
-        // that a stranger cannot mislead them.
-        if may_mount && is_here() || me != 0 && user_of(&entry.path()) != Some(me) {
+        // A caller that may mount has mounted the overlay for all processes of
+        // its own namespace. These see it as an ordinary directory, and do not
+        // count as users.
+        if may_mount && is_in_our_namespace() {
             continue;
         }
-        let mounts = mounts_of(&entry.path()).unwrap_or_default();
-        // The process may have exited; another one then shows the mounts.
-        if mounts.is_empty() {
+        // Root considers every process. Other users consider only their own: a
+        // stranger could have mounted an overlay whose upper has the same path,
+        // and so keep the workspace from being removed.
+        if me != 0 && user_of(&process) != Some(me) {
             continue;
         }
+        // The process may have exited since it was listed. Its namespace is not
+        // marked as seen then: another process in it shows the mounts.
+        let table = MountTable::of(&process).ok();
+        let Some(table) = table.filter(|table| !table.is_empty()) else {
+            continue;
+        };
         seen.extend(mount_namespace);
-        let lines = mounts.split(|byte| *byte == b'\n');
-        let at = lines.filter_map(|line| mounted_at(line, upper)).next_back();
-        users.extend(at.map(|at| User { pid, at }));
+        let has_upper = |mount: &Mount<'_>| mount.upper().is_some_and(|found| found == upper);
+        // The last mount is the visible one.
+        let mount = table.iter().rfind(has_upper);
+        users.extend(mount.map(|mount| User {
+            pid,
+            mount_point: mount.point(),
+        }));
     }
     Ok(users)
-}
-
-/// Returns the mounts of a process, or those of its threads if its main thread
-/// has exited.
-fn mounts_of(process: &Path) -> io::Result<Vec<u8>> {
-    if let Ok(mounts) = fs::read(process.join("mountinfo")) {
-        return Ok(mounts);
-    }
-    let mut mounts = Vec::new();
-    for task in fs::read_dir(process.join("task"))? {
-        mounts.extend(fs::read(task?.path().join("mountinfo")).unwrap_or_default());
-    }
-    Ok(mounts)
 }
 
 /// Returns the user id of a process.
@@ -312,25 +322,6 @@ fn user_of(process: &Path) -> Option<u32> {
     let status = fs::read_to_string(process.join("status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     line.split_whitespace().next()?.parse().ok()
-}
-
-/// Returns the mount point of a line of `mountinfo` that describes an overlay
-/// with this upper directory. See `proc_pid_mountinfo(5)`.
-fn mounted_at(line: &[u8], upper: &Path) -> Option<PathBuf> {
-    let fields: Vec<_> = line.split(|byte| *byte == b' ').collect();
-    let dash = fields.iter().position(|field| *field == b"-")?;
-    if *fields.get(dash + 1)? != b"overlay" {
-        return None;
-    }
-    let mut options = fields.last()?.split(|byte| *byte == b',');
-    let is_it = |option: &[u8]| {
-        let path = option.strip_prefix(b"upperdir=");
-        path.is_some_and(|path| unescaped(path) == upper.as_os_str().as_bytes())
-    };
-    options.any(is_it).then(|| {
-        let at = unescaped(fields.get(4).copied().unwrap_or_default());
-        std::ffi::OsString::from_vec(at).into()
-    })
 }
 
 /// Whether this process may mount in its own namespace.
@@ -361,22 +352,5 @@ pub(crate) fn try_to_enter(entrance: &Entrance, name: &str) -> io::Result<()> {
         Err(error) if error.raw_os_error() == Some(Errno::CANCELED.raw_os_error()) => Ok(()),
         Err(error) => Err(error),
         Ok(_) => unreachable!("a directory is not executable"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parses_the_mount_point_of_an_overlay() {
-        let line = br"65 43 0:39 / /a\040b/files rw,relatime shared:3 - overlay overlay rw,lowerdir=/l,upperdir=/a\040b/upper,workdir=/w,userxattr";
-        let at = |upper: &str| mounted_at(line, Path::new(upper));
-        assert_eq!(at("/a b/upper"), Some("/a b/files".into()));
-        assert_eq!(at("/a b/uppe"), None);
-        assert_eq!(at("/l"), None);
-        let other = b"65 43 0:39 / /upper rw - ext4 /dev/vda rw,upperdir=/upper";
-        assert_eq!(mounted_at(other, Path::new("/upper")), None);
-        assert_eq!(mounted_at(b"", Path::new("/upper")), None);
     }
 }

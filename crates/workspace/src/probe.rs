@@ -28,23 +28,24 @@ impl Finding {
                 "a workspace takes a mount, and disk space for its changes only"
             }
             ProviderKind::Lazy => {
-                "as overlay, without the wait for the first workspace; files are fetched on read"
+                "like overlay, without the wait for the first workspace; files are fetched on read"
             }
             ProviderKind::Reflink => {
                 "a workspace takes a moment for each file, and disk space for its changes only"
             }
             ProviderKind::Copy => "a workspace takes the time and disk space of all its files",
             ProviderKind::Rootless => {
-                "as overlay, visible only to commands of `elevo ws run`; must be requested"
+                "like overlay, visible only to commands of `elevo ws run`; must be requested"
             }
             ProviderKind::RootlessLazy => {
-                "as lazy, visible only to commands of `elevo ws run`; must be requested"
+                "like lazy, visible only to commands of `elevo ws run`; must be requested"
             }
         }
     }
 }
 
-/// Tries every provider in `directory`, which is created if it does not exist.
+/// Tries every provider in `directory`, which is created if it does not exist,
+/// and leaves nothing behind there.
 pub fn probe(directory: &Path) -> io::Result<Vec<Finding>> {
     fs::create_dir_all(directory)?;
     let finding = |provider| Finding {
@@ -80,7 +81,7 @@ fn obstacle_to(provider: ProviderKind, directory: &Path) -> Option<String> {
     match provider {
         ProviderKind::Reflink => obstacle_to_cloning(directory),
         ProviderKind::Copy => None,
-        _ => Some("overlays need Linux".into()),
+        _ => Some("overlays work only on Linux; use `reflink` or `copy`".into()),
     }
 }
 
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_that_works_is_chosen() {
+    fn chooses_the_first_provider_that_works() {
         let finding = |provider, obstacle: Option<&str>| Finding {
             provider,
             obstacle: obstacle.map(Into::into),

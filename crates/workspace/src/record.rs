@@ -32,8 +32,8 @@ pub struct Record {
     /// Whether its directory is read-only. It then shows the base.
     pub read_only: bool,
     /// The target of a restore or refresh that was interrupted: the directory
-    /// holds some of that snapshot and some of the earlier files. `None` after
-    /// the next one that completes.
+    /// holds some files of that snapshot and some earlier ones. `None` after the
+    /// next restore or refresh that completes.
     pub unfinished: Option<SnapshotId>,
 }
 
@@ -47,9 +47,9 @@ pub enum State {
     Parked,
 }
 
-/// The JSON of a record.
+/// The JSON of a record in the log.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Written {
+pub(crate) struct RecordJson {
     id: String,
     state: State,
     provider: ProviderKind,
@@ -75,7 +75,7 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-impl From<&Record> for Written {
+impl From<&Record> for RecordJson {
     fn from(record: &Record) -> Self {
         Self {
             id: record.id.to_string(),
@@ -93,8 +93,8 @@ impl From<&Record> for Written {
     }
 }
 
-impl Written {
-    pub(crate) fn read(self) -> Option<Record> {
+impl RecordJson {
+    pub(crate) fn parse(self) -> Option<Record> {
         Some(Record {
             id: self.id.parse().ok()?,
             state: self.state,

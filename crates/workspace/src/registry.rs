@@ -2,6 +2,8 @@
 //! one JSON line for each change, synced before the change takes effect.
 //! Readers and writers hold the lock file.
 
+mod fuzzing;
+
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -13,35 +15,42 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::id::WorkspaceId;
-use crate::record::{Record, Written};
+use crate::record::{Record, RecordJson};
 
-/// The log is rewritten when it has this many more lines than workspaces.
+pub use fuzzing::read_any_registry;
+
+/// The log is rewritten at the start if it has this many more lines than
+/// workspaces.
 const SPARE_LINES: usize = 1000;
 
+/// The registry in a directory.
 #[derive(Debug)]
 pub(crate) struct Registry {
     log: PathBuf,
     lock: File,
-    known: Mutex<Known>,
+    state: Mutex<LogState>,
 }
 
 /// The state after the part of the log that has been read.
 #[derive(Debug, Default)]
-struct Known {
+struct LogState {
     records: BTreeMap<WorkspaceId, Record>,
+    /// The inode of the log, to detect that another process has rewritten it.
     inode: u64,
+    /// The position up to which the log has been read.
     end: u64,
     lines: usize,
 }
 
+/// One change.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Line {
-    Set(Vec<Written>),
+enum LogLine {
+    Set(Vec<RecordJson>),
     Remove(String),
 }
 
-impl Line {
+impl LogLine {
     fn text(&self) -> Vec<u8> {
         let mut text = serde_json::to_vec(self).unwrap_or_else(|_| unreachable!("plain data"));
         text.push(b'\n');
@@ -49,16 +58,17 @@ impl Line {
     }
 }
 
-impl Known {
+impl LogState {
+    /// Applies one line of the log; `None` if it cannot be parsed.
     fn apply(&mut self, line: &[u8]) -> Option<()> {
         match serde_json::from_slice(line).ok()? {
-            Line::Set(written) => {
-                let records = written.into_iter().map(Written::read);
+            LogLine::Set(written) => {
+                let records = written.into_iter().map(RecordJson::parse);
                 for record in records.collect::<Option<Vec<_>>>()? {
                     self.records.insert(record.id.clone(), record);
                 }
             }
-            Line::Remove(id) => {
+            LogLine::Remove(id) => {
                 self.records.remove(&id.parse().ok()?);
             }
         }
@@ -67,19 +77,19 @@ impl Known {
 }
 
 /// The registry, locked.
-pub(crate) struct Locked<'a> {
+pub(crate) struct LockedRegistry<'a> {
     registry: &'a Registry,
     log: File,
-    // Dropped before `known`, which other threads wait for: they share the lock
+    // Dropped before `state`, which other threads wait for: they share the lock
     // file.
     _held: Unlock<'a>,
-    known: MutexGuard<'a, Known>,
+    state: MutexGuard<'a, LogState>,
 }
 
 impl Registry {
     /// Opens or creates the registry in `directory`. Fails if its log is
     /// missing while `live` has entries: they would be mistaken for
-    /// half-created places and deleted.
+    /// half-created workspaces and deleted.
     pub(crate) fn open(directory: &Path, live: &Path) -> Result<Self> {
         let failed = Error::io("open", directory);
         let open = || {
@@ -91,15 +101,15 @@ impl Registry {
         let registry = Self {
             log: directory.join("log"),
             lock: open().map_err(failed)?,
-            known: Mutex::default(),
+            state: Mutex::default(),
         };
-        let mut locked = registry.lock_file(true)?;
-        if locked.known.lines == 0 {
+        let mut locked = registry.lock_file(MissingLog::Create)?;
+        if locked.state.lines == 0 {
             if has_entries(live) {
                 return Err(Error::NoRegistry(registry.log.clone()));
             }
             // From now on an empty log means that it was lost.
-            locked.append(&Line::Set(Vec::new()))?;
+            locked.append(&LogLine::Set(Vec::new()))?;
         }
         locked.compact()?;
         Ok(registry)
@@ -107,36 +117,43 @@ impl Registry {
 
     /// Waits for other processes and threads, and reads their changes. Fails if
     /// the log has been lost.
-    pub(crate) fn lock(&self) -> Result<Locked<'_>> {
-        let locked = self.lock_file(false)?;
-        match locked.known.lines {
+    pub(crate) fn lock(&self) -> Result<LockedRegistry<'_>> {
+        let locked = self.lock_file(MissingLog::Reject)?;
+        match locked.state.lines {
             0 => Err(Error::NoRegistry(self.log.clone())),
             _ => Ok(locked),
         }
     }
 
-    fn lock_file(&self, create: bool) -> Result<Locked<'_>> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+    fn lock_file(&self, missing: MissingLog) -> Result<LockedRegistry<'_>> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         self.lock.lock().map_err(Error::io("lock", &self.log))?;
         let held = Unlock(&self.lock);
         let mut options = OpenOptions::new();
         let opened = options
             .read(true)
             .append(true)
-            .create(create)
+            .create(missing == MissingLog::Create)
             .open(&self.log);
         let opened = opened.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => Error::NoRegistry(self.log.clone()),
             _ => Error::io("open", &self.log)(error),
         });
-        let locked = Locked {
+        let locked = LockedRegistry {
             log: opened?,
             registry: self,
             _held: held,
-            known,
+            state,
         };
-        locked.caught_up()
+        locked.catch_up()
     }
+}
+
+/// The treatment of a log that does not exist.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MissingLog {
+    Create,
+    Reject,
 }
 
 pub(crate) fn has_entries(directory: &Path) -> bool {
@@ -153,9 +170,9 @@ impl Drop for Unlock<'_> {
     }
 }
 
-impl Locked<'_> {
+impl LockedRegistry<'_> {
     pub(crate) fn records(&self) -> &BTreeMap<WorkspaceId, Record> {
-        &self.known.records
+        &self.state.records
     }
 
     pub(crate) fn get(&self, id: &WorkspaceId) -> Result<Record> {
@@ -170,69 +187,74 @@ impl Locked<'_> {
 
     /// Sets all records or none. Durable when this returns.
     pub(crate) fn set_all(&mut self, records: Vec<Record>) -> Result<()> {
-        self.append(&Line::Set(records.iter().map(Written::from).collect()))?;
+        self.append(&LogLine::Set(
+            records.iter().map(RecordJson::from).collect(),
+        ))?;
         let records = records
             .into_iter()
             .map(|record| (record.id.clone(), record));
-        self.known.records.extend(records);
+        self.state.records.extend(records);
         Ok(())
     }
 
     /// Durable when this returns.
     pub(crate) fn remove(&mut self, id: &WorkspaceId) -> Result<()> {
-        self.append(&Line::Remove(id.to_string()))?;
-        self.known.records.remove(id);
+        self.append(&LogLine::Remove(id.to_string()))?;
+        self.state.records.remove(id);
         Ok(())
     }
 
-    fn append(&mut self, line: &Line) -> Result<()> {
+    fn append(&mut self, line: &LogLine) -> Result<()> {
         let text = line.text();
         let written = self
             .log
             .write_all(&text)
             .and_then(|()| self.log.sync_data());
         if let Err(source) = written {
-            // Half a line must not become the start of the next.
-            let _ = self.log.set_len(self.known.end);
+            // A partial line must not become the start of the next.
+            let _ = self.log.set_len(self.state.end);
             return Err(Error::io("write to", &self.registry.log)(source));
         }
-        self.known.end += text.len() as u64;
-        self.known.lines += 1;
+        self.state.end += text.len() as u64;
+        self.state.lines += 1;
         Ok(())
     }
 
-    fn caught_up(mut self) -> Result<Self> {
+    /// Reads the lines that other processes have appended.
+    fn catch_up(mut self) -> Result<Self> {
         let failed = Error::io("read", &self.registry.log);
         let text = self.unread().map_err(failed)?;
-        // A line without an end was being written when its writer was killed.
+        // A line without an end is of a writer that was killed before its change
+        // took effect.
         let whole = text.iter().rposition(|byte| *byte == b'\n');
         let whole = whole.map_or(0, |end| end + 1);
         for line in text[..whole].split_inclusive(|byte| *byte == b'\n') {
-            self.known.lines += 1;
-            self.known.apply(line).ok_or_else(|| Error::Registry {
+            self.state.lines += 1;
+            self.state.apply(line).ok_or_else(|| Error::Registry {
                 path: self.registry.log.clone(),
-                line: self.known.lines,
+                line: self.state.lines,
             })?;
-            self.known.end += line.len() as u64;
+            self.state.end += line.len() as u64;
         }
         if whole < text.len() {
             let failed = Error::io("write to", &self.registry.log);
-            self.log.set_len(self.known.end).map_err(failed)?;
+            self.log.set_len(self.state.end).map_err(failed)?;
         }
         Ok(self)
     }
 
+    /// Returns the part of the log that has not been read.
     fn unread(&mut self) -> io::Result<Vec<u8>> {
         let stat = self.log.metadata()?;
-        if stat.ino() != self.known.inode || stat.len() < self.known.end {
-            *self.known = Known {
+        if stat.ino() != self.state.inode || stat.len() < self.state.end {
+            *self.state = LogState {
                 inode: stat.ino(),
-                ..Known::default()
+                ..LogState::default()
             };
         }
         let mut text = Vec::new();
-        if stat.len() > self.known.end {
-            self.log.seek(SeekFrom::Start(self.known.end))?;
+        if stat.len() > self.state.end {
+            self.log.seek(SeekFrom::Start(self.state.end))?;
             self.log.read_to_end(&mut text)?;
         }
         Ok(text)
@@ -240,14 +262,14 @@ impl Locked<'_> {
 
     /// Rewrites the log if most of its lines are obsolete.
     fn compact(mut self) -> Result<()> {
-        if self.known.lines < self.known.records.len() + SPARE_LINES {
+        if self.state.lines < self.state.records.len() + SPARE_LINES {
             return Ok(());
         }
         let log = &self.registry.log;
         let new = log.with_extension("new");
-        let mut text = Line::Set(Vec::new()).text();
-        for record in self.known.records.values() {
-            text.extend(Line::Set(vec![Written::from(record)]).text());
+        let mut text = LogLine::Set(Vec::new()).text();
+        for record in self.state.records.values() {
+            text.extend(LogLine::Set(vec![RecordJson::from(record)]).text());
         }
         let write = || {
             let mut file = File::create(&new)?;
@@ -258,32 +280,9 @@ impl Locked<'_> {
             File::open(directory)?.sync_all()
         };
         write().map_err(Error::io("rewrite", log))?;
-        *self.known = Known::default();
+        *self.state = LogState::default();
         Ok(())
     }
-}
-
-/// Parses any bytes as the log of a registry, for fuzzers and tests.
-///
-/// # Panics
-///
-/// If the parsed records change when they are written and parsed again.
-#[doc(hidden)]
-pub fn read_any_registry(log: &[u8]) {
-    let mut known = Known::default();
-    for line in log.split_inclusive(|byte| *byte == b'\n') {
-        if known.apply(line).is_none() {
-            break;
-        }
-    }
-    let written = known.records.values().map(Written::from).collect();
-    let mut again = Known::default();
-    assert!(again.apply(&Line::Set(written).text()).is_some());
-    assert_eq!(again.records, known.records);
-    for id in known.records.keys() {
-        assert!(again.apply(&Line::Remove(id.to_string()).text()).is_some());
-    }
-    assert!(again.records.is_empty());
 }
 
 #[cfg(test)]
@@ -340,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_cut_off_is_dropped_and_a_damaged_one_is_named() {
+    fn a_truncated_line_is_dropped_and_a_damaged_one_is_reported() {
         let directory = tempfile::tempdir().unwrap();
         let registry = open(&directory).unwrap();
         registry.lock().unwrap().set(record(1)).unwrap();
@@ -359,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_from_before_there_were_owners_homes_and_readers_are_read() {
+    fn reads_lines_of_versions_without_owners_homes_and_read_only_workspaces() {
         let directory = tempfile::tempdir().unwrap();
         let [origin, base] = [[7; 32], [1; 32]].map(Hash::from_bytes);
         let line = format!(
@@ -416,8 +415,8 @@ mod tests {
             }
             let running = registry.lock().err().unwrap();
             assert!(matches!(running, Error::NoRegistry(_)), "{running}");
-            let refused = open(&directory).unwrap_err();
-            assert!(matches!(refused, Error::NoRegistry(_)), "{refused}");
+            let rejected = open(&directory).unwrap_err();
+            assert!(matches!(rejected, Error::NoRegistry(_)), "{rejected}");
         }
         fs::write(&log, whole).unwrap();
         assert_eq!(ids(&open(&directory).unwrap()), ["ws-1"]);

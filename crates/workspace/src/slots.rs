@@ -6,24 +6,22 @@
 //! ```
 //!
 //! Mounts reach the container by propagation. They stay as long as the slot, so
-//! a container that is restarted finds its workspace in place.
+//! a container that is restarted finds its workspace there.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use rustix::mount::MoveMountFlags;
-
 use crate::error::{Error, Result};
 use crate::id::WorkspaceId;
-use crate::mounts::{self, exchange, shows, unmount_all};
+use crate::mounts::{self, is_mount_of, mount_clone, unmount_all};
 
 /// The slots in a directory.
 #[derive(Debug)]
 pub struct Slots {
     root: PathBuf,
-    is_ready: OnceLock<()>,
+    is_shared: OnceLock<()>,
 }
 
 /// The directories to bind into a container, with the propagation `rslave`.
@@ -36,7 +34,7 @@ pub struct Slot {
 }
 
 impl Slot {
-    fn places(&self) -> [&Path; 2] {
+    fn directories(&self) -> [&Path; 2] {
         [&self.workspace, &self.home]
     }
 }
@@ -46,7 +44,7 @@ impl Slots {
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self {
             root: root.into(),
-            is_ready: OnceLock::new(),
+            is_shared: OnceLock::new(),
         }
     }
 
@@ -60,10 +58,10 @@ impl Slots {
 
     /// Creates an empty slot. Requires root.
     pub fn make(&self, id: &WorkspaceId) -> Result<Slot> {
-        self.make_ready()?;
+        self.share_root()?;
         let slot = self.at(id);
-        for place in slot.places() {
-            fs::create_dir_all(place).map_err(Error::io("create", place))?;
+        for directory in slot.directories() {
+            fs::create_dir_all(directory).map_err(Error::io("create", directory))?;
         }
         Ok(slot)
     }
@@ -78,15 +76,15 @@ impl Slots {
     /// sees them at once, and so do the processes that already run in it.
     /// Idempotent.
     pub fn fill(&self, id: &WorkspaceId, files: &Path, home: &Path) -> Result<()> {
-        self.make_ready()?;
+        self.share_root()?;
         let slot = self.at(id);
-        for (place, source) in slot.places().into_iter().zip([files, home]) {
-            if !shows(place, source) {
+        for (target, source) in slot.directories().into_iter().zip([files, home]) {
+            if !is_mount_of(target, source) {
                 let fill = || {
-                    unmount_all(place)?;
-                    exchange(source, place, true, MoveMountFlags::empty())
+                    unmount_all(target)?;
+                    mount_clone(source, target)
                 };
-                fill().map_err(Error::io("mount a workspace on", place))?;
+                fill().map_err(Error::io("mount a workspace on", target))?;
             }
         }
         Ok(())
@@ -94,8 +92,8 @@ impl Slots {
 
     /// Unmounts the workspace and home of a slot.
     pub fn empty(&self, id: &WorkspaceId) -> Result<()> {
-        for place in self.at(id).places() {
-            unmount_all(place).map_err(Error::io("unmount", place))?;
+        for directory in self.at(id).directories() {
+            unmount_all(directory).map_err(Error::io("unmount", directory))?;
         }
         Ok(())
     }
@@ -108,8 +106,8 @@ impl Slots {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         };
-        for place in slot.places() {
-            remove(place).map_err(Error::io("delete", place))?;
+        for directory in slot.directories() {
+            remove(directory).map_err(Error::io("delete", directory))?;
         }
         let directory = self.root.join(id.as_str());
         remove(&directory).map_err(Error::io("delete", &directory))
@@ -129,14 +127,14 @@ impl Slots {
         Ok(ids)
     }
 
-    fn make_ready(&self) -> Result<()> {
-        if self.is_ready.get().is_none() {
+    fn share_root(&self) -> Result<()> {
+        if self.is_shared.get().is_none() {
             let make = || {
                 fs::create_dir_all(&self.root)?;
                 mounts::share(&self.root)
             };
             make().map_err(Error::io("share mounts in", &self.root))?;
-            let _ = self.is_ready.set(());
+            let _ = self.is_shared.set(());
         }
         Ok(())
     }
@@ -147,8 +145,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slot_shows_what_it_was_filled_with_until_it_goes() {
-        let name = "a_slot_shows_what_it_was_filled_with_until_it_goes";
+    fn a_slot_shows_its_workspace_until_it_is_emptied() {
+        let name = "a_slot_shows_its_workspace_until_it_is_emptied";
         if !elevo_testkit::disk::in_own_namespace(&format!("slots::tests::{name}")) {
             return;
         }
@@ -172,7 +170,7 @@ mod tests {
         let downstream = rustix::mount::MountPropagationFlags::DOWNSTREAM;
         rustix::mount::mount_change(&seen, downstream).unwrap();
         assert!(!seen.join("name").exists());
-        let name = |place: &Path| fs::read_to_string(place.join("name")).unwrap();
+        let name = |path: &Path| fs::read_to_string(path.join("name")).unwrap();
         for _ in 0..2 {
             slots.fill(&id, &files, &home).unwrap();
             assert_eq!(name(&seen), files.to_str().unwrap());

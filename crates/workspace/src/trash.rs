@@ -17,13 +17,13 @@ const DIRECTORY: OFlags = OFlags::DIRECTORY
 
 /// Moves `path` into the directory `trash` with one rename, if it exists, and
 /// empties `trash`.
-pub(crate) fn remove(path: &Path, trash: &Path) -> Result<()> {
-    throw(path, trash)?;
+pub(crate) fn delete(path: &Path, trash: &Path) -> Result<()> {
+    move_into(path, trash)?;
     empty(trash).map_err(Error::io("empty", trash))
 }
 
 /// Moves `path` into `trash`, without emptying it.
-pub(crate) fn throw(path: &Path, trash: &Path) -> Result<()> {
+pub(crate) fn move_into(path: &Path, trash: &Path) -> Result<()> {
     let failed = || Error::io("delete", path);
     std::fs::create_dir_all(trash).map_err(Error::io("create", trash))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_goes_and_nothing_outside() {
+    fn deletes_everything_inside_and_nothing_outside() {
         let directory = tempfile::tempdir().unwrap();
         let outside = directory.path().join("outside");
         fs::create_dir(&outside).unwrap();
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_does_not_matter() {
+    fn deletes_directories_of_any_depth() {
         let trash = tempfile::tempdir().unwrap();
         let flags = OFlags::RDONLY | DIRECTORY;
         let mut at = rustix::fs::open(trash.path(), flags, Mode::empty()).unwrap();

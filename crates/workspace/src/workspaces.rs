@@ -1,18 +1,26 @@
-mod clear;
-mod copies;
-mod enter;
+//! [`Workspaces`]: the operations on the workspaces of one tenant. Each module
+//! below has the operations of one kind.
+
+mod backup;
+mod cleanup;
+mod creation;
 mod erase;
 mod forks;
-mod homes;
-mod places;
-mod readers;
+mod growth;
+mod home_transfer;
+mod lifecycle;
+mod locked;
+mod private;
+mod providers;
+mod read_only;
 mod refresh;
 mod restore;
-mod room;
 mod snapshots;
 
-pub use copies::write_records;
+pub use backup::write_records;
 pub use erase::erase;
+#[cfg(target_os = "linux")]
+pub use providers::write_out;
 pub use snapshots::needed_snapshots;
 
 use std::collections::BTreeMap;
@@ -23,23 +31,19 @@ use std::sync::{Arc, Mutex};
 use elevo_core::Timestamp;
 use elevo_engine::{CommitInfo, Loss, Owner, Progress, Repository};
 use elevo_objects::{Snapshot, SnapshotId};
-#[cfg(target_os = "linux")]
-use futures::executor::block_on;
 
 use crate::changes::Changes;
 use crate::error::{Error, Result};
-use crate::freeze::{Freeze, stop};
+use crate::freeze::Freeze;
 use crate::home;
 use crate::id::WorkspaceId;
 use crate::probe::best;
-use crate::provider::{FullProvider, LazyServer, Origin, ProviderKind, WorkspaceProvider};
-#[cfg(target_os = "linux")]
-use crate::provider::{NoServer, OverlayProvider};
+use crate::provider::{LazyServer, Origin, ProviderKind, Scan, WorkspaceProvider};
 use crate::record::{Record, State};
 use crate::registry::Registry;
 
-pub use enter::Way;
-pub use readers::Binding;
+pub use private::Way;
+pub use read_only::Binding;
 pub use refresh::Refreshed;
 
 /// Settings of [`Workspaces`].
@@ -71,7 +75,7 @@ pub struct Workspaces {
     repository: Repository,
     registry: Registry,
     providers: BTreeMap<ProviderKind, Box<dyn WorkspaceProvider>>,
-    chosen: ProviderKind,
+    default_provider: ProviderKind,
     threads: usize,
     owner: Option<Owner>,
     /// The limits that `cap_growth` set last.
@@ -106,7 +110,7 @@ impl Workspaces {
         if options.owner.is_some() && !rustix::process::geteuid().is_root() {
             return Err(Error::OwnerNeedsRoot);
         }
-        let chosen = match options.provider {
+        let default_provider = match options.provider {
             Some(provider) => provider,
             None => best(root).map_err(Error::io("write to", root))?,
         };
@@ -115,8 +119,8 @@ impl Workspaces {
         }
         // The kernel lists mounts with canonical paths.
         let root = &root.canonicalize().map_err(Error::io("find", root))?;
-        let providers = providers(root, &repository, options)?;
-        if !providers.contains_key(&chosen) {
+        let providers = providers::providers(root, &repository, options)?;
+        if !providers.contains_key(&default_provider) {
             return Err(Error::NoOverlays);
         }
         let workspaces = Self {
@@ -124,18 +128,18 @@ impl Workspaces {
             repository,
             registry: Registry::open(&root.join("registry"), &root.join("live"))?,
             providers,
-            chosen,
+            default_provider,
             threads: options.threads,
             owner: options.owner,
             caps: Mutex::default(),
         };
-        workspaces.clear_away()?;
+        workspaces.clean_up()?;
         Ok(workspaces)
     }
 
     /// The provider of new workspaces.
     pub fn provider(&self) -> ProviderKind {
-        self.chosen
+        self.default_provider
     }
 
     /// Returns all workspaces, sorted by id.
@@ -151,29 +155,29 @@ impl Workspaces {
     /// Returns the directory of a live workspace. Fails with [`Error::Private`]
     /// if only processes that enter the workspace see it.
     pub fn path(&self, id: &WorkspaceId) -> Result<PathBuf> {
-        let record = self.live(id)?;
-        let place = self.place(id);
-        if !self.is_attached(&record, &place)? {
-            if !self.provider_of(&record).attaches(&place)? {
+        let record = self.live_record(id)?;
+        let live_dir = self.live_dir(id);
+        if !self.is_attached(&record, &live_dir)? {
+            if !self.can_attach(&record, &live_dir)? {
                 return Err(Error::Private(id.clone()));
             }
-            // `hold` attaches the workspace.
-            self.hold(id)?;
+            // `lock` attaches the workspace.
+            self.lock(id)?;
         }
-        Ok(self.files_of(&record, &place))
+        Ok(self.files_of(&record, &live_dir))
     }
 
     /// Returns the home of a live workspace: a directory for the agent, next to
     /// its files and under the same limit. It is forked, parked and removed
     /// with the workspace, but is not part of its snapshots and changes.
     pub fn home(&self, id: &WorkspaceId) -> Result<PathBuf> {
-        let record = self.live(id)?;
-        let place = self.place(id);
-        let home = self.provider_of(&record).home(&place);
+        let record = self.live_record(id)?;
+        let live_dir = self.live_dir(id);
+        let home = self.provider_of(&record).home(&live_dir);
         if !home.exists() {
             // Workspaces of older versions have no home.
-            let (record, _held) = self.hold(id)?;
-            home::make(&home, record.owner)?;
+            let (record, _locked) = self.lock(id)?;
+            home::create(&home, record.owner)?;
         }
         Ok(home)
     }
@@ -182,9 +186,12 @@ impl Workspaces {
     /// because the workspace cannot have a limit, or never had one. Takes
     /// constant time.
     pub fn limit_usage(&self, id: &WorkspaceId) -> Result<Option<Usage>> {
-        let record = self.live(id)?;
-        let used = self.provider_of(&record).used(&self.place(id))?;
-        Ok(used.map(|used| Usage {
+        let record = self.live_record(id)?;
+        let live_dir = self.live_dir(id);
+        let Some(limits) = self.provider_of(&record).limits(&live_dir) else {
+            return Ok(None);
+        };
+        Ok(limits.used()?.map(|used| Usage {
             used,
             limit: record.limit,
         }))
@@ -203,7 +210,7 @@ impl Workspaces {
         progress: &Progress,
     ) -> Result<PathBuf> {
         let record = self.new_record(id, base, created, limit);
-        self.make(record, None, progress)
+        self.create_workspace(record, None, progress)
     }
 
     /// Creates a workspace with another owner than [`Options::owner`].
@@ -220,7 +227,7 @@ impl Workspaces {
             owner: Some(owner),
             ..self.new_record(id, base, created, limit)
         };
-        self.make(record, None, progress)
+        self.create_workspace(record, None, progress)
     }
 
     fn new_record(
@@ -233,7 +240,7 @@ impl Workspaces {
         Record {
             id: id.clone(),
             state: State::Live,
-            provider: self.chosen,
+            provider: self.default_provider,
             origin: base,
             base,
             created,
@@ -260,17 +267,21 @@ impl Workspaces {
     /// Compares a workspace with its base and stores nothing: the contents of
     /// changed files cannot be read from the result.
     pub fn changes(&self, id: &WorkspaceId, progress: &Progress) -> Result<Changes> {
-        self.compare(id, |provider, place, origin| {
-            provider.look(place, origin, progress)
+        self.compare(id, |provider, live_dir, origin| {
+            provider.scan(live_dir, origin, progress)
         })
     }
 
     /// Like [`Self::changes`], but stores the contents of changed files,
     /// without a reference to them. The store must be writable.
     pub fn contents(&self, id: &WorkspaceId, progress: &Progress) -> Result<Changes> {
-        self.compare(id, |provider, place, origin| {
-            let imported = provider.read(place, origin, progress)?.imported;
-            Ok((imported.tree, imported.view(&self.repository)))
+        self.compare(id, |provider, live_dir, origin| {
+            let imported = provider.read(live_dir, origin, progress)?.imported;
+            let view = imported.view(&self.repository);
+            Ok(Scan {
+                tree: imported.tree,
+                view,
+            })
         })
     }
 
@@ -284,195 +295,20 @@ impl Workspaces {
         freeze: &dyn Freeze,
         progress: &Progress,
     ) -> Result<Snapshotted> {
-        let (record, held) = self.hold(id)?;
-        let is_atomic = self.provider_of(&record).is_atomic(&held.place);
-        let _thaw = match is_atomic || record.read_only {
-            true => None,
-            false => Some(stop(id, freeze)?),
-        };
-        self.snapshot_held(record, &held, info, progress)
-    }
-
-    /// Takes a snapshot of a workspace and deletes its directory. Its home is
-    /// stored as a separate snapshot.
-    pub fn park(
-        &self,
-        id: &WorkspaceId,
-        info: CommitInfo,
-        freeze: &dyn Freeze,
-        progress: &Progress,
-    ) -> Result<Snapshotted> {
-        let (record, held) = self.hold(id)?;
-        let _entrance = self.check_unused(&record, &held.place)?;
-        let thaw = stop(id, freeze)?;
-        let home = self.store_home(&record, &held, &info, progress)?;
-        let taken = self.snapshot_held(record, &held, info, progress)?;
-        let mut registry = self.registry.lock()?;
-        let parked = Record {
-            state: State::Parked,
-            home,
-            ..registry.get(id)?
-        };
-        registry.set(parked)?;
-        drop(registry);
-        self.throw(&held)?;
-        drop((thaw, held));
-        self.empty_trash()?;
-        Ok(taken)
-    }
-
-    /// Creates the directory and home of a parked workspace again. Returns the
-    /// directory.
-    pub fn resume(&self, id: &WorkspaceId, progress: &Progress) -> Result<PathBuf> {
-        let parked = self.get(id)?;
-        // The user chose a private provider, and perhaps a lazy one, so keep
-        // it.
-        let provider = match parked.provider.is_private() {
-            true => parked.provider,
-            false => self.chosen,
-        };
-        self.resume_by(parked, provider, progress)
-    }
-
-    fn resume_by(
-        &self,
-        parked: Record,
-        provider: ProviderKind,
-        progress: &Progress,
-    ) -> Result<PathBuf> {
-        if parked.state != State::Parked {
-            return Err(Error::NotParked(parked.id));
-        }
-        let live = Record {
-            state: State::Live,
-            provider,
-            origin: parked.base,
-            owner: self.owner,
-            ..parked.clone()
-        };
-        self.make(live, Some(&parked), progress)
-    }
-
-    /// Removes a workspace and deletes its files. Changes that are in no
-    /// snapshot are lost.
-    pub fn remove(&self, id: &WorkspaceId) -> Result<()> {
-        let record = self.get(id)?;
-        // The files on a stuck pool would stay, without a record of them.
-        #[cfg(target_os = "linux")]
-        if crate::provider::looks_stuck(&self.root) {
-            let stuck = std::io::ErrorKind::ReadOnlyFilesystem.into();
-            return Err(Error::io("remove a workspace in", &self.root)(stuck));
-        }
-        let held = match record.state {
-            State::Live => self.hold_if_there(id)?,
-            State::Parked => None,
-        };
-        let _entrance = match &held {
-            Some(held) => self.check_unused(&record, &held.place)?,
-            None => None,
-        };
-        let mut registry = self.registry.lock()?;
-        let now = registry.get(id)?;
-        // Another process is resuming it, or has removed it and created it
-        // again.
-        let is_elses = held.is_none() && self.place(id).exists();
-        if now.state != record.state || is_elses {
-            return Err(Error::Busy(id.clone()));
-        }
-        registry.remove(id)?;
-        match held {
-            Some(held) => {
-                drop(registry);
-                self.throw(&held)?;
-            }
-            // The place was deleted by hand.
-            None => self.release(&self.place(id))?,
-        }
-        self.empty_trash()
+        let (record, locked) = self.lock(id)?;
+        let _thaw = self.pause_unless_atomic(&record, &locked, freeze)?;
+        self.snapshot_locked(record, &locked, info, progress)
     }
 
     fn provider_of(&self, record: &Record) -> &dyn WorkspaceProvider {
         match self.providers.get(&record.provider) {
             Some(provider) => &**provider,
-            None => unreachable!("there is one for each kind"),
+            None => unreachable!("`open` creates a provider for each kind"),
         }
     }
 }
 
-fn providers(
-    root: &Path,
-    repository: &Repository,
-    options: &Options,
-) -> Result<BTreeMap<ProviderKind, Box<dyn WorkspaceProvider>>> {
-    let copy = FullProvider::copy(repository.clone(), options.threads);
-    let reflink = FullProvider::reflink(repository.clone(), options.threads, root);
-    #[cfg(target_os = "linux")]
-    let [copy, reflink] = [copy, reflink].map(|provider| provider.with_readers(root));
-    let mut providers: Vec<Box<dyn WorkspaceProvider>> = vec![Box::new(reflink), Box::new(copy)];
-    providers.extend(overlays(root, repository, options)?);
-    let providers = providers.into_iter();
-    Ok(providers
-        .map(|provider| (provider.kind(), provider))
-        .collect())
-}
-
-#[cfg(target_os = "linux")]
-fn overlays(
-    root: &Path,
-    repository: &Repository,
-    options: &Options,
-) -> Result<Vec<Box<dyn WorkspaceProvider>>> {
-    let (threads, spare) = (options.threads, options.spare_layers);
-    let overlay = || {
-        let overlay = OverlayProvider::new(repository.clone(), threads, root, spare);
-        match options.pool {
-            Some(bytes) => overlay.with_pool(root, bytes),
-            None => Ok(overlay),
-        }
-    };
-    let server = options.lazy.clone().unwrap_or_else(|| Arc::new(NoServer));
-    // A pool needs root.
-    let rootless = || OverlayProvider::new(repository.clone(), threads, root, spare).rootless();
-    Ok(vec![
-        Box::new(overlay()?),
-        Box::new(overlay()?.lazy(root, server.clone())),
-        Box::new(rootless()),
-        Box::new(rootless().lazy(root, server)),
-    ])
-}
-
-/// Writes a snapshot out as the layers that new overlays in `root` need.
-#[cfg(target_os = "linux")]
-pub fn write_out(
-    root: &Path,
-    repository: &Repository,
-    threads: usize,
-    id: SnapshotId,
-    owner: Option<Owner>,
-) -> Result<()> {
-    let snapshot = &block_on(repository.snapshot(id))?;
-    let origin = Origin {
-        id,
-        snapshot,
-        limit: None,
-        owner,
-        read_only: false,
-    };
-    OverlayProvider::new(repository.clone(), threads, root, 0).write_out(origin)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn overlays(
-    _: &Path,
-    _: &Repository,
-    options: &Options,
-) -> Result<Vec<Box<dyn WorkspaceProvider>>> {
-    match options.pool {
-        Some(_) => Err(Error::NoOverlays),
-        None => Ok(Vec::new()),
-    }
-}
-
+/// Returns the origin of a workspace, whose snapshot is `snapshot`.
 fn origin<'a>(record: &Record, snapshot: &'a Snapshot) -> Origin<'a> {
     Origin {
         id: record.origin,

@@ -5,6 +5,6 @@
 mod corpus;
 
 #[test]
-fn every_log_of_the_corpus_is_read_as_it_would_be_written() {
+fn parses_every_log_of_the_corpus_and_writes_it_again() {
     corpus::replay("workspace_registry", elevo_workspace::read_any_registry);
 }

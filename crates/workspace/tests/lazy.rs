@@ -14,9 +14,9 @@ use elevo_objects::SnapshotId;
 use elevo_testkit::disk::in_own_namespace;
 use elevo_workspace::{LazyServer, Workspaces, write_out};
 use rustix::mount::{UnmountFlags, unmount};
-use support::{Bench, id, info, progress};
+use support::{Fixture, id, info, progress};
 
-/// Counts the calls.
+/// Counts the snapshots that another server serves.
 #[derive(Debug)]
 struct Counting(Arc<dyn LazyServer>, AtomicUsize);
 
@@ -27,20 +27,20 @@ impl LazyServer for Counting {
     }
 }
 
-fn counting(directory: &Path) -> (Bench, Arc<Counting>) {
-    let bench = Bench::lazy(directory);
-    let server = bench.lazy.clone().unwrap();
+fn counting(directory: &Path) -> (Fixture, Arc<Counting>) {
+    let fixture = Fixture::lazy(directory);
+    let server = fixture.lazy.clone().unwrap();
     let server = Arc::new(Counting(server, AtomicUsize::new(0)));
     let lazy: Arc<dyn LazyServer> = server.clone();
-    let bench = Bench {
+    let fixture = Fixture {
         lazy: Some(lazy),
-        ..bench
+        ..fixture
     };
-    (bench, server)
+    (fixture, server)
 }
 
-fn make(workspaces: &Workspaces, bench: &Bench, name: &str) -> PathBuf {
-    let made = workspaces.create(&id(name), bench.base, bench.now(), None, &progress());
+fn make(workspaces: &Workspaces, fixture: &Fixture, name: &str) -> PathBuf {
+    let made = workspaces.create(&id(name), fixture.base, fixture.now(), None, &progress());
     made.unwrap();
     workspaces.path(&id(name)).unwrap()
 }
@@ -54,28 +54,29 @@ fn mounts(root: &Path) -> Vec<String> {
 }
 
 #[test]
-fn one_is_served_once_and_leaves_nothing() {
-    if !in_own_namespace("one_is_served_once_and_leaves_nothing") {
+fn a_snapshot_is_served_once_and_leaves_nothing() {
+    if !in_own_namespace("a_snapshot_is_served_once_and_leaves_nothing") {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let (bench, server) = counting(directory.path());
-    let workspaces = bench.open();
-    let [one, two] = ["one", "two"].map(|name| make(&workspaces, &bench, name));
+    let (fixture, server) = counting(directory.path());
+    let workspaces = fixture.open();
+    let [one, two] = ["one", "two"].map(|name| make(&workspaces, &fixture, name));
     assert_eq!(server.1.load(Ordering::SeqCst), 1);
     fs::write(one.join("run"), "changed").unwrap();
     fs::remove_file(one.join("src/main.rs")).unwrap();
     fs::rename(one.join("src"), one.join("moved")).unwrap();
     assert_eq!(fs::read(two.join("run")).unwrap(), b"1234");
     assert!(two.join("src/main.rs").exists());
-    // No layer was written out.
-    assert!(fs::read_dir(bench.root.join("layers")).map_or(0, Iterator::count) <= 1);
+    let layers = fs::read_dir(fixture.root.join("layers")).unwrap();
+    let layers: Vec<_> = layers.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(layers, ["lock"], "no layer was written out");
     workspaces.remove(&id("one")).unwrap();
     assert_eq!(fs::read(two.join("run")).unwrap(), b"1234");
     workspaces.remove(&id("two")).unwrap();
     workspaces.tidy().unwrap();
-    assert_eq!(mounts(&bench.root), Vec::<String>::new());
-    assert_eq!(fs::read_dir(bench.root.join("lazy")).unwrap().count(), 0);
+    assert_eq!(mounts(&fixture.root), Vec::<String>::new());
+    assert_eq!(fs::read_dir(fixture.root.join("lazy")).unwrap().count(), 0);
 }
 
 #[test]
@@ -84,11 +85,11 @@ fn a_snapshot_that_was_written_out_is_used_by_the_next_workspace() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let (bench, server) = counting(directory.path());
-    let workspaces = bench.open();
-    let first = make(&workspaces, &bench, "first");
-    write_out(&bench.root, &bench.repository, 1, bench.base, None).unwrap();
-    let next = make(&workspaces, &bench, "next");
+    let (fixture, server) = counting(directory.path());
+    let workspaces = fixture.open();
+    let first = make(&workspaces, &fixture, "first");
+    write_out(&fixture.root, &fixture.repository, 1, fixture.base, None).unwrap();
+    let next = make(&workspaces, &fixture, "next");
     assert_eq!(server.1.load(Ordering::SeqCst), 1);
     let served = mounts(&first.canonicalize().unwrap());
     assert!(
@@ -105,34 +106,34 @@ fn a_snapshot_that_was_written_out_is_used_by_the_next_workspace() {
 
 /// Before a change, the overlay copies a file up, but not its holes.
 #[test]
-fn a_file_of_holes_is_changed_at_once() {
+fn a_sparse_file_is_changed_without_reading_its_holes() {
     use std::os::unix::fs::FileExt;
-    if !in_own_namespace("a_file_of_holes_is_changed_at_once") {
+    if !in_own_namespace("a_sparse_file_is_changed_without_reading_its_holes") {
         return;
     }
     const HOLE: u64 = 1 << 42;
     let directory = tempfile::tempdir().unwrap();
-    let (bench, _) = counting(directory.path());
-    let workspaces = bench.open();
-    let files = make(&workspaces, &bench, "one");
+    let (fixture, _) = counting(directory.path());
+    let workspaces = fixture.open();
+    let files = make(&workspaces, &fixture, "one");
     let file = fs::File::create(files.join("sparse")).unwrap();
     file.write_all_at(b"end", HOLE).unwrap();
-    let taken = bench.snapshot(&workspaces, "one");
-    let bench = Bench {
+    let taken = fixture.snapshot(&workspaces, "one");
+    let fixture = Fixture {
         base: taken.id,
         root: directory.path().join("elsewhere"),
-        ..bench
+        ..fixture
     };
-    let workspaces = bench.open();
-    let files = make(&workspaces, &bench, "two");
+    let workspaces = fixture.open();
+    let files = make(&workspaces, &fixture, "two");
     let file = fs::File::options()
         .write(true)
         .open(files.join("sparse"))
         .unwrap();
     file.write_all_at(b"middle", HOLE / 2).unwrap();
-    let taken = bench.snapshot(&workspaces, "two");
+    let taken = fixture.snapshot(&workspaces, "two");
     assert!(taken.is_new);
-    let [before, after] = [bench.base, taken.id].map(|id| bench.snapshot_of(id).tree.bytes);
+    let [before, after] = [fixture.base, taken.id].map(|id| fixture.snapshot_of(id).tree.bytes);
     assert!(before > HOLE && before == after);
     assert_eq!(fs::metadata(files.join("sparse")).unwrap().len(), HOLE + 3);
 }
@@ -143,13 +144,13 @@ fn a_workspace_survives_the_death_of_its_server() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let (bench, server) = counting(directory.path());
-    let workspaces = bench.open();
-    let files = make(&workspaces, &bench, "one");
-    let other = make(&workspaces, &bench, "other");
+    let (fixture, server) = counting(directory.path());
+    let workspaces = fixture.open();
+    let files = make(&workspaces, &fixture, "one");
+    let other = make(&workspaces, &fixture, "other");
     fs::write(files.join("new"), "kept").unwrap();
-    // The kernel ends a connection as if its process had exited.
-    let lower = fs::read_dir(bench.root.join("lazy")).unwrap();
+    // The kernel ends the connection as if its server had exited.
+    let lower = fs::read_dir(fixture.root.join("lazy")).unwrap();
     let lower = lower
         .map(|entry| entry.unwrap().path())
         .find(|path| path.is_dir());

@@ -31,7 +31,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 const BASE: &str = "base";
-const LAZY: &str = "lazy_ones_survive_their_makers_and_servers";
+const LAZY: &str = "lazy_workspaces_survive_kills_of_their_creators_and_servers";
 
 fn info(reference: Option<&str>) -> CommitInfo {
     let reference = reference.map(|name| (name.into(), elevo_engine::Expected::Any));
@@ -91,8 +91,8 @@ fn open(directory: &Path, kind: Kind) -> (Workspaces, SnapshotId) {
 #[derive(Debug)]
 struct Processes(PathBuf);
 
-/// Tells a child process what to serve: a directory, a snapshot and a mount
-/// point.
+/// The environment variable with the directory, the snapshot and the mount
+/// point that a child process serves.
 const SERVE: &str = "ELEVO_TEST_SERVE";
 
 impl LazyServer for Processes {
@@ -147,8 +147,8 @@ fn id(number: u32) -> WorkspaceId {
     format!("ws-{number}").parse().unwrap()
 }
 
-/// Runs one operation after another. Acknowledges before each what may be
-/// unfinished, and after each what is done.
+/// Runs one operation after another. Acknowledges the workspaces of an operation
+/// before it, and their states after it.
 fn work_for_ever(victim: &Victim, kind: Kind) -> ! {
     let (workspaces, base) = open(victim.directory(), kind);
     let mut random = SmallRng::seed_from_u64(victim.seed());
@@ -196,7 +196,7 @@ fn work_for_ever(victim: &Victim, kind: Kind) -> ! {
     }
 }
 
-/// The expected state of each workspace.
+/// The expected state of each workspace, by id.
 type Known = BTreeMap<String, Option<State>>;
 
 fn verify(directory: &Path, kind: Kind, done: &Acknowledged, known: &mut Known) {
@@ -235,7 +235,13 @@ fn verify(directory: &Path, kind: Kind, done: &Acknowledged, known: &mut Known) 
     }
     known.retain(|_, state| state.is_some());
     assert_eq!(*known, found);
-    let root = directory.join("workspaces");
+    live.sort();
+    assert_no_remains(&directory.join("workspaces"), kind, &live);
+}
+
+/// Checks that only the live workspaces have directories, mounts and
+/// subvolumes, and kills the servers of their snapshots.
+fn assert_no_remains(root: &Path, kind: Kind, live: &[String]) {
     let names = |directory: &str| -> Vec<String> {
         let entries = fs::read_dir(root.join(directory)).unwrap();
         let mut names: Vec<_> = entries
@@ -244,14 +250,11 @@ fn verify(directory: &Path, kind: Kind, done: &Acknowledged, known: &mut Known) 
         names.sort();
         names
     };
-    live.sort();
     assert_eq!(names("live"), live);
     assert!(names("trash").is_empty());
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-    let ours = root.to_str().unwrap();
-    let mounted = mounts
-        .lines()
-        .filter(|line| line.contains(&format!(" {ours}")));
+    let root = format!(" {}", root.to_str().unwrap());
+    let mounted = mounts.lines().filter(|line| line.contains(&root));
     let (served, mounted): (Vec<_>, Vec<_>) =
         mounted.partition(|line| line.contains(" fuse.elevo "));
     let expected = match kind {
@@ -286,11 +289,11 @@ fn kill(test: &str, kind: Kind) {
     if let Some(victim) = Victim::here() {
         work_for_ever(&victim, kind);
     }
-    let is_there = match kind {
+    let is_in_namespace = match kind {
         Kind::Rootless => disk::in_user_namespace(test),
         _ => disk::in_own_namespace(test),
     };
-    if !is_there {
+    if !is_in_namespace {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -306,26 +309,29 @@ fn kill(test: &str, kind: Kind) {
 }
 
 #[test]
-fn overlays_survive_their_makers() {
-    kill("overlays_survive_their_makers", Kind::Overlay);
+fn overlays_survive_kills_of_their_creators() {
+    kill("overlays_survive_kills_of_their_creators", Kind::Overlay);
 }
 
 #[test]
-fn lazy_ones_survive_their_makers_and_servers() {
+fn lazy_workspaces_survive_kills_of_their_creators_and_servers() {
     kill(LAZY, Kind::Lazy);
 }
 
 #[test]
-fn rootless_ones_survive_their_makers() {
-    kill("rootless_ones_survive_their_makers", Kind::Rootless);
+fn rootless_workspaces_survive_kills_of_their_creators() {
+    kill(
+        "rootless_workspaces_survive_kills_of_their_creators",
+        Kind::Rootless,
+    );
 }
 
 #[test]
-fn copies_survive_their_makers() {
-    kill("copies_survive_their_makers", Kind::Copy);
+fn copies_survive_kills_of_their_creators() {
+    kill("copies_survive_kills_of_their_creators", Kind::Copy);
 }
 
 #[test]
-fn pools_survive_their_makers() {
-    kill("pools_survive_their_makers", Kind::Pooled);
+fn pools_survive_kills_of_their_creators() {
+    kill("pools_survive_kills_of_their_creators", Kind::Pooled);
 }

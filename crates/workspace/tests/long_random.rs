@@ -5,13 +5,15 @@
 mod support;
 
 use elevo_testkit::long;
-use support::{Bench, on_every_provider, random_changes};
+use support::Fixture;
+use support::providers::on_every_provider;
+use support::random::random_changes;
 
 on_every_provider! {
-    thousands_of_sequences_are_all_found
+    finds_the_changes_of_thousands_of_random_sequences
 }
 
 /// Five sequences a generation.
-fn thousands_of_sequences_are_all_found(bench: &Bench) {
-    random_changes(bench, long::rounds(400, 20) as usize);
+fn finds_the_changes_of_thousands_of_random_sequences(fixture: &Fixture) {
+    random_changes(fixture, long::rounds(400, 20) as usize);
 }

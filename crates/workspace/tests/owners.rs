@@ -11,20 +11,19 @@ use std::path::Path;
 
 use elevo_testkit::disk;
 use elevo_workspace::{Error, NeverFreeze, Owner, ProviderKind, State, Workspaces};
-use support::{
-    AGENT, Bench, LIMIT, as_agent, id, info, on_every_provider_of_root, owners, progress,
-};
+use support::providers::on_every_provider_of_root;
+use support::{AGENT, Fixture, LIMIT, as_agent, id, info, owners, progress};
 
 on_every_provider_of_root! {
     an_agent_without_privileges_can_change_everything
-    each_owner_gets_files_of_their_own
-    a_workspace_stays_its_owners_after_a_restart
-    owners_make_no_difference_to_snapshots
-    a_home_is_its_agents_and_in_no_snapshot
+    each_owner_has_separate_files
+    a_workspace_keeps_its_owner_after_a_restart
+    snapshots_do_not_depend_on_the_owner
+    a_home_belongs_to_the_agent_and_is_in_no_snapshot
     a_home_is_forked_with_its_workspace
     a_home_is_kept_while_its_workspace_is_parked
-    a_workspace_from_before_there_were_homes_gets_one
-    a_hostile_home_stays_inside
+    a_workspace_without_a_home_gets_one
+    a_hostile_home_affects_nothing_outside
 }
 
 const ROOT: Owner = Owner { uid: 0, gid: 0 };
@@ -46,15 +45,18 @@ const CHANGES: &str = "
     echo at-the-root > root && touch -d 2001-01-01 run
 ";
 
-fn an_agent_without_privileges_can_change_everything(bench: &Bench) {
-    let bench = bench.owned();
-    let workspaces = bench.open();
-    let files = bench.create(&workspaces, "one");
+fn an_agent_without_privileges_can_change_everything(fixture: &Fixture) {
+    let fixture = fixture.owned();
+    let workspaces = fixture.open();
+    let files = fixture.create(&workspaces, "one");
     assert_all_of(&files, AGENT);
     as_agent(&files, CHANGES);
-    let taken = bench.snapshot(&workspaces, "one");
-    assert_eq!(taken.losses, [], "all of it has one owner");
-    assert_eq!(bench.snapshot_of(taken.id).tree, bench.plain_import(&files));
+    let taken = fixture.snapshot(&workspaces, "one");
+    assert_eq!(taken.losses, [], "all files have one owner");
+    assert_eq!(
+        fixture.snapshot_of(taken.id).tree,
+        fixture.plain_import(&files)
+    );
 
     let fork = id("fork");
     let into = std::slice::from_ref(&fork);
@@ -64,8 +66,8 @@ fn an_agent_without_privileges_can_change_everything(bench: &Bench) {
     let forked = workspaces.path(&fork).unwrap();
     assert_all_of(&forked, AGENT);
     as_agent(&forked, "rm -r moved && echo of-the-fork > root");
-    // Over a layer with the changes.
-    let created = workspaces.create(&id("two"), taken.id, bench.now(), None, &progress());
+    // This one is mounted over a layer with the changes.
+    let created = workspaces.create(&id("two"), taken.id, fixture.now(), None, &progress());
     let two = created.unwrap();
     assert_all_of(&two, AGENT);
     as_agent(
@@ -82,11 +84,11 @@ fn an_agent_without_privileges_can_change_everything(bench: &Bench) {
     as_agent(&files, "rm -r moved root link && echo again > root");
 }
 
-fn each_owner_gets_files_of_their_own(bench: &Bench) {
+fn each_owner_has_separate_files(fixture: &Fixture) {
     let open = |owner| {
-        Bench {
+        Fixture {
             owner,
-            ..bench.owned()
+            ..fixture.owned()
         }
         .open()
     };
@@ -95,7 +97,7 @@ fn each_owner_gets_files_of_their_own(bench: &Bench) {
     let expected = [None, Some(AGENT), Some(other), Some(groups), None];
     let names = ["plain", "agent", "other", "group", "plain-again"];
     for (name, owner) in names.into_iter().zip(expected) {
-        let files = bench.create(&open(owner), name);
+        let files = fixture.create(&open(owner), name);
         assert_all_of(&files, owner.unwrap_or(ROOT));
     }
     let workspaces = open(Some(other));
@@ -112,24 +114,24 @@ fn each_owner_gets_files_of_their_own(bench: &Bench) {
     }
 }
 
-fn a_workspace_stays_its_owners_after_a_restart(bench: &Bench) {
-    let bench = bench.owned();
-    let workspaces = bench.open();
-    let files = bench.create(&workspaces, "one");
+fn a_workspace_keeps_its_owner_after_a_restart(fixture: &Fixture) {
+    let fixture = fixture.owned();
+    let workspaces = fixture.open();
+    let files = fixture.create(&workspaces, "one");
     as_agent(&files, "echo mine > src/mine");
     as_agent(&workspaces.home(&id("one")).unwrap(), "echo kept > kept");
     drop(workspaces);
-    bench.restart();
-    let plain = Bench {
+    fixture.restart();
+    let plain = Fixture {
         owner: None,
-        ..bench.owned()
+        ..fixture.owned()
     };
     // Opening with another owner deletes nothing that the workspace needs.
     let options = elevo_workspace::Options {
         spare_layers: 0,
         ..plain.options()
     };
-    let workspaces = Workspaces::open(&bench.root, bench.repository.clone(), &options).unwrap();
+    let workspaces = Workspaces::open(&fixture.root, fixture.repository.clone(), &options).unwrap();
     let files = workspaces.path(&id("one")).unwrap();
     workspaces.tidy().unwrap();
     assert_all_of(&files, AGENT);
@@ -139,40 +141,44 @@ fn a_workspace_stays_its_owners_after_a_restart(bench: &Bench) {
     assert!(workspaces.changes(&id("one"), &progress()).is_ok());
 }
 
-fn owners_make_no_difference_to_snapshots(bench: &Bench) {
+fn snapshots_do_not_depend_on_the_owner(fixture: &Fixture) {
     let trees = [None, Some(AGENT)].map(|owner| {
-        let bench = Bench {
+        let fixture = Fixture {
             owner,
-            root: bench.root.join(owner.map_or("plain", |_| "agent")),
-            ..bench.owned()
+            root: fixture.root.join(owner.map_or("plain", |_| "agent")),
+            ..fixture.owned()
         };
-        let workspaces = bench.open();
-        let files = bench.create(&workspaces, "one");
-        assert!(!bench.snapshot(&workspaces, "one").is_new);
+        let workspaces = fixture.open();
+        let files = fixture.create(&workspaces, "one");
+        assert!(!fixture.snapshot(&workspaces, "one").is_new);
         fs::write(files.join("src/main.rs"), "the same").unwrap();
-        let taken = bench.snapshot(&workspaces, "one");
-        bench.snapshot_of(taken.id).tree
+        let taken = fixture.snapshot(&workspaces, "one");
+        fixture.snapshot_of(taken.id).tree
     });
     assert_eq!(trees[0], trees[1]);
 }
 
 #[test]
-fn only_root_can_give_workspaces_to_others() {
+fn only_root_can_create_workspaces_of_another_owner() {
     use rustix::thread::set_thread_res_uid;
     let directory = tempfile::tempdir().unwrap();
-    let bench = Bench::new(directory.path(), ProviderKind::Copy).owned();
+    let fixture = Fixture::new(directory.path(), ProviderKind::Copy).owned();
     let [root, nobody] = [0, 65_534].map(rustix::process::Uid::from_raw);
     // Changes the user of this thread only.
     set_thread_res_uid(nobody, nobody, root).unwrap();
-    let opened = Workspaces::open(&bench.root, bench.repository.clone(), &bench.options());
+    let opened = Workspaces::open(
+        &fixture.root,
+        fixture.repository.clone(),
+        &fixture.options(),
+    );
     set_thread_res_uid(root, root, root).unwrap();
     assert!(matches!(opened, Err(Error::OwnerNeedsRoot)));
 }
 
-fn a_home_is_its_agents_and_in_no_snapshot(bench: &Bench) {
-    let bench = bench.owned();
-    let workspaces = bench.open();
-    let files = bench.create(&workspaces, "one");
+fn a_home_belongs_to_the_agent_and_is_in_no_snapshot(fixture: &Fixture) {
+    let fixture = fixture.owned();
+    let workspaces = fixture.open();
+    let files = fixture.create(&workspaces, "one");
     let home = workspaces.home(&id("one")).unwrap();
     let stat = fs::metadata(&home).unwrap();
     assert_eq!(stat.permissions().mode() & 0o7777, 0o700);
@@ -188,7 +194,7 @@ fn a_home_is_its_agents_and_in_no_snapshot(bench: &Bench) {
             .unwrap()
             .is_empty()
     );
-    assert!(!bench.snapshot(&workspaces, "one").is_new);
+    assert!(!fixture.snapshot(&workspaces, "one").is_new);
     assert_eq!(workspaces.home(&id("one")).unwrap(), home);
     workspaces.remove(&id("one")).unwrap();
     assert!(!home.exists());
@@ -198,10 +204,10 @@ fn a_home_is_its_agents_and_in_no_snapshot(bench: &Bench) {
     ));
 }
 
-fn a_home_is_forked_with_its_workspace(bench: &Bench) {
-    let bench = bench.owned();
-    let workspaces = bench.open();
-    bench.create(&workspaces, "one");
+fn a_home_is_forked_with_its_workspace(fixture: &Fixture) {
+    let fixture = fixture.owned();
+    let workspaces = fixture.open();
+    fixture.create(&workspaces, "one");
     let home = workspaces.home(&id("one")).unwrap();
     as_agent(
         &home,
@@ -213,8 +219,8 @@ fn a_home_is_forked_with_its_workspace(bench: &Bench) {
         .unwrap();
     for fork in &into {
         let forked = workspaces.home(fork).unwrap();
-        assert_eq!(bench.plain_import(&forked), bench.plain_import(&home));
-        assert_eq!(bench.times(&forked), bench.times(&home));
+        assert_eq!(fixture.plain_import(&forked), fixture.plain_import(&home));
+        assert_eq!(fixture.times(&forked), fixture.times(&home));
         assert_eq!(fs::metadata(&forked).unwrap().mode() & 0o7777, 0o700);
         assert_all_of(&forked, AGENT);
         as_agent(&forked, "echo more >> d/f && rm l");
@@ -223,34 +229,34 @@ fn a_home_is_forked_with_its_workspace(bench: &Bench) {
     assert!(home.join("l").symlink_metadata().is_ok());
 }
 
-fn a_home_is_kept_while_its_workspace_is_parked(bench: &Bench) {
-    let bench = bench.owned();
-    let workspaces = bench.open();
-    let files = bench.create(&workspaces, "one");
+fn a_home_is_kept_while_its_workspace_is_parked(fixture: &Fixture) {
+    let fixture = fixture.owned();
+    let workspaces = fixture.open();
+    let files = fixture.create(&workspaces, "one");
     let home = workspaces.home(&id("one")).unwrap();
     as_agent(
         &home,
         "mkdir d && echo kept > d/f && chmod 400 d/f && ln -s d/f l && touch -d 2001-01-01 d/f d",
     );
-    let (tree, times) = (bench.plain_import(&home), bench.times(&home));
+    let (tree, times) = (fixture.plain_import(&home), fixture.times(&home));
     let park = |workspaces: &Workspaces| {
         let parked = workspaces.park(&id("one"), info(), &NeverFreeze, &progress());
         parked.unwrap()
     };
     let taken = park(&workspaces);
-    assert!(!taken.is_new, "it is not in the snapshot");
+    assert!(!taken.is_new, "the home is not in the snapshot");
     let record = workspaces.get(&id("one")).unwrap();
     assert_eq!(record.state, State::Parked);
-    assert_eq!(bench.snapshot_of(record.home.unwrap()).tree, tree);
+    assert_eq!(fixture.snapshot_of(record.home.unwrap()).tree, tree);
     assert!(!home.exists() && !files.exists());
     assert!(matches!(workspaces.home(&id("one")), Err(Error::Parked(_))));
     drop(workspaces);
 
-    let workspaces = bench.open();
+    let workspaces = fixture.open();
     workspaces.resume(&id("one"), &progress()).unwrap();
     let home = workspaces.home(&id("one")).unwrap();
-    assert_eq!(bench.plain_import(&home), tree);
-    assert_eq!(bench.times(&home), times);
+    assert_eq!(fixture.plain_import(&home), tree);
+    assert_eq!(fixture.times(&home), times);
     assert_all_of(&home, AGENT);
     as_agent(&home, "rm -rf d l");
     park(&workspaces);
@@ -260,10 +266,10 @@ fn a_home_is_kept_while_its_workspace_is_parked(bench: &Bench) {
     assert_eq!(fs::read_dir(home).unwrap().count(), 0);
 }
 
-fn a_workspace_from_before_there_were_homes_gets_one(bench: &Bench) {
-    let bench = bench.owned();
-    let workspaces = bench.open();
-    bench.create(&workspaces, "one");
+fn a_workspace_without_a_home_gets_one(fixture: &Fixture) {
+    let fixture = fixture.owned();
+    let workspaces = fixture.open();
+    fixture.create(&workspaces, "one");
     let home = workspaces.home(&id("one")).unwrap();
     fs::remove_dir(&home).unwrap();
     workspaces
@@ -277,12 +283,12 @@ fn a_workspace_from_before_there_were_homes_gets_one(bench: &Bench) {
     assert_eq!(fs::metadata(&home).unwrap().mode() & 0o7777, 0o700);
 }
 
-fn a_hostile_home_stays_inside(bench: &Bench) {
-    let bench = bench.owned();
-    let workspaces = bench.open();
-    bench.create(&workspaces, "one");
+fn a_hostile_home_affects_nothing_outside(fixture: &Fixture) {
+    let fixture = fixture.owned();
+    let workspaces = fixture.open();
+    fixture.create(&workspaces, "one");
     let home = workspaces.home(&id("one")).unwrap();
-    let outside = bench.root.join("outside");
+    let outside = fixture.root.join("outside");
     fs::create_dir(&outside).unwrap();
     fs::write(outside.join("secret"), "secret").unwrap();
     symlink(&outside, home.join("link")).unwrap();
@@ -311,17 +317,17 @@ fn a_hostile_home_stays_inside(bench: &Bench) {
 }
 
 #[test]
-fn files_and_home_share_a_limit_and_their_use_is_known() {
-    if !disk::in_own_namespace("files_and_home_share_a_limit_and_their_use_is_known") {
+fn files_and_home_share_a_limit() {
+    if !disk::in_own_namespace("files_and_home_share_a_limit") {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let bench = Bench::pooled(directory.path()).owned();
-    let workspaces = bench.open();
-    let free = workspaces.create(&id("free"), bench.base, bench.now(), None, &progress());
+    let fixture = Fixture::pooled(directory.path()).owned();
+    let workspaces = fixture.open();
+    let free = workspaces.create(&id("free"), fixture.base, fixture.now(), None, &progress());
     free.unwrap();
     assert_eq!(workspaces.limit_usage(&id("free")).unwrap(), None);
-    let files = bench.create(&workspaces, "one");
+    let files = fixture.create(&workspaces, "one");
     let home = workspaces.home(&id("one")).unwrap();
     let used = || workspaces.limit_usage(&id("one")).unwrap().unwrap();
     assert_eq!(used().limit, Some(LIMIT));
@@ -341,10 +347,7 @@ fn files_and_home_share_a_limit_and_their_use_is_known() {
         .unwrap();
     let fork = workspaces.limit_usage(&id("two")).unwrap().unwrap();
     assert_eq!(fork.limit, Some(LIMIT));
-    assert!(
-        fork.used < 1 << 20,
-        "what it has from its origin counts there"
-    );
+    assert!(fork.used < 1 << 20, "the data of its origin counts there");
     workspaces
         .park(&id("one"), info(), &NeverFreeze, &progress())
         .unwrap();
@@ -357,8 +360,8 @@ fn files_and_home_share_a_limit_and_their_use_is_known() {
 #[test]
 fn without_a_pool_usage_is_unknown() {
     let directory = tempfile::tempdir().unwrap();
-    let bench = Bench::new(directory.path(), ProviderKind::Copy);
-    let workspaces = bench.open();
-    bench.create(&workspaces, "one");
+    let fixture = Fixture::new(directory.path(), ProviderKind::Copy);
+    let workspaces = fixture.open();
+    fixture.create(&workspaces, "one");
     assert_eq!(workspaces.limit_usage(&id("one")).unwrap(), None);
 }

@@ -2,7 +2,7 @@
 //! and its files survive a snapshot, a fork, and parking.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
-#![allow(clippy::disallowed_methods, reason = "what is run needs a PATH")]
+#![allow(clippy::disallowed_methods, reason = "the programs need a PATH")]
 
 mod support;
 
@@ -13,13 +13,14 @@ use std::process::{Command, Stdio};
 
 use elevo_workspace::{Freeze, NeverFreeze, Workspaces};
 use rustix::process::{Pid, Signal, kill_process_group};
-use support::{Bench, id, info, on_every_provider, progress};
+use support::providers::on_every_provider;
+use support::{Fixture, id, info, progress};
 
 on_every_provider! {
     git_works
     editors_and_archivers_work
     npm_installs
-    a_build_is_not_made_again_in_a_fork_or_after_a_return
+    a_build_is_not_repeated_in_a_fork_or_after_parking
     a_fork_during_writes_of_sqlite_is_not_damaged
 }
 
@@ -47,17 +48,17 @@ fn sh(directory: &Path, script: &str) -> String {
     said
 }
 
-fn create(bench: &Bench, workspaces: &Workspaces) -> PathBuf {
-    let created = workspaces.create(&id("one"), bench.base, bench.now(), None, &progress());
+fn create(fixture: &Fixture, workspaces: &Workspaces) -> PathBuf {
+    let created = workspaces.create(&id("one"), fixture.base, fixture.now(), None, &progress());
     created.unwrap()
 }
 
 /// Returns a fork with the same files, and the workspace after parking and
 /// resuming.
-fn copies(bench: &Bench, workspaces: &Workspaces) -> [PathBuf; 2] {
+fn copies(fixture: &Fixture, workspaces: &Workspaces) -> [PathBuf; 2] {
     let files = workspaces.path(&id("one")).unwrap();
-    let tree = bench.plain_import(&files);
-    let times = bench.times(&files);
+    let tree = fixture.plain_import(&files);
+    let times = fixture.times(&files);
     let fork = id("fork");
     let into = std::slice::from_ref(&fork);
     workspaces
@@ -69,15 +70,15 @@ fn copies(bench: &Bench, workspaces: &Workspaces) -> [PathBuf; 2] {
     let resumed = workspaces.resume(&id("one"), &progress()).unwrap();
     let copies = [workspaces.path(&fork).unwrap(), resumed];
     for copy in &copies {
-        assert_eq!(bench.plain_import(copy), tree);
-        assert_eq!(bench.times(copy), times);
+        assert_eq!(fixture.plain_import(copy), tree);
+        assert_eq!(fixture.times(copy), times);
     }
     copies
 }
 
-fn git_works(bench: &Bench) {
-    let workspaces = bench.open();
-    let files = create(bench, &workspaces);
+fn git_works(fixture: &Fixture) {
+    let workspaces = fixture.open();
+    let files = create(fixture, &workspaces);
     sh(
         &files,
         "git init -q origin && cd origin && seq 1000 > numbers && git add . && git commit -qm one
@@ -86,7 +87,7 @@ fn git_works(bench: &Bench) {
              git checkout -qb side HEAD~2 && echo side > side && git add . && git commit -qm side
              git merge -q -m merge - && git gc -q --aggressive --prune=now && git fsck --strict",
     );
-    for copy in copies(bench, &workspaces) {
+    for copy in copies(fixture, &workspaces) {
         let clone = copy.join("clone");
         let log = sh(
             &clone,
@@ -104,9 +105,9 @@ fn git_works(bench: &Bench) {
     }
 }
 
-fn editors_and_archivers_work(bench: &Bench) {
-    let workspaces = bench.open();
-    let files = create(bench, &workspaces);
+fn editors_and_archivers_work(fixture: &Fixture) {
+    let workspaces = fixture.open();
+    let files = create(fixture, &workspaces);
     sh(
         &files,
         r#"sed -i 's/main/other/' src/main.rs
@@ -117,7 +118,7 @@ fn editors_and_archivers_work(bench: &Bench) {
                tar -cf all.tar in && mkdir un && tar -xf all.tar -C un
                mv src renamed && mv renamed/main.rs src.rs && rmdir renamed && mkdir renamed"#,
     );
-    for copy in copies(bench, &workspaces) {
+    for copy in copies(fixture, &workspaces) {
         assert_eq!(sh(&copy, "cat src.rs"), "fn edited() {}\n");
         sh(
             &copy,
@@ -132,9 +133,9 @@ fn editors_and_archivers_work(bench: &Bench) {
 
 /// Installs a package from a directory, one from an archive, and runs their
 /// script, without a registry.
-fn npm_installs(bench: &Bench) {
-    let workspaces = bench.open();
-    let files = create(bench, &workspaces);
+fn npm_installs(fixture: &Fixture) {
+    let workspaces = fixture.open();
+    let files = create(fixture, &workspaces);
     sh(
         &files,
         r#"mkdir -p left/bin app && cd left
@@ -148,7 +149,7 @@ fn npm_installs(bench: &Bench) {
            npm install --no-audit --no-fund ../left/left-1.2.3.tgz ../right
            npm run --silent go | grep -x left"#,
     );
-    for copy in copies(bench, &workspaces) {
+    for copy in copies(fixture, &workspaces) {
         let app = copy.join("app");
         let said = sh(&app, "npm ls --parseable && npm run --silent go");
         assert!(said.ends_with("left\n"), "{said}");
@@ -163,12 +164,12 @@ fn npm_installs(bench: &Bench) {
     }
 }
 
-fn a_build_is_not_made_again_in_a_fork_or_after_a_return(bench: &Bench) {
-    let workspaces = bench.open();
-    let files = create(bench, &workspaces);
+fn a_build_is_not_repeated_in_a_fork_or_after_parking(fixture: &Fixture) {
+    let workspaces = fixture.open();
+    let files = create(fixture, &workspaces);
     // Cargo identifies a package by its path, so mount each workspace at the
     // same one.
-    let seen = bench.root.join("seen");
+    let seen = fixture.root.join("seen");
     fs::create_dir(&seen).unwrap();
     let at_seen = |files: &Path, script: &str| {
         let mount = |args: &[&std::ffi::OsStr]| {
@@ -200,7 +201,7 @@ fn a_build_is_not_made_again_in_a_fork_or_after_a_return(bench: &Bench) {
     let build = format!("export CARGO_HOME={home} RUSTUP_HOME={rustup}; {cargo} build -v 2>&1");
     let first = at_seen(&files, &build);
     assert!(first.contains("Compiling tool"), "{first}");
-    for copy in copies(bench, &workspaces) {
+    for copy in copies(fixture, &workspaces) {
         let again = at_seen(&copy, &build);
         assert!(!again.contains("Compiling"), "{again}");
         assert!(again.contains("Fresh tool"), "{again}");
@@ -239,9 +240,9 @@ fn states_of(group: &str) -> Vec<String> {
     stats.filter_map(state).collect()
 }
 
-fn a_fork_during_writes_of_sqlite_is_not_damaged(bench: &Bench) {
-    let workspaces = bench.open();
-    let files = create(bench, &workspaces);
+fn a_fork_during_writes_of_sqlite_is_not_damaged(fixture: &Fixture) {
+    let workspaces = fixture.open();
+    let files = create(fixture, &workspaces);
     sh(
         &files,
         "sqlite3 db 'pragma journal_mode=wal; create table t (n integer primary key, x blob);'",
@@ -259,31 +260,38 @@ fn a_fork_during_writes_of_sqlite_is_not_damaged(bench: &Bench) {
     // With a pool, all files are of one moment; otherwise the writer must be
     // paused.
     let stopped = Stopped(group);
-    let freeze: &dyn Freeze = if bench.pool.is_some() {
+    let freeze: &dyn Freeze = if fixture.pool.is_some() {
         &NeverFreeze
     } else {
         &stopped
     };
+    let rows = "sqlite3 -cmd '.timeout 5000' db 'pragma integrity_check; select count(*) from t'";
     let mut last = 0;
     for round in 0..10 {
-        std::thread::sleep(std::time::Duration::from_millis(60));
+        // The writer must have written since the last fork.
+        let committed = loop {
+            let committed = count_rows(&sh(&files, rows));
+            if committed > last {
+                break committed;
+            }
+        };
         let fork = id(&format!("fork-{round}"));
         let into = std::slice::from_ref(&fork);
         workspaces
             .fork(&id("one"), into, info(), freeze, &progress())
             .unwrap();
         let copy = workspaces.path(&fork).unwrap();
-        let said = sh(
-            &copy,
-            "sqlite3 db 'pragma integrity_check; select count(*) from t'",
-        );
-        let lines: Vec<_> = said.lines().collect();
-        assert_eq!(lines[0], "ok", "{said}");
-        let count: u64 = lines[1].parse().unwrap();
-        assert!(count >= last, "{count} after {last}");
+        let count = count_rows(&sh(&copy, rows));
+        assert!(count >= committed, "{count} after {committed}");
         last = count;
     }
     kill_process_group(group, Signal::KILL).unwrap();
     writer.wait().unwrap();
-    assert!(last > 0, "the writer has written nothing");
+}
+
+/// Returns the number of rows after the result of an integrity check.
+fn count_rows(output: &str) -> u64 {
+    let lines: Vec<_> = output.lines().collect();
+    assert_eq!(lines[0], "ok", "{output}");
+    lines[1].parse().unwrap()
 }

@@ -1,4 +1,4 @@
-//! Why overlays and served snapshots do not work here.
+//! Finds the obstacles to overlays and served snapshots on Linux.
 
 use std::fs;
 use std::io;
@@ -17,8 +17,9 @@ use crate::namespace::{Entrance, may_mount, try_to_enter};
 use crate::provider::{OverlayOptions, mount_overlay};
 use crate::trash;
 
-/// Why snapshots cannot be served. Root only needs to open the device; others
-/// need `fusermount3`, which is tried with a mount that no process serves.
+/// Returns why snapshots cannot be served; `None` if they can. Root only needs
+/// to open the device. Other users need `fusermount3`, which is tried with a
+/// mount that no process serves.
 pub(super) fn obstacle_to_serving(directory: &Path) -> Option<String> {
     let device = Path::new("/dev/fuse");
     let opened = fs::OpenOptions::new().read(true).write(true).open(device);
@@ -37,41 +38,42 @@ pub(super) fn obstacle_to_serving(directory: &Path) -> Option<String> {
             ));
         }
     };
-    let error = try_to_be_helped(directory).err()?;
+    let error = try_helper(directory).err()?;
     let directory = directory.display();
     Some(format!(
         "`fusermount3` cannot mount in {directory} ({error}); {advice}"
     ))
 }
 
-fn try_to_be_helped(directory: &Path) -> io::Result<()> {
-    let place = directory.join(format!("probe-lazy-{}", std::process::id()));
-    fs::create_dir(&place)?;
+fn try_helper(directory: &Path) -> io::Result<()> {
+    let scratch = directory.join(format!("probe-lazy-{}", std::process::id()));
+    fs::create_dir(&scratch)?;
     let try_it = || {
         let (_ours, theirs) = UnixStream::pair()?;
         let ended = Command::new("fusermount3")
             .arg("--")
-            .arg(&place)
+            .arg(&scratch)
             .env("_FUSE_COMMFD", "0")
             .stdin(OwnedFd::from(theirs))
             .output()?;
-        let said = String::from_utf8_lossy(&ended.stderr);
+        let output = String::from_utf8_lossy(&ended.stderr);
         match ended.status.success() {
             true => Ok(()),
-            false => Err(io::Error::other(said.trim().to_owned())),
+            false => Err(io::Error::other(output.trim().to_owned())),
         }
     };
     let tried = try_it();
-    let _ = unmount_all(&place);
-    let _ = fs::remove_dir(&place);
+    let _ = unmount_all(&scratch);
+    let _ = fs::remove_dir(&scratch);
     tried
 }
 
+/// Returns why overlays cannot be mounted; `None` if they can.
 pub(super) fn obstacle_to_overlays(directory: &Path) -> Option<String> {
-    let place = directory.join(format!("probe-overlay-{}", std::process::id()));
-    let tried = try_an_overlay(&place);
-    let _ = unmount_all(&place.join("files"));
-    let _ = fs::remove_dir_all(&place);
+    let scratch = directory.join(format!("probe-overlay-{}", std::process::id()));
+    let tried = try_an_overlay(&scratch);
+    let _ = unmount_all(&scratch.join("files"));
+    let _ = fs::remove_dir_all(&scratch);
     let error = tried.err()?;
     let advice = match error.raw_os_error() {
         Some(code) if code == Errno::PERM.raw_os_error() => "run as root",
@@ -84,42 +86,43 @@ pub(super) fn obstacle_to_overlays(directory: &Path) -> Option<String> {
     ))
 }
 
-fn make_places(place: &Path) -> io::Result<()> {
+fn create_directories(scratch: &Path) -> io::Result<()> {
     for name in ["lower", "upper", "work", "files"] {
-        fs::create_dir_all(place.join(name))?;
+        fs::create_dir_all(scratch.join(name))?;
     }
     Ok(())
 }
 
 /// Mounts an overlay and renames a directory in it, which needs whiteouts and
 /// extended attributes.
-fn try_an_overlay(place: &Path) -> io::Result<()> {
-    make_places(place)?;
-    let lower = place.join("lower");
+fn try_an_overlay(scratch: &Path) -> io::Result<()> {
+    create_directories(scratch)?;
+    let lower = scratch.join("lower");
     fs::create_dir(lower.join("directory"))?;
-    let files = place.join("files");
+    let files = scratch.join("files");
     let options = OverlayOptions {
         marks: Marks::Trusted,
         is_indexed: false,
     };
-    mount_overlay(&[&lower], place, &files, options, MountFlags::empty())?;
+    mount_overlay(&[&lower], scratch, &files, options, MountFlags::empty())?;
     fs::rename(files.join("directory"), files.join("renamed"))
 }
 
-/// Deletes a file in an overlay in a user namespace, to see whether that works.
+/// Returns why an overlay in a user namespace does not work; `None` if it does.
+/// Deletes a file in one, which needs a whiteout.
 pub(super) fn obstacle_to_entering(directory: &Path) -> Option<String> {
-    let place = directory.join(format!("probe-rootless-{}", std::process::id()));
+    let scratch = directory.join(format!("probe-rootless-{}", std::process::id()));
     let entrance = Entrance {
-        lowers: vec![place.join("lower")],
-        room: place.clone(),
+        lowers: vec![scratch.join("lower")],
+        room: scratch.clone(),
         inode: 0,
-        files: place.join("files"),
+        files: scratch.join("files"),
     };
-    let tried = make_places(&place).and_then(|()| {
-        fs::write(place.join("lower/file"), "")?;
+    let tried = create_directories(&scratch).and_then(|()| {
+        fs::write(scratch.join("lower/file"), "")?;
         try_to_enter(&entrance, "file")
     });
-    let _ = trash::remove(&place, &directory.join("probe-trash"));
+    let _ = trash::delete(&scratch, &directory.join("probe-trash"));
     let _ = fs::remove_dir(directory.join("probe-trash"));
     let error = tried.err()?;
     Some(format!(

@@ -1,8 +1,8 @@
-//! Workspaces with every file in them: written from the store (copy), or cloned
-//! from a directory that holds the snapshot (reflink), which takes no space
-//! until a file is written to. Needs no privilege.
+//! Workspaces that are directories with all their files: written from the store
+//! (copy), or cloned from a directory that holds the snapshot (reflink). A clone
+//! takes no space until it is written to. Neither needs a privilege.
 
-mod trees;
+mod views;
 
 use std::fs;
 use std::io;
@@ -14,12 +14,15 @@ use elevo_engine::{
     CheckoutOptions, ImportOptions, NewStatCache, Owner, Present, Progress, Repository, Seed,
     StatCache, checkout, import_again, look_again, note_checkout,
 };
-use elevo_objects::{Hash, Snapshot, Tree};
+use elevo_objects::{Hash, Snapshot};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW};
 
 #[cfg(target_os = "linux")]
-use super::readers::Readers;
-use super::{Origin, ProviderKind, Reading, WorkspaceProvider};
+use super::view_mounts::ViewMounts;
+use super::{
+    AtomicForks, Limits, Mounts, Origin, Private, ProviderKind, Reading, Scan, Views, Volume,
+    WorkspaceProvider,
+};
 use crate::error::{Error, Result};
 use crate::lock;
 use crate::trash;
@@ -34,7 +37,7 @@ pub struct FullProvider {
     bases: Option<Bases>,
     /// The mounts of read-only workspaces, if mounts may be used.
     #[cfg(target_os = "linux")]
-    readers: Option<Readers>,
+    view_mounts: Option<ViewMounts>,
 }
 
 /// Directories that hold one snapshot each and never change. The file
@@ -60,7 +63,7 @@ const NOW: Timestamps = Timestamps {
 /// Suffix of a directory that is being filled.
 const UNFINISHED: &str = ".unfinished";
 /// Maximum number of directories that are kept for cloning.
-const KEPT_BASES: usize = 4;
+const MAX_BASES: usize = 4;
 
 impl FullProvider {
     /// Creates workspaces as copies.
@@ -70,7 +73,7 @@ impl FullProvider {
             threads,
             bases: None,
             #[cfg(target_os = "linux")]
-            readers: None,
+            view_mounts: None,
         }
     }
 
@@ -90,11 +93,16 @@ impl FullProvider {
     /// Shows read-only workspaces as mounts in `root`, where mounting is
     /// allowed.
     #[cfg(target_os = "linux")]
-    pub fn with_readers(self, root: &Path) -> Self {
-        let readers = Some(Readers::new(root));
-        Self { readers, ..self }
+    pub fn with_view_mounts(self, root: &Path) -> Self {
+        let view_mounts = Some(ViewMounts::new(root));
+        Self {
+            view_mounts,
+            ..self
+        }
     }
 
+    /// Writes a snapshot into an empty directory. Files are cloned from the
+    /// seed, if there is one.
     fn fill(
         &self,
         directory: &Path,
@@ -119,16 +127,18 @@ impl FullProvider {
         Ok(())
     }
 
-    fn fill_place(
+    /// Writes the files of a workspace, and records them in its stat cache, so
+    /// that the first read need not read them.
+    fn fill_live_dir(
         &self,
-        place: &Path,
+        live_dir: &Path,
         origin: Origin<'_>,
         seed: Option<Seed>,
         progress: &Progress,
     ) -> Result<()> {
-        let (files, snapshot) = (self.files(place), origin.snapshot);
+        let (files, snapshot) = (self.files(live_dir), origin.snapshot);
         self.fill(&files, snapshot, seed, origin.owner, progress)?;
-        let cache = self.begin_cache(place)?;
+        let cache = self.begin_cache(live_dir)?;
         let options = self.options();
         if note_checkout(
             &self.repository,
@@ -140,13 +150,13 @@ impl FullProvider {
         )? {
             let (id, _) = snapshot.encode().map_err(elevo_engine::Error::from)?;
             let finished = cache.finish(id);
-            finished.map_err(Error::io("write to", place))?;
+            finished.map_err(Error::io("write to", live_dir))?;
         }
         Ok(())
     }
 
-    /// Fills a directory with a snapshot, cloned from a base if there are
-    /// bases.
+    /// Writes a snapshot into an empty directory, cloned from a base if there
+    /// are bases.
     fn fill_from_base(
         &self,
         directory: &Path,
@@ -159,6 +169,7 @@ impl FullProvider {
         })
     }
 
+    /// Calls `then` with a base to clone the snapshot from; `None` for copies.
     fn with_seed(
         &self,
         snapshot: &Snapshot,
@@ -169,7 +180,7 @@ impl FullProvider {
             None => then(None),
             // Only content is taken from a base, so the owner of its files does
             // not matter.
-            Some(bases) => bases.with(
+            Some(bases) => bases.with_base(
                 snapshot,
                 |directory| self.fill(directory, snapshot, None, None, progress),
                 |seed| then(Some(seed)),
@@ -177,8 +188,8 @@ impl FullProvider {
         }
     }
 
-    fn begin_cache(&self, place: &Path) -> Result<NewStatCache> {
-        NewStatCache::begin(&cache(place)).map_err(Error::io("write to", place))
+    fn begin_cache(&self, live_dir: &Path) -> Result<NewStatCache> {
+        NewStatCache::begin(&cache(live_dir)).map_err(Error::io("write to", live_dir))
     }
 
     fn options(&self) -> ImportOptions {
@@ -191,35 +202,38 @@ impl FullProvider {
 }
 
 impl Bases {
-    /// Calls `then` with a directory that holds the snapshot and is not deleted
-    /// during the call. If there is none, `make` fills one first.
-    fn with(
+    /// Calls `then` with a base that holds the snapshot and is not deleted
+    /// during the call. If there is none, `fill` fills one first.
+    fn with_base(
         &self,
         snapshot: &Snapshot,
-        make: impl Fn(&Path) -> Result<()>,
+        fill: impl Fn(&Path) -> Result<()>,
         then: impl FnOnce(Seed) -> Result<()>,
     ) -> Result<()> {
         let failed = || Error::io("create", &self.directory);
         fs::create_dir_all(&self.directory).map_err(failed())?;
         let key = key(snapshot);
         let (directory, lock) = (self.directory.join(&key), self.lock(&key));
+        // A lock cannot be turned from exclusive into shared without a gap in
+        // which another process may delete the base. So the second round, with
+        // a shared lock, checks again.
         loop {
-            let held = lock::shared(&lock).map_err(failed())?;
+            let shared = lock::shared(&lock).map_err(failed())?;
             if directory.exists() {
-                // The modification time is the last use, for `make_room`.
+                // The modification time is the last use, for `delete_oldest_bases`.
                 let _ = rustix::fs::utimensat(CWD, &directory, &NOW, AtFlags::empty());
                 return then(Seed {
                     directory,
                     snapshot: snapshot.clone(),
                 });
             }
-            drop(held);
-            let _held = lock::alone(&lock).map_err(failed())?;
+            drop(shared);
+            let _exclusive = lock::exclusive(&lock).map_err(failed())?;
             if !directory.exists() {
-                self.make_room()?;
+                self.delete_oldest_bases()?;
                 let unfinished = self.directory.join(format!("{key}{UNFINISHED}"));
-                trash::remove(&unfinished, &self.trash)?;
-                make(&unfinished)?;
+                trash::delete(&unfinished, &self.trash)?;
+                fill(&unfinished)?;
                 fs::rename(&unfinished, &directory).map_err(failed())?;
             }
         }
@@ -230,15 +244,17 @@ impl Bases {
     }
 
     /// Deletes the least recently used directories that are not in use.
-    fn make_room(&self) -> Result<()> {
+    fn delete_oldest_bases(&self) -> Result<()> {
         let failed = || Error::io("list", &self.directory);
         let mut bases = self.list().map_err(failed())?;
         bases.sort();
-        let spare = (bases.len() + 1).saturating_sub(KEPT_BASES);
+        // One more is about to be created.
+        let spare = (bases.len() + 1).saturating_sub(MAX_BASES);
         for (_, name) in bases.iter().take(spare) {
             let lock = self.lock(name.strip_suffix(UNFINISHED).unwrap_or(name));
-            if let Some(held) = lock::try_alone(&lock).map_err(failed())? {
-                trash::remove(&self.directory.join(name), &self.trash)?;
+            // A base whose lock is held is in use, and is kept.
+            if let Some(held) = lock::try_exclusive(&lock).map_err(failed())? {
+                trash::delete(&self.directory.join(name), &self.trash)?;
                 fs::remove_file(lock).map_err(failed())?;
                 drop(held);
             }
@@ -269,15 +285,15 @@ fn key(snapshot: &Snapshot) -> String {
     format!("{}-{}", hash(snapshot.tree.root), hash(snapshot.times))
 }
 
-fn refuse_limit(origin: Origin<'_>) -> Result<()> {
+fn reject_limit(origin: Origin<'_>) -> Result<()> {
     match origin.limit {
         Some(_) => Err(Error::NoLimit),
         None => Ok(()),
     }
 }
 
-fn cache(place: &Path) -> PathBuf {
-    place.join("stat")
+fn cache(live_dir: &Path) -> PathBuf {
+    live_dir.join("stat")
 }
 
 impl WorkspaceProvider for FullProvider {
@@ -288,89 +304,91 @@ impl WorkspaceProvider for FullProvider {
         }
     }
 
-    fn files(&self, place: &Path) -> PathBuf {
-        place.join("files")
+    fn files(&self, live_dir: &Path) -> PathBuf {
+        live_dir.join("files")
     }
 
-    fn create(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
-        refuse_limit(origin)?;
+    fn home(&self, live_dir: &Path) -> PathBuf {
+        live_dir.join("home")
+    }
+
+    fn create(&self, live_dir: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
+        reject_limit(origin)?;
         if origin.read_only {
-            return self.attach_tree(place, origin, progress);
+            return self.ensure_shown(live_dir, origin, progress);
         }
         self.with_seed(origin.snapshot, progress, |seed| {
-            self.fill_place(place, origin, seed, progress)
+            self.fill_live_dir(live_dir, origin, seed, progress)
         })
-    }
-
-    fn view(&self, place: &Path) -> PathBuf {
-        self.tree_view(place)
-    }
-
-    fn prepare(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
-        self.prepare_tree(place, origin, progress)
-    }
-
-    fn show(&self, place: &Path, origin: Origin<'_>) -> Result<()> {
-        self.show_tree(place, origin)
-    }
-
-    fn shows(&self, place: &Path, origin: Origin<'_>) -> bool {
-        self.shows_tree(place, origin)
-    }
-
-    fn bare(&self, place: &Path) -> Result<Option<PathBuf>> {
-        self.bare_tree(place)
-    }
-
-    fn attach(&self, place: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
-        match origin.read_only {
-            true => self.attach_tree(place, origin, progress),
-            false => Ok(()),
-        }
     }
 
     fn fork(
         &self,
         from: &Path,
-        place: &Path,
+        live_dir: &Path,
         origin: Origin<'_>,
         progress: &Progress,
     ) -> Result<()> {
-        refuse_limit(origin)?;
+        reject_limit(origin)?;
         let files = self.files(from);
+        // `files` of a read-only workspace is a link, or does not exist.
         let is_writable = fs::symlink_metadata(&files).is_ok_and(|stat| stat.is_dir());
         if origin.read_only || !is_writable {
-            return self.create(place, origin, progress);
+            return self.create(live_dir, origin, progress);
         }
         let seed = self.bases.as_ref().map(|_| Seed {
             directory: files,
             snapshot: origin.snapshot.clone(),
         });
-        self.fill_place(place, origin, seed, progress)
+        self.fill_live_dir(live_dir, origin, seed, progress)
     }
 
-    fn read(&self, place: &Path, _: Origin<'_>, progress: &Progress) -> Result<Reading> {
-        let cache = self.begin_cache(place)?;
+    fn read(&self, live_dir: &Path, _: Origin<'_>, progress: &Progress) -> Result<Reading> {
+        let cache = self.begin_cache(live_dir)?;
         let options = self.options();
-        let files = self.files(place);
+        let files = self.files(live_dir);
         let imported = import_again(&self.repository, &files, &options, progress, &cache)?;
         Ok(Reading { imported, cache })
     }
 
-    fn look(&self, place: &Path, _: Origin<'_>, progress: &Progress) -> Result<(Tree, Repository)> {
-        let old = StatCache::open(&cache(place));
+    fn scan(&self, live_dir: &Path, _: Origin<'_>, progress: &Progress) -> Result<Scan> {
+        let old = StatCache::open(&cache(live_dir));
         let options = self.options();
-        let files = self.files(place);
-        Ok(look_again(
-            &self.repository,
-            &files,
-            &options,
-            progress,
-            &old,
-        )?)
+        let files = self.files(live_dir);
+        let (tree, view) = look_again(&self.repository, &files, &options, progress, &old)?;
+        Ok(Scan { tree, view })
     }
 
-    fn release(&self, place: &Path) -> Result<()> {
-        self.release_tree(place)
+    fn release(&self, live_dir: &Path) -> Result<()> {
+        self.hide_tree(live_dir)
+    }
+
+    fn tidy(&self, _: &[Origin<'_>]) -> Result<()> {
+        // The number of bases is limited when one is added.
+        Ok(())
+    }
+
+    fn views(&self) -> &dyn Views {
+        self
+    }
+
+    fn mounts(&self) -> Option<&dyn Mounts> {
+        None
+    }
+
+    fn private(&self) -> Option<&dyn Private> {
+        None
+    }
+
+    fn atomic_forks<'a>(&'a self, _: &'a Path) -> Option<Box<dyn AtomicForks + 'a>> {
+        None
+    }
+
+    fn limits<'a>(&'a self, _: &'a Path) -> Option<Box<dyn Limits + 'a>> {
+        None
+    }
+
+    fn volume(&self) -> Option<&dyn Volume> {
+        None
     }
 }

@@ -11,7 +11,7 @@
 //! A layer never changes once it has its name, and all its files have one
 //! owner: another owner has separate layers. A new snapshot costs only the
 //! changes against an ancestor that has a stack. When that stack has
-//! [`DEEPEST`] layers, the new layer has the changes against the lowest one
+//! [`MAX_LAYERS`] layers, the new layer has the changes against the lowest one
 //! instead, since reads through many layers are slow.
 
 use std::collections::HashSet;
@@ -28,15 +28,15 @@ use futures::executor::block_on;
 use serde::{Deserialize, Serialize};
 
 use super::Origin;
-use super::lazy::Lazies;
+use super::served::ServedSnapshots;
 use crate::error::{Error, Result};
 use crate::lock;
 use crate::trash;
 
 /// Maximum number of layers in a new mount.
-pub(super) const DEEPEST: usize = 16;
-/// Maximum number of ancestors that are searched for a stack.
-const ANCESTORS: usize = 64;
+pub(super) const MAX_LAYERS: usize = 16;
+/// Maximum number of ancestors of a snapshot that are searched for a stack.
+const MAX_ANCESTORS: usize = 64;
 /// Suffix of the lock that is held while a layer is created.
 const MAKING: &str = ".making";
 
@@ -52,9 +52,9 @@ pub(super) struct Layers {
     boot: String,
 }
 
-/// The `about` file of a layer.
+/// The file `about` of a layer.
 #[derive(Debug, Serialize, Deserialize)]
-struct About {
+struct LayerInfo {
     snapshot: String,
     below: Option<String>,
     bytes: u64,
@@ -96,19 +96,20 @@ impl Layers {
 
     /// Returns the stack that shows a snapshot, and creates it if necessary.
     pub(super) fn stack(&self, origin: Origin<'_>, progress: &Progress) -> Result<Stack> {
-        self.stack_or(origin, progress, None)
+        self.stack_or_serve(origin, progress, None)
     }
 
-    /// Like [`Self::stack`], but serves the snapshot from `lazies`, if there
-    /// are any, where the whole snapshot would have to be written.
-    pub(super) fn stack_or(
+    /// Like [`Self::stack`]. With `served`, a snapshot that would have to be
+    /// written out whole is served instead.
+    pub(super) fn stack_or_serve(
         &self,
         origin: Origin<'_>,
         progress: &Progress,
-        lazies: Option<&Lazies>,
+        served: Option<&ServedSnapshots>,
     ) -> Result<Stack> {
         let failed = || Error::io("open", &self.directory);
         let lock = self.directory.join("lock");
+        // Held by the result, so that no layer is deleted before the mount.
         let lock = match lock::shared(&lock) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 fs::create_dir_all(&self.directory).map_err(failed())?;
@@ -117,6 +118,8 @@ impl Layers {
             lock => lock.map_err(failed())?,
         };
         let top = layer_id(origin.snapshot, origin.owner);
+        // The second round finds the layer that the first has created or waited
+        // for.
         loop {
             if let Some(layers) = self.chain(&top) {
                 let files = |layer: &String| self.directory.join(layer).join("files");
@@ -126,20 +129,23 @@ impl Layers {
                     _lock: lock,
                 });
             }
-            if let Some(lazies) = lazies
-                && self.lowest_change(origin.snapshot, origin.owner)?.is_none()
+            // A layer of changes is usually small, so it is written. Only a
+            // whole snapshot is served instead.
+            if let Some(served) = served
+                && self.find_lower(origin.snapshot, origin.owner)?.is_none()
             {
                 return Ok(Stack {
-                    directories: vec![lazies.serve(origin)?],
+                    directories: vec![served.serve(origin)?],
                     served: Some(top),
                     _lock: lock,
                 });
             }
             // Only callers that need the same layer wait for it.
             let making = self.directory.join(format!("{top}{MAKING}"));
-            let _making = lock::alone(&making).map_err(failed())?;
+            let _making = lock::exclusive(&making).map_err(failed())?;
+            // Another caller may have created it before the lock was acquired.
             if self.chain(&top).is_none() {
-                self.make(&top, origin, progress)?;
+                self.create(&top, origin, progress)?;
             }
         }
     }
@@ -147,44 +153,47 @@ impl Layers {
     /// Returns the layers from `top` down, if all exist and are complete.
     fn chain(&self, top: &str) -> Option<Vec<String>> {
         let mut layers = vec![top.to_owned()];
-        let mut about = self.about(top)?;
-        while let Some(below) = about.below {
-            about = self.about(&below)?;
+        let mut info = self.info(top)?;
+        while let Some(below) = info.below {
+            info = self.info(&below)?;
             layers.push(below);
-            if layers.len() > DEEPEST {
+            // Never created so; a damaged file could name a circle.
+            if layers.len() > MAX_LAYERS {
                 return None;
             }
         }
         Some(layers)
     }
 
-    fn about(&self, layer: &str) -> Option<About> {
+    fn info(&self, layer: &str) -> Option<LayerInfo> {
         let text = fs::read(self.directory.join(layer).join("about")).ok()?;
-        let about: About = serde_json::from_slice(&text).ok()?;
-        let is_whole = about.boot.as_ref().is_none_or(|boot| *boot == self.boot);
-        is_whole.then_some(about)
+        let info: LayerInfo = serde_json::from_slice(&text).ok()?;
+        // A layer that was not synced may have lost data since another boot.
+        let is_complete = info.boot.as_ref().is_none_or(|boot| *boot == self.boot);
+        is_complete.then_some(info)
     }
 
-    fn make(&self, top: &str, origin: Origin<'_>, progress: &Progress) -> Result<()> {
+    fn create(&self, top: &str, origin: Origin<'_>, progress: &Progress) -> Result<()> {
         let failed = || Error::io("create a layer in", &self.directory);
         let Origin {
             snapshot, owner, ..
         } = origin;
-        // An incomplete layer, or the remains of a killed process.
-        let place = self.directory.join(top);
-        trash::remove(&place, &self.trash)?;
+        // A layer that `info` does not trust, and the remains of a killed
+        // process.
+        let directory = self.directory.join(top);
+        trash::delete(&directory, &self.trash)?;
         let unfinished = self.directory.join(format!("{top}.unfinished"));
-        trash::remove(&unfinished, &self.trash)?;
+        trash::delete(&unfinished, &self.trash)?;
         let files = unfinished.join("files");
         fs::create_dir_all(&files).map_err(failed())?;
-        let below = self.lowest_change(snapshot, owner)?;
+        let below = self.find_lower(snapshot, owner)?;
         let repository = &self.repository;
         let options = CheckoutOptions {
             owner,
             ..self.options.clone()
         };
         let report = match &below {
-            Some(Below {
+            Some(LowerLayer {
                 snapshot: before, ..
             }) => write_layer(repository, before, snapshot, &files, &options, progress)?,
             None => {
@@ -192,39 +201,43 @@ impl Layers {
                 checkout(repository, snapshot, &files, &present, &options, progress)?
             }
         };
-        let mut about = About {
+        let mut info = LayerInfo {
             snapshot: origin.id.to_string(),
             below: below.map(|below| below.layer),
             bytes: report.bytes,
             boot: Some(self.boot.clone()),
         };
-        if about.below.is_none() {
-            // A whole snapshot is too expensive to write again after a power
-            // loss.
-            let directory = File::open(&files).map_err(failed())?;
-            rustix::fs::syncfs(directory).map_err(|error| failed()(error.into()))?;
-            about.boot = None;
+        if info.below.is_none() {
+            // Writing a whole snapshot again after a power loss would take too
+            // long, so it is synced. A layer of changes is written again.
+            let files = File::open(&files).map_err(failed())?;
+            rustix::fs::syncfs(files).map_err(|error| failed()(error.into()))?;
+            info.boot = None;
         }
-        let text = serde_json::to_vec(&about).unwrap_or_else(|_| unreachable!("plain data"));
+        let text = serde_json::to_vec(&info).unwrap_or_else(|_| unreachable!("plain data"));
         fs::write(unfinished.join("about"), text).map_err(failed())?;
-        fs::rename(&unfinished, &place).map_err(failed())
+        // The rename completes the layer: from here on it never changes.
+        fs::rename(&unfinished, &directory).map_err(failed())
     }
 
-    /// Finds the layer that a new one goes onto, and the snapshot that it
-    /// shows.
-    fn lowest_change(&self, snapshot: &Snapshot, owner: Option<Owner>) -> Result<Option<Below>> {
+    /// Finds the layer that the layer of `snapshot` can be placed on: that of
+    /// the nearest ancestor with a stack. `None` if the whole snapshot must be
+    /// written.
+    fn find_lower(&self, snapshot: &Snapshot, owner: Option<Owner>) -> Result<Option<LowerLayer>> {
         let mut ancestor = snapshot.parents.first().copied();
-        for _ in 0..ANCESTORS {
+        for _ in 0..MAX_ANCESTORS {
             let Some(id) = ancestor else { break };
-            let found = match Below::at(&self.repository, id, owner) {
-                // It was collected, and its ancestors too.
+            let found = match LowerLayer::at(&self.repository, id, owner) {
+                // Garbage collection has deleted it, and its ancestors too.
                 Err(elevo_engine::Error::NoSuchSnapshot(_)) => break,
                 found => found?,
             };
             if let Some(chain) = self.chain(&found.layer) {
-                if chain.len() < DEEPEST {
+                if chain.len() < MAX_LAYERS {
                     return Ok(Some(found));
                 }
+                // The stack is full: start again on its lowest layer, which
+                // holds a whole snapshot.
                 return Ok(chain.last().and_then(|lowest| self.shown_by(lowest)));
             }
             ancestor = found.snapshot.parents.first().copied();
@@ -232,11 +245,13 @@ impl Layers {
         Ok(None)
     }
 
-    fn shown_by(&self, layer: &str) -> Option<Below> {
-        let id = self.about(layer)?.snapshot.parse().ok()?;
-        let below = Below::at(&self.repository, id, None).ok()?;
+    /// Returns a layer with the snapshot that its stack shows.
+    fn shown_by(&self, layer: &str) -> Option<LowerLayer> {
+        let id = self.info(layer)?.snapshot.parse().ok()?;
+        let found = LowerLayer::at(&self.repository, id, None).ok()?;
+        // The name depends on the owner, which the file does not record.
         let layer = layer.to_owned();
-        Some(Below { layer, ..below })
+        Some(LowerLayer { layer, ..found })
     }
 
     /// Deletes layers that no stack of `used` needs, the oldest first, until
@@ -249,7 +264,7 @@ impl Layers {
         others: impl FnOnce() -> Result<Vec<String>>,
     ) -> Result<()> {
         let failed = || Error::io("clean up", &self.directory);
-        let lock = match lock::try_alone(&self.directory.join("lock")) {
+        let lock = match lock::try_exclusive(&self.directory.join("lock")) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             lock => lock.map_err(failed())?,
         };
@@ -264,13 +279,15 @@ impl Layers {
         let chains = tops.filter_map(|top| self.chain(&top));
         let mut needed: HashSet<String> = chains.flatten().collect();
         let mut layers = self.list().map_err(failed())?;
-        layers.sort_by_key(|(made, ..)| std::cmp::Reverse(*made));
+        // The newest first, so that the budget is spent on them. A kept layer
+        // makes the layers below it needed; those are older and come later.
+        layers.sort_by_key(|(created, ..)| std::cmp::Reverse(*created));
         let mut kept = 0;
         for (_, layer, bytes) in layers {
             let is_needed = needed.contains(&layer);
             let chain = self.chain(&layer);
             if !is_needed && (chain.is_none() || kept + bytes > self.budget) {
-                trash::throw(&self.directory.join(&layer), &self.trash)?;
+                trash::move_into(&self.directory.join(&layer), &self.trash)?;
                 continue;
             }
             kept += bytes;
@@ -292,7 +309,7 @@ impl Layers {
                 // No layer is being created while the lock is held exclusively.
                 fs::remove_file(entry.path())?;
             } else if metadata.is_dir() {
-                let bytes = self.about(&name).map_or(0, |about| about.bytes);
+                let bytes = self.info(&name).map_or(0, |info| info.bytes);
                 layers.push((metadata.modified()?, name, bytes));
             }
         }
@@ -300,26 +317,28 @@ impl Layers {
     }
 }
 
-/// The layer that a new one goes onto.
-struct Below {
+/// The layer directly below a new one.
+struct LowerLayer {
     layer: String,
-    /// The snapshot that the layer shows.
+    /// The snapshot that the stack from this layer down shows.
     snapshot: Snapshot,
-    _held: Guard,
+    /// Keeps the snapshot from garbage collection while the new layer is
+    /// written.
+    _guard: Guard,
 }
 
-impl Below {
+impl LowerLayer {
     fn at(
         repository: &Repository,
         id: SnapshotId,
         owner: Option<Owner>,
     ) -> elevo_engine::Result<Self> {
-        let held = block_on(repository.hold(id))?;
+        let guard = block_on(repository.hold(id))?;
         let snapshot = block_on(repository.snapshot(id))?;
         Ok(Self {
             layer: layer_id(&snapshot, owner),
             snapshot,
-            _held: held,
+            _guard: guard,
         })
     }
 }

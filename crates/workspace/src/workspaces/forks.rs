@@ -2,10 +2,10 @@
 
 use elevo_engine::{CommitInfo, Progress};
 
-use super::places::Held;
+use super::locked::LockedWorkspace;
 use super::{Snapshotted, Workspaces};
 use crate::error::Result;
-use crate::freeze::{Freeze, stop};
+use crate::freeze::{Freeze, pause};
 use crate::id::WorkspaceId;
 use crate::record::Record;
 
@@ -24,17 +24,25 @@ impl Workspaces {
         freeze: &dyn Freeze,
         progress: &Progress,
     ) -> Result<Option<Snapshotted>> {
-        let (record, held) = self.hold(id)?;
-        let provider = self.provider_of(&record);
-        if record.read_only || !provider.is_atomic(&held.place) {
-            let _thaw = stop(id, freeze)?;
-            let taken = self.fork_snapshot(record, &held, into, info, false, progress);
+        let (record, locked) = self.lock(id)?;
+        let atomic = self.provider_of(&record).atomic_forks(&locked.live_dir);
+        // A read-only workspace has nothing to copy at one moment, and its
+        // origin says "read-only", which a writable fork must not inherit.
+        let Some(atomic) = atomic.filter(|_| !record.read_only) else {
+            let _thaw = pause(id, freeze)?;
+            let forks = Forks {
+                ids: into,
+                are_read_only: false,
+            };
+            let taken = self.fork_snapshot(record, &locked, forks, info, progress);
             return taken.map(Some);
-        }
-        // Nothing is frozen here: the pool copies the upper of one moment.
+        };
+        // No pause: the copy has the state of one moment while writers run. The
+        // forks keep the origin and the base of the workspace, since its
+        // changes are in their uppers and in no snapshot.
         let fork = |id| fork_of(&record, id, &info);
-        self.make_all(into.iter().map(fork).collect(), |places, origin| {
-            provider.fork_at_once(&held.place, places, origin, progress)
+        self.create_all(into.iter().map(fork).collect(), |live_dirs, origin| {
+            atomic.fork_into(live_dirs, origin, progress)
         })?;
         Ok(None)
     }
@@ -49,40 +57,53 @@ impl Workspaces {
         freeze: &dyn Freeze,
         progress: &Progress,
     ) -> Result<Snapshotted> {
-        let (record, held) = self.hold(id)?;
-        let _thaw = stop(id, freeze)?;
-        self.fork_snapshot(record, &held, into, info, true, progress)
+        let (record, locked) = self.lock(id)?;
+        let _thaw = pause(id, freeze)?;
+        let forks = Forks {
+            ids: into,
+            are_read_only: true,
+        };
+        self.fork_snapshot(record, &locked, forks, info, progress)
     }
 
+    /// Takes a snapshot of a workspace whose writers are paused, and creates
+    /// forks from it.
     fn fork_snapshot(
         &self,
         record: Record,
-        held: &Held,
-        into: &[WorkspaceId],
+        locked: &LockedWorkspace,
+        forks: Forks<'_>,
         info: CommitInfo,
-        read_only: bool,
         progress: &Progress,
     ) -> Result<Snapshotted> {
         let provider = self.provider_of(&record);
-        let taken = self.snapshot_held(record.clone(), held, info.clone(), progress)?;
-        // Read once, while the callers keep the workspace frozen, so that all
-        // forks have the same home and it fits the snapshot.
-        let home = self.copy_of_home(&record, held, progress)?;
-        let taken_record = Record {
+        let taken = self.snapshot_locked(record.clone(), locked, info.clone(), progress)?;
+        // Read once, while the writers are paused, so that all forks have the
+        // same home and it fits the snapshot.
+        let home = self.read_home(&record, locked, progress)?;
+        let model = Record {
             origin: taken.id,
             base: taken.id,
-            read_only,
+            read_only: forks.are_read_only,
             ..record
         };
-        let fork = |id| fork_of(&taken_record, id, &info);
-        self.make_all(into.iter().map(fork).collect(), |places, origin| {
-            places.iter().try_for_each(|place| {
-                provider.fork(&held.place, place, origin, progress)?;
-                self.make_home(provider, place, origin.owner, home.as_ref(), progress)
+        let fork = |id| fork_of(&model, id, &info);
+        let records = forks.ids.iter().map(fork).collect();
+        self.create_all(records, |live_dirs, origin| {
+            live_dirs.iter().try_for_each(|live_dir| {
+                provider.fork(&locked.live_dir, live_dir, origin, progress)?;
+                self.create_home(provider, live_dir, origin.owner, home.as_ref(), progress)
             })
         })?;
         Ok(taken)
     }
+}
+
+/// The workspaces that a fork creates.
+#[derive(Clone, Copy)]
+struct Forks<'a> {
+    ids: &'a [WorkspaceId],
+    are_read_only: bool,
 }
 
 /// Returns the record of a fork of `of`.

@@ -1,11 +1,13 @@
-//! Brings the changes of others into a workspace that is in use.
+//! Refreshes: writes another snapshot into a workspace that is in use, and keeps
+//! the changes in it.
 
 use elevo_engine::{CheckoutReport, CommitInfo, Progress};
 use elevo_objects::SnapshotId;
 
+use super::restore::Unsaved;
 use super::{Snapshotted, Workspaces};
 use crate::error::Error;
-use crate::freeze::{Freeze, stop};
+use crate::freeze::{Freeze, pause};
 use crate::id::WorkspaceId;
 
 /// The result of a refresh.
@@ -50,17 +52,18 @@ impl Workspaces {
         progress: &Progress,
         decide: impl FnOnce(SnapshotId) -> std::result::Result<Option<SnapshotId>, E>,
     ) -> std::result::Result<Refreshed, E> {
-        let (record, held) = self.hold(id)?;
+        let (record, locked) = self.lock(id)?;
         if record.read_only {
             return Err(Error::ReadOnly(id.clone()).into());
         }
-        let _thaw = stop(id, freeze)?;
-        let taken = self.snapshot_held(record, &held, info, progress)?;
+        let _thaw = pause(id, freeze)?;
+        let taken = self.snapshot_locked(record, &locked, info, progress)?;
         let decided = decide(taken.id)?;
         let written = match decided.filter(|decided| *decided != taken.id) {
             Some(target) => {
                 let record = self.get(id)?;
-                let report = self.bring(record, &held, target, true, progress)?;
+                let unsaved = Unsaved::Reject;
+                let report = self.write_snapshot(record, &locked, target, unsaved, progress)?;
                 Some((target, report))
             }
             None => None,

@@ -7,15 +7,26 @@ use elevo_engine::{
 };
 use elevo_objects::{Snapshot, SnapshotId};
 
-use super::places::Held;
+use super::locked::LockedWorkspace;
 use super::{Workspaces, origin};
 use crate::error::{Error, Result};
-use crate::freeze::{Freeze, stop};
+use crate::freeze::{Freeze, pause};
 use crate::id::WorkspaceId;
+use crate::provider::Scan;
 use crate::record::Record;
 
 /// Maximum attempts to write to a workspace that reports a full disk.
 const ATTEMPTS: usize = 16;
+
+/// The treatment of changes that are in no snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unsaved {
+    /// They are lost.
+    Overwrite,
+    /// A changed path that would be written is an error, and nothing is
+    /// written.
+    Reject,
+}
 
 impl Workspaces {
     /// Writes another snapshot into a workspace and makes it the base. Changes
@@ -36,33 +47,33 @@ impl Workspaces {
         freeze: &dyn Freeze,
         progress: &Progress,
     ) -> Result<CheckoutReport> {
-        let (record, held) = self.hold(id)?;
+        let (record, locked) = self.lock(id)?;
         if record.read_only {
             return Err(Error::ReadOnly(id.clone()));
         }
-        let _thaw = stop(id, freeze)?;
-        self.bring(record, &held, snapshot, false, progress)
+        let _thaw = pause(id, freeze)?;
+        self.write_snapshot(record, &locked, snapshot, Unsaved::Overwrite, progress)
     }
 
-    /// Writes another snapshot into a workspace. If `is_known`, the workspace
-    /// is expected to hold its base, and a path that differs from it is an
-    /// error.
-    pub(super) fn bring(
+    /// Writes another snapshot into a workspace, and makes it the base.
+    pub(super) fn write_snapshot(
         &self,
         record: Record,
-        held: &Held,
+        locked: &LockedWorkspace,
         snapshot: SnapshotId,
-        is_known: bool,
+        unsaved: Unsaved,
         progress: &Progress,
     ) -> Result<CheckoutReport> {
-        if !self.provider_of(&record).is_attached(&held.place) {
+        if !self.is_attached(&record, &locked.live_dir)? {
             return Err(Error::Private(record.id));
         }
-        let (_held, target) = self.held_snapshot(snapshot)?;
-        let known = match is_known {
-            true => Some(self.snapshot_of(record.base)?),
-            false => None,
+        let (_guard, target) = self.guarded_snapshot(snapshot)?;
+        let known = match unsaved {
+            Unsaved::Reject => Some(self.snapshot_of(record.base)?),
+            Unsaved::Overwrite => None,
         };
+        // Recorded first: after a kill, the record shows that the directory has
+        // files of both snapshots.
         let begun = Record {
             unfinished: Some(snapshot),
             ..record.clone()
@@ -71,34 +82,38 @@ impl Workspaces {
         let mut attempts = 0;
         let report = loop {
             attempts += 1;
+            // A later attempt finds the files of the first one, and so must
+            // compare with the directory instead of the base.
             let known = known.as_ref().filter(|_| attempts == 1);
-            match self.write_differences(&begun, held, &target, known, progress) {
+            match self.write_differences(&begun, locked, &target, known, progress) {
                 // Deleted files may count until the file system commits.
                 Err(error) if is_full(&error) && attempts < ATTEMPTS => {
-                    if !self.provider_of(&begun).reclaim(&held.place)? {
+                    let limits = self.provider_of(&begun).limits(&locked.live_dir);
+                    if !limits.map_or(Ok(false), |limits| limits.reclaim())? {
                         return Err(error);
                     }
                 }
-                Err(error) if is_refused(&error) && !progress.has_changed() => {
+                // Nothing was written, so the workspace is not unfinished.
+                Err(error) if is_rejected(&error) && !progress.has_changed() => {
                     self.registry.lock()?.set(record)?;
                     return Err(error);
                 }
                 done => break done?,
             }
         };
-        let brought = Record {
+        let written = Record {
             base: snapshot,
             unfinished: None,
             ..begun
         };
-        self.registry.lock()?.set(brought)?;
+        self.registry.lock()?.set(written)?;
         Ok(report)
     }
 
     fn write_differences(
         &self,
         record: &Record,
-        held: &Held,
+        locked: &LockedWorkspace,
         target: &Snapshot,
         known: Option<&Snapshot>,
         progress: &Progress,
@@ -107,9 +122,9 @@ impl Workspaces {
         let present = match known {
             Some(known) => Present::Recorded(known.clone()),
             None => {
-                let made_from = self.snapshot_of(record.origin)?;
-                let origin = origin(record, &made_from);
-                let (tree, view) = provider.look(&held.place, origin, progress)?;
+                let snapshot = self.snapshot_of(record.origin)?;
+                let origin = origin(record, &snapshot);
+                let Scan { tree, view } = provider.scan(&locked.live_dir, origin, progress)?;
                 Present::Found { tree, view }
             }
         };
@@ -121,7 +136,7 @@ impl Workspaces {
             seed: None,
             owner: record.owner,
         };
-        let files = provider.files(&held.place);
+        let files = provider.files(&locked.live_dir);
         let repository = &self.repository;
         let report = checkout(repository, target, &files, &present, &options, progress)?;
         Ok(report)
@@ -130,7 +145,7 @@ impl Workspaces {
 
 /// Whether the checkout was rejected because it would overwrite an unexpected
 /// path.
-fn is_refused(error: &Error) -> bool {
+fn is_rejected(error: &Error) -> bool {
     matches!(error, Error::Engine(EngineError::InTheWay { .. }))
 }
 

@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use elevo_core::Timestamp;
-use elevo_engine::{Commit, CommitInfo, Guard, Progress, Repository};
+use elevo_engine::{Commit, CommitInfo, Guard, Progress};
 use elevo_objects::{Hash, Snapshot, SnapshotId, Tree};
 use futures::executor::block_on;
 
-use super::places::Held;
+use super::locked::LockedWorkspace;
 use super::{Snapshotted, Workspaces, origin};
 use crate::changes::Changes;
 use crate::error::{Error, Result};
+use crate::freeze::{Freeze, Thaw, pause};
 use crate::id::WorkspaceId;
-use crate::provider::{Origin, Reading, WorkspaceProvider};
+use crate::provider::{Origin, Reading, Scan, WorkspaceProvider};
 use crate::record::Record;
 use crate::registry::{Registry, has_entries};
 
@@ -40,13 +41,13 @@ pub fn needed_snapshots(root: &Path) -> Result<Vec<SnapshotId>> {
 }
 
 impl Workspaces {
-    /// Compares the files that `look` returns with the base.
+    /// Compares the files that `scan` returns with the base.
     pub(super) fn compare(
         &self,
         id: &WorkspaceId,
-        look: impl FnOnce(&dyn WorkspaceProvider, &Path, Origin<'_>) -> Result<(Tree, Repository)>,
+        scan: impl FnOnce(&dyn WorkspaceProvider, &Path, Origin<'_>) -> Result<Scan>,
     ) -> Result<Changes> {
-        let (record, held) = self.hold(id)?;
+        let (record, locked) = self.lock(id)?;
         let base = self.snapshot_of(record.base)?;
         if record.read_only {
             return Ok(Changes {
@@ -56,25 +57,40 @@ impl Workspaces {
                 repository: self.repository.clone(),
             });
         }
-        let made_from = self.snapshot_of(record.origin)?;
-        let origin = origin(&record, &made_from);
-        let (tree, repository) = look(self.provider_of(&record), &held.place, origin)?;
+        let snapshot = self.snapshot_of(record.origin)?;
+        let origin = origin(&record, &snapshot);
+        let Scan { tree, view } = scan(self.provider_of(&record), &locked.live_dir, origin)?;
         Ok(Changes {
             base: record.base,
             tree,
             before: base.tree,
-            repository,
+            repository: view,
         })
     }
 
-    pub(super) fn snapshot_held(
+    /// Pauses the writers of a workspace that is about to be read, unless it is
+    /// read at one moment anyway.
+    pub(super) fn pause_unless_atomic<'a>(
+        &self,
+        record: &Record,
+        locked: &LockedWorkspace,
+        freeze: &'a dyn Freeze,
+    ) -> Result<Option<Thaw<'a>>> {
+        let atomic = self.provider_of(record).atomic_forks(&locked.live_dir);
+        match record.read_only || atomic.is_some() {
+            true => Ok(None),
+            false => pause(&record.id, freeze).map(Some),
+        }
+    }
+
+    pub(super) fn snapshot_locked(
         &self,
         record: Record,
-        held: &Held,
+        locked: &LockedWorkspace,
         info: CommitInfo,
         progress: &Progress,
     ) -> Result<Snapshotted> {
-        let taken = self.store_files(&record, held, info, progress)?;
+        let taken = self.store_files(&record, locked, info, progress)?;
         if taken.is_new {
             let mut registry = self.registry.lock()?;
             let base = taken.id;
@@ -88,7 +104,7 @@ impl Workspaces {
     pub(super) fn store_files(
         &self,
         record: &Record,
-        held: &Held,
+        locked: &LockedWorkspace,
         info: CommitInfo,
         progress: &Progress,
     ) -> Result<Snapshotted> {
@@ -100,11 +116,11 @@ impl Workspaces {
             });
         }
         let base = self.snapshot_of(record.base)?;
-        let made_from = self.snapshot_of(record.origin)?;
-        let origin = origin(record, &made_from);
+        let snapshot = self.snapshot_of(record.origin)?;
+        let origin = origin(record, &snapshot);
         let reading = self
             .provider_of(record)
-            .read(&held.place, origin, progress)?;
+            .read(&locked.live_dir, origin, progress)?;
         let losses = reading.losses().to_vec();
         let is_new = !is_same(&reading, &base);
         let mut id = record.base;
@@ -123,14 +139,14 @@ impl Workspaces {
 
     /// Returns a snapshot with a guard that keeps it from garbage collection
     /// until a record refers to it.
-    pub(super) fn held_snapshot(&self, id: SnapshotId) -> Result<(Guard, Snapshot)> {
-        let held = block_on(self.repository.hold(id))?;
-        Ok((held, self.snapshot_of(id)?))
+    pub(super) fn guarded_snapshot(&self, id: SnapshotId) -> Result<(Guard, Snapshot)> {
+        let guard = block_on(self.repository.hold(id))?;
+        Ok((guard, self.snapshot_of(id)?))
     }
 
     /// Returns the empty snapshot, and stores it if necessary.
     pub(super) fn empty_snapshot(&self) -> Result<SnapshotId> {
-        let empty = bare(Tree::EMPTY, None);
+        let empty = anonymous_snapshot(Tree::EMPTY, None);
         let (id, _) = empty.encode().map_err(elevo_engine::Error::from)?;
         match block_on(self.repository.snapshot(id)) {
             Err(elevo_engine::Error::NoSuchSnapshot(_)) => {}
@@ -153,7 +169,7 @@ fn is_same(reading: &Reading, base: &Snapshot) -> bool {
 }
 
 /// A snapshot without author, message, parents and time.
-pub(super) fn bare(tree: Tree, times: Option<Hash>) -> Snapshot {
+pub(super) fn anonymous_snapshot(tree: Tree, times: Option<Hash>) -> Snapshot {
     Snapshot {
         tree,
         times,

@@ -1,4 +1,4 @@
-//! Shared by the tests of workspaces.
+//! The fixture of the tests of workspaces.
 
 #![allow(
     dead_code,
@@ -8,6 +8,8 @@
 )]
 
 pub(crate) mod numbered;
+pub(crate) mod providers;
+pub(crate) mod random;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -20,110 +22,17 @@ use std::time::{Duration, SystemTime};
 use elevo_core::{TenantId, Timestamp};
 use elevo_engine::{CommitInfo, ImportOptions, MemoryStore, Progress, Repository, import};
 use elevo_objects::{Snapshot, SnapshotId, Tree};
-use elevo_testkit::{disk, long};
+use elevo_testkit::long;
 use elevo_workspace::{
     Freeze, LazyServer, NeverFreeze, Options, Owner, ProviderKind, Snapshotted, WorkspaceId,
     Workspaces,
 };
 use futures::executor::block_on;
+use rand::SeedableRng;
 use rand::rngs::SmallRng;
-use rand::{RngExt, SeedableRng};
-
-/// Runs each `fn test(bench: &Bench)` of the file with each provider: copies in
-/// a temporary directory, overlays there with and without a pool or over served
-/// snapshots, by root and in a user namespace, and clones on a file system that
-/// supports them. Tests in `of_root` do not run in a user namespace.
-macro_rules! on_every_provider {
-    ($($test:ident)* $(; of_root: $($of_root:ident)*)?) => {
-        $crate::support::on_every_provider_of_root! { $($test)* $($($of_root)*)? }
-        $crate::support::by! { rootless $($test)* }
-        $crate::support::by! { rootless_lazy $($test)* }
-    };
-}
-pub(crate) use on_every_provider;
-
-/// Like `on_every_provider`, without user namespaces, where files cannot have
-/// another owner or be visible to other processes.
-macro_rules! on_every_provider_of_root {
-    ($($test:ident)*) => {
-        $crate::support::by! { copy $($test)* }
-        $crate::support::by! { overlay $($test)* }
-        $crate::support::by! { lazy $($test)* }
-        $crate::support::by! { pooled $($test)* }
-        $crate::support::by! { reflink $($test)* }
-    };
-}
-pub(crate) use on_every_provider_of_root;
-
-/// The tests of one provider, run by the function in this module of the same
-/// name.
-macro_rules! by {
-    ($way:ident $($test:ident)*) => {
-        mod $way {
-            $(#[test]
-            fn $test() {
-                let name = concat!(stringify!($way), "::", stringify!($test));
-                super::support::$way(name, super::$test);
-            })*
-        }
-    };
-}
-pub(crate) use by;
-
-pub(crate) fn copy(name: &str, test: fn(&Bench)) {
-    // Only read-only workspaces are mounts, and only for root.
-    if !rustix::process::geteuid().is_root() || disk::in_own_namespace(name) {
-        let directory = tempfile::tempdir().unwrap();
-        test(&Bench::new(directory.path(), ProviderKind::Copy));
-        let_be_removed(directory.path());
-    }
-}
-
-pub(crate) fn overlay(name: &str, test: fn(&Bench)) {
-    if disk::in_own_namespace(name) {
-        let directory = tempfile::tempdir().unwrap();
-        test(&Bench::new(directory.path(), ProviderKind::Overlay));
-    }
-}
-
-pub(crate) fn lazy(name: &str, test: fn(&Bench)) {
-    if disk::in_own_namespace(name) {
-        let directory = tempfile::tempdir().unwrap();
-        test(&Bench::lazy(directory.path()));
-    }
-}
-
-pub(crate) fn pooled(name: &str, test: fn(&Bench)) {
-    if disk::in_own_namespace(name) {
-        let directory = tempfile::tempdir().unwrap();
-        test(&Bench::pooled(directory.path()));
-    }
-}
-
-pub(crate) fn reflink(name: &str, test: fn(&Bench)) {
-    if disk::in_own_namespace(name) {
-        let directory = tempfile::tempdir().unwrap();
-        let disk = disk::Disk::make_cloning(directory.path(), "disk", 1 << 30);
-        test(&Bench::new(disk.path(), ProviderKind::Reflink));
-    }
-}
-
-pub(crate) fn rootless(name: &str, test: fn(&Bench)) {
-    if disk::in_user_namespace(name) {
-        let directory = tempfile::tempdir().unwrap();
-        test(&Bench::new(directory.path(), ProviderKind::Rootless));
-    }
-}
-
-pub(crate) fn rootless_lazy(name: &str, test: fn(&Bench)) {
-    if disk::in_user_namespace(name) {
-        let directory = tempfile::tempdir().unwrap();
-        test(&Bench::served(directory.path(), ProviderKind::RootlessLazy));
-    }
-}
 
 /// A snapshot to create workspaces from, and a directory for them.
-pub(crate) struct Bench {
+pub(crate) struct Fixture {
     pub(crate) root: PathBuf,
     pub(crate) kind: ProviderKind,
     pub(crate) pool: Option<u64>,
@@ -135,7 +44,7 @@ pub(crate) struct Bench {
     pub(crate) repository: Repository,
 }
 
-/// Serves snapshots in threads of this process.
+/// Serves snapshots in threads of this process, until they are unmounted.
 #[derive(Debug)]
 pub(crate) struct InProcess(pub(crate) Repository);
 
@@ -154,7 +63,7 @@ impl LazyServer for InProcess {
     }
 }
 
-/// Records the calls of a hook, in order.
+/// A hook that records its calls in order.
 #[derive(Default)]
 pub(crate) struct Calls(pub(crate) RefCell<Vec<&'static str>>);
 
@@ -190,9 +99,9 @@ pub(crate) fn as_agent(directory: &Path, script: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Makes a directory deletable for an ordinary user, although it may contain
-/// read-only directories.
-pub(crate) fn let_be_removed(directory: &Path) {
+/// Makes a directory with read-only directories in it deletable for an ordinary
+/// user.
+pub(crate) fn make_deletable(directory: &Path) {
     if rustix::process::geteuid().is_root() {
         return;
     }
@@ -215,6 +124,16 @@ pub(crate) fn owners(directory: &Path) -> Vec<(PathBuf, Owner)> {
         owners.push((path, Owner { uid, gid }));
     }
     owners
+}
+
+/// Returns the mount points in a directory, itself included.
+pub(crate) fn mounts_below(directory: &Path) -> Vec<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+    let points = points.map(PathBuf::from);
+    points
+        .filter(|point| point.starts_with(directory))
+        .collect()
 }
 
 pub(crate) fn id(text: &str) -> WorkspaceId {
@@ -249,7 +168,7 @@ const OPTIONS: ImportOptions = ImportOptions {
     ignoring: None,
 };
 
-impl Bench {
+impl Fixture {
     pub(crate) fn new(directory: &Path, kind: ProviderKind) -> Self {
         let modified = SystemTime::UNIX_EPOCH + Duration::new(1_600_000_000, 123_456_789);
         let files = directory.join("origin");
@@ -286,11 +205,11 @@ impl Bench {
     }
 
     pub(crate) fn served(directory: &Path, kind: ProviderKind) -> Self {
-        let bench = Self::new(directory, kind);
-        let server = InProcess(bench.repository.clone());
+        let fixture = Self::new(directory, kind);
+        let server = InProcess(fixture.repository.clone());
         Self {
             lazy: Some(Arc::new(server)),
-            ..bench
+            ..fixture
         }
     }
 
@@ -302,8 +221,8 @@ impl Bench {
         }
     }
 
-    /// The same with files of the user that sandboxes run as. In a user
-    /// namespace the owner cannot be changed.
+    /// The same fixture, but the files belong to `AGENT`. In a user namespace
+    /// the owner cannot be changed.
     pub(crate) fn owned(&self) -> Self {
         let is_rootless = self.kind.is_private();
         let (root, repository) = (self.root.clone(), self.repository.clone());
@@ -388,15 +307,12 @@ impl Bench {
         times
     }
 
-    /// Unmounts everything here, and damages layers that a kernel after a
-    /// restart must not trust.
+    /// Simulates a restart of the machine: unmounts everything here, and
+    /// damages the layers that must not be trusted after a restart.
     pub(crate) fn restart(&self) {
-        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-        let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
-        let ours = points.filter(|point| Path::new(point).starts_with(&self.root));
-        for point in ours.collect::<Vec<_>>().into_iter().rev() {
-            let status = std::process::Command::new("umount").arg(point).status();
-            assert!(status.unwrap().success(), "{point}");
+        for point in mounts_below(&self.root).into_iter().rev() {
+            let status = std::process::Command::new("umount").arg(&point).status();
+            assert!(status.unwrap().success(), "{}", point.display());
         }
         let layers = fs::read_dir(self.root.join("layers"));
         for layer in layers.into_iter().flatten() {
@@ -412,12 +328,16 @@ impl Bench {
         }
     }
 
-    /// Waits until the clock of the file system has advanced.
-    pub(crate) fn settle(&self) {
+    /// Waits until the clock of the file system has advanced, so that the stat
+    /// cache trusts the files that were written before.
+    pub(crate) fn wait_for_clock_tick(&self) {
+        // File systems take their times from a clock that ticks every 1 to 10
+        // milliseconds. No event announces a tick.
         std::thread::sleep(Duration::from_millis(20));
     }
 
-    pub(crate) fn places(&self) -> Vec<String> {
+    /// Returns the names in `live`, sorted.
+    pub(crate) fn live_dirs(&self) -> Vec<String> {
         let entries = fs::read_dir(self.root.join("live")).unwrap();
         let name = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name();
         let mut names: Vec<_> = entries
@@ -431,152 +351,4 @@ impl Bench {
     pub(crate) fn random(&self) -> SmallRng {
         SmallRng::seed_from_u64(long::seed())
     }
-}
-
-/// Runs random sequences of operations of all kinds, also ones that keep size
-/// and times, each generation in a fork of the one before, and repeats them in
-/// an ordinary directory. The workspace, its changes and its snapshot must all
-/// equal that directory.
-pub(crate) fn random_changes(bench: &Bench, generations: usize) {
-    let workspaces = bench.open();
-    let mut name = id("generation-0");
-    let mut files = bench.create(&workspaces, name.as_str());
-    let mut random = bench.random();
-    let mut changed = 0;
-    for generation in 1..=generations {
-        let model = tempfile::tempdir().unwrap();
-        copy_all(&files, model.path());
-        let mut before = bench.plain_import(model.path());
-        for round in 0..5 {
-            for _ in 0..random.random_range(1..12) {
-                let mut same = random.clone();
-                let mut outcome = change_something(&files, &mut random);
-                let mut rename: fn(_, _) -> _ = fs::rename;
-                let is_refused = |error: &std::io::Error| {
-                    let is_rootless = bench.kind.is_private();
-                    is_rootless && error.kind() == std::io::ErrorKind::CrossesDevices
-                };
-                if outcome.as_ref().is_err_and(is_refused) {
-                    rename = move_by_copying;
-                    outcome = change(&files, &mut same.clone(), rename);
-                }
-                let expected = change(model.path(), &mut same, rename);
-                assert_eq!(
-                    outcome.is_ok(),
-                    expected.is_ok(),
-                    "{outcome:?} {expected:?}"
-                );
-            }
-            if round == 2 {
-                bench.settle();
-            }
-            let expected = bench.plain_import(model.path());
-            assert_eq!(bench.plain_import(&files), expected, "{generation} {round}");
-            let changes = workspaces.changes(&name, &progress()).unwrap();
-            assert_eq!(changes.tree, expected, "{generation} {round}");
-            let taken = bench.snapshot(&workspaces, name.as_str());
-            let tree = bench.snapshot_of(taken.id).tree;
-            assert_eq!(tree, expected, "{generation} {round}");
-            changed += usize::from(expected != before);
-            before = expected;
-        }
-        let times = bench.times(&files);
-        let fork = id(&format!("generation-{generation}"));
-        let into = std::slice::from_ref(&fork);
-        workspaces
-            .fork(&name, into, info(), &NeverFreeze, &progress())
-            .unwrap();
-        files = workspaces.path(&fork).unwrap();
-        assert_eq!(bench.plain_import(&files), before, "{generation}");
-        assert_eq!(bench.times(&files), times, "{generation}");
-        if generation > 3 {
-            let old = id(&format!("generation-{}", generation - 3));
-            workspaces.remove(&old).unwrap();
-        }
-        name = fork;
-    }
-    assert!(
-        changed > generations * 3,
-        "only {changed} sequences changed anything"
-    );
-}
-
-/// Copies like `cp -a`, hard links included.
-fn copy_all(from: &Path, into: &Path) {
-    let mut source = from.as_os_str().to_owned();
-    source.push("/.");
-    let mut command = std::process::Command::new("cp");
-    let status = command.arg("-a").arg(source).arg(into).status();
-    assert!(status.unwrap().success());
-}
-
-/// Runs one operation of a kind that programs use. It may fail; it then changes
-/// nothing, or has done the same steps everywhere.
-pub(crate) fn change_something(files: &Path, random: &mut SmallRng) -> std::io::Result<()> {
-    change(files, random, fs::rename)
-}
-
-fn change(
-    files: &Path,
-    random: &mut SmallRng,
-    rename: fn(PathBuf, PathBuf) -> std::io::Result<()>,
-) -> std::io::Result<()> {
-    let [one, other] = [(); 2].map(|()| files.join(some_path(random)));
-    match random.random_range(0..13) {
-        0..3 => write(&one, random),
-        3 => fs::create_dir_all(&one),
-        4 => rename(one, other),
-        5 => fs::hard_link(&one, &other),
-        6 => symlink("somewhere", &one),
-        7 => fs::remove_file(&one),
-        8 => fs::remove_dir_all(&one),
-        9 => truncate(&one, random),
-        10 => fs::set_permissions(
-            &one,
-            fs::Permissions::from_mode(0o600 | random.random_range(0..0o100)),
-        ),
-        11 => overwrite_unseen(&one, random),
-        _ => fs::remove_file(&one).and_then(|()| fs::create_dir(&one)),
-    }
-}
-
-/// Moves like `mv` where a directory cannot be renamed.
-fn move_by_copying(one: PathBuf, other: PathBuf) -> std::io::Result<()> {
-    if other.exists() {
-        fs::remove_dir(&other)?;
-    }
-    fs::create_dir(&other)?;
-    copy_all(&one, &other);
-    fs::remove_dir_all(one)
-}
-
-fn some_path(random: &mut SmallRng) -> String {
-    let depth = random.random_range(1..4);
-    let part = |_| ["a", "b", "c", "d"][random.random_range(0..4)];
-    (0..depth).map(part).collect::<Vec<_>>().join("/")
-}
-
-fn write(path: &Path, random: &mut SmallRng) -> std::io::Result<()> {
-    if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent)?;
-    }
-    let length = [3, 3, 3, 100, 40_000][random.random_range(0..5)];
-    fs::write(path, vec![random.random::<u8>(); length])
-}
-
-fn truncate(path: &Path, random: &mut SmallRng) -> std::io::Result<()> {
-    let file = fs::File::options().write(true).open(path)?;
-    file.set_len(random.random_range(0..50_000))
-}
-
-/// Writes other bytes of the same length, and restores the time.
-fn overwrite_unseen(path: &Path, random: &mut SmallRng) -> std::io::Result<()> {
-    let stat = fs::metadata(path)?;
-    let file = fs::File::options().write(true).open(path)?;
-    std::os::unix::fs::FileExt::write_all_at(
-        &file,
-        &vec![random.random::<u8>(); stat.len() as usize],
-        0,
-    )?;
-    file.set_modified(stat.modified()?)
 }

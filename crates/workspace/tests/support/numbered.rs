@@ -1,4 +1,4 @@
-//! Readers, and snapshots that can be identified by their files.
+//! Read-only workspaces, and snapshots that can be identified by their files.
 
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -10,13 +10,13 @@ use elevo_objects::SnapshotId;
 use elevo_workspace::Workspaces;
 use futures::executor::block_on;
 
-use super::{Bench, id, info, progress};
+use super::{Fixture, id, info, progress};
 
 pub(crate) const FILES: usize = 20;
 
 /// Stores snapshots. All files of a snapshot hold its number, and one file is
 /// named after it.
-pub(crate) fn numbered(bench: &Bench, count: usize) -> Vec<SnapshotId> {
+pub(crate) fn numbered(fixture: &Fixture, count: usize) -> Vec<SnapshotId> {
     let directory = tempfile::tempdir().unwrap();
     let mut parents = Vec::new();
     let mut taken = Vec::new();
@@ -32,7 +32,7 @@ pub(crate) fn numbered(bench: &Bench, count: usize) -> Vec<SnapshotId> {
             leave_out: Vec::new(),
             ignoring: None,
         };
-        let (repository, from) = (&bench.repository, directory.path());
+        let (repository, from) = (&fixture.repository, directory.path());
         let imported = import(repository, from, &options, &progress()).unwrap();
         let info = elevo_engine::CommitInfo { parents, ..info() };
         let id = block_on(imported.commit(repository, info)).unwrap();
@@ -43,13 +43,14 @@ pub(crate) fn numbered(bench: &Bench, count: usize) -> Vec<SnapshotId> {
     taken
 }
 
+/// Creates a read-only workspace.
 pub(crate) fn create(
-    bench: &Bench,
+    fixture: &Fixture,
     workspaces: &Workspaces,
     name: &str,
     base: SnapshotId,
 ) -> PathBuf {
-    let created = workspaces.create_read_only(&id(name), base, bench.now(), None, &progress());
+    let created = workspaces.create_read_only(&id(name), base, fixture.now(), None, &progress());
     let files = created.unwrap();
     assert_eq!(workspaces.path(&id(name)).unwrap(), files);
     files
@@ -57,14 +58,6 @@ pub(crate) fn create(
 
 pub(crate) fn follow(workspaces: &Workspaces, name: &str, to: SnapshotId) {
     workspaces.follow(&id(name), to, &progress()).unwrap();
-}
-
-pub(crate) fn mounts(below: &Path) -> usize {
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-    let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
-    points
-        .filter(|point| Path::new(point).starts_with(below))
-        .count()
 }
 
 /// Returns the number in the files of an open directory. All must be the same.

@@ -1,4 +1,4 @@
-//! The homes of forks and of parked workspaces.
+//! Carries the content of a home into forks, and through parking.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,25 +8,25 @@ use elevo_objects::SnapshotId;
 use futures::executor::block_on;
 
 use super::Workspaces;
-use super::places::Held;
-use super::snapshots::bare;
+use super::locked::LockedWorkspace;
+use super::snapshots::anonymous_snapshot;
 use crate::error::Result;
-use crate::home::{self, Contents};
+use crate::home::{self, HomeContents};
 use crate::provider::{ProviderKind, WorkspaceProvider};
 use crate::record::Record;
 
 impl Workspaces {
     /// Creates the home of a new workspace, and fills it with `contents`.
-    pub(super) fn make_home(
+    pub(super) fn create_home(
         &self,
         provider: &dyn WorkspaceProvider,
-        place: &Path,
+        live_dir: &Path,
         owner: Option<Owner>,
-        contents: Option<&Contents>,
+        contents: Option<&HomeContents>,
         progress: &Progress,
     ) -> Result<()> {
-        let home = provider.home(place);
-        home::make(&home, owner)?;
+        let home = provider.home(live_dir);
+        home::create(&home, owner)?;
         match contents {
             Some(contents) => contents.fill(&home, owner, self.threads, progress),
             None => Ok(()),
@@ -35,16 +35,16 @@ impl Workspaces {
 
     /// Reads a home for forks. The content goes into the store without a
     /// reference to it.
-    pub(super) fn copy_of_home(
+    pub(super) fn read_home(
         &self,
         record: &Record,
-        held: &Held,
+        locked: &LockedWorkspace,
         progress: &Progress,
-    ) -> Result<Option<Contents>> {
-        let home = self.provider_of(record).home(&held.place);
+    ) -> Result<Option<HomeContents>> {
+        let home = self.provider_of(record).home(&locked.live_dir);
         let read = home::read(&self.repository, &home, self.threads, progress)?;
-        Ok(read.map(|imported| Contents {
-            snapshot: bare(imported.tree, imported.times),
+        Ok(read.map(|imported| HomeContents {
+            snapshot: anonymous_snapshot(imported.tree, imported.times),
             view: imported.view(&self.repository),
             seed: (record.provider == ProviderKind::Reflink).then_some(home),
         }))
@@ -54,11 +54,11 @@ impl Workspaces {
     pub(super) fn store_home(
         &self,
         record: &Record,
-        held: &Held,
+        locked: &LockedWorkspace,
         info: &CommitInfo,
         progress: &Progress,
     ) -> Result<Option<SnapshotId>> {
-        let home = self.provider_of(record).home(&held.place);
+        let home = self.provider_of(record).home(&locked.live_dir);
         let read = home::read(&self.repository, &home, self.threads, progress)?;
         let Some(imported) = read else {
             return Ok(None);
@@ -75,11 +75,11 @@ impl Workspaces {
     }
 
     /// Returns the content that the home of a workspace had when it was parked.
-    pub(super) fn stored_home(&self, parked: &Record) -> Result<Option<Contents>> {
+    pub(super) fn load_home(&self, parked: &Record) -> Result<Option<HomeContents>> {
         let Some(home) = parked.home else {
             return Ok(None);
         };
-        Ok(Some(Contents {
+        Ok(Some(HomeContents {
             snapshot: self.snapshot_of(home)?,
             view: self.repository.clone(),
             seed: None,

@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 
 use super::Workspaces;
 use crate::error::{Error, Result};
-use crate::provider::{ProviderKind, WorkspaceProvider};
+use crate::provider::Volume;
 use crate::record::State;
 
 /// Growth in bytes that is always allowed, so that a workspace can still be
@@ -22,15 +22,15 @@ impl Workspaces {
     }
 
     /// Sets the limit of each workspace that has one to its current usage plus
-    /// `growth` bytes and a little; `None` restores the limits of the records.
+    /// `growth` bytes and 1 MiB; `None` restores the limits of the records.
     /// A program that writes more gets "disk quota exceeded". Continues after
     /// an error, and returns the first.
     pub fn cap_growth(&self, growth: Option<u64>) -> Result<()> {
         let mut result = Ok(());
         if growth.is_some()
-            && let Some(overlays) = self.overlays()
+            && let Some(volume) = self.volume()
         {
-            result = overlays.sync();
+            result = volume.sync();
         }
         let mut caps = self.caps.lock().unwrap_or_else(PoisonError::into_inner);
         let before = mem::take(&mut *caps);
@@ -38,18 +38,22 @@ impl Workspaces {
             let (State::Live, Some(limit)) = (record.state, record.limit) else {
                 continue;
             };
+            let live_dir = self.live_dir(&record.id);
+            let Some(limits) = self.provider_of(&record).limits(&live_dir) else {
+                continue;
+            };
             let cap = |growth| -> Result<u64> {
-                let used = self.provider_of(&record).used(&self.place(&record.id))?;
-                let most = used.unwrap_or_default().saturating_add(growth + SLACK);
-                // Otherwise the workspace could grow by the slack at each call.
+                let used = limits.used()?.unwrap_or_default();
+                let most = used.saturating_add(growth + SLACK);
+                // Without growth, the cap of the last call stays: the workspace
+                // could grow by the slack at each call otherwise.
                 let known = before.get(&record.id).filter(|_| growth == 0);
                 Ok(known.map_or(most, |known| most.min(*known)))
             };
             let set = growth.map_or(Ok(limit), cap).and_then(|cap| {
                 let set = cap.min(limit);
                 caps.insert(record.id.clone(), set);
-                self.provider_of(&record)
-                    .set_limit(&self.place(&record.id), set)
+                limits.set_limit(set)
             });
             result = match set {
                 // It was removed in the meantime.
@@ -63,12 +67,12 @@ impl Workspaces {
     /// Returns the space of deleted workspaces to the disk, where the file
     /// system would do so only later.
     pub fn give_back(&self) -> Result<()> {
-        self.overlays()
-            .map_or(Ok(()), |overlays| overlays.give_back())
+        self.volume().map_or(Ok(()), Volume::trim)
     }
 
-    fn overlays(&self) -> Option<&dyn WorkspaceProvider> {
-        let overlays = self.providers.get(&ProviderKind::Overlay);
-        overlays.map(|overlays| &**overlays)
+    /// The volume of the pool, which all providers share.
+    pub(super) fn volume(&self) -> Option<&dyn Volume> {
+        let mut providers = self.providers.values();
+        providers.find_map(|provider| provider.volume())
     }
 }

@@ -1,5 +1,5 @@
-//! The needs of a service: many workspaces at once, and empty ones, on every
-//! provider.
+//! Many threads that work on the same workspaces, and empty workspaces, on
+//! every provider.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 #![allow(clippy::disallowed_methods, reason = "tests measure time")]
@@ -7,7 +7,7 @@
 mod support;
 
 use std::fs;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -21,52 +21,52 @@ use elevo_engine::{
 use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId, Tree};
 use elevo_workspace::{Error, NeverFreeze, Options, Workspaces};
 use futures::executor::block_on;
-use support::{Bench, id, info, on_every_provider, progress};
+use support::providers::on_every_provider;
+use support::{Fixture, id, info, progress};
 
 on_every_provider! {
-    many_threads_make_fork_and_remove_without_a_trace
-    threads_that_want_the_same_name_get_it_one_at_a_time
-    fifty_are_made_at_once
-    nothing_that_is_being_made_is_tidied_away
+    many_threads_create_fork_and_remove_workspaces
+    one_thread_at_a_time_gets_an_id
+    fifty_workspaces_are_created_at_once
+    tidy_deletes_nothing_that_a_new_workspace_needs
     a_new_base_delays_only_workspaces_that_need_it
     empty_workspaces_have_one_base
 }
 
-/// Nothing is left: no record, place, mount, subvolume or trash.
-fn assert_no_trace(bench: &Bench, workspaces: &Workspaces) {
+/// Checks that no record, directory, mount, subvolume or trash is left.
+fn assert_no_trace(fixture: &Fixture, workspaces: &Workspaces) {
     assert!(workspaces.list().unwrap().is_empty());
-    assert_eq!(bench.places(), [""; 0]);
+    assert_eq!(fixture.live_dirs(), [""; 0]);
     let count = |name: &str| {
-        let entries = fs::read_dir(bench.root.join(name));
+        let entries = fs::read_dir(fixture.root.join(name));
         entries.map_or(0, Iterator::count)
     };
     assert_eq!((count("uppers"), count("trash")), (0, 0));
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-    let live = format!(" {}", bench.root.join("live").display());
-    assert_eq!(mounts.lines().find(|line| line.contains(&live)), None);
+    let mounts = support::mounts_below(&fixture.root.join("live"));
+    assert_eq!(mounts, [""; 0].map(std::path::PathBuf::from));
 }
 
-fn many_threads_make_fork_and_remove_without_a_trace(bench: &Bench) {
-    let bench = bench.owned();
-    let workspaces = bench.open();
+fn many_threads_create_fork_and_remove_workspaces(fixture: &Fixture) {
+    let fixture = fixture.owned();
+    let workspaces = fixture.open();
     std::thread::scope(|scope| {
         for thread in 0..8 {
-            let (bench, workspaces) = (&bench, &workspaces);
+            let (fixture, workspaces) = (&fixture, &workspaces);
             scope.spawn(move || {
                 for round in 0..13 {
-                    make_fork_and_remove(bench, workspaces, &format!("{thread}-{round}"));
+                    create_fork_and_remove(fixture, workspaces, &format!("{thread}-{round}"));
                 }
             });
         }
     });
-    assert_no_trace(&bench, &workspaces);
+    assert_no_trace(&fixture, &workspaces);
     drop(workspaces);
-    assert_no_trace(&bench, &bench.open());
+    assert_no_trace(&fixture, &fixture.open());
 }
 
 /// Creates, forks and removes a workspace.
-fn make_fork_and_remove(bench: &Bench, workspaces: &Workspaces, name: &str) {
-    let files = bench.create(workspaces, name);
+fn create_fork_and_remove(fixture: &Fixture, workspaces: &Workspaces, name: &str) {
+    let files = fixture.create(workspaces, name);
     fs::write(files.join("mine"), name).unwrap();
     fs::write(workspaces.home(&id(name)).unwrap().join("mine"), name).unwrap();
     let fork = id(&format!("{name}-fork"));
@@ -96,31 +96,32 @@ fn make_fork_and_remove(bench: &Bench, workspaces: &Workspaces, name: &str) {
     workspaces.remove(&fork).unwrap();
 }
 
-fn threads_that_want_the_same_name_get_it_one_at_a_time(bench: &Bench) {
-    // Two instances, as in two processes.
-    let several = [bench.open(), bench.open()];
+fn one_thread_at_a_time_gets_an_id(fixture: &Fixture) {
+    // Two instances act like two processes.
+    let several = [fixture.open(), fixture.open()];
     let name = id("wanted");
     std::thread::scope(|scope| {
         for thread in 0..8 {
             let (workspaces, name) = (&several[thread % 2], &name);
             scope.spawn(move || {
                 for _ in 0..10 {
-                    want(bench, workspaces, name);
+                    want(fixture, workspaces, name);
                 }
             });
         }
     });
     let [workspaces, _] = several;
+    // The order of the threads decides whether the workspace exists now.
     match workspaces.remove(&name) {
         Ok(()) | Err(Error::NotFound(_)) => {}
         Err(error) => panic!("{error:?}"),
     }
-    assert_no_trace(bench, &workspaces);
+    assert_no_trace(fixture, &workspaces);
 }
 
 /// Creates or removes the workspace, depending on whether it exists.
-fn want(bench: &Bench, workspaces: &Workspaces, name: &elevo_workspace::WorkspaceId) {
-    let created = workspaces.create(name, bench.base, bench.now(), None, &progress());
+fn want(fixture: &Fixture, workspaces: &Workspaces, name: &elevo_workspace::WorkspaceId) {
+    let created = workspaces.create(name, fixture.base, fixture.now(), None, &progress());
     let done = match created {
         Ok(_) => return,
         Err(Error::Exists(_)) => workspaces.remove(name),
@@ -132,16 +133,16 @@ fn want(bench: &Bench, workspaces: &Workspaces, name: &elevo_workspace::Workspac
     }
 }
 
-fn fifty_are_made_at_once(bench: &Bench) {
+fn fifty_workspaces_are_created_at_once(fixture: &Fixture) {
     const COUNT: usize = 50;
-    let bench = bench.owned();
-    let workspaces = bench.open();
-    bench.create(&workspaces, "first");
+    let fixture = fixture.owned();
+    let workspaces = fixture.open();
+    fixture.create(&workspaces, "first");
     let start = Barrier::new(COUNT);
     let make = |number: usize| {
         start.wait();
         let began = Instant::now();
-        bench.create(&workspaces, &format!("ws-{number}"));
+        fixture.create(&workspaces, &format!("ws-{number}"));
         began.elapsed()
     };
     let mut took: Vec<Duration> = std::thread::scope(|scope| {
@@ -155,12 +156,12 @@ fn fifty_are_made_at_once(bench: &Bench) {
     took.sort();
     elevo_testkit::long::note(format_args!(
         "{COUNT} at once, {}{}: p50 {:?}, p99 {:?}",
-        bench.kind,
-        bench.pool.map_or("", |_| " with a pool"),
+        fixture.kind,
+        fixture.pool.map_or("", |_| " with a pool"),
         took[COUNT / 2],
         took[COUNT - 1],
     ));
-    assert_eq!(bench.places().len(), COUNT + 1);
+    assert_eq!(fixture.live_dirs().len(), COUNT + 1);
     std::thread::scope(|scope| {
         for number in 0..COUNT {
             let workspaces = &workspaces;
@@ -168,41 +169,50 @@ fn fifty_are_made_at_once(bench: &Bench) {
         }
     });
     workspaces.remove(&id("first")).unwrap();
-    assert_no_trace(&bench, &workspaces);
+    assert_no_trace(&fixture, &workspaces);
 }
 
-fn nothing_that_is_being_made_is_tidied_away(bench: &Bench) {
+fn tidy_deletes_nothing_that_a_new_workspace_needs(fixture: &Fixture) {
     let options = Options {
         spare_layers: 0,
-        ..bench.options()
+        ..fixture.options()
     };
-    let open = || Workspaces::open(&bench.root, bench.repository.clone(), &options).unwrap();
+    let open = || Workspaces::open(&fixture.root, fixture.repository.clone(), &options).unwrap();
     let (workspaces, done) = (open(), AtomicBool::new(false));
+    let tidied = AtomicUsize::new(0);
+    // The first call that ends may have begun before this; the second has not.
+    let wait_for_tidy = || {
+        let before = tidied.load(Ordering::Relaxed);
+        while tidied.load(Ordering::Relaxed) < before + 2 {
+            std::thread::yield_now();
+        }
+    };
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 workspaces.tidy().unwrap();
+                tidied.fetch_add(1, Ordering::Relaxed);
             }
         });
         let _done = Done(&done);
         for round in 0..20 {
             let (name, next) = (format!("ws-{round}"), format!("ws-{round}-next"));
-            let files = bench.create(&workspaces, &name);
+            let files = fixture.create(&workspaces, &name);
             fs::write(files.join("round"), &name).unwrap();
-            let taken = bench.snapshot(&workspaces, &name);
+            let taken = fixture.snapshot(&workspaces, &name);
             workspaces.remove(&id(&name)).unwrap();
-            let created = workspaces.create(&id(&next), taken.id, bench.now(), None, &progress());
+            let created = workspaces.create(&id(&next), taken.id, fixture.now(), None, &progress());
             let files = created.unwrap();
-            std::thread::sleep(Duration::from_millis(2));
-            let tree = bench.snapshot_of(taken.id).tree;
-            assert_eq!(bench.plain_import(&files), tree, "{round}");
+            wait_for_tidy();
+            let tree = fixture.snapshot_of(taken.id).tree;
+            assert_eq!(fixture.plain_import(&files), tree, "{round}");
             workspaces.remove(&id(&next)).unwrap();
         }
     });
-    assert_no_trace(bench, &workspaces);
+    assert_no_trace(fixture, &workspaces);
 }
 
-/// Sets the flag on every exit.
+/// Sets the flag when dropped, also by a panic.
 struct Done<'a>(&'a AtomicBool);
 
 impl Drop for Done<'_> {
@@ -317,9 +327,9 @@ impl Store for Slow {
     }
 }
 
-fn a_new_base_delays_only_workspaces_that_need_it(bench: &Bench) {
-    const CONTENT: &str = "what takes long to get";
-    let origin = bench.root.with_file_name("slow");
+fn a_new_base_delays_only_workspaces_that_need_it(fixture: &Fixture) {
+    const CONTENT: &str = "content that the store holds back";
+    let origin = fixture.root.with_file_name("slow");
     fs::create_dir(&origin).unwrap();
     fs::write(origin.join("slow"), CONTENT).unwrap();
     let options = ImportOptions {
@@ -327,26 +337,26 @@ fn a_new_base_delays_only_workspaces_that_need_it(bench: &Bench) {
         leave_out: Vec::new(),
         ignoring: None,
     };
-    let imported = import(&bench.repository, &origin, &options, &progress()).unwrap();
-    let base = block_on(imported.commit(&bench.repository, info())).unwrap();
+    let imported = import(&fixture.repository, &origin, &options, &progress()).unwrap();
+    let base = block_on(imported.commit(&fixture.repository, info())).unwrap();
     let store = Arc::new(Slow {
-        below: bench.repository.store().clone(),
+        below: fixture.repository.store().clone(),
         slow: Kind::Chunk.key(CONTENT.as_bytes()),
         gate: Mutex::default(),
         changed: Condvar::new(),
     });
     let repository = Repository::new(store.clone(), TenantId::LOCAL, 1 << 20);
-    let workspaces = Workspaces::open(&bench.root, repository, &bench.options()).unwrap();
-    bench.create(&workspaces, "first");
+    let workspaces = Workspaces::open(&fixture.root, repository, &fixture.options()).unwrap();
+    fixture.create(&workspaces, "first");
     std::thread::scope(|scope| {
-        let make = |name| workspaces.create(&id(name), base, bench.now(), None, &progress());
+        let make = |name| workspaces.create(&id(name), base, fixture.now(), None, &progress());
         let slow = ["slow-1", "slow-2"].map(|name| scope.spawn(move || make(name).unwrap()));
         // No caller waits for a served snapshot.
-        let is_made_first = bench.lazy.is_none();
+        let is_made_first = fixture.lazy.is_none();
         if is_made_first {
             store.wait(|gate| gate.is_wanted);
         }
-        bench.create(&workspaces, "quick");
+        fixture.create(&workspaces, "quick");
         workspaces.remove(&id("first")).unwrap();
         if is_made_first {
             assert!(!slow.iter().any(std::thread::ScopedJoinHandle::is_finished));
@@ -359,28 +369,28 @@ fn a_new_base_delays_only_workspaces_that_need_it(bench: &Bench) {
     });
 }
 
-fn empty_workspaces_have_one_base(bench: &Bench) {
-    let workspaces = bench.open();
-    let limit = bench.pool.map(|_| support::LIMIT);
+fn empty_workspaces_have_one_base(fixture: &Fixture) {
+    let workspaces = fixture.open();
+    let limit = fixture.pool.map(|_| support::LIMIT);
     let bases = ["one", "two"].map(|name| {
         let files = workspaces
-            .create_empty(&id(name), bench.now(), limit)
+            .create_empty(&id(name), fixture.now(), limit)
             .unwrap();
         assert_eq!(fs::read_dir(&files).unwrap().count(), 0);
         fs::write(files.join("mine"), name).unwrap();
         let base = workspaces.get(&id(name)).unwrap().base;
-        let taken = bench.snapshot(&workspaces, name);
-        assert_eq!(bench.snapshot_of(taken.id).parents, [base]);
+        let taken = fixture.snapshot(&workspaces, name);
+        assert_eq!(fixture.snapshot_of(taken.id).parents, [base]);
         base
     });
     assert_eq!(bases[0], bases[1]);
-    let empty = bench.snapshot_of(bases[0]);
+    let empty = fixture.snapshot_of(bases[0]);
     assert_eq!((empty.tree, empty.parents), (Tree::EMPTY, Vec::new()));
     let elsewhere = Repository::new(Arc::new(MemoryStore::new()), TenantId::LOCAL, 1 << 20);
-    let root = bench.root.with_file_name("elsewhere");
-    let workspaces = Workspaces::open(&root, elsewhere, &bench.options()).unwrap();
+    let root = fixture.root.with_file_name("elsewhere");
+    let workspaces = Workspaces::open(&root, elsewhere, &fixture.options()).unwrap();
     workspaces
-        .create_empty(&id("one"), bench.now(), None)
+        .create_empty(&id("one"), fixture.now(), None)
         .unwrap();
     assert_eq!(workspaces.get(&id("one")).unwrap().base, bases[0]);
 }

@@ -11,17 +11,18 @@ use std::process::Command;
 use elevo_objects::SnapshotId;
 use elevo_testkit::disk;
 use elevo_workspace::{Error, NeverFreeze, ProviderKind, State};
-use support::numbered::{create, follow, mounts, number_in, numbered, run};
-use support::{AGENT, Bench, id, info, on_every_provider_of_root, owners, progress};
+use support::numbered::{create, follow, number_in, numbered, run};
+use support::providers::on_every_provider_of_root;
+use support::{AGENT, Fixture, id, info, mounts_below, owners, progress};
 
 on_every_provider_of_root! {
     read_only_workspaces_cannot_be_written_to
-    a_snapshot_of_what_is_only_read_is_its_base
-    forks_can_be_written_to_or_only_read
-    readers_are_parked_restarted_and_removed
+    a_snapshot_of_a_read_only_workspace_is_its_base
+    forks_are_writable_or_read_only
+    read_only_workspaces_are_parked_resumed_and_removed
     a_follower_sees_the_new_snapshot_and_open_files_keep_the_old
-    only_readers_follow
-    a_follower_that_was_cut_off_shows_where_it_went
+    only_read_only_workspaces_follow
+    an_interrupted_follow_is_finished
     layers_stay_while_files_in_them_are_open
 }
 
@@ -30,22 +31,22 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-fn read_only_workspaces_cannot_be_written_to(bench: &Bench) {
+fn read_only_workspaces_cannot_be_written_to(fixture: &Fixture) {
     let owned;
-    let bench = match is_root() {
+    let fixture = match is_root() {
         true => {
-            owned = bench.owned();
+            owned = fixture.owned();
             &owned
         }
-        false => bench,
+        false => fixture,
     };
-    let workspaces = bench.open();
-    let files = create(bench, &workspaces, "one", bench.base);
-    assert_eq!(bench.times(&files)[Path::new("run")], bench.modified);
+    let workspaces = fixture.open();
+    let files = create(fixture, &workspaces, "one", fixture.base);
+    assert_eq!(fixture.times(&files)[Path::new("run")], fixture.modified);
     if is_root() {
         assert_eq!(
-            bench.plain_import(&files),
-            bench.snapshot_of(bench.base).tree
+            fixture.plain_import(&files),
+            fixture.snapshot_of(fixture.base).tree
         );
         let others = owners(&files);
         assert!(others.iter().all(|(_, owner)| *owner == AGENT));
@@ -62,32 +63,32 @@ fn read_only_workspaces_cannot_be_written_to(bench: &Bench) {
     let home = workspaces.home(&id("one")).unwrap();
     fs::write(home.join("mine"), "mine").unwrap();
     assert!(matches!(
-        workspaces.restore(&id("one"), bench.base, &NeverFreeze, &progress()),
+        workspaces.restore(&id("one"), fixture.base, &NeverFreeze, &progress()),
         Err(Error::ReadOnly(_))
     ));
     let decide = |_| Ok::<_, Error>(None);
-    let refused = workspaces.refresh(&id("one"), info(), &NeverFreeze, &progress(), decide);
-    assert!(matches!(refused, Err(Error::ReadOnly(_))));
+    let rejected = workspaces.refresh(&id("one"), info(), &NeverFreeze, &progress(), decide);
+    assert!(matches!(rejected, Err(Error::ReadOnly(_))));
 }
 
-fn a_snapshot_of_what_is_only_read_is_its_base(bench: &Bench) {
-    let workspaces = bench.open();
-    create(bench, &workspaces, "one", bench.base);
+fn a_snapshot_of_a_read_only_workspace_is_its_base(fixture: &Fixture) {
+    let workspaces = fixture.open();
+    create(fixture, &workspaces, "one", fixture.base);
     let read = progress();
     let taken = workspaces.snapshot(&id("one"), info(), &NeverFreeze, &read);
     let taken = taken.unwrap();
-    assert_eq!((taken.id, taken.is_new), (bench.base, false));
+    assert_eq!((taken.id, taken.is_new), (fixture.base, false));
     assert_eq!((read.entries(), read.bytes()), (0, 0));
     let changes = workspaces.changes(&id("one"), &progress()).unwrap();
     assert!(changes.is_empty());
 }
 
-fn forks_can_be_written_to_or_only_read(bench: &Bench) {
-    let workspaces = bench.open();
-    create(bench, &workspaces, "reader", bench.base);
+fn forks_are_writable_or_read_only(fixture: &Fixture) {
+    let workspaces = fixture.open();
+    create(fixture, &workspaces, "reader", fixture.base);
     let home = workspaces.home(&id("reader")).unwrap();
     fs::write(home.join("mine"), "mine").unwrap();
-    let tree = bench.snapshot_of(bench.base).tree;
+    let tree = fixture.snapshot_of(fixture.base).tree;
     workspaces
         .fork(
             &id("reader"),
@@ -98,8 +99,8 @@ fn forks_can_be_written_to_or_only_read(bench: &Bench) {
         )
         .unwrap();
     let writer = workspaces.path(&id("writer")).unwrap();
-    assert_eq!(bench.plain_import(&writer), tree);
-    assert_eq!(bench.times(&writer)[Path::new("run")], bench.modified);
+    assert_eq!(fixture.plain_import(&writer), tree);
+    assert_eq!(fixture.times(&writer)[Path::new("run")], fixture.modified);
     let home = workspaces.home(&id("writer")).unwrap();
     assert_eq!(fs::read(home.join("mine")).unwrap(), b"mine");
     fs::write(writer.join("run"), "changed").unwrap();
@@ -123,10 +124,10 @@ fn forks_can_be_written_to_or_only_read(bench: &Bench) {
     assert_eq!(fs::read(last.join("run")).unwrap(), b"changed");
 }
 
-fn readers_are_parked_restarted_and_removed(bench: &Bench) {
-    let workspaces = bench.open();
-    let snapshots = numbered(bench, 2);
-    let files = create(bench, &workspaces, "one", snapshots[0]);
+fn read_only_workspaces_are_parked_resumed_and_removed(fixture: &Fixture) {
+    let workspaces = fixture.open();
+    let snapshots = numbered(fixture, 2);
+    let files = create(fixture, &workspaces, "one", snapshots[0]);
     follow(&workspaces, "one", snapshots[1]);
     let home = workspaces.home(&id("one")).unwrap();
     fs::write(home.join("mine"), "mine").unwrap();
@@ -141,30 +142,30 @@ fn readers_are_parked_restarted_and_removed(bench: &Bench) {
     let home = workspaces.home(&id("one")).unwrap();
     assert_eq!(fs::read(home.join("mine")).unwrap(), b"mine");
     drop(workspaces);
-    bench.restart();
+    fixture.restart();
 
-    let workspaces = bench.open();
+    let workspaces = fixture.open();
     let files = workspaces.path(&id("one")).unwrap();
     assert_eq!(fs::read(files.join("0")).unwrap(), b"1");
     follow(&workspaces, "one", snapshots[0]);
     assert_eq!(fs::read(files.join("0")).unwrap(), b"0");
     workspaces.remove(&id("one")).unwrap();
     assert!(!files.exists());
-    assert_eq!(bench.places(), [""; 0]);
-    assert_eq!(mounts(&bench.root.join("live")), 0);
+    assert_eq!(fixture.live_dirs(), [""; 0]);
+    assert_eq!(mounts_below(&fixture.root.join("live")).len(), 0);
     workspaces.tidy().unwrap();
-    assert_eq!(mounts(&bench.root.join("views")), 0);
-    let left = fs::read_dir(bench.root.join("views"));
+    assert_eq!(mounts_below(&fixture.root.join("views")).len(), 0);
+    let left = fs::read_dir(fixture.root.join("views"));
     assert_eq!(left.map_or(0, Iterator::count), 0);
-    let left = fs::read_dir(bench.root.join("read"));
+    let left = fs::read_dir(fixture.root.join("read"));
     assert_eq!(left.map_or(0, Iterator::count), 0);
 }
 
-fn a_follower_sees_the_new_snapshot_and_open_files_keep_the_old(bench: &Bench) {
-    let workspaces = bench.open();
-    let snapshots = numbered(bench, 6);
-    let files = create(bench, &workspaces, "one", snapshots[0]);
-    let other = create(bench, &workspaces, "other", snapshots[0]);
+fn a_follower_sees_the_new_snapshot_and_open_files_keep_the_old(fixture: &Fixture) {
+    let workspaces = fixture.open();
+    let snapshots = numbered(fixture, 6);
+    let files = create(fixture, &workspaces, "one", snapshots[0]);
+    let other = create(fixture, &workspaces, "other", snapshots[0]);
     let opened = fs::File::open(&files).unwrap();
     let file = fs::File::open(files.join("7")).unwrap();
     follow(&workspaces, "one", snapshots[1]);
@@ -180,52 +181,59 @@ fn a_follower_sees_the_new_snapshot_and_open_files_keep_the_old(bench: &Bench) {
         follow(&workspaces, "one", to);
         assert_eq!(number_in(&fs::File::open(&files).unwrap()), number);
     }
-    follow(&workspaces, "one", bench.base);
+    follow(&workspaces, "one", fixture.base);
     assert_eq!(fs::read(files.join("run")).unwrap(), b"1234");
-    if bench.kind == ProviderKind::Overlay {
-        assert_eq!(number_in(&opened), 0, "for as long as it is open");
+    if fixture.kind == ProviderKind::Overlay {
+        assert_eq!(
+            number_in(&opened),
+            0,
+            "an open directory keeps its snapshot"
+        );
     }
     let nowhere = SnapshotId(elevo_objects::Hash::from_bytes([1; 32]));
     let lost = workspaces.follow(&id("one"), nowhere, &progress());
     assert!(matches!(lost, Err(Error::Engine(_))));
     assert_eq!(fs::read(files.join("run")).unwrap(), b"1234");
     drop(workspaces);
-    let workspaces = bench.open();
+    let workspaces = fixture.open();
     assert_eq!(fs::read(files.join("run")).unwrap(), b"1234");
     assert_eq!(number_in(&fs::File::open(&other).unwrap()), 0);
     drop(workspaces);
 }
 
-fn only_readers_follow(bench: &Bench) {
-    let workspaces = bench.open();
-    bench.create(&workspaces, "writer");
-    let refused = workspaces.follow(&id("writer"), bench.base, &progress());
-    assert!(matches!(refused, Err(Error::Writable(_))));
+fn only_read_only_workspaces_follow(fixture: &Fixture) {
+    let workspaces = fixture.open();
+    fixture.create(&workspaces, "writer");
+    let rejected = workspaces.follow(&id("writer"), fixture.base, &progress());
+    assert!(matches!(rejected, Err(Error::Writable(_))));
     assert!(matches!(
         workspaces.bind(&id("writer")),
         Err(Error::Writable(_))
     ));
     assert!(!workspaces.shares(&id("writer")).unwrap());
-    create(bench, &workspaces, "reader", bench.base);
+    create(fixture, &workspaces, "reader", fixture.base);
     assert_eq!(workspaces.shares(&id("reader")).unwrap(), is_root());
     let bound = workspaces.bind(&id("reader"));
     if is_root() {
-        let held = workspaces.follow(&id("reader"), bench.base, &progress());
-        assert!(matches!(held, Err(Error::Busy(_))), "until it is shown");
+        let held = workspaces.follow(&id("reader"), fixture.base, &progress());
+        assert!(
+            matches!(held, Err(Error::Busy(_))),
+            "the binding holds the lock"
+        );
         workspaces.show(bound.unwrap()).unwrap();
     } else {
         assert!(matches!(bound, Err(Error::CannotFollow(_))));
     }
-    follow(&workspaces, "reader", bench.base);
+    follow(&workspaces, "reader", fixture.base);
 }
 
-/// As if killed between the two steps, with the old mount still on top.
-fn a_follower_that_was_cut_off_shows_where_it_went(bench: &Bench) {
-    let workspaces = bench.open();
-    let snapshots = numbered(bench, 3);
-    let files = create(bench, &workspaces, "one", snapshots[0]);
+/// The state after a kill between the two mounts, with the old one still on top.
+fn an_interrupted_follow_is_finished(fixture: &Fixture) {
+    let workspaces = fixture.open();
+    let snapshots = numbered(fixture, 3);
+    let files = create(fixture, &workspaces, "one", snapshots[0]);
     if is_root() {
-        let old = bench.root.join("old");
+        let old = fixture.root.join("old");
         fs::create_dir(&old).unwrap();
         run(Command::new("mount").arg("--bind").arg(&files).arg(&old));
         follow(&workspaces, "one", snapshots[1]);
@@ -233,11 +241,11 @@ fn a_follower_that_was_cut_off_shows_where_it_went(bench: &Bench) {
         run(Command::new("umount").arg(&old));
         assert_eq!(fs::read(files.join("0")).unwrap(), b"0");
         drop(workspaces);
-        let workspaces = bench.open();
+        let workspaces = fixture.open();
         assert_eq!(fs::read(files.join("0")).unwrap(), b"1");
-        assert_eq!(mounts(&files), 1, "no surplus mount is left");
+        assert_eq!(mounts_below(&files).len(), 1, "no surplus mount is left");
         follow(&workspaces, "one", snapshots[2]);
-        assert_eq!(mounts(&files), 1);
+        assert_eq!(mounts_below(&files).len(), 1);
     } else {
         let link = fs::read_link(&files).unwrap();
         follow(&workspaces, "one", snapshots[1]);
@@ -248,29 +256,29 @@ fn a_follower_that_was_cut_off_shows_where_it_went(bench: &Bench) {
     }
 }
 
-fn layers_stay_while_files_in_them_are_open(bench: &Bench) {
-    if bench.kind != ProviderKind::Overlay {
-        // Only overlays detect it; see `a_follower_sees_the_new_snapshot_and_open_files_keep_the_old`.
+fn layers_stay_while_files_in_them_are_open(fixture: &Fixture) {
+    if fixture.kind != ProviderKind::Overlay {
+        // Other providers cannot detect open files.
         return;
     }
-    let workspaces = bench.open_without_spare_layers();
-    let snapshots = numbered(bench, 4);
-    let files = create(bench, &workspaces, "one", snapshots[0]);
+    let workspaces = fixture.open_without_spare_layers();
+    let snapshots = numbered(fixture, 4);
+    let files = create(fixture, &workspaces, "one", snapshots[0]);
     let opened = fs::File::open(&files).unwrap();
-    let views = || fs::read_dir(bench.root.join("views")).unwrap().count();
-    follow(&workspaces, "one", bench.base);
+    let views = || fs::read_dir(fixture.root.join("views")).unwrap().count();
+    follow(&workspaces, "one", fixture.base);
     for _ in 0..3 {
         workspaces.tidy().unwrap();
         assert_eq!(number_in(&opened), 0);
         assert_eq!(views(), 2);
     }
-    // Another process, without knowledge of these files, and the same view
+    // Another process does not know of the open files, and shows the same view
     // again.
     drop(workspaces);
-    let workspaces = bench.open_without_spare_layers();
+    let workspaces = fixture.open_without_spare_layers();
     follow(&workspaces, "one", snapshots[0]);
     let again = fs::File::open(&files).unwrap();
-    follow(&workspaces, "one", bench.base);
+    follow(&workspaces, "one", fixture.base);
     workspaces.tidy().unwrap();
     assert_eq!((number_in(&opened), number_in(&again)), (0, 0));
     drop(opened);
@@ -280,7 +288,7 @@ fn layers_stay_while_files_in_them_are_open(bench: &Bench) {
     workspaces.tidy().unwrap();
     assert_eq!(views(), 1);
     let layers = || {
-        let entries = fs::read_dir(bench.root.join("layers")).unwrap();
+        let entries = fs::read_dir(fixture.root.join("layers")).unwrap();
         let entries = entries.map(|entry| entry.unwrap().path());
         entries.filter(|path| path.is_dir()).count()
     };
@@ -289,19 +297,19 @@ fn layers_stay_while_files_in_them_are_open(bench: &Bench) {
 
 /// Only the home of a read-only workspace can grow.
 #[test]
-fn the_limit_of_a_reader_is_that_of_its_home() {
-    if !disk::in_own_namespace("the_limit_of_a_reader_is_that_of_its_home") {
+fn the_limit_of_a_read_only_workspace_applies_to_its_home() {
+    if !disk::in_own_namespace("the_limit_of_a_read_only_workspace_applies_to_its_home") {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let bench = Bench::pooled(directory.path());
-    let workspaces = bench.open();
+    let fixture = Fixture::pooled(directory.path());
+    let workspaces = fixture.open();
     let create = |name, limit| {
-        workspaces.create_read_only(&id(name), bench.base, bench.now(), limit, &progress())
+        workspaces.create_read_only(&id(name), fixture.base, fixture.now(), limit, &progress())
     };
     create("limited", Some(support::LIMIT)).unwrap();
     create("unlimited", None).unwrap();
-    let uppers = fs::read_dir(bench.root.join("uppers")).unwrap().count();
+    let uppers = fs::read_dir(fixture.root.join("uppers")).unwrap().count();
     assert_eq!(uppers, 1, "without a limit it needs no subvolume");
     let fill = |name| {
         let home = workspaces.home(&id(name)).unwrap();
@@ -314,5 +322,8 @@ fn the_limit_of_a_reader_is_that_of_its_home() {
     for name in ["limited", "unlimited"] {
         workspaces.remove(&id(name)).unwrap();
     }
-    assert_eq!(fs::read_dir(bench.root.join("uppers")).unwrap().count(), 0);
+    assert_eq!(
+        fs::read_dir(fixture.root.join("uppers")).unwrap().count(),
+        0
+    );
 }

@@ -1,8 +1,8 @@
-//! Snapshots that are served by a [`LazyServer`] until they are written out, as
-//! the lowest directory of overlays.
+//! Snapshots that a [`LazyServer`] shows below overlays until they are written
+//! out as layers.
 //!
 //! ```text
-//! lazy/ID/        a mount that shows a snapshot, with the id of its layer
+//! lazy/ID/        a mount that shows a snapshot; ID is that of its layer
 //! lazy/ID.making  held while the mount is created
 //! ```
 //!
@@ -25,19 +25,19 @@ use crate::mounts::{is_mount, unmount_all};
 /// Suffix of the lock that is held while a snapshot is mounted.
 const MAKING: &str = ".making";
 
-/// File in the place of a workspace that is mounted over a served snapshot: the
-/// layer, and the device number of its mount. A new mount of the same snapshot
-/// has another number.
-const NOTE: &str = "lazy";
+/// The file in `live/ID` of a workspace that is mounted over a served snapshot.
+/// It holds the id of the layer and the device number of its mount. A new mount
+/// of the same snapshot has another number.
+const RECORD: &str = "lazy";
 
 /// The served snapshots of a directory.
 #[derive(Debug)]
-pub(super) struct Lazies {
+pub(super) struct ServedSnapshots {
     directory: PathBuf,
     server: Arc<dyn LazyServer>,
 }
 
-impl Lazies {
+impl ServedSnapshots {
     pub(super) fn new(root: &Path, server: Arc<dyn LazyServer>) -> Self {
         Self {
             directory: root.join("lazy"),
@@ -59,14 +59,15 @@ impl Lazies {
         let failed = || Error::io("serve a snapshot in", &self.directory);
         fs::create_dir_all(&self.directory).map_err(failed())?;
         match fs::create_dir(&path) {
-            // Perhaps a mount whose server has died, which cannot be inspected.
+            // The directory may be a mount whose server has died, for which
+            // `create_dir_all` would fail.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             made => made.map_err(failed())?,
         }
         let making = self.directory.join(format!("{layer}{MAKING}"));
-        let _making = lock::alone(&making).map_err(failed())?;
+        let _making = lock::exclusive(&making).map_err(failed())?;
         if !is_served(&path) {
-            // A mount whose server has died.
+            // Removes a mount whose server has died.
             unmount_all(&path).map_err(failed())?;
             let served = self.server.serve(origin.id, &path, origin.owner);
             served.map_err(failed())?;
@@ -76,32 +77,34 @@ impl Lazies {
 
     /// Records whether a workspace is mounted over a served snapshot or over
     /// layers.
-    pub(super) fn note(&self, place: &Path, served: Option<&str>) -> Result<()> {
-        let note = place.join(NOTE);
-        let noted = match served {
+    pub(super) fn record(&self, live_dir: &Path, served: Option<&str>) -> Result<()> {
+        let record = live_dir.join(RECORD);
+        let recorded = match served {
             Some(layer) => device(&self.path(layer))
-                .and_then(|device| fs::write(&note, format!("{layer} {device}"))),
-            None => match fs::remove_file(&note) {
+                .and_then(|device| fs::write(&record, format!("{layer} {device}"))),
+            None => match fs::remove_file(&record) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
                 _ => Ok(()),
             },
         };
-        noted.map_err(Error::io("write", &note))
+        recorded.map_err(Error::io("write", &record))
     }
 
-    /// Whether the snapshot below a workspace is still served; true over
-    /// layers.
-    pub(super) fn is_well(&self, place: &Path) -> bool {
-        let Ok(note) = fs::read_to_string(place.join(NOTE)) else {
+    /// Whether the snapshot below a workspace is still served; true for a
+    /// workspace over layers.
+    pub(super) fn is_alive(&self, live_dir: &Path) -> bool {
+        let Ok(record) = fs::read_to_string(live_dir.join(RECORD)) else {
             return true;
         };
-        let (layer, noted) = note.split_once(' ').unwrap_or((&note, ""));
+        let (layer, recorded) = record.split_once(' ').unwrap_or((&record, ""));
         let path = self.path(layer);
-        is_served(&path) && device(&path).is_ok_and(|device| device.to_string() == noted)
+        // If the snapshot was mounted again, the overlay is still over the old
+        // mount, whose server is dead.
+        is_served(&path) && device(&path).is_ok_and(|device| device.to_string() == recorded)
     }
 
-    /// Unmounts snapshots that none of `used` needs. A mount that is still in
-    /// use below an overlay goes with that overlay.
+    /// Unmounts snapshots that none of `used` needs. A mount that is still below
+    /// an overlay ends with that overlay.
     pub(super) fn tidy(&self, used: &[Origin<'_>]) -> Result<()> {
         let failed = || Error::io("clean up", &self.directory);
         let used = used.iter();
@@ -122,8 +125,8 @@ impl Lazies {
                 continue;
             }
             let making = self.directory.join(format!("{name}{MAKING}"));
-            // The holder needs the mount.
-            let Some(_making) = lock::try_alone(&making).map_err(failed())? else {
+            // A caller that holds the lock is creating the mount.
+            let Some(_making) = lock::try_exclusive(&making).map_err(failed())? else {
                 continue;
             };
             unmount_all(&entry.path()).map_err(failed())?;

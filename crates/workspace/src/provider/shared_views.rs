@@ -5,7 +5,7 @@
 //! views/LAYER/files   the overlay of the stack with that layer on top
 //!       …/upper       always empty; reserved by the kernel for this overlay
 //!       …/work        the work directory of overlayfs
-//! views/LAYER.N/      an overlay whose mount is gone
+//! views/LAYER.N/      an overlay that is not mounted, but may have open files
 //! views/LAYER.lock    held while the overlay is mounted
 //! ```
 //!
@@ -25,21 +25,21 @@ use rustix::mount::{MountFlags, MountPropagationFlags, mount_change};
 use super::layers::Stack;
 use super::overlay::{OverlayOptions, mount_overlay};
 use crate::error::{Error, Result};
-use crate::home::give;
 use crate::lock;
 use crate::mounts::{is_mount, unmount_all};
+use crate::owner::set_owner;
 use crate::trash;
 
 /// The read-only overlays.
 #[derive(Debug)]
-pub(super) struct Views {
+pub(super) struct SharedViews {
     directory: PathBuf,
     trash: PathBuf,
 }
 
 const LOCK: &str = ".lock";
 
-impl Views {
+impl SharedViews {
     /// Views in `root`, the directory of the workspaces.
     pub(super) fn new(root: &Path) -> Self {
         Self {
@@ -54,39 +54,45 @@ impl Views {
     }
 
     /// Whether the overlay is mounted.
-    pub(super) fn is_there(&self, layer: &str) -> bool {
+    pub(super) fn is_mounted(&self, layer: &str) -> bool {
         is_mount(&self.path(layer)).is_ok_and(|is_mount| is_mount)
     }
 
     /// Mounts the overlay, unless it is mounted.
-    pub(super) fn make(&self, layer: &str, stack: &Stack, owner: Option<Owner>) -> Result<()> {
+    pub(super) fn mount(&self, layer: &str, stack: &Stack, owner: Option<Owner>) -> Result<()> {
         let failed = || Error::io("mount an overlay in", &self.directory);
         fs::create_dir_all(&self.directory).map_err(failed())?;
         let lock = self.directory.join(format!("{layer}{LOCK}"));
-        let _turn = lock::alone(&lock).map_err(failed())?;
-        if self.is_there(layer) {
+        let _turn = lock::exclusive(&lock).map_err(failed())?;
+        if self.is_mounted(layer) {
             return Ok(());
         }
-        let place = self.directory.join(layer);
-        self.set_aside(layer, &place).map_err(failed())?;
+        let directory = self.directory.join(layer);
+        self.set_aside(layer, &directory).map_err(failed())?;
         for name in ["upper", "work", "files"] {
-            fs::create_dir_all(place.join(name)).map_err(failed())?;
+            fs::create_dir_all(directory.join(name)).map_err(failed())?;
         }
-        give(&place.join("upper"), owner)?;
+        set_owner(&directory.join("upper"), owner)?;
         let lowers: Vec<_> = stack.directories.iter().map(PathBuf::as_path).collect();
-        let files = place.join("files");
+        let files = directory.join("files");
         let mount = || {
-            mount_overlay(&lowers, &place, &files, options(false), MountFlags::RDONLY)?;
-            // Otherwise mounts and unmounts of one reader would propagate to
-            // all.
+            mount_overlay(
+                &lowers,
+                &directory,
+                &files,
+                options(false),
+                MountFlags::RDONLY,
+            )?;
+            // In a shared mount, the mounts and unmounts of one reader would
+            // propagate to all readers.
             Ok(mount_change(&files, MountPropagationFlags::PRIVATE)?)
         };
         mount().map_err(failed())
     }
 
     /// Renames a view whose mount is gone, since files in it may still be open.
-    fn set_aside(&self, layer: &str, place: &Path) -> io::Result<()> {
-        if !place.try_exists()? {
+    fn set_aside(&self, layer: &str, directory: &Path) -> io::Result<()> {
+        if !directory.try_exists()? {
             return Ok(());
         }
         let mut numbers = 0..;
@@ -94,7 +100,7 @@ impl Views {
             let aside = self.directory.join(format!("{layer}.{number}"));
             (!aside.exists()).then_some(aside)
         });
-        aside.map_or(Ok(()), |aside| fs::rename(place, aside))
+        aside.map_or(Ok(()), |aside| fs::rename(directory, aside))
     }
 
     /// Deletes views that no reader needs; `needed` has the top layers of the
@@ -103,13 +109,13 @@ impl Views {
     pub(super) fn tidy(&self, needed: &HashSet<String>) -> Result<Vec<String>> {
         let failed = || Error::io("clean up", &self.directory);
         let mut in_use = Vec::new();
-        for (name, place) in self.list().map_err(failed())? {
+        for (name, directory) in self.list().map_err(failed())? {
             let layer = name.split('.').next().unwrap_or_default();
             if name == layer && needed.contains(layer) {
                 continue;
             }
-            if retire(&place).map_err(failed())? {
-                trash::throw(&place, &self.trash)?;
+            if retire(&directory).map_err(failed())? {
+                trash::move_into(&directory, &self.trash)?;
             } else {
                 in_use.push(layer.to_owned());
             }
@@ -138,29 +144,37 @@ impl Views {
 }
 
 /// Unmounts a view. Returns whether it is not in use any more.
-fn retire(place: &Path) -> io::Result<bool> {
-    let files = place.join("files");
+fn retire(directory: &Path) -> io::Result<bool> {
+    let files = directory.join("files");
     if is_mount(&files).is_ok_and(|is_mount| is_mount) {
-        // If the kernel does not reserve the upper, use cannot be detected:
+        // The view is mounted, so it must count as used. If it does not, this
+        // kernel does not reserve uppers, and open files cannot be detected:
         // keep the view.
-        if !is_used(place)? {
+        if !is_used(directory)? {
             return Ok(false);
         }
         unmount_all(&files)?;
     }
-    Ok(!is_used(place)?)
+    Ok(!is_used(directory)?)
 }
 
-/// Whether the kernel rejects another overlay with the same upper.
-fn is_used(place: &Path) -> io::Result<bool> {
-    let [below, probe] = ["below", "probe"].map(|name| place.join(name));
-    for directory in [&below, &probe, &place.join("upper"), &place.join("work")] {
+/// Whether a file of the view is open, or the view is mounted: the kernel then
+/// rejects another overlay with the same upper. With `index=on` that is an
+/// error; without, only a warning in the log of the kernel.
+fn is_used(directory: &Path) -> io::Result<bool> {
+    let [below, probe] = ["below", "probe"].map(|name| directory.join(name));
+    for directory in [
+        &below,
+        &probe,
+        &directory.join("upper"),
+        &directory.join("work"),
+    ] {
         fs::create_dir_all(directory)?;
     }
     let flags = MountFlags::RDONLY;
-    match mount_overlay(&[&below], place, &probe, options(true), flags) {
+    match mount_overlay(&[&below], directory, &probe, options(true), flags) {
         Ok(()) => unmount_all(&probe).map(|()| false),
-        // In use, or unknown.
+        // Any other error counts as use, too: the view is then kept.
         Err(_) => Ok(true),
     }
 }

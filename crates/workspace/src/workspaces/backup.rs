@@ -6,7 +6,7 @@ use elevo_engine::{CommitInfo, Progress};
 
 use super::Workspaces;
 use crate::error::Result;
-use crate::freeze::{Freeze, stop};
+use crate::freeze::Freeze;
 use crate::id::WorkspaceId;
 use crate::record::{Record, State};
 use crate::registry::Registry;
@@ -25,14 +25,10 @@ impl Workspaces {
         freeze: &dyn Freeze,
         progress: &Progress,
     ) -> Result<Record> {
-        let (record, held) = self.hold(id)?;
-        let is_atomic = self.provider_of(&record).is_atomic(&held.place);
-        let _thaw = match is_atomic || record.read_only {
-            true => None,
-            false => Some(stop(id, freeze)?),
-        };
-        let home = self.store_home(&record, &held, &info, progress)?;
-        let base = self.store_files(&record, &held, info, progress)?.id;
+        let (record, locked) = self.lock(id)?;
+        let _thaw = self.pause_unless_atomic(&record, &locked, freeze)?;
+        let home = self.store_home(&record, &locked, &info, progress)?;
+        let base = self.store_files(&record, &locked, info, progress)?.id;
         Ok(Record {
             state: State::Parked,
             base,

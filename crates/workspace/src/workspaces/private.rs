@@ -11,7 +11,7 @@ use crate::freeze::NeverFreeze;
 use crate::id::WorkspaceId;
 use crate::record::Record;
 
-/// How a process reaches the files of a workspace.
+/// The way in which a process reaches the files of a workspace.
 #[derive(Clone, Debug)]
 pub enum Way {
     /// It opens this directory.
@@ -28,16 +28,15 @@ impl Workspaces {
         {
             // Not locked: many processes may enter at once, and each checks
             // again when it enters.
-            let record = self.live(id)?;
-            let made_from = self.snapshot_of(record.origin)?;
-            let origin = origin(&record, &made_from);
-            let provider = self.provider_of(&record);
-            if record.provider.is_private()
-                && let Some(entrance) = provider.entrance(&self.place(id), origin, progress)?
+            let record = self.live_record(id)?;
+            let snapshot = self.snapshot_of(record.origin)?;
+            let origin = origin(&record, &snapshot);
+            if let Some(private) = self.provider_of(&record).private()
+                && let Some(entrance) = private.entrance(&self.live_dir(id), origin, progress)?
             {
-                // Otherwise the entrance belongs to another workspace, created
-                // since under the same id.
-                return match self.live(id)? == record {
+                // If the record has changed, the entrance may belong to another
+                // workspace that was created under the same id.
+                return match self.live_record(id)? == record {
                     true => Ok(Way::Entrance(entrance)),
                     false => Err(Error::Busy(id.clone())),
                 };
@@ -50,17 +49,17 @@ impl Workspaces {
     /// see, with the provider for new workspaces, keeping its changes. Fails if
     /// a process is inside. Returns the snapshot taken, with the losses.
     ///
-    /// The files are stored on the way; if this is interrupted, the workspace
-    /// is parked.
+    /// The workspace is parked and resumed; if this is interrupted, it stays
+    /// parked.
     pub fn open_up(
         &self,
         id: &WorkspaceId,
         info: CommitInfo,
         progress: &Progress,
     ) -> Result<Snapshotted> {
-        let before = self.live(id)?;
+        let before = self.live_record(id)?;
         let taken = self.park(id, info, &NeverFreeze, progress)?;
-        self.resume_by(self.get(id)?, self.chosen, progress)?;
+        self.resume_by(self.get(id)?, self.default_provider, progress)?;
         let mut registry = self.registry.lock()?;
         // Keep the old base, so that `changes` still shows the changes.
         let record = Record {
@@ -73,12 +72,15 @@ impl Workspaces {
 
     /// Fails if processes are inside a workspace. No process can enter it while
     /// the returned file is held.
-    pub(super) fn check_unused(&self, record: &Record, place: &Path) -> Result<Option<File>> {
-        let provider = self.provider_of(record);
-        let entrance = provider.hold_entrance(place)?;
-        let pids = provider.users(place)?;
+    pub(super) fn check_unused(&self, record: &Record, live_dir: &Path) -> Result<Option<File>> {
+        let Some(private) = self.provider_of(record).private() else {
+            return Ok(None);
+        };
+        // Locked before the check: a process could enter between the two.
+        let entrance = private.lock_entrance(live_dir)?;
+        let pids = private.users(live_dir)?;
         match pids.is_empty() {
-            true => Ok(entrance),
+            true => Ok(Some(entrance)),
             false => Err(Error::InUse {
                 id: record.id.to_string(),
                 pids,

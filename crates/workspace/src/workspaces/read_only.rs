@@ -6,7 +6,7 @@ use elevo_core::Timestamp;
 use elevo_engine::Progress;
 use elevo_objects::SnapshotId;
 
-use super::places::Held;
+use super::locked::LockedWorkspace;
 use super::{Workspaces, origin};
 use crate::error::{Error, Result};
 use crate::id::WorkspaceId;
@@ -18,7 +18,7 @@ use crate::record::Record;
 pub struct Binding {
     source: PathBuf,
     record: Record,
-    held: Held,
+    locked: LockedWorkspace,
 }
 
 impl Binding {
@@ -47,7 +47,7 @@ impl Workspaces {
             read_only: true,
             ..self.new_record(id, base, created, limit)
         };
-        self.make(record, None, progress)
+        self.create_workspace(record, None, progress)
     }
 
     /// Makes a read-only workspace show another snapshot, which becomes its
@@ -72,40 +72,41 @@ impl Workspaces {
         snapshot: SnapshotId,
         progress: &Progress,
     ) -> Result<()> {
-        let (record, held) = self.hold(id)?;
+        let (record, locked) = self.lock(id)?;
         if !record.read_only {
             return Err(Error::Writable(id.clone()));
         }
         if record.base == snapshot {
             return Ok(());
         }
-        // Keeps prepared views and layers from being deleted.
-        let _making = self.making()?;
+        // `tidy` would delete the prepared view: no record has its origin yet.
+        let _shared = self.lock_shared_data()?;
         let followed = Record {
             origin: snapshot,
             base: snapshot,
             ..record
         };
-        let (_held, target) = self.held_snapshot(snapshot)?;
-        let (provider, origin) = (self.provider_of(&followed), origin(&followed, &target));
-        provider.prepare(&held.place, origin, progress)?;
-        // Recorded before it is visible: a snapshot that was shown must never
-        // be undone.
+        let (_guard, target) = self.guarded_snapshot(snapshot)?;
+        let views = self.provider_of(&followed).views();
+        let origin = origin(&followed, &target);
+        views.prepare(&locked.live_dir, origin, progress)?;
+        // Recorded before it is visible: after a kill, readers must not go back
+        // to the old snapshot.
         self.registry.lock()?.set(followed.clone())?;
-        provider.show(&held.place, origin)
+        views.show(&locked.live_dir, origin)
     }
 
-    /// Whether containers can see the workspace follow snapshots, and so must
-    /// be given it by [`Self::bind`]: it is read-only, and this process can
-    /// mount. Bind any other workspace by its [`Self::path`], without
-    /// propagation. A read-only one then stays, in that container, at the
-    /// snapshot that it shows when the container starts.
+    /// Whether containers can see the workspace follow snapshots: it is
+    /// read-only, and this process can mount. Use [`Self::bind`] to give it to a
+    /// container. Bind any other workspace by its [`Self::path`], without
+    /// propagation; in the container, a read-only one then keeps the snapshot
+    /// that it shows when the container starts.
     pub fn shares(&self, id: &WorkspaceId) -> Result<bool> {
-        let record = self.live(id)?;
+        let record = self.live_record(id)?;
         if !record.read_only {
             return Ok(false);
         }
-        let bare = self.provider_of(&record).bare(&self.place(id));
+        let bare = self.provider_of(&record).views().bare(&self.live_dir(id));
         Ok(bare?.is_some())
     }
 
@@ -118,25 +119,25 @@ impl Workspaces {
     /// Do the same each time the container is restarted, and again for running
     /// containers if this process was killed in between.
     pub fn bind(&self, id: &WorkspaceId) -> Result<Binding> {
-        let (record, held) = self.hold(id)?;
+        let (record, locked) = self.lock(id)?;
         if !record.read_only {
             return Err(Error::Writable(id.clone()));
         }
-        let source = self.provider_of(&record).bare(&held.place)?;
+        let source = self.provider_of(&record).views().bare(&locked.live_dir)?;
         let source = source.ok_or_else(|| Error::CannotFollow(id.clone()))?;
         Ok(Binding {
             source,
             record,
-            held,
+            locked,
         })
     }
 
     /// Shows the files of a workspace in the containers that it was bound into.
     /// Other readers are not affected.
     pub fn show(&self, bound: Binding) -> Result<()> {
-        let Binding { record, held, .. } = bound;
-        let made_from = self.snapshot_of(record.origin)?;
-        let provider = self.provider_of(&record);
-        provider.show(&held.place, origin(&record, &made_from))
+        let Binding { record, locked, .. } = bound;
+        let snapshot = self.snapshot_of(record.origin)?;
+        let views = self.provider_of(&record).views();
+        views.show(&locked.live_dir, origin(&record, &snapshot))
     }
 }

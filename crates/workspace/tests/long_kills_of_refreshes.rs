@@ -1,5 +1,5 @@
-//! `kill -9` at random moments of refreshing workspaces and of moving readers
-//! on, and a thousand readers at once.
+//! `kill -9` at random moments while workspaces are refreshed and read-only ones
+//! follow snapshots, and a thousand read-only workspaces at once.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 #![allow(clippy::disallowed_methods, reason = "tests measure time")]
@@ -19,7 +19,7 @@ use elevo_testkit::{disk, long};
 use elevo_workspace::{Error, NeverFreeze, Options, ProviderKind, WorkspaceId, Workspaces};
 use futures::executor::block_on;
 
-/// Number of snapshots by others. All files of a snapshot hold its number.
+/// Number of snapshots to follow. All files of a snapshot hold its number.
 const HEADS: usize = 8;
 const FILES: usize = 60;
 
@@ -139,7 +139,8 @@ fn merged(repository: &Repository, directory: &Path, taken: SnapshotId, to: usiz
     block_on(imported.commit(repository, info)).unwrap()
 }
 
-/// Writes, refreshes and moves on, and acknowledges each step.
+/// Writes to a workspace, refreshes it, lets another follow, and acknowledges
+/// each step.
 fn work_for_ever(victim: &Victim, provider: ProviderKind, is_pooled: bool) -> ! {
     let (workspaces, repository) = open(victim.directory(), provider, is_pooled);
     made(&workspaces, &repository, "writer", false);
@@ -196,7 +197,7 @@ fn verify(directory: &Path, provider: ProviderKind, is_pooled: bool, done: &Ackn
         let writing = last("writing ").unwrap();
         assert!(mine == wrote || mine == writing || mine.is_empty());
         if record.unfinished.is_none() {
-            assert!(number(&files).is_some(), "it holds one or the other");
+            assert!(number(&files).is_some(), "the files are of one snapshot");
         }
         // The same holds for the snapshot, if the kill came after it was taken.
         let to = record.unfinished.unwrap_or(record.base);
@@ -253,23 +254,35 @@ fn kill(test: &str, provider: ProviderKind, is_pooled: bool) {
 }
 
 #[test]
-fn live_overlays_survive_a_kill() {
-    kill("live_overlays_survive_a_kill", ProviderKind::Overlay, false);
+fn overlays_survive_kills_during_a_refresh() {
+    kill(
+        "overlays_survive_kills_during_a_refresh",
+        ProviderKind::Overlay,
+        false,
+    );
 }
 
 #[test]
-fn live_pools_survive_a_kill() {
-    kill("live_pools_survive_a_kill", ProviderKind::Overlay, true);
+fn pools_survive_kills_during_a_refresh() {
+    kill(
+        "pools_survive_kills_during_a_refresh",
+        ProviderKind::Overlay,
+        true,
+    );
 }
 
 #[test]
-fn live_copies_survive_a_kill() {
-    kill("live_copies_survive_a_kill", ProviderKind::Copy, false);
+fn copies_survive_kills_during_a_refresh() {
+    kill(
+        "copies_survive_kills_during_a_refresh",
+        ProviderKind::Copy,
+        false,
+    );
 }
 
 #[test]
-fn a_thousand_readers_follow_one_head() {
-    if !disk::in_own_namespace("a_thousand_readers_follow_one_head") {
+fn a_thousand_read_only_workspaces_follow_one_head() {
+    if !disk::in_own_namespace("a_thousand_read_only_workspaces_follow_one_head") {
         return;
     }
     let count = long::rounds(1000, 100);

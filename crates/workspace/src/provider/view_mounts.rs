@@ -1,5 +1,5 @@
-//! The mounts of read-only workspaces. A mount can be exchanged for another
-//! while it is in use, in containers too.
+//! The mounts of read-only workspaces. A mount can be replaced by another while
+//! it is in use, in containers too.
 //!
 //! ```text
 //! read/ID        the mount that readers see
@@ -29,25 +29,28 @@ use rustix::mount::{MountPropagationFlags, MoveMountFlags, mount_bind, mount_cha
 
 use crate::error::{Error, Result};
 use crate::lock;
-use crate::mounts::{self, LAZY, exchange, is_mount, make_read_only, shows, unmount_all};
+use crate::mountinfo::MountTable;
+use crate::mounts::{
+    self, LAZY, is_mount, is_mount_of, make_read_only, mount_clone, replace_mount, unmount_all,
+};
 
 /// The mounts of read-only workspaces.
 #[derive(Debug)]
-pub(super) struct Readers {
+pub(crate) struct ViewMounts {
     root: PathBuf,
     shown: PathBuf,
     bare: PathBuf,
-    is_ready: OnceLock<()>,
+    is_prepared: OnceLock<()>,
 }
 
-impl Readers {
-    /// Readers in `root`, the directory of the workspaces.
-    pub(super) fn new(root: &Path) -> Self {
+impl ViewMounts {
+    /// Mounts in `root`, the directory of the workspaces.
+    pub(crate) fn new(root: &Path) -> Self {
         Self {
             root: root.into(),
             shown: root.join("read"),
             bare: root.join("read.bare"),
-            is_ready: OnceLock::new(),
+            is_prepared: OnceLock::new(),
         }
     }
 
@@ -56,17 +59,20 @@ impl Readers {
         self.shown.join(id)
     }
 
-    /// Mounts on the path of `id` what is visible at `source`.
+    /// Mounts the directory `source`, a mount itself, on the path of `id`.
     pub(super) fn show(&self, id: &str, source: &Path) -> Result<()> {
-        self.make_ready()?;
+        self.prepare()?;
         let path = self.path(id);
         let show = || -> io::Result<()> {
             match fs::create_dir(&path) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
                 _ => {}
             }
-            let is_first = !is_mount(&path)?;
-            exchange(source, &path, is_first, MoveMountFlags::MOVE_MOUNT_BENEATH)?;
+            match is_mount(&path)? {
+                true => replace_mount(source, &path, MoveMountFlags::MOVE_MOUNT_BENEATH)?,
+                false => mount_clone(source, &path)?,
+            }
+            // The new mount has propagated to the bare directory too.
             unmount_all(&self.bare.join(id))
         };
         show().map_err(Error::io("mount a view on", &path))
@@ -90,15 +96,20 @@ impl Readers {
 
     /// Whether `id` shows the mount at `source`.
     pub(super) fn is_showing(&self, id: &str, source: &Path) -> bool {
-        shows(&self.path(id), source)
+        is_mount_of(&self.path(id), source)
     }
 
-    /// Unmounts mounts that an interrupted exchange has left on top of the one
-    /// that shows `source`.
-    pub(super) fn settle(&self, id: &str, source: &Path) -> Result<()> {
+    /// Unmounts mounts that an interrupted replacement has left on top of the
+    /// one that shows `source`.
+    pub(super) fn unmount_surplus(&self, id: &str, source: &Path) -> Result<()> {
         let path = self.path(id);
-        let settle = || -> io::Result<()> {
-            let spare = self.stacked()?.into_iter().filter(|stacked| stacked == id);
+        let unmount_surplus = || -> io::Result<()> {
+            // Only the surplus mounts: the last one stays, even if it shows
+            // another snapshot.
+            let spare = self
+                .with_surplus_mounts()?
+                .into_iter()
+                .filter(|surplus| surplus == id);
             for _ in spare {
                 if !self.is_showing(id, source) {
                     unmount(&path, LAZY)?;
@@ -106,16 +117,16 @@ impl Readers {
             }
             Ok(())
         };
-        settle().map_err(Error::io("unmount", &path))
+        unmount_surplus().map_err(Error::io("unmount", &path))
     }
 
-    /// Returns the readers with more than one mount, once for each surplus
-    /// mount.
-    pub(super) fn stacked(&self) -> io::Result<Vec<String>> {
-        let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-        let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
-        let ids = points.filter_map(|point| {
-            let id = Path::new(point).strip_prefix(&self.shown).ok()?.to_str()?;
+    /// Returns the ids of the workspaces with more than one mount, once for each
+    /// surplus mount.
+    pub(crate) fn with_surplus_mounts(&self) -> io::Result<Vec<String>> {
+        let table = MountTable::of_self()?;
+        let ids = table.iter().filter_map(|mount| {
+            let point = mount.point();
+            let id = point.strip_prefix(&self.shown).ok()?.to_str()?;
             (!id.is_empty()).then(|| id.to_owned())
         });
         let mut ids: Vec<_> = ids.collect();
@@ -126,16 +137,16 @@ impl Readers {
 
     /// Returns the directory of `id` without the mount.
     pub(super) fn bare(&self, id: &str) -> Result<PathBuf> {
-        self.make_ready()?;
+        self.prepare()?;
         let bare = self.bare.join(id);
         unmount_all(&bare).map_err(Error::io("unmount", &bare))?;
         Ok(bare)
     }
 
     /// Unmounts and deletes the directory of `id`, if it exists.
-    pub(super) fn hide(&self, id: &str) -> Result<()> {
+    pub(super) fn remove(&self, id: &str) -> Result<()> {
         let path = self.path(id);
-        let hide = || {
+        let remove = || {
             for path in [&path, &self.bare.join(id)] {
                 unmount_all(path)?;
             }
@@ -144,36 +155,37 @@ impl Readers {
                 _ => Ok(()),
             }
         };
-        hide().map_err(Error::io("unmount", &path))
+        remove().map_err(Error::io("unmount", &path))
     }
 
     /// Whether this process can mount here.
     pub(super) fn can_mount(&self) -> bool {
-        self.make_ready().is_ok()
+        self.prepare().is_ok()
     }
 
     /// Creates the mounts that all readers share, unless they exist. Continues
     /// where a killed process stopped.
-    fn make_ready(&self) -> Result<()> {
-        if self.is_ready.get().is_some() {
+    fn prepare(&self) -> Result<()> {
+        if self.is_prepared.get().is_some() {
             return Ok(());
         }
-        let make = || -> io::Result<()> {
-            let _turn = lock::alone(&self.root.join("read.lock"))?;
+        let prepare = || -> io::Result<()> {
+            let _lock = lock::exclusive(&self.root.join("read.lock"))?;
             fs::create_dir_all(&self.shown)?;
             fs::create_dir_all(&self.bare)?;
             mounts::share(&self.shown)?;
             if !is_mount(&self.bare)? {
                 mount_bind(&self.shown, &self.bare)?;
             }
+            // A slave: unmounts in `read.bare` do not propagate to `read`.
             mount_change(&self.bare, MountPropagationFlags::DOWNSTREAM)?;
             make_read_only(&self.bare)
         };
-        make().map_err(Error::io(
+        prepare().map_err(Error::io(
             "mount the shared directory of readers in",
             &self.root,
         ))?;
-        let _ = self.is_ready.set(());
+        let _ = self.is_prepared.set(());
         Ok(())
     }
 }
