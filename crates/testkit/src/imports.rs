@@ -1,7 +1,7 @@
 //! The imports between the files of a crate, and the circles among them.
 //!
 //! A file imports another one if it contains a path into it: `crate::…`,
-//! `super::…`, `self::…`, or a path that starts with one of its own modules. A
+//! `super::…`, `self::…`, or a path that starts with a module of the file. A
 //! path belongs to the file of the longest module name that it starts with. Code
 //! under `#[cfg(test)]` is left out, because a test may use everything.
 //!

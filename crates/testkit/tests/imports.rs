@@ -55,7 +55,7 @@ fn the_layers_of_the_server_import_only_lower_layers() {
         seen += 1;
         for target in graph.imports_of(file) {
             let other = layer_of(target);
-            // A path into the crate's root is one of its own re-exports.
+            // A path into the root of the crate names a re-export.
             let is_allowed = other == layer || other == "lib" || allowed.contains(&other.as_str());
             if !is_allowed {
                 wrong.push(format!("{file} imports {target}"));

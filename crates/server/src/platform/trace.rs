@@ -51,7 +51,7 @@ impl Traces {
         let Some(config) = config else {
             return Ok(None);
         };
-        crate::choose_cryptography();
+        crate::platform::outgoing::choose_cryptography();
         let http = reqwest::Client::builder()
             .timeout(TIMEOUT)
             .redirect(reqwest::redirect::Policy::none())
