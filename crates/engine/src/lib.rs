@@ -31,6 +31,7 @@ mod repository;
 mod stat_cache;
 mod state;
 pub mod store;
+mod store_layer;
 mod text;
 mod tree;
 mod verify;
@@ -65,6 +66,7 @@ pub use store::{
     Collection, Commit, Committed, Depth, Expected, Object, ReferenceUpdate, Store, StoreError,
     StoreResult, Swept,
 };
+pub use store_layer::StoreLayer;
 pub use text::DEFAULT_MAX_TEXT_BYTES;
 pub use verify::{Damage, Place, Problem, Verified, VerifyOptions, verify};
 pub use walk::{Visit, Walk};
