@@ -58,7 +58,7 @@ pub use progress::Progress;
 pub use renames::{Rename, WithRenames, renames};
 pub use repair::{Repaired, Source, repair};
 pub use repository::{DEFAULT_CACHE_BYTES, NodeCache, Repository};
-#[doc(hidden)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub use stat_cache::read_any_stat_cache;
 pub use stat_cache::{NewStatCache, StatCache};
 pub use state::{Attributes, CommitInfo, EntryKind, Stat, StateTree};

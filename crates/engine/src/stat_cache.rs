@@ -24,15 +24,16 @@
 //! required: a missing, incomplete or damaged one counts as empty. For the same
 //! reason nothing is synced; checksums detect the damage of a power loss.
 
-mod anything;
 mod format;
+#[cfg(any(test, feature = "fuzzing"))]
+mod fuzzing;
 mod read;
 mod write;
 
 use rustix::fs::Stat;
 
-#[doc(hidden)]
-pub use anything::read_any_stat_cache;
+#[cfg(any(test, feature = "fuzzing"))]
+pub use fuzzing::read_any_stat_cache;
 pub(crate) use read::SeenDirectory;
 pub use read::StatCache;
 pub(crate) use write::DirectoryToSee;

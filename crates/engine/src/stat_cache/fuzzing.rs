@@ -1,4 +1,5 @@
-//! Properties that must hold for arbitrary bytes, for fuzzers and tests.
+//! Checks of the reader of stat caches on arbitrary bytes. Only tests and
+//! fuzzers compile them.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +23,6 @@ const MOST_DIRECTORIES: usize = 200;
 ///
 /// If the cache is read as something it is not, or recorded metadata is not
 /// found again.
-#[doc(hidden)]
 pub fn read_any_stat_cache(path: &Path, data: &[u8]) {
     let bytes = match data.split_first() {
         None => return,
@@ -219,4 +219,23 @@ fn gone_on_with(path: &Path) {
         assert_eq!(found, Some(fingerprint));
     }
     assert!(seen.is_at_end());
+}
+
+#[cfg(test)]
+#[allow(unreachable_pub, reason = "shared with the fuzz targets")]
+#[path = "../../../../fuzz/src/corpus.rs"]
+mod corpus;
+
+#[cfg(test)]
+mod tests {
+    use super::{corpus, read_any_stat_cache};
+
+    #[test]
+    fn every_stat_cache_of_the_corpus_is_read_and_continued() {
+        let directory = tempfile::tempdir().expect("there is room for it");
+        let path = directory.path().join("stat");
+        corpus::replay("engine_stat_cache", |data| {
+            read_any_stat_cache(&path, data);
+        });
+    }
 }
