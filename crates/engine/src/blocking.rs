@@ -66,9 +66,10 @@ impl Workers {
     /// Runs `work` on a free pool. Work that is already on a worker thread
     /// stays there, so it never waits for itself.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
-        match IS_WORKER.get() {
-            true => work(),
-            false => Lease::take(self.threads).install(work),
+        if IS_WORKER.get() {
+            work()
+        } else {
+            Lease::take(self.threads).install(work)
         }
     }
 

@@ -160,9 +160,10 @@ impl<'a> GcRun<'a> {
         options: &GcOptions,
         progress: &'a GcProgress,
     ) -> Result<Self> {
-        let depth = match options.dry_run {
-            true => Depth::Full,
-            false => options.depth,
+        let depth = if options.dry_run {
+            Depth::Full
+        } else {
+            options.depth
         };
         let store = repository.store();
         let collection = store.collection(repository.tenant(), depth).await?;
@@ -222,9 +223,10 @@ impl<'a> GcRun<'a> {
     /// Marks a root and everything it needs. A missing root is an error: the
     /// store is damaged, and a collection would make it worse.
     pub async fn root(&mut self, root: Root) -> Result<()> {
-        match self.snapshot(root.snapshot, root.history).await? {
-            true => Ok(()),
-            false => Err(Error::NoSuchSnapshot(root.snapshot)),
+        if self.snapshot(root.snapshot, root.history).await? {
+            Ok(())
+        } else {
+            Err(Error::NoSuchSnapshot(root.snapshot))
         }
     }
 

@@ -194,9 +194,10 @@ mod tests {
     /// that were not counted.
     fn told(insights: &[Insight]) -> Vec<String> {
         let line = |insight: &Insight| {
-            let lines = match insight.text {
-                true => format!("{} {}", insight.lines_added, insight.lines_removed),
-                false => "- -".into(),
+            let lines = if insight.text {
+                format!("{} {}", insight.lines_added, insight.lines_removed)
+            } else {
+                "- -".into()
             };
             let (path, bytes) = (&insight.change.path, insight.bytes_before);
             format!("{path} {lines} {bytes} {}", insight.bytes_after)

@@ -201,9 +201,10 @@ impl Patch<'_> {
     }
 
     fn file_name(&self, prefix: &str, exists: bool) -> Vec<u8> {
-        match exists {
-            true => prefixed(prefix, self.path),
-            false => b"/dev/null".to_vec(),
+        if exists {
+            prefixed(prefix, self.path)
+        } else {
+            b"/dev/null".to_vec()
         }
     }
 

@@ -41,9 +41,10 @@ impl Progress {
 
     /// Fails if the operation was cancelled.
     pub fn check(&self) -> Result<()> {
-        match self.cancelled.load(Ordering::Relaxed) {
-            true => Err(Error::Cancelled),
-            false => Ok(()),
+        if self.cancelled.load(Ordering::Relaxed) {
+            Err(Error::Cancelled)
+        } else {
+            Ok(())
         }
     }
 

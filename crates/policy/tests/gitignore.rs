@@ -50,9 +50,10 @@ impl Git {
             if entry.file_name() == ".git" {
                 continue;
             }
-            match entry.file_type().unwrap().is_dir() {
-                true => fs::remove_dir_all(entry.path()).unwrap(),
-                false => fs::remove_file(entry.path()).unwrap(),
+            if entry.file_type().unwrap().is_dir() {
+                fs::remove_dir_all(entry.path()).unwrap();
+            } else {
+                fs::remove_file(entry.path()).unwrap();
             }
         }
     }
@@ -107,9 +108,10 @@ fn name(random: &mut SmallRng) -> Vec<u8> {
         b"]",
         b"..a",
     ];
-    match random.random_bool(0.8) {
-        true => pick(random, &usual).to_vec(),
-        false => pick(random, &odd).to_vec(),
+    if random.random_bool(0.8) {
+        pick(random, &usual).to_vec()
+    } else {
+        pick(random, &odd).to_vec()
     }
 }
 
@@ -170,9 +172,10 @@ fn shaped(random: &mut SmallRng, path: &[u8]) -> Vec<u8> {
             pattern.extend(pick(random, &between));
         }
         for byte in *name {
-            match random.random_bool(0.12) {
-                true => pattern.extend(wild(random, *byte)),
-                false => pattern.push(*byte),
+            if random.random_bool(0.12) {
+                pattern.extend(wild(random, *byte));
+            } else {
+                pattern.push(*byte);
             }
         }
     }
@@ -238,13 +241,12 @@ fn grow(random: &mut SmallRng, git: &Git) -> BTreeSet<Vec<u8>> {
     let mut paths = BTreeSet::new();
     for _ in 0..random.random_range(8..20) {
         let path = path(random);
-        let made = match random.random_bool(0.3) {
-            true => fs::create_dir_all(git.on_disk(&path)),
-            false => {
-                let parent = git.on_disk(&path);
-                fs::create_dir_all(parent.parent().unwrap())
-                    .and_then(|()| fs::write(git.on_disk(&path), ""))
-            }
+        let made = if random.random_bool(0.3) {
+            fs::create_dir_all(git.on_disk(&path))
+        } else {
+            let parent = git.on_disk(&path);
+            fs::create_dir_all(parent.parent().unwrap())
+                .and_then(|()| fs::write(git.on_disk(&path), ""))
         };
         // A path that conflicts with another is skipped.
         if made.is_ok() {

@@ -199,9 +199,10 @@ impl LocalStore {
             absolute.map_err(BackupError::io("find", path))
         };
         let path = absolute(backups)?;
-        match path.starts_with(absolute(&self.directory())?) {
-            true => Err(BackupError::Inside { path }),
-            false => Ok(()),
+        if path.starts_with(absolute(&self.directory())?) {
+            Err(BackupError::Inside { path })
+        } else {
+            Ok(())
         }
     }
 

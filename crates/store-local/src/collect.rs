@@ -111,9 +111,10 @@ impl LocalStore {
         };
         let mut kept = active.lock();
         kept.keys.extend(keys);
-        match kept.keys.len() > KEPT {
-            true => self.spill(tenant, &active, &mut kept),
-            false => Ok(()),
+        if kept.keys.len() > KEPT {
+            self.spill(tenant, &active, &mut kept)
+        } else {
+            Ok(())
         }
     }
 
@@ -403,9 +404,10 @@ impl Collection for LocalCollection<'_> {
         };
         store.count_removed(self.tenant, missing)?;
         store.write_usage(self.tenant)?;
-        match reclaim::is_worth_it(self.seen.all(), self.removed) {
-            true => store.reclaim(self.tenant),
-            false => Ok(()),
+        if reclaim::is_worth_it(self.seen.all(), self.removed) {
+            store.reclaim(self.tenant)
+        } else {
+            Ok(())
         }
     }
 }

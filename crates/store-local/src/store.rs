@@ -130,9 +130,10 @@ impl LocalStore {
         let used = disk.f_blocks.saturating_sub(disk.f_bfree);
         let kept = (used + disk.f_bavail) / 100 * u64::from(100 - self.full_percent);
         let left = disk.f_bavail.saturating_sub(kept) * disk.f_frsize;
-        match left > MUCH || left > self.unflushed() {
-            true => Ok(()),
-            false => Err(StoreError::Full),
+        if left > MUCH || left > self.unflushed() {
+            Ok(())
+        } else {
+            Err(StoreError::Full)
         }
     }
 
@@ -168,9 +169,10 @@ pub(crate) fn read_failed(what: impl fmt::Display, error: rocksdb::Error) -> Sto
 
 pub(crate) fn write_failed(error: rocksdb::Error) -> StoreError {
     // RocksDB has a code for this, which its binding does not pass on.
-    match error.kind() == ErrorKind::IOError && error.as_ref().contains("No space left") {
-        true => StoreError::Full,
-        false => StoreError::Storage(Box::new(error)),
+    if error.kind() == ErrorKind::IOError && error.as_ref().contains("No space left") {
+        StoreError::Full
+    } else {
+        StoreError::Storage(Box::new(error))
     }
 }
 

@@ -252,9 +252,10 @@ impl Importer<'_> {
         let (directories, leaves): (Vec<_>, Vec<_>) = window
             .into_iter()
             .partition(|(_, kind)| *kind == FileType::Directory);
-        let mut read = match leaves.is_empty() {
-            true => Vec::new(),
-            false => self.leaves(path, self.opened(path, fd)?, leaves, known)?,
+        let mut read = if leaves.is_empty() {
+            Vec::new()
+        } else {
+            self.leaves(path, self.opened(path, fd)?, leaves, known)?
         };
         self.progress.add(read.len() as u64, 0);
         let below = match below {

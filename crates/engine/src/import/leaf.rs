@@ -160,9 +160,10 @@ impl Importer<'_> {
             held += 1;
             let may_go_on = ZEROS.is_chunk(&chunk);
             builder.push(chunk);
-            let zeros = match may_go_on {
-                true => ZEROS.chunks_in(hole_at(&file, at, size)),
-                false => 0,
+            let zeros = if may_go_on {
+                ZEROS.chunks_in(hole_at(&file, at, size))
+            } else {
+                0
             };
             if zeros > 0 {
                 builder.push_zeros(zeros);

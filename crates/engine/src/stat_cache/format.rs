@@ -223,9 +223,10 @@ impl<'a> Item<'a> {
         let seen = Seen {
             fingerprint,
             has_attributes: flags & 2 == 2,
-            below: match is_directory {
-                true => Some(Noted::decode(bytes)?),
-                false => None,
+            below: if is_directory {
+                Some(Noted::decode(bytes)?)
+            } else {
+                None
             },
         };
         Some(Self { name, seen })

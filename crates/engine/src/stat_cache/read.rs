@@ -199,9 +199,10 @@ impl SeenDirectory {
 
     /// Returns the recorded metadata of `name` if it is the next name.
     pub(crate) fn next(&mut self, name: &[u8]) -> Option<Seen> {
-        match self.peek()?.0.name == name {
-            true => self.find(name),
-            false => None,
+        if self.peek()?.0.name == name {
+            self.find(name)
+        } else {
+            None
         }
     }
 

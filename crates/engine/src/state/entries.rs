@@ -25,9 +25,10 @@ impl StateTree {
             Some(Slot::Directory {
                 mode, directory, ..
             }) => {
-                let tree = match directory.changes.is_empty() {
-                    true => directory.tree,
-                    false => seal(&self.repository, &directory).await?.tree,
+                let tree = if directory.changes.is_empty() {
+                    directory.tree
+                } else {
+                    seal(&self.repository, &directory).await?.tree
                 };
                 Some(Entry::Directory { mode, tree })
             }

@@ -125,10 +125,7 @@ impl Merge<'_> {
             Strategy::Priority => self.rules.precedence.theirs_first(path).await?,
             _ => None,
         };
-        Ok(theirs_first.map(|theirs| match theirs {
-            true => Winner::Theirs,
-            false => Winner::Ours,
-        }))
+        Ok(theirs_first.map(|theirs| if theirs { Winner::Theirs } else { Winner::Ours }))
     }
 
     async fn land_bytes(
