@@ -1,13 +1,14 @@
 //! A store that records the calls to it.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use elevo_core::TenantId;
 use elevo_engine::{Commit, Committed, Object, Store, StoreLayer, StoreResult};
 use elevo_objects::{ObjectKey, Snapshot};
+use parking_lot::Mutex;
 
 /// Passes every call on to another store. Recording is cheap; the counting happens outside of the
 /// measured time.
@@ -50,12 +51,8 @@ impl Recorder {
     }
 
     pub(super) fn take(&self) -> Log {
-        std::mem::take(&mut *lock(&self.log))
+        std::mem::take(&mut *self.log.lock())
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[async_trait]
@@ -67,17 +64,17 @@ impl StoreLayer for Recorder {
     async fn get(&self, tenant: TenantId, keys: &[ObjectKey]) -> StoreResult<Vec<Option<Bytes>>> {
         let found = self.below.get(tenant, keys).await?;
         let bytes = found.iter().flatten().map(|data| data.len() as u64);
-        lock(&self.log).read_bytes += bytes.sum::<u64>();
+        self.log.lock().read_bytes += bytes.sum::<u64>();
         Ok(found)
     }
 
     async fn put(&self, tenant: TenantId, objects: Vec<Object>) -> StoreResult<()> {
-        lock(&self.log).put.extend(objects.iter().cloned());
+        self.log.lock().put.extend(objects.iter().cloned());
         self.below.put(tenant, objects).await
     }
 
     async fn commit(&self, tenant: TenantId, commit: Commit) -> StoreResult<Committed> {
-        lock(&self.log).commits.push(commit.clone());
+        self.log.lock().commits.push(commit.clone());
         self.below.commit(tenant, commit).await
     }
 }

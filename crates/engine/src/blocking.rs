@@ -3,8 +3,8 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
 use std::ops::Deref;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Condvar, Mutex};
 use rayon::ThreadPool;
 use tokio::runtime::Handle;
 
@@ -51,7 +51,7 @@ impl Workers {
     /// Makes sure that a pool of `threads` threads exists, at least one thread.
     pub fn start(threads: usize) -> io::Result<Self> {
         let threads = threads.max(1);
-        let mut sizes = sizes();
+        let mut sizes = SIZES.lock();
         let size = sizes.entry(threads).or_default();
         if size.count == 0 {
             size.idle.push(pool(threads)?);
@@ -90,7 +90,7 @@ impl Lease {
     /// Takes a pool once one is free. `start` has created at least one of each
     /// size.
     fn take(threads: usize) -> Self {
-        let mut all = sizes();
+        let mut all = SIZES.lock();
         loop {
             let size = all.entry(threads).or_default();
             let mut pool = size.idle.pop();
@@ -102,7 +102,7 @@ impl Lease {
             if pool.is_some() {
                 return Self { threads, pool };
             }
-            all = RETURNED.wait(all).unwrap_or_else(PoisonError::into_inner);
+            RETURNED.wait(&mut all);
         }
     }
 }
@@ -120,16 +120,12 @@ impl Deref for Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let mut sizes = sizes();
+        let mut sizes = SIZES.lock();
         let size = sizes.entry(self.threads).or_default();
         size.idle.extend(self.pool.take());
         // Notify all: some may wait for another size.
         RETURNED.notify_all();
     }
-}
-
-fn sizes() -> MutexGuard<'static, BTreeMap<usize, Size>> {
-    SIZES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn pool(threads: usize) -> io::Result<ThreadPool> {

@@ -17,10 +17,11 @@ mod upper;
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use elevo_core::{Name, TreePath};
 use elevo_objects::{Entry, Hash, Mode, SnapshotId, TimeEntry, Tree};
+use parking_lot::Mutex;
 use rustix::fs::Stat;
 
 use crate::blocking::Workers;
@@ -392,14 +393,12 @@ impl<'a> Importer<'a> {
     }
 
     fn into_losses(self) -> Vec<Loss> {
-        let losses = self.losses.into_inner();
-        let losses = losses.unwrap_or_else(PoisonError::into_inner);
-        losses.into_values().collect()
+        self.losses.into_inner().into_values().collect()
     }
 
     fn lose(&self, kind: LossKind, directory: &TreePath, name: Option<&Name>) {
         let example = name.map_or(Ok(directory.clone()), |name| directory.join(name));
-        let mut losses = self.losses.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut losses = self.losses.lock();
         let Ok(example) = example else { return };
         losses
             .entry(kind)

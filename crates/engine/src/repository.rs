@@ -3,7 +3,7 @@ mod overlay;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use elevo_core::TenantId;
@@ -11,6 +11,7 @@ use elevo_objects::{
     AVERAGE_CHUNK, Child, DecodeError, Entry, Hash, Kind, NewNode, Node, ObjectKey, Snapshot,
     SnapshotId,
 };
+use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 
 use crate::error::{Error, Result};
@@ -118,33 +119,29 @@ impl Repository {
     /// Returns a copy whose guard on objects put ahead is separate from now on.
     pub(crate) fn apart(&self) -> Self {
         Self {
-            ahead: Arc::new(Mutex::new(self.ahead().clone())),
+            ahead: Arc::new(Mutex::new(self.ahead.lock().clone())),
             ..self.clone()
         }
-    }
-
-    fn ahead(&self) -> MutexGuard<'_, Option<Arc<Guard>>> {
-        self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Stores objects ahead of the commit that will need them, and protects
     /// them until [`caught_up`](Self::caught_up).
     pub(crate) async fn put_ahead(&self, objects: Vec<Object>) -> Result<()> {
-        if self.ahead().is_none() {
+        if self.ahead.lock().is_none() {
             let guard = Arc::new(self.store.writing(self.tenant).await?);
-            self.ahead().get_or_insert(guard);
+            self.ahead.lock().get_or_insert(guard);
         }
         Ok(self.store.put(self.tenant, objects).await?)
     }
 
     /// The guard on the objects put ahead so far.
     pub(crate) fn put_ahead_so_far(&self) -> Option<Arc<Guard>> {
-        self.ahead().clone()
+        self.ahead.lock().clone()
     }
 
     /// Releases the guard: every object put ahead is now part of a snapshot.
     pub(crate) fn caught_up(&self) {
-        self.ahead().take();
+        self.ahead.lock().take();
     }
 
     /// Protects a snapshot, which must exist, and everything it needs.

@@ -8,13 +8,14 @@ mod place;
 mod seal;
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use elevo_core::{Name, Timestamp, TreePath};
 use elevo_objects::{
     Content, Entry, Kind, Link, MAX_LINK_BYTES, Mode, ObjectKey, Snapshot, SnapshotId, Tree,
 };
+use parking_lot::RwLock;
 use tokio::sync::Mutex;
 
 use crate::diff::Diff;
@@ -146,16 +147,13 @@ impl StateTree {
     }
 
     fn current(&self) -> State {
-        self.root
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.root.read().clone()
     }
 
     fn publish(&self, root: Arc<Directory>, held: Option<Arc<Guard>>) {
         let ahead = self.repository.put_ahead_so_far();
         let state = State { root, held, ahead };
-        *self.root.write().unwrap_or_else(PoisonError::into_inner) = state;
+        *self.root.write() = state;
     }
 
     /// Returns the metadata of `path`; `None` if nothing exists there.

@@ -24,7 +24,6 @@ use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
 
 use elevo_engine::Progress;
 use rocksdb::checkpoint::Checkpoint;
@@ -181,8 +180,7 @@ impl LocalStore {
         private()
             .create(directory)
             .map_err(BackupError::io("create", directory))?;
-        let turn = self.backing_up.lock();
-        let _turn = turn.unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.backing_up.lock();
         let checkpoint = self.directory().join(CHECKPOINT);
         remove(&checkpoint)?;
         let moment = self.checkpoint(&checkpoint);

@@ -14,14 +14,15 @@ mod reclaim;
 mod sweep;
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use elevo_core::TenantId;
 use elevo_engine::guards::{Collecting, Holding, Phase};
 use elevo_engine::{Collection, Depth, Guard, StoreError, StoreResult, Swept};
 use elevo_objects::{Kind, ObjectKey, SnapshotId};
+use parking_lot::Mutex;
 use rocksdb::{WriteBatch, WriteOptions};
 
 use crate::keys::{self, ObjectRow};
@@ -59,19 +60,7 @@ struct Kept {
     spilled: u64,
 }
 
-impl Active {
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Collections {
-    fn lock(&self) -> MutexGuard<'_, HashMap<TenantId, Arc<Active>>> {
-        self.by_tenant
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn of(&self, tenant: TenantId) -> Option<Arc<Active>> {
         // A writer that begins after the collection sees the count: both have
         // held the lock of the guards in between.
@@ -79,14 +68,14 @@ impl Collections {
             0 => None,
             _ => {
                 self.calls.fetch_add(1, Ordering::Relaxed);
-                self.lock().get(&tenant).cloned()
+                self.by_tenant.lock().get(&tenant).cloned()
             }
         }
     }
 
     /// Whether a collection is still running.
     fn has(&self, tenant: TenantId, active: &Arc<Active>) -> bool {
-        let by_tenant = self.lock();
+        let by_tenant = self.by_tenant.lock();
         let found = by_tenant.get(&tenant);
         found.is_some_and(|found| Arc::ptr_eq(found, active))
     }
@@ -109,7 +98,7 @@ impl LocalStore {
         let Some(active) = self.collections.of(tenant) else {
             return Ok(());
         };
-        let mut kept = active.lock();
+        let mut kept = active.kept.lock();
         kept.keys.extend(keys);
         if kept.keys.len() > KEPT {
             self.spill(tenant, &active, &mut kept)
@@ -142,7 +131,7 @@ impl LocalStore {
 
     fn is_needed(&self, tenant: TenantId, active: &Active, id: SnapshotId) -> StoreResult<bool> {
         let key = snapshot_key(id);
-        let is_kept = active.lock().keys.contains(&key);
+        let is_kept = active.kept.lock().keys.contains(&key);
         Ok(is_kept || self.mark_of(tenant, &key, active.number)?.is_some())
     }
 
@@ -155,7 +144,7 @@ impl LocalStore {
         self.collections.calls.fetch_add(1, Ordering::Relaxed);
         // Locked until both are known: otherwise one collection could end in
         // between, and its phase be taken for that of the next one.
-        let by_tenant = self.collections.lock();
+        let by_tenant = self.collections.by_tenant.lock();
         let (holding, phase) = self.guards.hold(tenant, snapshots);
         let active = by_tenant.get(&tenant).cloned();
         (holding, active.filter(|_| phase == Phase::Sweeping))
@@ -167,7 +156,7 @@ impl LocalStore {
         depth: Depth,
     ) -> StoreResult<LocalCollection<'_>> {
         let busy = || StoreError::Refused("a collection is already running".into());
-        let mut by_tenant = self.collections.lock();
+        let mut by_tenant = self.collections.by_tenant.lock();
         if by_tenant.contains_key(&tenant) {
             return Err(busy());
         }
@@ -232,7 +221,7 @@ struct Entry<'a> {
 
 impl Drop for Entry<'_> {
     fn drop(&mut self) {
-        let mut by_tenant = self.store.collections.lock();
+        let mut by_tenant = self.store.collections.by_tenant.lock();
         by_tenant.remove(&self.tenant);
         self.store.collections.count.fetch_sub(1, Ordering::Relaxed);
     }
@@ -256,7 +245,7 @@ impl LocalCollection<'_> {
         for some in candidates.chunks(REMOVED) {
             // Locked until the batch is written, so that no writer protects an
             // object between the check and the deletion.
-            let kept = self.active.lock();
+            let kept = self.active.kept.lock();
             let mut batch = WriteBatch::default();
             let mut gone = Counts::default();
             for (key, row) in some {
@@ -357,7 +346,7 @@ impl Collection for LocalCollection<'_> {
 
     async fn remove(&self, keys: &[ObjectKey]) -> StoreResult<Vec<bool>> {
         // Before the marks are read, so that a spill after that is noticed.
-        let spilled = self.active.lock().spilled;
+        let spilled = self.active.kept.lock().spilled;
         let mut places = Vec::new();
         let mut candidates = Vec::new();
         let marks = self.store.marks_of(self.tenant, keys, self.active.number)?;
@@ -384,7 +373,7 @@ impl Collection for LocalCollection<'_> {
 
     async fn finish(self: Box<Self>) -> StoreResult<()> {
         let store = self.store;
-        store.spill(self.tenant, &self.active, &mut self.active.lock())?;
+        store.spill(self.tenant, &self.active, &mut self.active.kept.lock())?;
         let marks = store.family(rocks::MARKS);
         // Marks are not logged, so they reach the disk before the row that
         // calls them complete.

@@ -1,6 +1,5 @@
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Mutex;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -10,6 +9,7 @@ use elevo_engine::{
     Collection, Commit, Committed, Depth, Guard, Object, Store, StoreError, StoreResult,
 };
 use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId};
+use parking_lot::Mutex;
 use rocksdb::{ColumnFamily, DB, ErrorKind, WriteBatch, WriteOptions};
 
 use crate::collect::Collections;

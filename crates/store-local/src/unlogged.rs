@@ -6,7 +6,8 @@
 //! other writers that it only found.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 /// Tracks which writes are unlogged, and which of them have reached the disk.
 #[derive(Debug)]
@@ -51,7 +52,7 @@ impl Unlogged {
 
     /// Runs `write`, and counts it from before its first object can be seen.
     pub(crate) fn write<T>(&self, write: impl FnOnce() -> T) -> T {
-        let mut writes = lock(&self.writes);
+        let mut writes = self.writes.lock();
         writes.begun += 1;
         writes.under_way += 1;
         drop(writes);
@@ -61,12 +62,12 @@ impl Unlogged {
 
     /// Returns when everything that was visible until now is on disk.
     pub(crate) fn make_durable<E>(&self, flush: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
-        let needed = lock(&self.writes).begun;
-        let mut durable = lock(&self.durable);
+        let needed = self.writes.lock().begun;
+        let mut durable = self.durable.lock();
         if *durable >= needed {
             return Ok(());
         }
-        let before = *lock(&self.writes);
+        let before = *self.writes.lock();
         flush()?;
         // A write in progress may have come too late for this flush.
         if before.under_way == 0 {
@@ -78,7 +79,7 @@ impl Unlogged {
     /// Runs `action` while no flush makes objects durable: no commit relies on
     /// an object that reaches the disk during it.
     pub(crate) fn hold_still<T>(&self, action: impl FnOnce() -> T) -> T {
-        let _durable = lock(&self.durable);
+        let _durable = self.durable.lock();
         action()
     }
 }
@@ -87,12 +88,8 @@ struct Ended<'a>(&'a Unlogged);
 
 impl Drop for Ended<'_> {
     fn drop(&mut self) {
-        lock(&self.0.writes).under_way -= 1;
+        self.0.writes.lock().under_way -= 1;
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use elevo_core::{TenantId, Timestamp};
 use elevo_objects::ObjectKey;
+use parking_lot::Mutex;
 
 use crate::blocking::Workers;
 use crate::error::Result;
@@ -49,8 +50,7 @@ impl Sieve {
         let repository = Repository::new(self.clone(), tenant, CACHE_BYTES);
         let imported = import(&repository, directory, options, progress)?;
         workers.wait(imported.commit(&repository, nobody()))?;
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(std::mem::take(&mut found))
+        Ok(std::mem::take(&mut *self.found.lock()))
     }
 }
 
@@ -84,8 +84,7 @@ impl StoreLayer for Sieve {
             ..Mend::default()
         };
         self.below.mend(tenant, mend).await?;
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        found.extend(keys);
+        self.found.lock().extend(keys);
         Ok(())
     }
 

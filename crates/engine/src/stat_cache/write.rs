@@ -3,10 +3,10 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use elevo_core::{MAX_PATH_BYTES, Name};
 use elevo_objects::SnapshotId;
+use parking_lot::Mutex;
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW};
 
 use super::format::{
@@ -130,18 +130,13 @@ impl NewStatCache {
 
     /// Sets the record of the directory that was read.
     pub(crate) fn set_root(&self, root: Noted) {
-        self.out().root = Some(root);
-    }
-
-    fn out(&self) -> MutexGuard<'_, Out> {
-        self.out.lock().unwrap_or_else(PoisonError::into_inner)
+        self.out.lock().root = Some(root);
     }
 
     /// Makes the new state valid, for a directory that was read as `snapshot`,
     /// which must be stored by now.
     pub fn finish(self, snapshot: SnapshotId) -> io::Result<()> {
-        let out = self.out.into_inner();
-        let mut out = out.unwrap_or_else(PoisonError::into_inner);
+        let mut out = self.out.into_inner();
         let Some(root) = out.root else { return Ok(()) };
         out.flush()?;
         let (number, at) = match &self.old {
@@ -236,7 +231,7 @@ impl DirectoryToSee<'_> {
             None => {
                 self.page.extend(checksum);
                 PageRef {
-                    offset: self.cache.out().add(&self.page)?,
+                    offset: self.cache.out.lock().add(&self.page)?,
                     length: self.page.len() as u32,
                     checksum,
                 }
@@ -261,7 +256,7 @@ impl DirectoryToSee<'_> {
         };
         match self.old {
             Some((place, old)) if old == record => Ok(place),
-            _ => self.cache.out().add_record(&record),
+            _ => self.cache.out.lock().add_record(&record),
         }
     }
 }

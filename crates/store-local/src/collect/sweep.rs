@@ -21,7 +21,7 @@ impl LocalCollection<'_> {
         };
         // Before anything is read, so that objects kept from now on are
         // noticed.
-        let spilled = self.active.lock().spilled;
+        let spilled = self.active.kept.lock().spilled;
         if self.before.is_none() {
             self.before = Some(self.store.counts(self.tenant)?);
         }
