@@ -7,6 +7,7 @@
 //! repeated.
 
 mod attributes;
+mod content;
 mod layer;
 mod remove;
 mod verify;

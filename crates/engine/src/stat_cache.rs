@@ -34,9 +34,9 @@ use rustix::fs::Stat;
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub use fuzzing::read_any_stat_cache;
-pub(crate) use read::SeenDirectory;
+pub(crate) use read::CachedDirectory;
 pub use read::StatCache;
-pub(crate) use write::DirectoryToSee;
+pub(crate) use write::DirectoryWriter;
 pub use write::NewStatCache;
 
 use crate::disk;
@@ -81,17 +81,17 @@ impl Fingerprint {
 
 /// Recorded metadata of one name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct CachedStat {
     pub(crate) fingerprint: Fingerprint,
     /// Whether it has attributes that a snapshot does not store.
     pub(crate) has_attributes: bool,
     /// The record of its entries, if it is a directory.
-    pub(crate) below: Option<Noted>,
+    pub(crate) below: Option<RecordRef>,
 }
 
 /// Position of the record of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Noted {
+pub(crate) struct RecordRef {
     offset: u64,
     length: u32,
     /// Bytes of the record and of everything it leads to.

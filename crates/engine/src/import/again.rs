@@ -4,7 +4,7 @@ use std::path::Path;
 
 use elevo_objects::{Snapshot, Tree};
 
-use super::{Before, ImportOptions, Imported, Job};
+use super::{ImportOptions, Imported, Job, LastRead};
 use crate::error::Result;
 use crate::progress::Progress;
 use crate::repository::Repository;
@@ -61,9 +61,9 @@ pub fn note_checkout(
         new_cache: Some(new),
         ..Job::new(repository, directory, options, progress)
     };
-    let before = Before {
+    let before = LastRead {
         read_as: Some((snapshot.tree, snapshot.times)),
-        ..Before::default()
+        ..LastRead::default()
     };
     let (read, _) = job.into_memory(|importer| importer.run(before))?;
     Ok(read.tree == snapshot.tree)

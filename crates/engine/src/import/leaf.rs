@@ -18,7 +18,7 @@ use super::{Importer, Known, KnownEntry, LossKind, ReadEntry, SLICE};
 use crate::disk;
 use crate::error::{Error, Result};
 use crate::file::{ContentBuilder, ZEROS};
-use crate::stat_cache::{Fingerprint, Seen};
+use crate::stat_cache::{CachedStat, Fingerprint};
 use crate::store::Object;
 
 /// Number of chunks of a large file that are held before they go to the sink.
@@ -247,8 +247,8 @@ pub(super) fn losses(
     found.map(|(kind, _)| kind)
 }
 
-fn leaf_seen(stat: &Stat, has_attributes: bool) -> Seen {
-    Seen {
+fn leaf_seen(stat: &Stat, has_attributes: bool) -> CachedStat {
+    CachedStat {
         fingerprint: Fingerprint::of(stat),
         has_attributes,
         below: None,

@@ -10,7 +10,7 @@ use elevo_objects::{Hash, SnapshotId, Tree};
 use super::format::{BEGIN, Item, MAGIC, PageRef, Record, SLOTS, Slot, checksum, take};
 use super::read::{Open, StatCache};
 use super::write::{NewStatCache, compact};
-use super::{Fingerprint, Noted, Seen};
+use super::{CachedStat, Fingerprint, RecordRef};
 
 const READ: SnapshotId = SnapshotId(Hash::from_bytes([7; 32]));
 const MOST_DIRECTORIES: usize = 200;
@@ -46,7 +46,7 @@ fn sealed(mut parts: &[u8]) -> Vec<u8> {
     let mut file = MAGIC.to_vec();
     file.resize(BEGIN as usize, 0);
     let mut pages = Vec::new();
-    let mut root = Noted {
+    let mut root = RecordRef {
         offset: BEGIN,
         length: 0,
         live: 0,
@@ -59,7 +59,7 @@ fn part(
     parts: &mut &[u8],
     file: &mut Vec<u8>,
     pages: &mut Vec<PageRef>,
-    root: &mut Noted,
+    root: &mut RecordRef,
 ) -> Option<()> {
     let offset = file.len() as u64;
     match take(parts)? {
@@ -88,7 +88,7 @@ fn part(
             let bytes = record.encode();
             let length = bytes.len() as u32;
             file.extend(bytes);
-            *root = Noted {
+            *root = RecordRef {
                 offset,
                 length,
                 live,
@@ -195,16 +195,16 @@ fn gone_on_with(path: &Path) {
         changed: (3, 4),
         inode: 6,
     };
-    let mut noting = new.directory(seen.as_ref());
+    let mut writer = new.directory(seen.as_ref());
     for (name, below) in names.iter().zip([None, old.root(), None]) {
-        let seen = Seen {
+        let seen = CachedStat {
             fingerprint,
             has_attributes: false,
             below,
         };
-        noting.push(name, seen).expect("it can be written");
+        writer.push(name, seen).expect("it can be written");
     }
-    let root = noting
+    let root = writer
         .finish((Tree::EMPTY, None))
         .expect("it can be written");
     new.set_root(root);
@@ -213,7 +213,7 @@ fn gone_on_with(path: &Path) {
     let cache = StatCache::open(path);
     assert_eq!(cache.snapshot(), Some(other));
     let seen = cache.root().and_then(|root| cache.directory(root));
-    let mut seen = seen.expect("it was noted");
+    let mut seen = seen.expect("the directory was recorded");
     for name in &names {
         let found = seen.find(name).map(|seen| seen.fingerprint);
         assert_eq!(found, Some(fingerprint));

@@ -12,9 +12,9 @@ use rustix::fs::{Timespec, Timestamps, UTIME_NOW};
 use super::format::{
     BEGIN, Checksum, Item, MAGIC, PAGE_BYTES, PageRef, Record, SLOTS, Slot, checksum,
 };
-use super::read::{Open, SeenDirectory, Source, StatCache};
-use super::{Fingerprint, Noted, Seen};
-use crate::import::ReadAs;
+use super::read::{CachedDirectory, Open, Source, StatCache};
+use super::{CachedStat, Fingerprint, RecordRef};
+use crate::import::TreeWithTimes;
 
 /// Bytes of earlier states that a file may always have before it is compacted.
 const SPARE: u64 = 1 << 20;
@@ -38,7 +38,7 @@ struct Out {
     buffer: Vec<u8>,
     /// Offset at which the buffer is written.
     at: u64,
-    root: Option<Noted>,
+    root: Option<RecordRef>,
 }
 
 impl NewStatCache {
@@ -114,11 +114,11 @@ impl NewStatCache {
     }
 
     /// Begins a directory with no names yet; `seen` is its earlier state.
-    pub(crate) fn directory(&self, seen: Option<&SeenDirectory>) -> DirectoryToSee<'_> {
-        let old = seen.map(|seen| (seen.noted, seen.record.clone()));
+    pub(crate) fn directory(&self, seen: Option<&CachedDirectory>) -> DirectoryWriter<'_> {
+        let old = seen.map(|seen| (seen.position, seen.record.clone()));
         let pages = old.iter().flat_map(|(_, record)| &record.pages);
         let old_pages = pages.map(|page| (page.checksum, *page)).collect();
-        DirectoryToSee {
+        DirectoryWriter {
             cache: self,
             old,
             old_pages,
@@ -129,7 +129,7 @@ impl NewStatCache {
     }
 
     /// Sets the record of the directory that was read.
-    pub(crate) fn set_root(&self, root: Noted) {
+    pub(crate) fn set_root(&self, root: RecordRef) {
         self.out.lock().root = Some(root);
     }
 
@@ -174,9 +174,9 @@ impl Out {
         self.at + self.buffer.len() as u64
     }
 
-    fn add_record(&mut self, record: &Record) -> io::Result<Noted> {
+    fn add_record(&mut self, record: &Record) -> io::Result<RecordRef> {
         let bytes = record.encode();
-        Ok(Noted {
+        Ok(RecordRef {
             offset: self.add(&bytes)?,
             length: u32::try_from(bytes.len()).map_err(io::Error::other)?,
             live: record.live.saturating_add(bytes.len() as u64),
@@ -193,9 +193,9 @@ impl Out {
 
 /// A directory being written to a cache.
 #[derive(Debug)]
-pub(crate) struct DirectoryToSee<'a> {
+pub(crate) struct DirectoryWriter<'a> {
     cache: &'a NewStatCache,
-    old: Option<(Noted, Record)>,
+    old: Option<(RecordRef, Record)>,
     old_pages: HashMap<Checksum, PageRef>,
     page: Vec<u8>,
     pages: Vec<PageRef>,
@@ -203,10 +203,10 @@ pub(crate) struct DirectoryToSee<'a> {
     below: u64,
 }
 
-impl DirectoryToSee<'_> {
+impl DirectoryWriter<'_> {
     /// Records a name with its metadata from before the read. Names come in
     /// ascending order.
-    pub(crate) fn push(&mut self, name: &Name, mut seen: Seen) -> io::Result<()> {
+    pub(crate) fn push(&mut self, name: &Name, mut seen: CachedStat) -> io::Result<()> {
         let began = self.cache.began;
         let Fingerprint {
             changed, modified, ..
@@ -244,7 +244,7 @@ impl DirectoryToSee<'_> {
 
     /// Records the tree that the directory was read as. Returns the position of
     /// the record.
-    pub(crate) fn finish(mut self, read_as: ReadAs) -> io::Result<Noted> {
+    pub(crate) fn finish(mut self, read_as: TreeWithTimes) -> io::Result<RecordRef> {
         if !self.page.is_empty() {
             self.end_page()?;
         }
@@ -289,7 +289,12 @@ pub(super) fn compact(old: &Open, path: &Path) -> io::Result<()> {
 /// ends even for a malicious cache: the content of a directory was written
 /// before it, no path is longer than the limit, and the copy does not exceed
 /// the size of the old file.
-fn copy(old: &Open, place: Noted, depth: usize, out: &mut Out) -> io::Result<Option<Noted>> {
+fn copy(
+    old: &Open,
+    place: RecordRef,
+    depth: usize,
+    out: &mut Out,
+) -> io::Result<Option<RecordRef>> {
     if depth > MAX_PATH_BYTES || out.end() > old.slot.end {
         return Ok(None);
     }
@@ -305,7 +310,7 @@ fn copy(old: &Open, place: Noted, depth: usize, out: &mut Out) -> io::Result<Opt
                 _ => None,
             };
             live += below.map_or(0, |below| below.live);
-            let seen = Seen { below, ..item.seen };
+            let seen = CachedStat { below, ..item.seen };
             Item { seen, ..item }.encode(&mut page);
         }
         let checksum = checksum(&page);
