@@ -21,7 +21,7 @@ fn is_refused(archive: &[u8]) -> bool {
 }
 
 #[test]
-fn names_that_lead_out_are_refused() {
+fn names_that_lead_out_of_the_tree_are_rejected() {
     for name in ["../a", "a/../../b", "a/..", "..", "/etc/passwd", "//a"] {
         for kind in [b'0', b'2', b'5'] {
             let archive = Raw::default().entry(name, kind, b"", "t").end();
@@ -187,7 +187,7 @@ fn holes_count_with_their_full_size() {
 }
 
 #[test]
-fn maps_of_holes_that_make_no_sense_are_refused() {
+fn contradictory_maps_of_holes_are_rejected() {
     for map in [
         "1\n0\n5\n",
         "1\n8\n4\n",
@@ -248,7 +248,7 @@ impl Read for Endless {
 }
 
 #[test]
-fn a_size_that_lies_is_noticed() {
+fn a_wrong_size_is_detected() {
     let archive = Raw::default().header("a", b'0', 1 << 20, "", |_| {});
     assert!(matches!(
         refused(&archive.content(b"short").end()),
@@ -465,7 +465,7 @@ fn all_headers_count_against_the_limit() {
 }
 
 #[test]
-fn headers_that_are_compressed_too_far_are_refused_early() {
+fn headers_with_a_high_compression_ratio_are_rejected_early() {
     let headers = Raw::default().entry("h", b'V', &vec![0; 1 << 20], "");
     let entry = headers.file("a", b"").0;
     // Kilobytes that unpack to many megabytes of headers.

@@ -1,6 +1,6 @@
 //! Shared helpers for tests of several crates: commits derived from a number,
 //! processes that are killed during their work, disks that lose power, the
-//! length of long tests, the Docker engine for tests, and the network that a
+//! clock of a file system, the length of long tests, the Docker engine for tests, and the network that a
 //! sandbox could reach.
 //!
 //! For tests only; nothing that ships depends on it. A helper that cannot do
@@ -17,5 +17,6 @@ pub mod commits;
 pub mod crash;
 pub mod disk;
 pub mod docker;
+pub mod file_clock;
 pub mod long;
 pub mod outside;

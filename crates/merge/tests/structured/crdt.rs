@@ -21,13 +21,13 @@ fn united(base: &str, ours: &str, theirs: &str) -> String {
 }
 
 #[test]
-fn its_files_are_known_by_their_names() {
+fn claims_files_by_their_names() {
     assert!(Crdt.claims(b"tasks.crdt.json") && !Crdt.claims(b"tasks.json"));
     assert!(Crdt.counts_twice());
 }
 
 #[test]
-fn the_list_of_the_documents() {
+fn the_list_of_the_documentation_merges() {
     let merged = alike(&Crdt, "[]", r#"["task-1"]"#, r#"["task-2"]"#);
     assert_eq!(merged, r#"["task-1", "task-2"]"#);
 }
@@ -168,7 +168,7 @@ fn comments_that_both_sides_changed_do_not_conflict() {
 }
 
 #[test]
-fn both_made_the_file() {
+fn both_sides_created_the_file() {
     let merged = Crdt.merge(&Versions {
         base: None,
         ours: file(r#""n": 1, "l": [2]"#).as_bytes(),
