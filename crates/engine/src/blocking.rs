@@ -1,3 +1,5 @@
+//! Threads for work on files.
+
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::future::Future;

@@ -236,8 +236,8 @@ struct Importer<'a> {
     repository: &'a Repository,
     root: Root,
     owner: u32,
-    /// The device, if its directories need not be listed while their times are
-    /// unchanged.
+    /// The device of the directory, if directories on it need not be listed while
+    /// their times are unchanged.
     listed_once: Option<Device>,
     options: &'a ImportOptions,
     progress: &'a Progress,

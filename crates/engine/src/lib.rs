@@ -3,9 +3,10 @@
 //!
 //! Depends on `elevo-core` and `elevo-objects`. Does not access terminals, the
 //! environment or the home directory, and reads no clock and no random source:
-//! times and names are passed in. Never holds a whole file, a whole directory
-//! or a whole set of objects in memory, and never follows a path out of the
-//! directory it was given.
+//! times and names are passed in. The memory of an import, a checkout, a diff
+//! or a collection does not grow with the size of files, trees or stores,
+//! except for the names of the directories being read. Never follows a path out
+//! of the directory it was given.
 
 mod blocking;
 mod checkout;

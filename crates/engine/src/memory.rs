@@ -1,3 +1,5 @@
+//! A store in memory.
+
 mod collect;
 mod inspect;
 

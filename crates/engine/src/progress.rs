@@ -1,3 +1,5 @@
+//! Progress and cancellation of long operations.
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::error::{Error, Result};

@@ -1,3 +1,5 @@
+//! The objects of one tenant, decoded and cached.
+
 mod cache;
 mod overlay;
 

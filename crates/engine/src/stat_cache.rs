@@ -64,12 +64,13 @@ impl Fingerprint {
         }
     }
 
-    /// Whether a snapshot would store the same for a directory itself.
-    pub(crate) fn is_kept_alike(&self, other: &Self) -> bool {
+    /// Whether a snapshot stores the same mode and time for directories with
+    /// these fingerprints.
+    pub(crate) fn has_equal_mode_and_time(&self, other: &Self) -> bool {
         self.mode == other.mode && self.modified == other.modified
     }
 
-    /// A fingerprint that never equals that of a file.
+    /// A fingerprint that never equals that of a file: the file is read again.
     pub(crate) const fn unsure(self) -> Self {
         Self {
             changed: (0, 0),

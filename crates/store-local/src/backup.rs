@@ -49,7 +49,7 @@ const CHECKPOINT: &str = "checkpoint";
 #[non_exhaustive]
 pub enum BackupError {
     /// The directory is not a backup and contains none.
-    #[error("{} is not a backup, and has none in it", path.display())]
+    #[error("{} is not a backup and contains no backup", path.display())]
     NotABackup {
         /// Path of the directory.
         path: PathBuf,
@@ -69,7 +69,7 @@ pub enum BackupError {
         path: PathBuf,
     },
     /// The directory for backups is inside the store.
-    #[error("{} lies inside the store", path.display())]
+    #[error("the directory for backups {} is inside the store; choose another", path.display())]
     Inside {
         /// Path of the directory.
         path: PathBuf,

@@ -61,16 +61,16 @@ struct Kept {
 }
 
 impl Collections {
+    /// Returns the running collection of a tenant.
     fn of(&self, tenant: TenantId) -> Option<Arc<Active>> {
-        // A writer that begins after the collection sees the count: both have
-        // held the lock of the guards in between.
-        match self.count.load(Ordering::Relaxed) {
-            0 => None,
-            _ => {
-                self.calls.fetch_add(1, Ordering::Relaxed);
-                self.by_tenant.lock().get(&tenant).cloned()
-            }
+        // Without a collection, a call takes no lock. A relaxed read is enough:
+        // a writer that begins after the collection has taken the lock of the
+        // guards after it, and so sees the count.
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return None;
         }
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.by_tenant.lock().get(&tenant).cloned()
     }
 
     /// Whether a collection is still running.
@@ -107,6 +107,7 @@ impl LocalStore {
         }
     }
 
+    /// Holds snapshots; `None` if one is not stored or is about to be deleted.
     pub(crate) fn hold_now(
         &self,
         tenant: TenantId,
@@ -150,6 +151,7 @@ impl LocalStore {
         (holding, active.filter(|_| phase == Phase::Sweeping))
     }
 
+    /// Begins a collection. Fails if one is running.
     pub(crate) fn collect(
         &self,
         tenant: TenantId,
@@ -165,17 +167,24 @@ impl LocalStore {
         if depth == Depth::Full {
             number = number.checked_add(1).ok_or_else(busy)?;
         }
-        // Until this collection ends, its marks are incomplete.
-        let whole = false;
-        self.set_numbers(tenant, Numbers { number, whole })?;
-        let kept = Mutex::default();
-        let active = Arc::new(Active { number, kept });
+        // Until this collection ends, its marks are incomplete: after a crash,
+        // the next one must be a full one.
+        let incomplete = Numbers {
+            number,
+            whole: false,
+        };
+        self.set_numbers(tenant, incomplete)?;
+        let active = Arc::new(Active {
+            number,
+            kept: Mutex::default(),
+        });
         // Registered before it begins: a writer that is not among the older
         // writers must find it, to protect its objects.
         by_tenant.insert(tenant, active.clone());
         self.collections.count.fetch_add(1, Ordering::Relaxed);
         let collecting = self.guards.begin(tenant);
-        let collecting = collecting.unwrap_or_else(|| unreachable!("the one before has left"));
+        let collecting =
+            collecting.unwrap_or_else(|| unreachable!("the previous collection has ended"));
         Ok(LocalCollection {
             store: self,
             tenant,
@@ -195,6 +204,7 @@ impl LocalStore {
     }
 }
 
+/// A running collection.
 pub(crate) struct LocalCollection<'a> {
     store: &'a LocalStore,
     tenant: TenantId,
@@ -228,14 +238,15 @@ impl Drop for Entry<'_> {
 }
 
 impl LocalCollection<'_> {
-    /// Call this after each step.
+    /// Rests if other calls arrived during the last step.
     fn give_way(&self) {
         let calls = self.store.collections.calls.load(Ordering::Relaxed);
         self.pace.rest(calls);
     }
 
-    /// Deletes those of `candidates` that are not needed. They had no mark when
-    /// `kept` had been spilled this many times.
+    /// Deletes those of `candidates` that are not needed. The marks of the
+    /// candidates were looked up when `kept` had been spilled `spilled` times,
+    /// and there were none.
     fn remove_unkept(
         &self,
         candidates: &[(ObjectKey, ObjectRow)],
@@ -316,7 +327,8 @@ impl Collection for LocalCollection<'_> {
     }
 
     fn close(&self) -> bool {
-        // A snapshot that cannot be looked up is not known.
+        // A snapshot whose mark cannot be read counts as unknown, so that the
+        // marking goes on and reports the error.
         let is_known = |id: &SnapshotId| self.is_needed(id).unwrap_or(false);
         self.collecting.close(is_known)
     }

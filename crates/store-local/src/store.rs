@@ -1,3 +1,5 @@
+//! The store, and the calls of its interface.
+
 use std::fmt;
 use std::path::PathBuf;
 

@@ -1,3 +1,5 @@
+//! Entries of an archive that is a layer of an image.
+
 use std::collections::VecDeque;
 
 use elevo_core::{Name, Timestamp, TreePath};

@@ -1,3 +1,5 @@
+//! Entries of an archive of a whole tree.
+
 use elevo_core::{Timestamp, TreePath};
 use elevo_engine::{Error as EngineError, StateTree, Visit, Walk, Workers};
 

@@ -29,8 +29,8 @@ pub fn import_again(
     job.into_store(|importer| importer.run_again())
 }
 
-/// Returns the current tree of such a directory without storing anything, and a
-/// repository in which the tree's directories can be read as if they were
+/// Returns the current tree of a directory that was read before without storing
+/// anything, and a repository in which the tree's directories can be read as if they were
 /// stored. File content cannot be read.
 pub fn look_again(
     repository: &Repository,

@@ -265,7 +265,7 @@ impl Importer<'_> {
         match self.new_cache {
             // Otherwise every scan would list the directory again.
             Some(_) if self.listed_once == Some(stat.st_dev) => *recorded == now,
-            _ => recorded.is_kept_alike(&now),
+            _ => recorded.has_equal_mode_and_time(&now),
         }
     }
 

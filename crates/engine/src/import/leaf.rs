@@ -313,7 +313,7 @@ fn hole_at(file: &File, at: u64, end: u64) -> u64 {
     next.saturating_sub(at)
 }
 
-/// An error between a file and the sink.
+/// An error of reading a file, or of storing its content.
 enum ReadError {
     Io(io::Error),
     Engine(Error),

@@ -1,3 +1,5 @@
+//! The destination of imported objects: the store, or memory.
+
 use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;

@@ -49,13 +49,13 @@ impl Sieve {
     ) -> Result<HashSet<ObjectKey>> {
         let repository = Repository::new(self.clone(), tenant, CACHE_BYTES);
         let imported = import(&repository, directory, options, progress)?;
-        workers.wait(imported.commit(&repository, nobody()))?;
+        workers.wait(imported.commit(&repository, unstored()))?;
         Ok(std::mem::take(&mut *self.found.lock()))
     }
 }
 
 /// Metadata for a snapshot that is never stored.
-fn nobody() -> CommitInfo {
+fn unstored() -> CommitInfo {
     CommitInfo {
         parents: Vec::new(),
         author: String::new(),

@@ -34,7 +34,7 @@ pub fn read_any_stat_cache(path: &Path, data: &[u8]) {
         walk(&open);
         copied(&open, &path.with_extension("copy"));
     }
-    gone_on_with(path);
+    continued(path);
     fs::remove_file(path).expect("it is there");
 }
 
@@ -96,10 +96,10 @@ fn part(
         }
         [b's'] => {
             let number = u64::from_le_bytes(take(parts)?);
-            let [is_told] = take(parts)?;
+            let [has_end] = take(parts)?;
             let slot = Slot {
                 number,
-                end: if is_told == 0 { u64::MAX } else { offset },
+                end: if has_end == 0 { u64::MAX } else { offset },
                 root: *root,
                 snapshot: READ,
             };
@@ -120,8 +120,8 @@ fn put_slot(file: &mut [u8], number: u64, slot: &[u8]) {
     file[at..at + slot.len()].copy_from_slice(slot);
 }
 
-/// Reads every directory, up to a limit: each encodes to the bytes it was read
-/// from.
+/// Reads every directory, up to a limit, and checks that each encodes to the
+/// bytes it was read from.
 fn walk(open: &Open) {
     assert_eq!(Slot::decode(&open.slot.encode()), Some(open.slot));
     let mut places = vec![open.slot.root];
@@ -166,13 +166,16 @@ fn walk(open: &Open) {
     }
 }
 
-/// A copy has the same state, or there is none.
+/// Checks that a copy has the same state, if a copy can be made.
 fn copied(open: &Open, path: &Path) {
     compact(open, path).expect("there is room for it");
     if let StatCache(Some(copy)) = StatCache::open(path) {
         assert_eq!(copy.slot.snapshot, open.slot.snapshot);
         assert_eq!(copy.slot.number, open.slot.number);
-        assert!(copy.slot.end <= 2 * open.slot.end, "it is no larger");
+        assert!(
+            copy.slot.end <= 2 * open.slot.end,
+            "the copy is at most twice as large"
+        );
         walk(&copy);
     }
     for path in [path, &NewStatCache::unfinished(path)] {
@@ -181,9 +184,8 @@ fn copied(open: &Open, path: &Path) {
     }
 }
 
-/// Metadata recorded in addition to the old is found, and the cache has the new
-/// snapshot.
-fn gone_on_with(path: &Path) {
+/// Checks that a continued cache has the new snapshot and the new metadata.
+fn continued(path: &Path) {
     let new = NewStatCache::begin(path).expect("it can be written");
     let old = new.old();
     let seen = old.root().and_then(|root| old.directory(root));

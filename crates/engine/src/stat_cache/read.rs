@@ -1,3 +1,5 @@
+//! Reads a cache.
+
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;

@@ -1,3 +1,5 @@
+//! Writes a cache.
+
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
@@ -47,7 +49,7 @@ impl NewStatCache {
     /// that directory is read. Until the new state is finished, readers of the
     /// cache find the old one.
     pub fn begin(path: &Path) -> io::Result<Self> {
-        let (file, old) = match Self::go_on(path)? {
+        let (file, old) = match Self::continued(path)? {
             Some((file, old)) => (file, Some(old)),
             None => {
                 let file = File::create(path)?;
@@ -79,8 +81,9 @@ impl NewStatCache {
         })
     }
 
-    /// Opens the existing cache, in a file without other names.
-    fn go_on(path: &Path) -> io::Result<Option<(File, Open)>> {
+    /// Opens the existing cache. If its file has other names, it is copied
+    /// first, so that they keep the old state.
+    fn continued(path: &Path) -> io::Result<Option<(File, Open)>> {
         let open = || match File::options().read(true).write(true).open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             file => file.map(Some),
@@ -211,7 +214,7 @@ impl DirectoryWriter<'_> {
         let Fingerprint {
             changed, modified, ..
         } = seen.fingerprint;
-        // It may be changed again without a change of its times.
+        // A change in the same tick of the clock would leave the times equal.
         if changed >= began || modified >= began {
             seen.fingerprint = seen.fingerprint.unsure();
         }

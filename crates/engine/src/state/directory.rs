@@ -1,3 +1,5 @@
+//! Directories of a tree in memory.
+
 use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::Arc;
