@@ -188,7 +188,7 @@ fn copied(open: &Open, path: &Path) {
 fn continued(path: &Path) {
     let new = NewStatCache::begin(path).expect("it can be written");
     let old = new.old();
-    let seen = old.root().and_then(|root| old.directory(root));
+    let before = old.root().and_then(|root| old.directory(root));
     let names = [&b"a"[..], b"b", b"c"].map(|name| Name::copy_from(name).expect("a name"));
     let fingerprint = Fingerprint {
         mode: 0o100_644,
@@ -197,7 +197,7 @@ fn continued(path: &Path) {
         changed: (3, 4),
         inode: 6,
     };
-    let mut writer = new.directory(seen.as_ref());
+    let mut writer = new.directory(before.as_ref());
     for (name, below) in names.iter().zip([None, old.root(), None]) {
         let seen = CachedStat {
             fingerprint,
@@ -214,13 +214,13 @@ fn continued(path: &Path) {
     new.finish(other).expect("it can be written");
     let cache = StatCache::open(path);
     assert_eq!(cache.snapshot(), Some(other));
-    let seen = cache.root().and_then(|root| cache.directory(root));
-    let mut seen = seen.expect("the directory was recorded");
+    let after = cache.root().and_then(|root| cache.directory(root));
+    let mut directory = after.expect("the directory was recorded");
     for name in &names {
-        let found = seen.find(name).map(|seen| seen.fingerprint);
+        let found = directory.find(name).map(|seen| seen.fingerprint);
         assert_eq!(found, Some(fingerprint));
     }
-    assert!(seen.is_at_end());
+    assert!(directory.is_at_end());
 }
 
 #[cfg(test)]

@@ -68,21 +68,21 @@ impl StateTree {
         };
         let repository = self.with_pending(leaf);
         let (content, objects) = file::splice(&repository, content, offset, remove, insert).await?;
-        let mut known = leaf.pending.clone();
+        let mut pending = leaf.pending.clone();
         if !objects.is_empty() {
-            let known = Arc::make_mut(known.get_or_insert_default());
+            let known = Arc::make_mut(pending.get_or_insert_default());
             known.extend(objects.into_iter().map(|object| (object.key, object.data)));
         }
-        let leaf = Leaf {
+        let changed = Leaf {
             entry: Entry::File {
                 mode: *mode,
                 content,
             },
             modified: None,
-            pending: known,
+            pending,
         };
-        let leaf = self.unload(leaf).await?;
-        self.replace(position, Slot::Leaf(leaf));
+        let unloaded = self.unload(changed).await?;
+        self.replace(position, Slot::Leaf(unloaded));
         Ok(())
     }
 
