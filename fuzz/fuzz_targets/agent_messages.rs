@@ -4,4 +4,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| elevo_agent_link::receive_anything(data));
+fuzz_target!(|data: &[u8]| elevo_agent_link::receive_any_messages(data));

@@ -3,4 +3,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|archive: &[u8]| elevo_archive::read_anything(archive));
+fuzz_target!(|archive: &[u8]| elevo_archive::read_any_archive(archive));

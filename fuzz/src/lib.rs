@@ -1,7 +1,8 @@
 //! Checks that hold for arbitrary bytes. A fuzz target and the test that replays its corpus run the
 //! same code, so each part is a file that the tests of a crate can include.
 //!
-//! Readers that are private to a crate have such a function in that crate, in `anything.rs`.
+//! Readers that are private to a crate have such a function in that crate, in `fuzzing.rs`, behind the
+//! feature `fuzzing`.
 
 #[cfg(feature = "audit")]
 pub mod audit;

@@ -38,9 +38,10 @@ pub fn rules(data: &[u8]) {
     let again = backwards.for_agent(Some(AGENT)).access(&path);
     assert_eq!((again, backwards.strategy(&path)), answers, "in any order");
     let covering: Vec<_> = rules.iter().filter(|rule| covers(rule, &path)).collect();
-    match covering.is_empty() {
-        true => assert_eq!(access, DEFAULT),
-        false => assert!(covering.iter().any(|rule| rule.access == Some(access))),
+    if covering.is_empty() {
+        assert_eq!(access, DEFAULT);
+    } else {
+        assert!(covering.iter().any(|rule| rule.access == Some(access)));
     }
     let is_held = covering.iter().any(|rule| rule.merge.is_some());
     assert_eq!(answers.1 == Strategy::Review, is_held);

@@ -1,13 +1,14 @@
 //! A store that records the calls to it.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use elevo_core::TenantId;
-use elevo_engine::{Collection, Commit, Committed, Depth, Guard, Object, Store, StoreResult};
-use elevo_objects::{ObjectKey, Snapshot, SnapshotId};
+use elevo_engine::{Commit, Committed, Object, Store, StoreLayer, StoreResult};
+use elevo_objects::{ObjectKey, Snapshot};
+use parking_lot::Mutex;
 
 /// Passes every call on to another store. Recording is cheap; the counting happens outside of the
 /// measured time.
@@ -50,87 +51,30 @@ impl Recorder {
     }
 
     pub(super) fn take(&self) -> Log {
-        std::mem::take(&mut *lock(&self.log))
+        std::mem::take(&mut *self.log.lock())
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[async_trait]
-impl Store for Recorder {
+impl StoreLayer for Recorder {
+    fn below(&self) -> &dyn Store {
+        &*self.below
+    }
+
     async fn get(&self, tenant: TenantId, keys: &[ObjectKey]) -> StoreResult<Vec<Option<Bytes>>> {
         let found = self.below.get(tenant, keys).await?;
         let bytes = found.iter().flatten().map(|data| data.len() as u64);
-        lock(&self.log).read_bytes += bytes.sum::<u64>();
+        self.log.lock().read_bytes += bytes.sum::<u64>();
         Ok(found)
     }
 
-    async fn contains(&self, tenant: TenantId, keys: &[ObjectKey]) -> StoreResult<Vec<bool>> {
-        self.below.contains(tenant, keys).await
-    }
-
     async fn put(&self, tenant: TenantId, objects: Vec<Object>) -> StoreResult<()> {
-        lock(&self.log).put.extend(objects.iter().cloned());
+        self.log.lock().put.extend(objects.iter().cloned());
         self.below.put(tenant, objects).await
     }
 
     async fn commit(&self, tenant: TenantId, commit: Commit) -> StoreResult<Committed> {
-        lock(&self.log).commits.push(commit.clone());
+        self.log.lock().commits.push(commit.clone());
         self.below.commit(tenant, commit).await
-    }
-
-    async fn snapshots(
-        &self,
-        tenant: TenantId,
-        ids: &[SnapshotId],
-    ) -> StoreResult<Vec<Option<Snapshot>>> {
-        self.below.snapshots(tenant, ids).await
-    }
-
-    async fn list_snapshots(
-        &self,
-        tenant: TenantId,
-        after: Option<SnapshotId>,
-        limit: usize,
-    ) -> StoreResult<Vec<SnapshotId>> {
-        self.below.list_snapshots(tenant, after, limit).await
-    }
-
-    async fn reference(&self, tenant: TenantId, name: &str) -> StoreResult<Option<SnapshotId>> {
-        self.below.reference(tenant, name).await
-    }
-
-    async fn list_references(
-        &self,
-        tenant: TenantId,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> StoreResult<Vec<(String, SnapshotId)>> {
-        self.below
-            .list_references(tenant, prefix, after, limit)
-            .await
-    }
-
-    async fn stored_bytes(&self, tenant: TenantId) -> StoreResult<u64> {
-        self.below.stored_bytes(tenant).await
-    }
-
-    async fn writing(&self, tenant: TenantId) -> StoreResult<Guard> {
-        self.below.writing(tenant).await
-    }
-
-    async fn hold(&self, tenant: TenantId, snapshots: &[SnapshotId]) -> StoreResult<Option<Guard>> {
-        self.below.hold(tenant, snapshots).await
-    }
-
-    async fn collection(
-        &self,
-        tenant: TenantId,
-        depth: Depth,
-    ) -> StoreResult<Box<dyn Collection + '_>> {
-        self.below.collection(tenant, depth).await
     }
 }

@@ -9,11 +9,11 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
+use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
 use serde_json::json;
 
@@ -56,7 +56,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
         written.map_err(|_| anyhow::anyhow!("a writer has panicked"))??;
         busy
     })?;
-    let landed = landed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let landed = landed.into_inner();
     let seen = busy.in_order(&landed)?;
     say(&format!(
         "{} reads of {} heads that {} merges made in {} s",
@@ -153,8 +153,7 @@ async fn write(
         let done = workspace.merge(&served.server).await?;
         ensure!(done["landedCount"] == NUMBERED, "{done}");
         let sequence = done["sequence"].as_u64().context("it has landed")?;
-        let mut landed = landed.lock().unwrap_or_else(PoisonError::into_inner);
-        landed.insert(number, sequence);
+        landed.lock().insert(number, sequence);
     }
     Ok(())
 }

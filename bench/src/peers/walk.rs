@@ -10,9 +10,10 @@ pub(crate) fn walk(directory: &Path) -> io::Result<u64> {
     let entries: Vec<_> = fs::read_dir(directory)?.collect::<io::Result<_>>()?;
     let below = entries.into_par_iter().map(|entry| {
         let stat = entry.path().symlink_metadata()?;
-        match stat.is_dir() {
-            true => walk(&entry.path()),
-            false => Ok(stat.len().min(1)),
+        if stat.is_dir() {
+            walk(&entry.path())
+        } else {
+            Ok(stat.len().min(1))
         }
     });
     below.try_reduce(|| 0, |one, other| Ok(one + other))

@@ -1,13 +1,14 @@
 //! Many events for slow receivers: the delivered events, and the memory of the server.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use axum::Router;
 use axum::body::Bytes;
 use axum::routing::post;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::measure::Samples;
@@ -65,8 +66,7 @@ async fn receiver(delay: Duration) -> Result<(Shared, String)> {
     let take = async move |body: Bytes| {
         tokio::time::sleep(delay).await;
         if let Ok(event) = serde_json::from_slice(&body) {
-            let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
-            taken.take(&event);
+            taken.lock().take(&event);
         }
     };
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
@@ -108,12 +108,7 @@ async fn deliver(server: &Server, events: usize) -> Result<Vec<Row>> {
         let held = proportional(server.pid())?;
         let counts: Vec<usize> = receivers
             .iter()
-            .map(|received| {
-                received
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .count
-            })
+            .map(|received| received.lock().count)
             .collect();
         let least = counts.iter().min().copied().unwrap_or_default();
         if early.is_none() && least * 10 >= events {
@@ -133,7 +128,7 @@ async fn deliver(server: &Server, events: usize) -> Result<Vec<Row>> {
     let seconds = began.elapsed().as_secs_f64();
     let (mut lost, mut out_of_order) = (0, 0);
     for received in &receivers {
-        let received = received.lock().unwrap_or_else(PoisonError::into_inner);
+        let received = received.lock();
         ensure!(
             received.sandboxes.len() == SANDBOXES,
             "{} sandboxes",

@@ -13,9 +13,10 @@
 //!                                               connection)   server)
 //! ```
 
-mod anything;
 mod calls;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+mod fuzzing;
 mod guard;
 mod link;
 mod links;
@@ -26,9 +27,9 @@ mod service;
 mod sparing;
 mod types;
 
-#[doc(hidden)]
-pub use anything::receive_anything;
 pub use error::{LinkError, StartFailure};
+#[cfg(any(test, feature = "fuzzing"))]
+pub use fuzzing::receive_any_messages;
 pub use link::AgentLink;
 pub use links::{AgentLinks, Authenticate, LinkEvent, Settings};
 pub use reader::Output;

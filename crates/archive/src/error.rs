@@ -1,3 +1,5 @@
+//! Errors of archives.
+
 use std::io;
 
 use crate::meter::Exceeded;
@@ -15,10 +17,10 @@ pub enum Error {
         why: &'static str,
     },
     /// The files, the headers or the archive itself exceed the limit.
-    #[error("the archive holds more than {0} bytes")]
+    #[error("the archive has more than {0} bytes")]
     TooLarge(u64),
     /// The archive has more entries than the limit.
-    #[error("the archive holds more than {0} entries")]
+    #[error("the archive has more than {0} entries")]
     TooMany(u64),
     /// The archive ends before its end mark.
     #[error("the archive is cut off")]

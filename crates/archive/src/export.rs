@@ -96,12 +96,14 @@ impl Export<'_> {
         let (rounds, fetched) = sync_channel(1);
         thread::scope(|scope| {
             let workers = &workers;
-            let fetching = scope.spawn(move || self.fetch(source, workers, &rounds));
+            let fetcher = scope.spawn(move || self.fetch(source, workers, &rounds));
             let written = self.write_rounds(fetched, workers, out, progress);
-            let fetching = fetching.join();
-            let fetching = fetching.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let all_fetched = match fetcher.join() {
+                Ok(result) => result,
+                Err(panic) => std::panic::resume_unwind(panic),
+            };
             // If fetching failed, the archive is incomplete.
-            fetching.and(written)
+            all_fetched.and(written)
         })
     }
 

@@ -10,10 +10,11 @@
 //! store; `elevo cp` packs and unpacks the user's own files with the crate
 //! `tar`.
 
-mod anything;
 mod compressed;
 mod error;
 mod export;
+#[cfg(any(test, feature = "fuzzing"))]
+mod fuzzing;
 mod import;
 mod limits;
 mod meter;
@@ -21,9 +22,10 @@ mod reader;
 mod whiteout;
 mod writer;
 
-pub use anything::read_anything;
 pub use error::{Error, Result};
 pub use export::{Export, Exported, Form};
+#[cfg(any(test, feature = "fuzzing"))]
+pub use fuzzing::read_any_archive;
 pub use import::{ImportOptions, Received, import};
 pub use limits::Limits;
 pub use reader::{Entry, EntryKind, Reader};

@@ -1,3 +1,5 @@
+//! Limits of an archive.
+
 use elevo_core::{MAX_NAME_BYTES, MAX_PATH_BYTES};
 
 /// Limits of an archive.

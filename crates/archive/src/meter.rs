@@ -37,9 +37,10 @@ impl<R: Read> Read for Metered<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let length = self.from.read(into)?;
         let before = self.read.fetch_add(length as u64, Ordering::Relaxed);
-        match before + length as u64 <= self.most {
-            true => Ok(length),
-            false => Err(io::Error::other(Exceeded(self.most))),
+        if before + length as u64 <= self.most {
+            Ok(length)
+        } else {
+            Err(io::Error::other(Exceeded(self.most)))
         }
     }
 }

@@ -166,9 +166,10 @@ impl<'a> Reader<'a> {
         if header.as_bytes().iter().all(|byte| *byte == 0) {
             return Ok(None);
         }
-        match fields::has_checksum(&header) {
-            true => Ok(Some(header)),
-            false => Err(Error::Malformed("a header has the wrong checksum")),
+        if fields::has_checksum(&header) {
+            Ok(Some(header))
+        } else {
+            Err(Error::Malformed("a header has the wrong checksum"))
         }
     }
 
@@ -208,9 +209,10 @@ impl<'a> Reader<'a> {
     pub(crate) fn whole(&mut self, size: u64) -> Result<Vec<u8>> {
         let mut content = Vec::with_capacity(size as usize);
         let read = self.take(size).read_to_end(&mut content);
-        match read.map_err(Error::read)? as u64 == size {
-            true => Ok(content),
-            false => Err(Error::CutOff),
+        if read.map_err(Error::read)? as u64 == size {
+            Ok(content)
+        } else {
+            Err(Error::CutOff)
         }
     }
 
@@ -220,9 +222,10 @@ impl<'a> Reader<'a> {
         // Neither exceeds the limits of the archive.
         let rest = data.saturating_add(padding);
         let passed = io::copy(&mut self.input.by_ref().take(rest), &mut io::sink());
-        match passed.map_err(Error::read)? == rest {
-            true => Ok(()),
-            false => Err(Error::CutOff),
+        if passed.map_err(Error::read)? == rest {
+            Ok(())
+        } else {
+            Err(Error::CutOff)
         }
     }
 
@@ -282,11 +285,12 @@ impl<'a> Reader<'a> {
             return Err(Error::TooLarge(self.limits.bytes));
         }
         let inflated = self.packed.read().saturating_mul(MOST_INFLATED);
-        match self.headers > ANY_HEADERS.saturating_add(inflated) {
-            true => Err(Error::Malformed(
+        if self.headers > ANY_HEADERS.saturating_add(inflated) {
+            Err(Error::Malformed(
                 "the compression ratio of its headers is too high",
-            )),
-            false => Ok(()),
+            ))
+        } else {
+            Ok(())
         }
     }
 

@@ -357,9 +357,10 @@ fn archives_of_gnu_tar_are_read_in_every_format() {
                 continue;
             }
             let named = at.join(&long);
-            match is_old {
-                true => drop(fs::remove_file(&named)),
-                false => fs::write(&named, "long").unwrap(),
+            if is_old {
+                drop(fs::remove_file(&named));
+            } else {
+                fs::write(&named, "long").unwrap();
             }
             let format = format!("--format={format}");
             let archive = tar(&["-cf", "-", &format, option, "."], &at);

@@ -1,10 +1,12 @@
+//! Threads for work on files.
+
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
 use std::ops::Deref;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Condvar, Mutex};
 use rayon::ThreadPool;
 use tokio::runtime::Handle;
 
@@ -51,7 +53,7 @@ impl Workers {
     /// Makes sure that a pool of `threads` threads exists, at least one thread.
     pub fn start(threads: usize) -> io::Result<Self> {
         let threads = threads.max(1);
-        let mut sizes = sizes();
+        let mut sizes = SIZES.lock();
         let size = sizes.entry(threads).or_default();
         if size.count == 0 {
             size.idle.push(pool(threads)?);
@@ -66,9 +68,10 @@ impl Workers {
     /// Runs `work` on a free pool. Work that is already on a worker thread
     /// stays there, so it never waits for itself.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
-        match IS_WORKER.get() {
-            true => work(),
-            false => Lease::take(self.threads).install(work),
+        if IS_WORKER.get() {
+            work()
+        } else {
+            Lease::take(self.threads).install(work)
         }
     }
 
@@ -89,7 +92,7 @@ impl Lease {
     /// Takes a pool once one is free. `start` has created at least one of each
     /// size.
     fn take(threads: usize) -> Self {
-        let mut all = sizes();
+        let mut all = SIZES.lock();
         loop {
             let size = all.entry(threads).or_default();
             let mut pool = size.idle.pop();
@@ -101,7 +104,7 @@ impl Lease {
             if pool.is_some() {
                 return Self { threads, pool };
             }
-            all = RETURNED.wait(all).unwrap_or_else(PoisonError::into_inner);
+            RETURNED.wait(&mut all);
         }
     }
 }
@@ -119,16 +122,12 @@ impl Deref for Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let mut sizes = sizes();
+        let mut sizes = SIZES.lock();
         let size = sizes.entry(self.threads).or_default();
         size.idle.extend(self.pool.take());
         // Notify all: some may wait for another size.
         RETURNED.notify_all();
     }
-}
-
-fn sizes() -> MutexGuard<'static, BTreeMap<usize, Size>> {
-    SIZES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn pool(threads: usize) -> io::Result<ThreadPool> {

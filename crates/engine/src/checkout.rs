@@ -7,6 +7,7 @@
 //! repeated.
 
 mod attributes;
+mod content;
 mod layer;
 mod remove;
 mod verify;
@@ -155,7 +156,7 @@ pub fn checkout(
         match present {
             _ if is_new => checkout.fill(snapshot, &writer),
             Present::Recorded(before) => {
-                checkout.refuse_changed(before.tree, snapshot.tree)?;
+                checkout.reject_changed(before.tree, snapshot.tree)?;
                 checkout.apply(repository, before.tree, snapshot.tree, &writer)
             }
             Present::Checked(before) => {
@@ -163,7 +164,7 @@ pub fn checkout(
                 let tracked = vec![before.tree, snapshot.tree];
                 let (found, overlay) = checkout.scan(directory, known, tracked)?;
                 if !options.force {
-                    checkout.refuse_any(&overlay, before.tree, found)?;
+                    checkout.reject_any(&overlay, before.tree, found)?;
                 }
                 checkout.apply(&overlay, found, snapshot.tree, &writer)
             }
@@ -171,13 +172,13 @@ pub fn checkout(
                 let tracked = vec![snapshot.tree];
                 let (found, overlay) = checkout.scan(directory, None, tracked)?;
                 if !options.force {
-                    checkout.refuse_losses(&overlay, found, snapshot.tree)?;
+                    checkout.reject_losses(&overlay, found, snapshot.tree)?;
                 }
                 checkout.apply(&overlay, found, snapshot.tree, &writer)
             }
             Present::Found { tree, view } => {
                 if !options.force {
-                    checkout.refuse_losses(view, *tree, snapshot.tree)?;
+                    checkout.reject_losses(view, *tree, snapshot.tree)?;
                 }
                 checkout.apply(view, *tree, snapshot.tree, &writer)
             }
@@ -231,7 +232,7 @@ impl Checkout<'_> {
 
     /// Fails if a path that differs between the snapshots differs from `before`
     /// on disk.
-    fn refuse_changed(&self, before: Tree, after: Tree) -> Result<()> {
+    fn reject_changed(&self, before: Tree, after: Tree) -> Result<()> {
         if self.options.force {
             return Ok(());
         }
@@ -256,7 +257,7 @@ impl Checkout<'_> {
     }
 
     /// Fails if the directory differs from the expected tree.
-    fn refuse_any(&self, repository: &Repository, expected: Tree, found: Tree) -> Result<()> {
+    fn reject_any(&self, repository: &Repository, expected: Tree, found: Tree) -> Result<()> {
         let mut in_the_way = InTheWay::default();
         self.windows(repository, expected, found, |changes| {
             changes
@@ -267,8 +268,8 @@ impl Checkout<'_> {
         in_the_way.into_result()
     }
 
-    /// Fails if something would be overwritten or removed.
-    fn refuse_losses(&self, repository: &Repository, found: Tree, after: Tree) -> Result<()> {
+    /// Fails if the checkout would overwrite or remove an entry of `found`.
+    fn reject_losses(&self, repository: &Repository, found: Tree, after: Tree) -> Result<()> {
         let mut in_the_way = InTheWay::default();
         self.windows(repository, found, after, |changes| {
             let losing = changes.iter().filter(|change| {

@@ -1,3 +1,5 @@
+//! Errors of operations on trees.
+
 use std::io;
 
 use elevo_core::{InvalidPath, TreePath};
@@ -49,7 +51,7 @@ pub enum Error {
     /// An object that a tree refers to is not in the store.
     #[error("{0:?} is missing from the store")]
     MissingObject(ObjectKey),
-    /// An object does not decode, or contradicts what refers to it.
+    /// An object does not decode, or contradicts the node that refers to it.
     #[error("{key:?} is damaged")]
     Damaged {
         /// Key of the object.
@@ -75,7 +77,7 @@ pub enum Error {
     },
     /// A checkout would overwrite or remove paths that differ from the snapshot
     /// that was there before.
-    #[error("{} would be overwritten or removed, starting with `{first}`", count_paths(*.count))]
+    #[error("{} would be overwritten or removed by the checkout; the first is `{first}`", count_paths(*.count))]
     InTheWay {
         /// The first such path.
         first: TreePath,

@@ -92,7 +92,7 @@ impl ContentBuilder {
     }
 
     /// Takes the objects finished so far. For a file of unknown size, call this
-    /// now and then.
+    /// regularly, or all of them stay in memory.
     pub fn take_objects(&mut self) -> Vec<Object> {
         if self.chunks > 1 {
             self.take_list();

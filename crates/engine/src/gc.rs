@@ -5,19 +5,21 @@
 //! next collection walks only new objects. An interrupted collection leaves
 //! garbage, and the next one is a full one.
 
-use std::collections::{HashMap, HashSet};
+mod needs;
+mod remove;
+
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use elevo_core::Timestamp;
-use elevo_objects::{
-    ChunkItem, Content, DirItem, Entry, Hash, Item, Kind, Node, ObjectKey, SnapshotId, TimeItem,
-};
+use elevo_objects::{Kind, ObjectKey, SnapshotId};
 use futures::executor::block_on;
 
 use crate::error::{Error, Result};
 use crate::repository::Repository;
 use crate::store::{Collection, Depth, StoreError};
+use needs::{history_key, needed_by, roots_of, snapshot_key};
+use remove::remove_rest;
 
 /// Snapshots and refs listed at a time.
 const PAGE: usize = 1000;
@@ -46,6 +48,16 @@ pub struct Root {
     pub snapshot: SnapshotId,
     /// Whether to keep the snapshot's ancestors as well.
     pub history: bool,
+}
+
+impl Root {
+    /// A snapshot without its ancestors.
+    const fn alone(snapshot: SnapshotId) -> Self {
+        Self {
+            snapshot,
+            history: false,
+        }
+    }
 }
 
 /// Result of a collection.
@@ -160,9 +172,10 @@ impl<'a> GcRun<'a> {
         options: &GcOptions,
         progress: &'a GcProgress,
     ) -> Result<Self> {
-        let depth = match options.dry_run {
-            true => Depth::Full,
-            false => options.depth,
+        let depth = if options.dry_run {
+            Depth::Full
+        } else {
+            options.depth
         };
         let store = repository.store();
         let collection = store.collection(repository.tenant(), depth).await?;
@@ -190,9 +203,11 @@ impl<'a> GcRun<'a> {
             let page = store.list_references(tenant, "", after.as_deref(), PAGE);
             let page = page.await?;
             for (_, snapshot) in &page {
-                let history = true;
-                let snapshot = *snapshot;
-                self.root(Root { snapshot, history }).await?;
+                let root = Root {
+                    snapshot: *snapshot,
+                    history: true,
+                };
+                self.root(root).await?;
             }
             match page.into_iter().nth(PAGE - 1) {
                 Some((name, _)) => after = Some(name),
@@ -201,6 +216,7 @@ impl<'a> GcRun<'a> {
         }
     }
 
+    /// Marks the snapshots created at `since` or later.
     async fn recent(&mut self, since: Timestamp) -> Result<()> {
         let (store, tenant) = (self.repository.store(), self.repository.tenant());
         let mut after = None;
@@ -209,7 +225,7 @@ impl<'a> GcRun<'a> {
             let found = store.snapshots(tenant, &ids).await?;
             for (id, snapshot) in ids.iter().zip(found) {
                 if snapshot.is_some_and(|snapshot| snapshot.created >= since) {
-                    self.snapshot(*id, false).await?;
+                    self.mark_snapshot(Root::alone(*id)).await?;
                 }
             }
             match ids.get(PAGE - 1) {
@@ -222,27 +238,30 @@ impl<'a> GcRun<'a> {
     /// Marks a root and everything it needs. A missing root is an error: the
     /// store is damaged, and a collection would make it worse.
     pub async fn root(&mut self, root: Root) -> Result<()> {
-        match self.snapshot(root.snapshot, root.history).await? {
-            true => Ok(()),
-            false => Err(Error::NoSuchSnapshot(root.snapshot)),
+        if self.mark_snapshot(root).await? {
+            Ok(())
+        } else {
+            Err(Error::NoSuchSnapshot(root.snapshot))
         }
     }
 
     /// Marks a snapshot and everything it needs; false if it is not stored.
-    async fn snapshot(&mut self, id: SnapshotId, history: bool) -> Result<bool> {
-        let mut next = vec![id];
+    async fn mark_snapshot(&mut self, root: Root) -> Result<bool> {
+        let mut next = vec![root.snapshot];
         let mut is_there = true;
         while let Some(at) = next.pop() {
-            let keys = [snapshot_key(at), history_key(at)];
-            let keys = &keys[..1 + usize::from(history)];
-            let known = self.collection.marked(keys).await?;
-            if !known.contains(&false) {
+            // The mark of a history ends the walk at ancestors that an earlier
+            // root has led to; the mark of a snapshot alone does not.
+            let both = [snapshot_key(at), history_key(at)];
+            let keys = if root.history { &both[..] } else { &both[..1] };
+            let marked = self.collection.marked(keys).await?;
+            if !marked.contains(&false) {
                 continue;
             }
             let found = match self.repository.snapshot(at).await {
                 // Ancestors may have been deleted.
                 Err(Error::NoSuchSnapshot(_)) => {
-                    is_there &= at != id;
+                    is_there &= at != root.snapshot;
                     continue;
                 }
                 found => found?,
@@ -250,21 +269,19 @@ impl<'a> GcRun<'a> {
             // Mark only now: a snapshot that is missing may be stored later,
             // and then has to be walked.
             self.collection.mark(keys).await?;
-            if !known[0] {
-                let tree = found.tree.root.map(|hash| key(Kind::Directory, hash));
-                let times = found.times.map(|hash| key(Kind::Times, hash));
-                self.objects(tree.into_iter().chain(times).collect())
-                    .await?;
-                self.look_inside().await?;
+            if !marked[0] {
+                self.mark(roots_of(&found)).await?;
+                self.mark_below().await?;
             }
-            if history {
+            if root.history {
                 next.extend(found.parents);
             }
         }
         Ok(is_there)
     }
 
-    async fn objects(&mut self, keys: Vec<ObjectKey>) -> Result<()> {
+    /// Marks objects. Nodes that had no mark wait to be examined.
+    async fn mark(&mut self, keys: Vec<ObjectKey>) -> Result<()> {
         if keys.is_empty() {
             return Ok(());
         }
@@ -279,23 +296,20 @@ impl<'a> GcRun<'a> {
         Ok(())
     }
 
-    async fn look_inside(&mut self) -> Result<()> {
+    /// Marks everything that the waiting nodes lead to.
+    async fn mark_below(&mut self) -> Result<()> {
         while !self.waiting.is_empty() {
-            let count = if self.waiting.len() > MANY { 1 } else { NODES };
-            let nodes = take_last(&mut self.waiting, count);
+            let nodes = take_last(&mut self.waiting);
+            let store = self.repository.store();
+            let found = store.get(self.repository.tenant(), &nodes).await?;
             let mut needed = Vec::new();
-            for (key, data) in nodes.iter().zip(self.read(&nodes).await?) {
+            for (key, data) in nodes.iter().zip(found) {
                 let data = data.ok_or(Error::MissingObject(*key))?;
                 needed_by(*key, &data, &mut needed)?;
             }
-            self.objects(needed).await?;
+            self.mark(needed).await?;
         }
         Ok(())
-    }
-
-    async fn read(&self, keys: &[ObjectKey]) -> Result<Vec<Option<bytes::Bytes>>> {
-        let store = self.repository.store();
-        Ok(store.get(self.repository.tenant(), keys).await?)
     }
 
     /// Marks recent and held snapshots, and deletes the rest.
@@ -307,7 +321,7 @@ impl<'a> GcRun<'a> {
             // More snapshots may be held while these are marked; `close` ends
             // the marking only if all of them are known.
             for id in self.collection.arrivals() {
-                self.snapshot(id, false).await?;
+                self.mark_snapshot(Root::alone(id)).await?;
             }
             if self.collection.close() {
                 break;
@@ -318,173 +332,8 @@ impl<'a> GcRun<'a> {
     }
 }
 
-async fn remove_rest(
-    repository: &Repository,
-    mut collection: Box<dyn Collection + '_>,
-    dry_run: bool,
-    progress: &GcProgress,
-) -> Result<GcReport> {
-    let mut report = GcReport {
-        depth: collection.depth(),
-        snapshots_removed: 0,
-        objects_marked: progress.marked(),
-        objects_seen: 0,
-        objects_removed: 0,
-    };
-    // Snapshots before objects: a crash in between leaves objects that nothing
-    // needs, never a snapshot with missing objects.
-    let mut after = None;
-    loop {
-        let ids = collection.unmarked_snapshots(after, PAGE).await?;
-        report.snapshots_removed += ids.len() as u64;
-        if !dry_run {
-            drop_snapshots(repository, &*collection, &ids, progress).await?;
-        }
-        match ids.get(PAGE - 1) {
-            Some(last) => after = Some(*last),
-            None => break,
-        }
-    }
-    if collection.depth() == Depth::Full {
-        while let Some(swept) = collection.sweep(dry_run).await? {
-            progress.seen.fetch_add(swept.seen, Ordering::Relaxed);
-            progress.removed.fetch_add(swept.removed, Ordering::Relaxed);
-        }
-    }
-    collection.finish().await?;
-    report.objects_seen = progress.seen();
-    report.objects_removed = progress.removed();
-    Ok(report)
-}
-
-/// Deletes snapshots, and in a young collection the objects that only they
-/// need.
-async fn drop_snapshots(
-    repository: &Repository,
-    collection: &dyn Collection,
-    ids: &[SnapshotId],
-    progress: &GcProgress,
-) -> Result<()> {
-    let found = repository.store().snapshots(repository.tenant(), ids);
-    let found = found.await?;
-    let keys: Vec<_> = ids.iter().map(|id| snapshot_key(*id)).collect();
-    let removed = collection.remove(&keys).await?;
-    if collection.depth() == Depth::Full {
-        return Ok(());
-    }
-    let gone = found
-        .into_iter()
-        .zip(removed)
-        .filter(|(_, removed)| *removed);
-    let mut needed = HashSet::new();
-    for snapshot in gone.filter_map(|(snapshot, _)| snapshot) {
-        let tree = snapshot.tree.root.map(|hash| key(Kind::Directory, hash));
-        let times = snapshot.times.map(|hash| key(Kind::Times, hash));
-        let below = tree.into_iter().chain(times).collect();
-        remove_below(repository, collection, below, &mut needed, progress).await?;
-    }
-    Ok(())
-}
-
-/// Deletes the objects reached from a deleted snapshot, down to those that are
-/// needed or already deleted. Versions of a tree share most objects: `known`
-/// caches those found to be needed.
-async fn remove_below(
-    repository: &Repository,
-    collection: &dyn Collection,
-    mut waiting: Vec<ObjectKey>,
-    known: &mut HashSet<ObjectKey>,
-    progress: &GcProgress,
-) -> Result<()> {
-    while !waiting.is_empty() {
-        let count = if waiting.len() > MANY { 1 } else { NODES };
-        let mut keys = take_last(&mut waiting, count);
-        keys.retain(|key| !known.contains(key));
-        let store = repository.store();
-        let nodes: Vec<_> = keys
-            .iter()
-            .filter(|key| key.kind != Kind::Chunk)
-            .copied()
-            .collect();
-        // Read before the deletion: the content leads to the objects below.
-        let data = store.get(repository.tenant(), &nodes).await?;
-        let data: HashMap<_, _> = nodes.into_iter().zip(data).collect();
-        let removed = collection.remove(&keys).await?;
-        progress
-            .seen
-            .fetch_add(keys.len() as u64, Ordering::Relaxed);
-        if known.len() > MANY {
-            known.clear();
-        }
-        for (key, removed) in keys.iter().zip(removed) {
-            if !removed {
-                known.insert(*key);
-                continue;
-            }
-            match data.get(key) {
-                // An interrupted collection has already deleted this node.
-                Some(None) => continue,
-                Some(Some(data)) => needed_by(*key, data, &mut waiting)?,
-                None => {}
-            }
-            progress.removed.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-    Ok(())
-}
-
-fn take_last(from: &mut Vec<ObjectKey>, count: usize) -> Vec<ObjectKey> {
+/// Takes the last nodes of a list: a batch, or one if the list is long.
+fn take_last(from: &mut Vec<ObjectKey>) -> Vec<ObjectKey> {
+    let count = if from.len() > MANY { 1 } else { NODES };
     from.split_off(from.len().saturating_sub(count))
-}
-
-fn key(kind: Kind, hash: Hash) -> ObjectKey {
-    ObjectKey { kind, hash }
-}
-
-fn snapshot_key(id: SnapshotId) -> ObjectKey {
-    key(Kind::Snapshot, id.0)
-}
-
-/// A key that stands for a snapshot with its whole history. No object has this
-/// hash.
-fn history_key(id: SnapshotId) -> ObjectKey {
-    Kind::Snapshot.key(id.0.as_bytes())
-}
-
-/// Collects the keys of the objects that a node refers to.
-fn needed_by(node: ObjectKey, data: &bytes::Bytes, needed: &mut Vec<ObjectKey>) -> Result<()> {
-    match node.kind {
-        Kind::Directory => items::<DirItem>(node, data, needed, |item| match item.entry {
-            Entry::Directory { tree, .. } => tree.root.map(|hash| key(Kind::Directory, hash)),
-            Entry::Link(link) => Some(key(Kind::Chunk, link.hash)),
-            Entry::File { content, .. } => match content {
-                Content::Empty => None,
-                Content::Chunk { hash, .. } => Some(key(Kind::Chunk, hash)),
-                Content::List { hash, .. } => Some(key(Kind::ChunkList, hash)),
-            },
-        }),
-        Kind::Times => items::<TimeItem>(node, data, needed, |item| {
-            item.entry.children.map(|hash| key(Kind::Times, hash))
-        }),
-        Kind::ChunkList => {
-            items::<ChunkItem>(node, data, needed, |item| Some(key(Kind::Chunk, item.hash)))
-        }
-        Kind::Chunk | Kind::Snapshot => Ok(()),
-    }
-}
-
-fn items<I: Item>(
-    node: ObjectKey,
-    data: &bytes::Bytes,
-    needed: &mut Vec<ObjectKey>,
-    of: impl Fn(I) -> Option<ObjectKey>,
-) -> Result<()> {
-    let decoded = Node::<I>::decode(data);
-    match decoded.map_err(|source| Error::Damaged { key: node, source })? {
-        Node::Leaf(items) => needed.extend(items.into_iter().filter_map(of)),
-        Node::Index { children, .. } => {
-            needed.extend(children.into_iter().map(|child| key(I::KIND, child.hash)));
-        }
-    }
-    Ok(())
 }

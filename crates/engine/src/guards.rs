@@ -9,10 +9,11 @@
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use elevo_core::TenantId;
 use elevo_objects::SnapshotId;
+use parking_lot::Mutex;
 
 /// Protects objects from being collected until it is dropped.
 pub struct Guard(#[expect(dead_code, reason = "only its drop has an effect")] Box<Held>);
@@ -78,16 +79,12 @@ impl Default for Tenant {
 
 impl Guards {
     fn with<T>(&self, tenant: TenantId, action: impl FnOnce(&mut Tenant) -> T) -> T {
-        action(self.lock().entry(tenant).or_default())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<TenantId, Tenant>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        action(self.0.lock().entry(tenant).or_default())
     }
 
     /// Runs `action`, and removes the tenant if no guard of it is left.
     fn release(&self, tenant: TenantId, action: impl FnOnce(&mut Tenant)) {
-        let mut tenants = self.lock();
+        let mut tenants = self.0.lock();
         if let Some(found) = tenants.get_mut(&tenant) {
             action(found);
             if found.phase == Phase::Idle && found.writers.is_empty() && found.held.is_empty() {

@@ -12,15 +12,17 @@ mod ignoring;
 mod leaf;
 mod names;
 mod sink;
+mod tree_writer;
 mod upper;
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use elevo_core::{Name, TreePath};
 use elevo_objects::{Entry, Hash, Mode, SnapshotId, TimeEntry, Tree};
+use parking_lot::Mutex;
 use rustix::fs::Stat;
 
 use crate::blocking::Workers;
@@ -29,7 +31,7 @@ use crate::error::{Error, Result, at_root};
 use crate::guards::Guard;
 use crate::progress::Progress;
 use crate::repository::Repository;
-use crate::stat_cache::{Fingerprint, NewStatCache, Noted, Seen, StatCache};
+use crate::stat_cache::{CachedStat, Fingerprint, NewStatCache, RecordRef, StatCache};
 use crate::state::CommitInfo;
 use crate::store::Object;
 use sink::Sink;
@@ -110,7 +112,7 @@ pub fn import(
     progress: &Progress,
 ) -> Result<Imported> {
     let job = Job::new(repository, directory, options, progress);
-    job.into_store(|importer| importer.run(Before::default()))
+    job.into_store(|importer| importer.run(LastRead::default()))
 }
 
 /// Hashes `directory` without storing anything; only its directory nodes are
@@ -121,12 +123,12 @@ pub(crate) fn scan(
     directory: &Path,
     options: &ImportOptions,
     progress: &Progress,
-    known: Option<ReadAs>,
+    known: Option<TreeWithTimes>,
 ) -> Result<(Tree, Nodes)> {
     let job = Job::new(repository, directory, options, progress);
-    let before = Before {
+    let before = LastRead {
         read_as: known,
-        ..Before::default()
+        ..LastRead::default()
     };
     let (read, nodes) = job.into_memory(|importer| importer.run(before))?;
     Ok((read.tree, nodes))
@@ -143,10 +145,10 @@ struct Job<'a> {
 }
 
 /// A tree and its time tree.
-pub(crate) type ReadAs = (Tree, Option<Hash>);
+pub(crate) type TreeWithTimes = (Tree, Option<Hash>);
 
 /// Result of an [`Importer`].
-type Found = Result<(ReadDirectory, Vec<Loss>)>;
+type ImportResult = Result<(ReadDirectory, Vec<Loss>)>;
 
 impl<'a> Job<'a> {
     const fn new(
@@ -166,7 +168,7 @@ impl<'a> Job<'a> {
     }
 
     /// Reads the directory into the store.
-    fn into_store(self, read: impl FnOnce(Importer<'_>) -> Found) -> Result<Imported> {
+    fn into_store(self, read: impl FnOnce(Importer<'_>) -> ImportResult) -> Result<Imported> {
         let workers = Workers::start(self.options.threads).map_err(at_root("start threads for"))?;
         let sink = Sink::store(self.repository, &workers);
         let (store, tenant) = (self.repository.store(), self.repository.tenant());
@@ -185,7 +187,7 @@ impl<'a> Job<'a> {
     /// in memory.
     fn into_memory(
         self,
-        read: impl FnOnce(Importer<'_>) -> Found,
+        read: impl FnOnce(Importer<'_>) -> ImportResult,
     ) -> Result<(ReadDirectory, Nodes)> {
         let workers = Workers::start(self.options.threads).map_err(at_root("start threads for"))?;
         let sink = Sink::memory();
@@ -195,7 +197,10 @@ impl<'a> Job<'a> {
 
     /// Like [`into_memory`](Self::into_memory), with a repository in which the
     /// directories can be read.
-    fn into_view(self, read: impl FnOnce(Importer<'_>) -> Found) -> Result<(Tree, Repository)> {
+    fn into_view(
+        self,
+        read: impl FnOnce(Importer<'_>) -> ImportResult,
+    ) -> Result<(Tree, Repository)> {
         let repository = self.repository;
         let (read, nodes) = self.into_memory(read)?;
         Ok((read.tree, repository.overlay(Arc::new(nodes))))
@@ -231,8 +236,8 @@ struct Importer<'a> {
     repository: &'a Repository,
     root: Root,
     owner: u32,
-    /// The device, if its directories need not be listed while their times are
-    /// unchanged.
+    /// The device of the directory, if directories on it need not be listed while
+    /// their times are unchanged.
     listed_once: Option<Device>,
     options: &'a ImportOptions,
     progress: &'a Progress,
@@ -243,27 +248,29 @@ struct Importer<'a> {
     losses: Mutex<BTreeMap<LossKind, Loss>>,
 }
 
-/// State of a directory at the last read.
+/// State of a directory at the last read, as far as it is known.
 #[derive(Clone, Copy, Default)]
-struct Before {
-    read_as: Option<ReadAs>,
+struct LastRead {
+    /// The tree that the directory was read as.
+    read_as: Option<TreeWithTimes>,
     /// Metadata of the directory itself.
-    seen: Option<Seen>,
-    /// Cached metadata of its entries.
-    noted: Option<Noted>,
+    seen: Option<CachedStat>,
+    /// The record of its entries in the stat cache.
+    record: Option<RecordRef>,
 }
 
 /// A directory that has been read.
 struct ReadDirectory {
     /// Metadata from before the read.
     stat: Stat,
+    /// Whether it has extended attributes, which a snapshot does not store.
     has_attributes: bool,
-    /// Whether all of its names were recorded.
+    /// Whether the new stat cache has all of its names.
     is_whole: bool,
     tree: Tree,
     times: Option<Hash>,
-    /// The new cached metadata of its entries.
-    noted: Option<Noted>,
+    /// The record of its entries in the new stat cache.
+    record: Option<RecordRef>,
     /// Whether everything in it is unchanged since the last read.
     is_same: bool,
 }
@@ -273,7 +280,7 @@ struct ReadEntry {
     entry: Entry,
     time: TimeEntry,
     /// Metadata from before the read.
-    seen: Option<Seen>,
+    seen: Option<CachedStat>,
 }
 
 /// State of some names in an earlier scan or snapshot.
@@ -282,19 +289,19 @@ type Known = HashMap<Name, KnownEntry>;
 struct KnownEntry {
     entry: Entry,
     time: Option<TimeEntry>,
-    seen: Option<Seen>,
+    seen: Option<CachedStat>,
 }
 
 impl KnownEntry {
-    fn directory(&self) -> Before {
+    fn directory(&self) -> LastRead {
         let times = self.time.and_then(|time| time.children);
-        Before {
+        LastRead {
             read_as: match self.entry {
                 Entry::Directory { tree, .. } => Some((tree, times)),
                 _ => None,
             },
             seen: self.seen,
-            noted: self.seen.and_then(|seen| seen.below),
+            record: self.seen.and_then(|seen| seen.below),
         }
     }
 }
@@ -315,10 +322,10 @@ impl ReadEntry {
                 modified: disk::modified(&read.stat),
                 children: read.times,
             },
-            seen: Some(Seen {
+            seen: Some(CachedStat {
                 fingerprint,
                 has_attributes: read.has_attributes,
-                below: read.noted,
+                below: read.record,
             }),
         }
     }
@@ -345,28 +352,28 @@ impl<'a> Importer<'a> {
         })
     }
 
-    fn run(self, before: Before) -> Found {
+    fn run(self, before: LastRead) -> ImportResult {
         let workers = self.workers;
         let read = workers.run(|| self.directory(&TreePath::root(), before))?;
         self.finish(read)
     }
 
     /// Reads the directory with the help of its cache.
-    fn run_again(mut self) -> Found {
+    fn run_again(mut self) -> ImportResult {
         let (_held, before) = self.known()?.unzip();
         self.run(before.unwrap_or_default())
     }
 
-    fn finish(self, read: ReadDirectory) -> Found {
-        if let (Some(new), Some(noted)) = (self.new_cache, read.noted) {
-            new.set_root(noted);
+    fn finish(self, read: ReadDirectory) -> ImportResult {
+        if let (Some(new), Some(record)) = (self.new_cache, read.record) {
+            new.set_root(record);
         }
         Ok((read, self.into_losses()))
     }
 
     /// Returns the state at the last read, and a guard on its snapshot. If the
     /// snapshot was collected, the cache is not used.
-    fn known(&mut self) -> Result<Option<(Guard, Before)>> {
+    fn known(&mut self) -> Result<Option<(Guard, LastRead)>> {
         let Some(cache) = self.cache else {
             return Ok(None);
         };
@@ -376,10 +383,10 @@ impl<'a> Importer<'a> {
         match self.workers.wait(self.repository.hold(id)) {
             Ok(held) => {
                 let snapshot = self.workers.wait(self.repository.snapshot(id))?;
-                let before = Before {
+                let before = LastRead {
                     read_as: Some((snapshot.tree, snapshot.times)),
                     seen: None,
-                    noted: cache.root(),
+                    record: cache.root(),
                 };
                 Ok(Some((held, before)))
             }
@@ -392,14 +399,12 @@ impl<'a> Importer<'a> {
     }
 
     fn into_losses(self) -> Vec<Loss> {
-        let losses = self.losses.into_inner();
-        let losses = losses.unwrap_or_else(PoisonError::into_inner);
-        losses.into_values().collect()
+        self.losses.into_inner().into_values().collect()
     }
 
     fn lose(&self, kind: LossKind, directory: &TreePath, name: Option<&Name>) {
         let example = name.map_or(Ok(directory.clone()), |name| directory.join(name));
-        let mut losses = self.losses.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut losses = self.losses.lock();
         let Ok(example) = example else { return };
         losses
             .entry(kind)

@@ -192,11 +192,12 @@ mod tests {
 
     /// `path lines_added lines_removed bytes_before bytes_after`, `-` for lines
     /// that were not counted.
-    fn told(insights: &[Insight]) -> Vec<String> {
+    fn summary(insights: &[Insight]) -> Vec<String> {
         let line = |insight: &Insight| {
-            let lines = match insight.text {
-                true => format!("{} {}", insight.lines_added, insight.lines_removed),
-                false => "- -".into(),
+            let lines = if insight.text {
+                format!("{} {}", insight.lines_added, insight.lines_removed)
+            } else {
+                "- -".into()
             };
             let (path, bytes) = (&insight.change.path, insight.bytes_before);
             format!("{path} {lines} {bytes} {}", insight.bytes_after)
@@ -227,7 +228,7 @@ mod tests {
             let found = insights(&before, &after, DEFAULT_MAX_TEXT_BYTES).await;
 
             assert_eq!(
-                told(&found),
+                summary(&found),
                 [
                     "edited 2 1 14 16",
                     "gone 0 2 3 0",
@@ -258,7 +259,7 @@ mod tests {
 
             let found = insights(&before, &after, DEFAULT_MAX_TEXT_BYTES).await;
 
-            assert_eq!(told(&found), ["empty - - 0 0"]);
+            assert_eq!(summary(&found), ["empty - - 0 0"]);
             assert!(!found[0].is_binary());
         });
     }
@@ -271,8 +272,14 @@ mod tests {
             let after = before.clone();
             write(&after, "file", b"1\n").await;
 
-            assert_eq!(told(&insights(&before, &after, 9).await), ["file 1 1 9 2"]);
-            assert_eq!(told(&insights(&before, &after, 8).await), ["file - - 9 2"]);
+            assert_eq!(
+                summary(&insights(&before, &after, 9).await),
+                ["file 1 1 9 2"]
+            );
+            assert_eq!(
+                summary(&insights(&before, &after, 8).await),
+                ["file - - 9 2"]
+            );
         });
     }
 

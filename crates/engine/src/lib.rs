@@ -3,9 +3,10 @@
 //!
 //! Depends on `elevo-core` and `elevo-objects`. Does not access terminals, the
 //! environment or the home directory, and reads no clock and no random source:
-//! times and names are passed in. Never holds a whole file, a whole directory
-//! or a whole set of objects in memory, and never follows a path out of the
-//! directory it was given.
+//! times and names are passed in. The memory of an import, a checkout, a diff
+//! or a collection does not grow with the size of files, trees or stores,
+//! except for the names of the directories being read. Never follows a path out
+//! of the directory it was given.
 
 mod blocking;
 mod checkout;
@@ -31,6 +32,7 @@ mod repository;
 mod stat_cache;
 mod state;
 pub mod store;
+mod store_layer;
 mod text;
 mod tree;
 mod verify;
@@ -57,7 +59,7 @@ pub use progress::Progress;
 pub use renames::{Rename, WithRenames, renames};
 pub use repair::{Repaired, Source, repair};
 pub use repository::{DEFAULT_CACHE_BYTES, NodeCache, Repository};
-#[doc(hidden)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub use stat_cache::read_any_stat_cache;
 pub use stat_cache::{NewStatCache, StatCache};
 pub use state::{Attributes, CommitInfo, EntryKind, Stat, StateTree};
@@ -65,6 +67,7 @@ pub use store::{
     Collection, Commit, Committed, Depth, Expected, Object, ReferenceUpdate, Store, StoreError,
     StoreResult, Swept,
 };
+pub use store_layer::StoreLayer;
 pub use text::DEFAULT_MAX_TEXT_BYTES;
 pub use verify::{Damage, Place, Problem, Verified, VerifyOptions, verify};
 pub use walk::{Visit, Walk};

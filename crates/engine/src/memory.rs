@@ -1,13 +1,15 @@
+//! A store in memory.
+
 mod collect;
 mod inspect;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use elevo_core::TenantId;
 use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId};
+use parking_lot::Mutex;
 
 use crate::guards::{Guard, Guards};
 use crate::store::{
@@ -46,12 +48,8 @@ impl MemoryStore {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<TenantId, Tenant>> {
-        self.tenants.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn with<T>(&self, tenant: TenantId, action: impl FnOnce(&mut Tenant) -> T) -> T {
-        action(self.lock().entry(tenant).or_default())
+        action(self.tenants.lock().entry(tenant).or_default())
     }
 }
 

@@ -1,3 +1,5 @@
+//! Progress and cancellation of long operations.
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
@@ -41,9 +43,10 @@ impl Progress {
 
     /// Fails if the operation was cancelled.
     pub fn check(&self) -> Result<()> {
-        match self.cancelled.load(Ordering::Relaxed) {
-            true => Err(Error::Cancelled),
-            false => Ok(()),
+        if self.cancelled.load(Ordering::Relaxed) {
+            Err(Error::Cancelled)
+        } else {
+            Ok(())
         }
     }
 

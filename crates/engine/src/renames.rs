@@ -196,7 +196,7 @@ mod tests {
     }
 
     /// Returns `from -> to` for renames, and the paths of the other changes.
-    fn told(changes: Vec<Change>) -> (Vec<String>, Vec<String>) {
+    fn summary(changes: Vec<Change>) -> (Vec<String>, Vec<String>) {
         let found = renames(changes);
         let renames = found.renames.iter();
         let changes = found.changes.iter();
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn removed_and_added_entries_with_equal_content_are_a_rename() {
-        let (renames, rest) = told(vec![
+        let (renames, rest) = summary(vec![
             added("a", "moved"),
             added("b", "new"),
             removed("c", "old"),
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn equal_names_are_paired_before_others() {
-        let (renames, rest) = told(vec![
+        let (renames, rest) = summary(vec![
             removed("a/one", "same"),
             removed("a/two", "same"),
             added("b/else", "same"),
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn empty_files_are_not_paired() {
-        let (renames, rest) = told(vec![added("a", ""), removed("b", "")]);
+        let (renames, rest) = summary(vec![added("a", ""), removed("b", "")]);
         assert!(renames.is_empty());
         assert_eq!(rest, ["a", "b"]);
     }
@@ -252,7 +252,7 @@ mod tests {
             path: path(at),
             kind,
         };
-        let (renames, rest) = told(vec![
+        let (renames, rest) = summary(vec![
             change("new", ChangeKind::Added(directory(Mode::from_bits(0o700)))),
             added("new/file", "text"),
             change("old", ChangeKind::Removed(directory(Mode::EXECUTABLE))),

@@ -24,7 +24,7 @@ const BATCH: usize = 64;
 /// Snapshots and refs listed at a time.
 const PAGE: usize = 256;
 
-/// A place that may still have missing objects.
+/// A source of damaged or missing objects.
 #[derive(Clone, Copy)]
 pub enum Source<'a> {
     /// Another store: a backup, or a copy of this one.
@@ -83,7 +83,7 @@ pub fn repair(
             workers.wait(job.records(*other, &mut repaired))?;
         }
     }
-    // A repaired node may refer to more missing objects.
+    // Repeated, since a repaired node may refer to more missing objects.
     let mut done = HashSet::new();
     loop {
         workers.wait(verifier.walk_all())?;
@@ -96,6 +96,7 @@ pub fn repair(
             wanted.retain(|key| !mended.contains(key));
         }
         if mended.is_empty() {
+            // Only now: no source has the objects that are still damaged.
             repaired.removed = workers.wait(job.remove(&verifier.report()))?;
             break;
         }
@@ -108,6 +109,7 @@ pub fn repair(
     Ok(repaired)
 }
 
+/// A repair of one tenant's objects.
 struct Job<'a> {
     store: &'a Arc<dyn Inspect>,
     tenant: TenantId,
@@ -139,6 +141,8 @@ impl Job<'_> {
             self.progress.check()?;
             let mut mend = Mend::default();
             for key in keys {
+                // One at a time, and checked: the other store may be damaged
+                // as well.
                 let found = other.get(self.tenant, &[*key]).await;
                 let data = found.ok().and_then(|mut found| found.pop().flatten());
                 let data = data.filter(|data| key.kind.hash(data) == key.hash);
@@ -173,8 +177,9 @@ impl Job<'_> {
         Ok(Some(ObjectKey { kind, hash }))
     }
 
-    /// Restores snapshots and refs of another store that cannot be read here.
-    /// Those that do not exist here may have been deleted on purpose.
+    /// Restores the snapshots and refs that cannot be read here from another
+    /// store. One that does not exist here stays away: it may have been deleted
+    /// on purpose.
     async fn records(&self, other: &dyn Store, repaired: &mut Repaired) -> Result<()> {
         let mut after = None;
         while let Ok(ids) = other.list_snapshots(self.tenant, after, PAGE).await {
@@ -205,6 +210,7 @@ impl Job<'_> {
         Ok(())
     }
 
+    /// Sets a ref that cannot be read to its value in another store.
     async fn reference(&self, other: &dyn Store, name: &str, id: SnapshotId) -> Result<()> {
         self.snapshot(other, id).await?;
         let mend = Mend {

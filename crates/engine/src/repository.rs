@@ -1,21 +1,30 @@
+//! The objects of one tenant, decoded and cached.
+
+mod cache;
+mod overlay;
+
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use async_trait::async_trait;
 use bytes::Bytes;
 use elevo_core::TenantId;
 use elevo_objects::{
-    AVERAGE_CHUNK, Child, ChunkItem, DecodeError, DirItem, Entry, Hash, Item, Kind, NewNode, Node,
-    ObjectKey, Snapshot, SnapshotId, TimeItem,
+    AVERAGE_CHUNK, Child, DecodeError, Entry, Hash, Kind, NewNode, Node, ObjectKey, Snapshot,
+    SnapshotId,
 };
-use quick_cache::Weighter;
+use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 
 use crate::error::{Error, Result};
 use crate::file;
 use crate::guards::Guard;
-use crate::store::{Collection, Commit, Committed, Depth, Object, Store, StoreError, StoreResult};
+use crate::store::{Object, Store};
+
+pub use cache::NodeCache;
+pub(crate) use cache::TreeItem;
+use cache::{ByBytes, CachedNode};
+use overlay::Overlay;
 
 /// One tenant's objects in a store, with a cache of decoded nodes. Cloning is
 /// cheap and shares the cache.
@@ -26,27 +35,6 @@ pub struct Repository {
     cache: NodeCache,
     recent: Option<Arc<Cache<Hash, Bytes, ByBytes>>>,
     ahead: Arc<Ahead>,
-}
-
-/// Decoded nodes, which the repositories of all tenants of a process can share.
-/// Cloning is cheap and shares the cache.
-#[derive(Clone)]
-pub struct NodeCache(Arc<Cache<(TenantId, ObjectKey), CachedNode, ByBytes>>);
-
-impl fmt::Debug for NodeCache {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NodeCache")
-            .field("weight", &self.0.weight())
-            .finish_non_exhaustive()
-    }
-}
-
-impl NodeCache {
-    /// Creates a cache that keeps about `bytes` of nodes in memory.
-    pub fn new(bytes: u64) -> Self {
-        let nodes = (bytes / 8192).max(16) as usize;
-        Self(Arc::new(Cache::with_weighter(nodes, bytes, ByBytes)))
-    }
 }
 
 /// Guard on objects that were put ahead of a commit.
@@ -133,33 +121,29 @@ impl Repository {
     /// Returns a copy whose guard on objects put ahead is separate from now on.
     pub(crate) fn apart(&self) -> Self {
         Self {
-            ahead: Arc::new(Mutex::new(self.ahead().clone())),
+            ahead: Arc::new(Mutex::new(self.ahead.lock().clone())),
             ..self.clone()
         }
-    }
-
-    fn ahead(&self) -> MutexGuard<'_, Option<Arc<Guard>>> {
-        self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Stores objects ahead of the commit that will need them, and protects
     /// them until [`caught_up`](Self::caught_up).
     pub(crate) async fn put_ahead(&self, objects: Vec<Object>) -> Result<()> {
-        if self.ahead().is_none() {
+        if self.ahead.lock().is_none() {
             let guard = Arc::new(self.store.writing(self.tenant).await?);
-            self.ahead().get_or_insert(guard);
+            self.ahead.lock().get_or_insert(guard);
         }
         Ok(self.store.put(self.tenant, objects).await?)
     }
 
     /// The guard on the objects put ahead so far.
     pub(crate) fn put_ahead_so_far(&self) -> Option<Arc<Guard>> {
-        self.ahead().clone()
+        self.ahead.lock().clone()
     }
 
     /// Releases the guard: every object put ahead is now part of a snapshot.
     pub(crate) fn caught_up(&self) {
-        self.ahead().take();
+        self.ahead.lock().take();
     }
 
     /// Protects a snapshot, which must exist, and everything it needs.
@@ -336,159 +320,5 @@ impl Repository {
                 }
             })
             .collect()
-    }
-}
-
-/// An [`Item`] whose nodes can be cached.
-pub(crate) trait TreeItem: Item {
-    fn to_cached(node: Arc<Node<Self>>) -> AnyNode;
-    fn from_cached(cached: &CachedNode) -> Option<Arc<Node<Self>>>;
-}
-
-#[derive(Clone)]
-pub(crate) struct CachedNode {
-    node: AnyNode,
-    bytes: usize,
-}
-
-#[derive(Clone)]
-pub(crate) enum AnyNode {
-    Directory(Arc<Node<DirItem>>),
-    Times(Arc<Node<TimeItem>>),
-    ChunkList(Arc<Node<ChunkItem>>),
-}
-
-macro_rules! tree_item {
-    ($item:ty, $variant:ident) => {
-        impl TreeItem for $item {
-            fn to_cached(node: Arc<Node<Self>>) -> AnyNode {
-                AnyNode::$variant(node)
-            }
-
-            fn from_cached(cached: &CachedNode) -> Option<Arc<Node<Self>>> {
-                match &cached.node {
-                    AnyNode::$variant(node) => Some(node.clone()),
-                    _ => None,
-                }
-            }
-        }
-    };
-}
-
-tree_item!(DirItem, Directory);
-tree_item!(TimeItem, Times);
-tree_item!(ChunkItem, ChunkList);
-
-/// A decoded node takes about three times its encoding, which it keeps alive.
-#[derive(Clone)]
-struct ByBytes;
-
-impl Weighter<(TenantId, ObjectKey), CachedNode> for ByBytes {
-    fn weight(&self, _: &(TenantId, ObjectKey), node: &CachedNode) -> u64 {
-        200 + 4 * node.bytes as u64
-    }
-}
-
-impl Weighter<Hash, Bytes> for ByBytes {
-    fn weight(&self, _: &Hash, chunk: &Bytes) -> u64 {
-        200 + chunk.len() as u64
-    }
-}
-
-/// Objects that are not stored yet, on top of a store.
-struct Overlay {
-    objects: Arc<HashMap<ObjectKey, Bytes>>,
-    below: Arc<dyn Store>,
-    _held: Vec<Arc<Guard>>,
-}
-
-#[async_trait]
-impl Store for Overlay {
-    async fn get(&self, tenant: TenantId, keys: &[ObjectKey]) -> StoreResult<Vec<Option<Bytes>>> {
-        let mut found: Vec<_> = keys
-            .iter()
-            .map(|key| self.objects.get(key).cloned())
-            .collect();
-        let is_missing = |(_, data): &(&ObjectKey, &mut Option<Bytes>)| data.is_none();
-        let (missing, gaps): (Vec<_>, Vec<_>) = keys
-            .iter()
-            .zip(&mut found)
-            .filter(is_missing)
-            .map(|(key, gap)| (*key, gap))
-            .unzip();
-        if !missing.is_empty() {
-            let below = self.below.get(tenant, &missing).await?;
-            gaps.into_iter()
-                .zip(below)
-                .for_each(|(gap, data)| *gap = data);
-        }
-        Ok(found)
-    }
-
-    async fn contains(&self, tenant: TenantId, keys: &[ObjectKey]) -> StoreResult<Vec<bool>> {
-        let below = self.below.contains(tenant, keys).await?;
-        let here = keys.iter().map(|key| self.objects.contains_key(key));
-        Ok(here.zip(below).map(|(here, below)| here || below).collect())
-    }
-
-    async fn put(&self, tenant: TenantId, objects: Vec<Object>) -> StoreResult<()> {
-        self.below.put(tenant, objects).await
-    }
-
-    async fn commit(&self, _: TenantId, _: Commit) -> StoreResult<Committed> {
-        Err(StoreError::ReadOnly)
-    }
-
-    async fn snapshots(
-        &self,
-        tenant: TenantId,
-        ids: &[SnapshotId],
-    ) -> StoreResult<Vec<Option<Snapshot>>> {
-        self.below.snapshots(tenant, ids).await
-    }
-
-    async fn list_snapshots(
-        &self,
-        tenant: TenantId,
-        after: Option<SnapshotId>,
-        limit: usize,
-    ) -> StoreResult<Vec<SnapshotId>> {
-        self.below.list_snapshots(tenant, after, limit).await
-    }
-
-    async fn reference(&self, tenant: TenantId, name: &str) -> StoreResult<Option<SnapshotId>> {
-        self.below.reference(tenant, name).await
-    }
-
-    async fn list_references(
-        &self,
-        tenant: TenantId,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> StoreResult<Vec<(String, SnapshotId)>> {
-        self.below
-            .list_references(tenant, prefix, after, limit)
-            .await
-    }
-
-    async fn stored_bytes(&self, tenant: TenantId) -> StoreResult<u64> {
-        self.below.stored_bytes(tenant).await
-    }
-
-    async fn writing(&self, tenant: TenantId) -> StoreResult<Guard> {
-        self.below.writing(tenant).await
-    }
-
-    async fn hold(&self, tenant: TenantId, snapshots: &[SnapshotId]) -> StoreResult<Option<Guard>> {
-        self.below.hold(tenant, snapshots).await
-    }
-
-    async fn collection(
-        &self,
-        tenant: TenantId,
-        depth: Depth,
-    ) -> StoreResult<Box<dyn Collection + '_>> {
-        self.below.collection(tenant, depth).await
     }
 }

@@ -24,18 +24,19 @@
 //! required: a missing, incomplete or damaged one counts as empty. For the same
 //! reason nothing is synced; checksums detect the damage of a power loss.
 
-mod anything;
 mod format;
+#[cfg(any(test, feature = "fuzzing"))]
+mod fuzzing;
 mod read;
 mod write;
 
 use rustix::fs::Stat;
 
-#[doc(hidden)]
-pub use anything::read_any_stat_cache;
-pub(crate) use read::SeenDirectory;
+#[cfg(any(test, feature = "fuzzing"))]
+pub use fuzzing::read_any_stat_cache;
+pub(crate) use read::CachedDirectory;
 pub use read::StatCache;
-pub(crate) use write::DirectoryToSee;
+pub(crate) use write::DirectoryWriter;
 pub use write::NewStatCache;
 
 use crate::disk;
@@ -63,12 +64,13 @@ impl Fingerprint {
         }
     }
 
-    /// Whether a snapshot would store the same for a directory itself.
-    pub(crate) fn is_kept_alike(&self, other: &Self) -> bool {
+    /// Whether a snapshot stores the same mode and time for directories with
+    /// these fingerprints.
+    pub(crate) fn has_equal_mode_and_time(&self, other: &Self) -> bool {
         self.mode == other.mode && self.modified == other.modified
     }
 
-    /// A fingerprint that never equals that of a file.
+    /// A fingerprint that never equals that of a file: the file is read again.
     pub(crate) const fn unsure(self) -> Self {
         Self {
             changed: (0, 0),
@@ -80,17 +82,17 @@ impl Fingerprint {
 
 /// Recorded metadata of one name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct CachedStat {
     pub(crate) fingerprint: Fingerprint,
     /// Whether it has attributes that a snapshot does not store.
     pub(crate) has_attributes: bool,
     /// The record of its entries, if it is a directory.
-    pub(crate) below: Option<Noted>,
+    pub(crate) below: Option<RecordRef>,
 }
 
 /// Position of the record of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Noted {
+pub(crate) struct RecordRef {
     offset: u64,
     length: u32,
     /// Bytes of the record and of everything it leads to.

@@ -1,3 +1,5 @@
+//! Errors of reading a repository.
+
 use elevo_core::InvalidPath;
 
 /// The failures of reading a repository.

@@ -4,8 +4,8 @@
 //! Depends on `elevo-core`, `elevo-objects` and `elevo-engine`, and on `gix`
 //! for the formats of git. Reads no clock, no environment and no settings of
 //! the user's or the system's git; runs no program. Never writes to a git
-//! repository, and never holds more than some megabytes in addition to the
-//! largest file.
+//! repository, and never holds more than some tens of megabytes in addition to
+//! the largest file.
 
 mod error;
 mod reader;

@@ -41,7 +41,7 @@ pub trait Driver: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Merges the versions, or returns why they cannot be merged.
+    /// Merges the versions.
     fn merge(&self, versions: &Versions<'_>) -> Merged;
 
     /// Merges the versions, with the winner's content at each place that both

@@ -1,3 +1,5 @@
+//! Errors of merges.
+
 use std::error::Error as StdError;
 
 /// Failures of a merge. Conflicts are results, not failures.

@@ -2,11 +2,10 @@
 //! directory skips `.git` and the paths that `.gitignore` files name, as
 //! merging a workspace does.
 
-use std::sync::{PoisonError, RwLock};
-
 use elevo_core::TreePath;
 use elevo_engine::Ignore;
 use elevo_policy::Ignores;
+use parking_lot::RwLock;
 
 /// The `.gitignore` files of a directory that is being read, and `.git`.
 #[derive(Debug, Default)]
@@ -18,14 +17,13 @@ impl Ignore for IgnoreFiles {
     }
 
     fn add(&self, directory: &TreePath, content: &[u8]) {
-        let mut ignores = self.0.write().unwrap_or_else(PoisonError::into_inner);
         // A file beyond the total limit on ignore rules has no effect; `Locals`
         // does the same in a merge.
-        let _ = ignores.add(directory, content);
+        let _ = self.0.write().add(directory, content);
     }
 
     fn ignored(&self, directory: &TreePath, names: &[(&[u8], bool)]) -> Vec<bool> {
-        let ignores = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let ignores = self.0.read();
         let within = ignores.within(directory);
         let names = names.iter();
         names

@@ -2,8 +2,9 @@
 //! to a common base.
 //!
 //! Depends on `elevo-core`, `elevo-objects`, `elevo-policy` and `elevo-engine`.
-//! A merge is a function of its three versions and its rules: it reads no clock,
-//! no random source and no environment, and writes nothing by itself. It never
+//! A merge is a function of its three versions and its rules: it reads trees
+//! through the engine, but no clock, no random source and no environment, and
+//! writes nothing by itself. It never
 //! holds more of a file than the configured limit; a larger file is never merged
 //! by content.
 
@@ -11,7 +12,6 @@ mod driver;
 mod drivers;
 mod error;
 mod ignore_files;
-mod lines;
 mod structured;
 mod text;
 mod tree;
@@ -20,9 +20,8 @@ pub use driver::{Conflicted, Driver, Hunk, Lines, Merged, Place, Versions, Winne
 pub use drivers::Drivers;
 pub use error::{Error, Result};
 pub use ignore_files::IgnoreFiles;
-pub use lines::carried_lines;
 pub use structured::{Crdt, Json, Toml, Yaml};
-pub use text::{Labels, MarkerStyle, Text, has_markers, marked};
+pub use text::{Labels, MarkerStyle, Text, carried_lines, has_markers, marked};
 pub use tree::{
     Conflict, ConflictKind, Landed, LaterFirst, Left, Limits, Overruled, Precedence, Refused,
     Rules, Sides, Suggestion, TreeMerge, WORKSPACE_LABELS, Why, has_workspace_markers, merge_trees,

@@ -1,10 +1,19 @@
 //! Merging by structure: formats whose values have names.
 //!
-//! Each version is parsed into a tree that keeps every byte ([`node`]); the
-//! sides are compared with the base value by value ([`planner`]); and the
-//! result is assembled from pieces of both texts ([`render`]), parsed again,
-//! and rejected if its meaning is not the planned one. Values are never
-//! reformatted, so unchanged text keeps its spelling.
+//! ```text
+//! base   ─┐ parse        plan            render         parse again
+//! ours   ─┼───────► Doc ──────► Planned ────────► text ─────────────► Merged
+//! theirs ─┘
+//! ```
+//!
+//! | step | modules | result |
+//! |---|---|---|
+//! | parse | `json`, `yaml`, `toml`; `commas` for containers in brackets | a [`Doc`] of each version: a tree that keeps every byte of its text (`node`) |
+//! | plan | `planner`; `order` for keys, `lists` for elements; `crdt` for files without conflicts | the side that each part of the result comes from, and the conflicts (`plan`) |
+//! | render | `render`; `gaps` for white space and comments | a text of pieces of both sides |
+//! | parse again | as in the first step | a clean result only if the text has the planned meaning; otherwise the next driver merges the file |
+//!
+//! Values are never reformatted, so unchanged text keeps its spelling.
 
 mod commas;
 mod crdt;

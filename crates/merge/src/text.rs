@@ -1,17 +1,19 @@
 //! Merges texts line by line, as git does.
 //!
 //! A clean merge of git gives the same bytes here, and a conflict of git is a
-//! conflict here, with two exceptions that git reports as conflicts:
+//! conflict here, with two exceptions:
 //!
 //! - *Line endings.* If all lines of each version end alike, the ending is
 //!   merged separately from the content: if one side only turned LF into CRLF,
-//!   the other side's lines are kept and end in CRLF. A file with mixed endings
+//!   the other side's lines are kept and end in CRLF, where git reports a
+//!   conflict. A file with mixed endings
 //!   is never normalised: its endings are part of the lines.
 //! - *Work.* A diff that exceeds a fixed amount of work is finished by a coarser
 //!   algorithm, which may find fewer common lines.
 //!
 //! A missing newline at the end of a file is part of the last line.
 
+mod carried;
 mod combine;
 mod endings;
 mod lines;
@@ -25,6 +27,7 @@ use combine::{Outcome, Region, combine};
 use endings::Alike;
 use lines::Texts;
 
+pub use carried::carried_lines;
 pub use markers::{Labels, MarkerStyle, has_markers, marked};
 
 /// Length of the prefix that is searched for NUL bytes, as in git.

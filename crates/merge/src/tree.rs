@@ -150,12 +150,12 @@ impl<'a> Merge<'a> {
 
     fn count(&mut self) -> Result<()> {
         self.changes += 1;
-        match self.changes > self.limits.changes {
-            true => Err(Error::TooManyChanges {
+        if self.changes > self.limits.changes {
+            return Err(Error::TooManyChanges {
                 limit: self.limits.changes,
-            }),
-            false => Ok(()),
+            });
         }
+        Ok(())
     }
 
     async fn change(&mut self, change: Change) -> Result<Inside> {
@@ -200,9 +200,10 @@ impl<'a> Merge<'a> {
     /// from the agent is always missing in theirs, so its absence is not a
     /// change.
     fn refuse(&mut self, path: TreePath, theirs: Option<&Entry>, refusal: Refusal) {
-        match refusal.access == Access::None && theirs.is_none() {
-            true => self.out.hidden += 1,
-            false => self.out.refused.push(Refused::by_policy(path, refusal)),
+        if refusal.access == Access::None && theirs.is_none() {
+            self.out.hidden += 1;
+        } else {
+            self.out.refused.push(Refused::by_policy(path, refusal));
         }
     }
 
@@ -255,14 +256,13 @@ impl<'a> Merge<'a> {
             return Ok(false);
         };
         let is_hidden = self.rules.view.access(&blocking) == Access::None;
-        let (path, three) = match is_hidden {
-            true => (path.clone(), three.clone()),
-            false => {
-                let base = self.base.entry(&blocking).await?;
-                let ours = self.ours.entry(&blocking).await?;
-                let theirs = self.theirs.entry(&blocking).await?;
-                (blocking, Three { base, ours, theirs })
-            }
+        let (path, three) = if is_hidden {
+            (path.clone(), three.clone())
+        } else {
+            let base = self.base.entry(&blocking).await?;
+            let ours = self.ours.entry(&blocking).await?;
+            let theirs = self.theirs.entry(&blocking).await?;
+            (blocking, Three { base, ours, theirs })
         };
         if self.blocking.insert(path.clone()) {
             self.hold(path, three, ConflictKind::FileAgainstDirectory);

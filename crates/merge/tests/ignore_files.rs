@@ -5,8 +5,6 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread;
-use std::time::Duration;
 
 use elevo_core::{Name, TenantId, Timestamp, TreePath};
 use elevo_engine::{
@@ -16,6 +14,7 @@ use elevo_engine::{
 };
 use elevo_merge::IgnoreFiles;
 use elevo_objects::{Snapshot, SnapshotId, Tree};
+use elevo_testkit::file_clock::wait_for_tick;
 use futures::executor::block_on;
 
 fn repository() -> Repository {
@@ -146,7 +145,7 @@ fn changed_patterns_apply_to_cached_files() {
         // them.
         let mut last = None;
         for _ in 0..3 {
-            thread::sleep(Duration::from_millis(20));
+            wait_for_tick(directory.path());
             let cache = NewStatCache::begin(&stat).unwrap();
             let read = import_again(&repository, &root, &options(&[]), &Progress::new(), &cache);
             let read = read.unwrap();

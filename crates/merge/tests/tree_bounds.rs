@@ -41,7 +41,7 @@ fn a_large_directory_is_one_outcome() {
 }
 
 #[test]
-fn too_many_changes_are_refused() {
+fn too_many_changes_are_rejected() {
     let world = World::new();
     let empty = world.snapshot(&Model::new());
     let big = counting::flat(&world, 100);
@@ -57,7 +57,7 @@ fn too_many_changes_are_refused() {
 }
 
 #[test]
-fn many_new_files_of_one_directory_take_a_moment_each() {
+fn many_new_files_of_one_directory_land() {
     let world = World::new();
     let start = world.snapshot(&Model::from([("big".into(), Node::Directory(0o755))]));
     let big = counting::flat(&world, 5000);

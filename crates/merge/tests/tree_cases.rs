@@ -38,7 +38,7 @@ fn rule(pattern: &str, access: Option<Access>, merge: Option<Strategy>) -> Polic
 }
 
 #[test]
-fn a_directory_that_comes_back_is_as_closed_as_it_was() {
+fn a_directory_that_ours_removed_returns_with_its_mode() {
     let closed = Node::Directory(0o700);
     let base = tree(&[("d", closed.clone()), ("d/a", file("a"))]);
     let ours = tree(&[]);
@@ -57,7 +57,7 @@ fn a_directory_that_both_created_merges_alike_from_both_sides() {
 }
 
 #[test]
-fn a_file_in_the_way_is_one_conflict_however_much_is_below() {
+fn a_file_in_place_of_a_directory_is_one_conflict() {
     let directory = |x: &str, y: &str| {
         tree(&[
             ("p", Node::Directory(0o755)),

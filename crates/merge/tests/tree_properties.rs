@@ -105,9 +105,12 @@ proptest! {
         };
         let names = ["one", "two", "three"];
         let all = |changed: &dyn Fn(usize) -> bool| -> Model {
-            let parts = names.iter().enumerate().map(|(i, name)| match changed(i) {
-                true => below(&edited(&base, &scripts[i]), name),
-                false => below(&base, name),
+            let parts = names.iter().enumerate().map(|(i, name)| {
+                if changed(i) {
+                    below(&edited(&base, &scripts[i]), name)
+                } else {
+                    below(&base, name)
+                }
             });
             parts.flatten().collect()
         };

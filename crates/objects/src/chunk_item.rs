@@ -1,3 +1,5 @@
+//! Items of chunk lists.
+
 use crate::chunk::{MAX_CHUNK, MIN_CHUNK};
 use crate::codec::{Reader, Result, put_number};
 use crate::entry::MAX_FILE_BYTES;

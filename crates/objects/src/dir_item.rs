@@ -1,3 +1,5 @@
+//! Items of directory trees.
+
 use elevo_core::{MAX_NAME_BYTES, Name};
 
 use crate::chunk::{MAX_CHUNK, MIN_CHUNK};

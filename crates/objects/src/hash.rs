@@ -1,3 +1,5 @@
+//! Hashes and kinds of objects.
+
 use std::fmt;
 use std::str::FromStr;
 

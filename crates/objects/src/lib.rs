@@ -3,8 +3,9 @@
 //! them.
 //!
 //! Pure: depends on `elevo-core` only, does no I/O (a [`Chunker`] reads from
-//! the reader it is given), reads no clock, and never holds more than one chunk
-//! or one node at a time. Everything here is part of the format: a change that
+//! the reader it is given) and reads no clock. A `Chunker` holds at most a
+//! megabyte, a [`TreeBuilder`] one open node per level and the nodes that were
+//! not taken yet. Everything here is part of the format: a change that
 //! alters a byte or a boundary needs a new version byte and keeps the old
 //! fixtures readable.
 

@@ -1,3 +1,5 @@
+//! Snapshots and their encoding.
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;

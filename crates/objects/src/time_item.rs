@@ -1,3 +1,5 @@
+//! Items of time trees.
+
 use elevo_core::{Name, Timestamp};
 
 use crate::codec::{DecodeError, Reader, Result, put_number, put_time};

@@ -1,3 +1,5 @@
+//! Builds trees of nodes.
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -121,7 +123,7 @@ impl<I: Item> TreeBuilder<I> {
     }
 
     /// Takes the nodes created since the last call, each after those it refers
-    /// to. Call this now and then, or the builder holds the whole tree.
+    /// to. Call this regularly, or the builder holds the whole tree.
     pub fn take_finished(&mut self) -> Vec<NewNode<I>> {
         std::mem::take(&mut self.finished)
     }

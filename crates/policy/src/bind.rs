@@ -78,9 +78,10 @@ impl Bound {
             problems.extend(invalid.problems);
         }
         problems.truncate(MAX_PROBLEMS);
-        match problems.is_empty() {
-            true => Ok(self.policy),
-            false => Err(PolicyError { problems }),
+        if problems.is_empty() {
+            Ok(self.policy)
+        } else {
+            Err(PolicyError { problems })
         }
     }
 

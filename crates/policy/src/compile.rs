@@ -212,9 +212,10 @@ impl Problems {
     }
 
     fn finish(self) -> Result<(), PolicyError> {
-        match self.0.is_empty() {
-            true => Ok(()),
-            false => Err(PolicyError { problems: self.0 }),
+        if self.0.is_empty() {
+            Ok(())
+        } else {
+            Err(PolicyError { problems: self.0 })
         }
     }
 }

@@ -230,9 +230,10 @@ impl NameParser<'_> {
                 break;
             }
         }
-        Ok(match negated {
-            true => Class(set.0.map(|bits| !bits)),
-            false => set,
+        Ok(if negated {
+            Class(set.0.map(|bits| !bits))
+        } else {
+            set
         })
     }
 

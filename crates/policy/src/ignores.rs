@@ -207,18 +207,14 @@ impl Pattern {
         if line.first() == Some(&b'#') || line.len() > MAX_LINE_BYTES {
             return None;
         }
-        let line = without_trailing_spaces(line);
-        let (negated, line) = match line.strip_prefix(b"!") {
-            Some(line) => (true, line),
-            None => (false, line),
-        };
-        let (directories_only, line) = match line.strip_suffix(b"/") {
-            Some(line) => (true, line),
-            None => (false, line),
-        };
-        let anchored = line.contains(&b'/');
-        let line = line.strip_prefix(b"/").unwrap_or(line);
-        let segments = parse(line).ok()?;
+        let mut glob = without_trailing_spaces(line);
+        let negated = glob.strip_prefix(b"!");
+        glob = negated.unwrap_or(glob);
+        let directory = glob.strip_suffix(b"/");
+        glob = directory.unwrap_or(glob);
+        let anchored = glob.contains(&b'/');
+        glob = glob.strip_prefix(b"/").unwrap_or(glob);
+        let segments = parse(glob).ok()?;
         let is_empty = |segment: &Segment| *segment == Segment::Literal(Box::default());
         if segments.iter().any(is_empty) {
             return None;
@@ -226,8 +222,8 @@ impl Pattern {
         Some(Self {
             segments: segments.into(),
             anchored,
-            directories_only,
-            negated,
+            directories_only: directory.is_some(),
+            negated: negated.is_some(),
         })
     }
 

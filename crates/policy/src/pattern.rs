@@ -54,7 +54,9 @@ pub(crate) enum InvalidPattern {
     NotAName,
     #[error("the pattern has more than {MAX_NAMES} names; use a shorter one with `**`")]
     TooManyNames,
-    #[error("a brace is not matched by another; match it, or write `\\{{` for the character")]
+    #[error(
+        "a `{{` has no matching `}}`, or a `}}` has no matching `{{`; add the other brace, or write `\\{{` or `\\}}` for the character"
+    )]
     Braces,
     #[error("the pattern has more than {MAX_BRACES} braces; write several rules")]
     TooManyBraces,

@@ -8,11 +8,11 @@ mod corpus;
 mod policy;
 
 #[test]
-fn every_policy_of_the_corpus_answers_as_its_rules_say() {
+fn every_policy_of_the_corpus_gives_the_access_of_a_rule() {
     corpus::replay("policy_rules", policy::rules);
 }
 
 #[test]
-fn every_gitignore_of_the_corpus_ignores_or_does_not() {
+fn every_gitignore_of_the_corpus_matches_like_an_equal_policy() {
     corpus::replay("policy_ignores", policy::ignores);
 }

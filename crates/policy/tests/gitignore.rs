@@ -50,9 +50,10 @@ impl Git {
             if entry.file_name() == ".git" {
                 continue;
             }
-            match entry.file_type().unwrap().is_dir() {
-                true => fs::remove_dir_all(entry.path()).unwrap(),
-                false => fs::remove_file(entry.path()).unwrap(),
+            if entry.file_type().unwrap().is_dir() {
+                fs::remove_dir_all(entry.path()).unwrap();
+            } else {
+                fs::remove_file(entry.path()).unwrap();
             }
         }
     }
@@ -107,9 +108,10 @@ fn name(random: &mut SmallRng) -> Vec<u8> {
         b"]",
         b"..a",
     ];
-    match random.random_bool(0.8) {
-        true => pick(random, &usual).to_vec(),
-        false => pick(random, &odd).to_vec(),
+    if random.random_bool(0.8) {
+        pick(random, &usual).to_vec()
+    } else {
+        pick(random, &odd).to_vec()
     }
 }
 
@@ -170,9 +172,10 @@ fn shaped(random: &mut SmallRng, path: &[u8]) -> Vec<u8> {
             pattern.extend(pick(random, &between));
         }
         for byte in *name {
-            match random.random_bool(0.12) {
-                true => pattern.extend(wild(random, *byte)),
-                false => pattern.push(*byte),
+            if random.random_bool(0.12) {
+                pattern.extend(wild(random, *byte));
+            } else {
+                pattern.push(*byte);
             }
         }
     }
@@ -238,13 +241,12 @@ fn grow(random: &mut SmallRng, git: &Git) -> BTreeSet<Vec<u8>> {
     let mut paths = BTreeSet::new();
     for _ in 0..random.random_range(8..20) {
         let path = path(random);
-        let made = match random.random_bool(0.3) {
-            true => fs::create_dir_all(git.on_disk(&path)),
-            false => {
-                let parent = git.on_disk(&path);
-                fs::create_dir_all(parent.parent().unwrap())
-                    .and_then(|()| fs::write(git.on_disk(&path), ""))
-            }
+        let made = if random.random_bool(0.3) {
+            fs::create_dir_all(git.on_disk(&path))
+        } else {
+            let parent = git.on_disk(&path);
+            fs::create_dir_all(parent.parent().unwrap())
+                .and_then(|()| fs::write(git.on_disk(&path), ""))
         };
         // A path that conflicts with another is skipped.
         if made.is_ok() {
@@ -257,7 +259,7 @@ fn grow(random: &mut SmallRng, git: &Git) -> BTreeSet<Vec<u8>> {
 }
 
 #[test]
-fn random_ignore_files_mean_what_they_mean_to_git() {
+fn random_ignore_files_match_as_in_git() {
     let git = Git::new();
     let (mut asked, mut ignored_in_all) = (0, 0);
     let mut different = Vec::new();
@@ -324,7 +326,7 @@ fn compare_lines(git: &Git, lines: &[&[u8]], paths: &BTreeSet<Vec<u8>>) {
 }
 
 #[test]
-fn classes_have_the_bytes_that_they_have_for_git() {
+fn classes_match_the_same_bytes_as_in_git() {
     let git = Git::new();
     let bytes = (1..=255_u8).filter(|byte| *byte != b'/');
     let paths: BTreeSet<_> = bytes.map(|byte| vec![b'x', byte, b'y']).collect();
@@ -364,7 +366,7 @@ fn classes_have_the_bytes_that_they_have_for_git() {
 }
 
 #[test]
-fn spaces_and_escapes_mean_what_they_mean_to_git() {
+fn spaces_and_escapes_are_read_as_by_git() {
     let git = Git::new();
     let names: [&[u8]; 9] = [
         b"a", b"a ", b"a  ", b" a", b"\\a", b"#a", b"!a", b"a\\", b"a\t",
@@ -381,7 +383,7 @@ fn spaces_and_escapes_mean_what_they_mean_to_git() {
 }
 
 #[test]
-fn two_stars_behind_something_are_one() {
+fn two_stars_after_other_characters_match_like_one() {
     let mut ignores = Ignores::new();
     ignores.add(&TreePath::root(), b"/a**/b").unwrap();
     let ignored = ["a/b", "ax/b", "ab", "ax/y/b"].map(|path| {
@@ -405,7 +407,7 @@ fn a_file_that_is_added_again_replaces_the_earlier_one() {
 }
 
 #[test]
-fn files_that_are_too_large_are_refused_and_change_nothing() {
+fn files_that_are_too_large_are_rejected_and_change_nothing() {
     let mut ignores = Ignores::new();
     let path = TreePath::new("x/a").unwrap();
     ignores.add(&TreePath::root(), b"a").unwrap();
@@ -422,7 +424,7 @@ fn files_that_are_too_large_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn lines_that_take_git_years_are_matched_at_once() {
+fn patterns_with_many_stars_do_not_backtrack_without_end() {
     let mut ignores = Ignores::new();
     let content = "**/a/".repeat(50) + "b\n" + &"*a".repeat(5000) + "b\n";
     ignores.add(&TreePath::root(), content.as_bytes()).unwrap();

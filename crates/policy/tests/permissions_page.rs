@@ -75,7 +75,7 @@ fn yes_or_no(yes: bool) -> &'static str {
 }
 
 #[test]
-fn levels_allow_what_the_page_says() {
+fn levels_allow_the_actions_on_the_page() {
     let table = tables().into_iter().next().unwrap();
     assert_eq!(table.columns[0], "access");
     assert_eq!(table.rows.len(), 5);
@@ -98,7 +98,7 @@ fn agents_have_the_access_that_the_page_says() {
 }
 
 #[test]
-fn agents_may_do_in_the_scenarios_what_the_page_says() {
+fn agents_may_do_the_actions_of_the_scenarios() {
     for (policy, row) in rows(&["agent", "path", "see", "create", "change", "remove"], 16) {
         let (view, path) = (policy.for_agent(Some(&row[0])), path(&row[1]));
         let see = view.access(&path) != Access::None;

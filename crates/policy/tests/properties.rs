@@ -249,7 +249,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_a_pattern_or_refused(pattern in "[ab*?{},/\\[\\]\\\\!:é-]{0,40}", local in "[ab*?/\\[\\]\\\\!:#é -]{0,40}") {
+    fn any_text_is_a_pattern_or_rejected(pattern in "[ab*?{},/\\[\\]\\\\!:é-]{0,40}", local in "[ab*?/\\[\\]\\\\!:#é -]{0,40}") {
         let rule = Rule { pattern, access: Some(Access::None), ..Rule::default() };
         let policy = Policy { rules: vec![rule], local: vec![local], ..Policy::default() };
         if let Ok(compiled) = policy.compile() {
@@ -260,7 +260,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_an_ignore_file(content: Vec<u8>, path in "[ab/]{1,20}") {
+    fn any_bytes_are_read_as_an_ignore_file(content: Vec<u8>, path in "[ab/]{1,20}") {
         let mut ignores = Ignores::new();
         ignores.add(&TreePath::root(), &content).unwrap();
         if let Ok(path) = TreePath::new(path) {

@@ -32,7 +32,7 @@ fn covers(pattern: &str, covered: impl AsRef<[u8]>) -> bool {
 }
 
 #[test]
-fn a_pattern_covers_what_it_matches_and_all_below() {
+fn a_pattern_covers_its_matches_and_everything_below() {
     for (pattern, covered, not) in [
         ("a", vec!["a", "a/b", "a/b/c"], vec!["", "b", "b/a", "aa"]),
         ("/a/b/", vec!["a/b", "a/b/c"], vec!["a", "a/c", "x/a/b"]),
@@ -74,7 +74,7 @@ fn a_pattern_covers_what_it_matches_and_all_below() {
 }
 
 #[test]
-fn the_more_specific_pattern_holds() {
+fn the_more_specific_pattern_applies() {
     // The first pattern takes precedence over the second where both cover the
     // path.
     for (covered, stronger, weaker) in [
@@ -127,7 +127,7 @@ fn of_equal_patterns_the_more_direct_rule_applies_then_the_stricter() {
 }
 
 #[test]
-fn access_and_strategy_are_looked_up_apart() {
+fn access_and_strategy_are_looked_up_separately() {
     let policy = compile(json!({
         "default": "r",
         "rules": [
@@ -234,7 +234,7 @@ fn rules_for_other_agents_neither_hide_paths_nor_prevent_writes() {
 }
 
 #[test]
-fn all_problems_are_named_at_once_and_where_they_are() {
+fn all_problems_are_reported_at_once_with_their_places() {
     let found = problems(json!({
         "rules": [
             {"pattern": "", "access": "r"},
@@ -281,7 +281,7 @@ fn all_problems_are_named_at_once_and_where_they_are() {
 }
 
 #[test]
-fn policies_that_are_too_large_are_refused() {
+fn policies_that_are_too_large_are_rejected() {
     let rule = |pattern: &str| json!({"pattern": pattern, "access": "r"});
     let members = |count: u32| (0..count).map(|id| (id.to_string(), json!({})));
     let members = |count| Value::Object(members(count).collect());

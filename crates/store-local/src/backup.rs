@@ -24,7 +24,6 @@ use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
 
 use elevo_engine::Progress;
 use rocksdb::checkpoint::Checkpoint;
@@ -50,7 +49,7 @@ const CHECKPOINT: &str = "checkpoint";
 #[non_exhaustive]
 pub enum BackupError {
     /// The directory is not a backup and contains none.
-    #[error("{} is not a backup, and has none in it", path.display())]
+    #[error("{} is not a backup and contains no backup", path.display())]
     NotABackup {
         /// Path of the directory.
         path: PathBuf,
@@ -70,7 +69,7 @@ pub enum BackupError {
         path: PathBuf,
     },
     /// The directory for backups is inside the store.
-    #[error("{} lies inside the store", path.display())]
+    #[error("the directory for backups {} is inside the store; choose another", path.display())]
     Inside {
         /// Path of the directory.
         path: PathBuf,
@@ -181,8 +180,7 @@ impl LocalStore {
         private()
             .create(directory)
             .map_err(BackupError::io("create", directory))?;
-        let turn = self.backing_up.lock();
-        let _turn = turn.unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.backing_up.lock();
         let checkpoint = self.directory().join(CHECKPOINT);
         remove(&checkpoint)?;
         let moment = self.checkpoint(&checkpoint);
@@ -199,9 +197,10 @@ impl LocalStore {
             absolute.map_err(BackupError::io("find", path))
         };
         let path = absolute(backups)?;
-        match path.starts_with(absolute(&self.directory())?) {
-            true => Err(BackupError::Inside { path }),
-            false => Ok(()),
+        if path.starts_with(absolute(&self.directory())?) {
+            Err(BackupError::Inside { path })
+        } else {
+            Ok(())
         }
     }
 

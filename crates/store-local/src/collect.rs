@@ -14,14 +14,15 @@ mod reclaim;
 mod sweep;
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use elevo_core::TenantId;
 use elevo_engine::guards::{Collecting, Holding, Phase};
 use elevo_engine::{Collection, Depth, Guard, StoreError, StoreResult, Swept};
 use elevo_objects::{Kind, ObjectKey, SnapshotId};
+use parking_lot::Mutex;
 use rocksdb::{WriteBatch, WriteOptions};
 
 use crate::keys::{self, ObjectRow};
@@ -59,34 +60,22 @@ struct Kept {
     spilled: u64,
 }
 
-impl Active {
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Collections {
-    fn lock(&self) -> MutexGuard<'_, HashMap<TenantId, Arc<Active>>> {
-        self.by_tenant
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
+    /// Returns the running collection of a tenant.
     fn of(&self, tenant: TenantId) -> Option<Arc<Active>> {
-        // A writer that begins after the collection sees the count: both have
-        // held the lock of the guards in between.
-        match self.count.load(Ordering::Relaxed) {
-            0 => None,
-            _ => {
-                self.calls.fetch_add(1, Ordering::Relaxed);
-                self.lock().get(&tenant).cloned()
-            }
+        // Without a collection, a call takes no lock. A relaxed read is enough:
+        // a writer that begins after the collection has taken the lock of the
+        // guards after it, and so sees the count.
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return None;
         }
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.by_tenant.lock().get(&tenant).cloned()
     }
 
     /// Whether a collection is still running.
     fn has(&self, tenant: TenantId, active: &Arc<Active>) -> bool {
-        let by_tenant = self.lock();
+        let by_tenant = self.by_tenant.lock();
         let found = by_tenant.get(&tenant);
         found.is_some_and(|found| Arc::ptr_eq(found, active))
     }
@@ -109,14 +98,16 @@ impl LocalStore {
         let Some(active) = self.collections.of(tenant) else {
             return Ok(());
         };
-        let mut kept = active.lock();
+        let mut kept = active.kept.lock();
         kept.keys.extend(keys);
-        match kept.keys.len() > KEPT {
-            true => self.spill(tenant, &active, &mut kept),
-            false => Ok(()),
+        if kept.keys.len() > KEPT {
+            self.spill(tenant, &active, &mut kept)
+        } else {
+            Ok(())
         }
     }
 
+    /// Holds snapshots; `None` if one is not stored or is about to be deleted.
     pub(crate) fn hold_now(
         &self,
         tenant: TenantId,
@@ -141,7 +132,7 @@ impl LocalStore {
 
     fn is_needed(&self, tenant: TenantId, active: &Active, id: SnapshotId) -> StoreResult<bool> {
         let key = snapshot_key(id);
-        let is_kept = active.lock().keys.contains(&key);
+        let is_kept = active.kept.lock().keys.contains(&key);
         Ok(is_kept || self.mark_of(tenant, &key, active.number)?.is_some())
     }
 
@@ -154,19 +145,20 @@ impl LocalStore {
         self.collections.calls.fetch_add(1, Ordering::Relaxed);
         // Locked until both are known: otherwise one collection could end in
         // between, and its phase be taken for that of the next one.
-        let by_tenant = self.collections.lock();
+        let by_tenant = self.collections.by_tenant.lock();
         let (holding, phase) = self.guards.hold(tenant, snapshots);
         let active = by_tenant.get(&tenant).cloned();
         (holding, active.filter(|_| phase == Phase::Sweeping))
     }
 
+    /// Begins a collection. Fails if one is running.
     pub(crate) fn collect(
         &self,
         tenant: TenantId,
         depth: Depth,
     ) -> StoreResult<LocalCollection<'_>> {
         let busy = || StoreError::Refused("a collection is already running".into());
-        let mut by_tenant = self.collections.lock();
+        let mut by_tenant = self.collections.by_tenant.lock();
         if by_tenant.contains_key(&tenant) {
             return Err(busy());
         }
@@ -175,17 +167,24 @@ impl LocalStore {
         if depth == Depth::Full {
             number = number.checked_add(1).ok_or_else(busy)?;
         }
-        // Until this collection ends, its marks are incomplete.
-        let whole = false;
-        self.set_numbers(tenant, Numbers { number, whole })?;
-        let kept = Mutex::default();
-        let active = Arc::new(Active { number, kept });
+        // Until this collection ends, its marks are incomplete: after a crash,
+        // the next one must be a full one.
+        let incomplete = Numbers {
+            number,
+            whole: false,
+        };
+        self.set_numbers(tenant, incomplete)?;
+        let active = Arc::new(Active {
+            number,
+            kept: Mutex::default(),
+        });
         // Registered before it begins: a writer that is not among the older
         // writers must find it, to protect its objects.
         by_tenant.insert(tenant, active.clone());
         self.collections.count.fetch_add(1, Ordering::Relaxed);
         let collecting = self.guards.begin(tenant);
-        let collecting = collecting.unwrap_or_else(|| unreachable!("the one before has left"));
+        let collecting =
+            collecting.unwrap_or_else(|| unreachable!("the previous collection has ended"));
         Ok(LocalCollection {
             store: self,
             tenant,
@@ -205,6 +204,7 @@ impl LocalStore {
     }
 }
 
+/// A running collection.
 pub(crate) struct LocalCollection<'a> {
     store: &'a LocalStore,
     tenant: TenantId,
@@ -231,21 +231,22 @@ struct Entry<'a> {
 
 impl Drop for Entry<'_> {
     fn drop(&mut self) {
-        let mut by_tenant = self.store.collections.lock();
+        let mut by_tenant = self.store.collections.by_tenant.lock();
         by_tenant.remove(&self.tenant);
         self.store.collections.count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl LocalCollection<'_> {
-    /// Call this after each step.
+    /// Rests if other calls arrived during the last step.
     fn give_way(&self) {
         let calls = self.store.collections.calls.load(Ordering::Relaxed);
         self.pace.rest(calls);
     }
 
-    /// Deletes those of `candidates` that are not needed. They had no mark when
-    /// `kept` had been spilled this many times.
+    /// Deletes those of `candidates` that are not needed. The marks of the
+    /// candidates were looked up when `kept` had been spilled `spilled` times,
+    /// and there were none.
     fn remove_unkept(
         &self,
         candidates: &[(ObjectKey, ObjectRow)],
@@ -255,7 +256,7 @@ impl LocalCollection<'_> {
         for some in candidates.chunks(REMOVED) {
             // Locked until the batch is written, so that no writer protects an
             // object between the check and the deletion.
-            let kept = self.active.lock();
+            let kept = self.active.kept.lock();
             let mut batch = WriteBatch::default();
             let mut gone = Counts::default();
             for (key, row) in some {
@@ -326,7 +327,8 @@ impl Collection for LocalCollection<'_> {
     }
 
     fn close(&self) -> bool {
-        // A snapshot that cannot be looked up is not known.
+        // A snapshot whose mark cannot be read counts as unknown, so that the
+        // marking goes on and reports the error.
         let is_known = |id: &SnapshotId| self.is_needed(id).unwrap_or(false);
         self.collecting.close(is_known)
     }
@@ -356,7 +358,7 @@ impl Collection for LocalCollection<'_> {
 
     async fn remove(&self, keys: &[ObjectKey]) -> StoreResult<Vec<bool>> {
         // Before the marks are read, so that a spill after that is noticed.
-        let spilled = self.active.lock().spilled;
+        let spilled = self.active.kept.lock().spilled;
         let mut places = Vec::new();
         let mut candidates = Vec::new();
         let marks = self.store.marks_of(self.tenant, keys, self.active.number)?;
@@ -383,7 +385,7 @@ impl Collection for LocalCollection<'_> {
 
     async fn finish(self: Box<Self>) -> StoreResult<()> {
         let store = self.store;
-        store.spill(self.tenant, &self.active, &mut self.active.lock())?;
+        store.spill(self.tenant, &self.active, &mut self.active.kept.lock())?;
         let marks = store.family(rocks::MARKS);
         // Marks are not logged, so they reach the disk before the row that
         // calls them complete.
@@ -403,9 +405,10 @@ impl Collection for LocalCollection<'_> {
         };
         store.count_removed(self.tenant, missing)?;
         store.write_usage(self.tenant)?;
-        match reclaim::is_worth_it(self.seen.all(), self.removed) {
-            true => store.reclaim(self.tenant),
-            false => Ok(()),
+        if reclaim::is_worth_it(self.seen.all(), self.removed) {
+            store.reclaim(self.tenant)
+        } else {
+            Ok(())
         }
     }
 }

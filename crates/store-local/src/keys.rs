@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_prefix_is_the_next_one_of_its_length() {
+    fn the_end_of_a_prefix_is_the_next_prefix_of_its_length() {
         assert_eq!(after_prefix(b"ab"), Some(b"ac".to_vec()));
         assert_eq!(after_prefix(b"a\xff"), Some(b"b".to_vec()));
         assert_eq!(after_prefix(b"\xff\xff"), None);

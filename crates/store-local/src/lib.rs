@@ -19,11 +19,12 @@
 //! Calls do their work before they return: their futures are ready when first
 //! polled, and cost no more than a plain call.
 
-mod anything;
 mod backup;
 mod collect;
 mod forget;
 mod format;
+#[cfg(any(test, feature = "fuzzing"))]
+mod fuzzing;
 mod inspect;
 mod keys;
 mod lock;
@@ -40,9 +41,9 @@ mod usage;
 mod value;
 mod write;
 
-#[doc(hidden)]
-pub use anything::{read_any_backup, read_any_chunk, read_any_row};
 pub use backup::{Backup, BackupError, Restored, all as backups, find_backup, restore};
+#[cfg(any(test, feature = "fuzzing"))]
+pub use fuzzing::{read_any_backup, read_any_chunk, read_any_row};
 pub use lock::{Still, keep_still};
 pub use open::OpenError;
 pub use options::Options;

@@ -1,3 +1,5 @@
+//! Options of a store.
+
 use std::time::Duration;
 
 /// Options for opening a store. The defaults suit a development machine.

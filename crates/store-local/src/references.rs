@@ -2,10 +2,10 @@
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use elevo_core::TenantId;
 use elevo_engine::ReferenceUpdate;
+use parking_lot::{Mutex, MutexGuard};
 
 const LOCKS: usize = 64;
 
@@ -31,7 +31,7 @@ impl ReferenceLocks {
         // All callers use the same order, to avoid deadlocks.
         places.sort_unstable();
         places.dedup();
-        let lock = |place: usize| self.0[place].lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = |place: usize| self.0[place].lock();
         places.into_iter().map(lock).collect()
     }
 }

@@ -107,9 +107,10 @@ pub(crate) fn open_read_only(
 /// A log that is known to be complete must be. Otherwise nothing that was
 /// written after a gap may appear: a power loss may have left one.
 fn set_recovery(database: &mut rocksdb::Options, options: &Options, is_whole: bool) {
-    let mode = match is_whole && !options.salvage {
-        true => DBRecoveryMode::AbsoluteConsistency,
-        false => DBRecoveryMode::PointInTime,
+    let mode = if is_whole && !options.salvage {
+        DBRecoveryMode::AbsoluteConsistency
+    } else {
+        DBRecoveryMode::PointInTime
     };
     database.set_wal_recovery_mode(mode);
 }

@@ -71,14 +71,15 @@ pub fn is_store(path: &Path) -> Result<bool, OpenError> {
 /// Returns the server that uses the store, or the backup of a store, at `path`;
 /// `None` if no server ever did.
 pub fn server_stamp(path: &Path) -> Result<Option<ServerStamp>, OpenError> {
-    let text = match fs::read(path.join(FILE)) {
+    let bytes = match fs::read(path.join(FILE)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(None),
         read => read.map_err(|error| OpenError::io(path, error))?,
     };
-    let text = String::from_utf8(text).ok();
-    let text = text.filter(|text| text.len() <= LARGEST);
-    let stamp = text.and_then(|text| ServerStamp::parse(&text));
+    let text = String::from_utf8(bytes).ok();
+    let stamp = text
+        .filter(|text| text.len() <= LARGEST)
+        .and_then(|text| ServerStamp::parse(&text));
     let damaged = || OpenError::DamagedStamp {
         path: path.join(FILE),
     };

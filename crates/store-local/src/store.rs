@@ -1,6 +1,7 @@
+//! The store, and the calls of its interface.
+
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Mutex;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -10,6 +11,7 @@ use elevo_engine::{
     Collection, Commit, Committed, Depth, Guard, Object, Store, StoreError, StoreResult,
 };
 use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId};
+use parking_lot::Mutex;
 use rocksdb::{ColumnFamily, DB, ErrorKind, WriteBatch, WriteOptions};
 
 use crate::collect::Collections;
@@ -130,9 +132,10 @@ impl LocalStore {
         let used = disk.f_blocks.saturating_sub(disk.f_bfree);
         let kept = (used + disk.f_bavail) / 100 * u64::from(100 - self.full_percent);
         let left = disk.f_bavail.saturating_sub(kept) * disk.f_frsize;
-        match left > MUCH || left > self.unflushed() {
-            true => Ok(()),
-            false => Err(StoreError::Full),
+        if left > MUCH || left > self.unflushed() {
+            Ok(())
+        } else {
+            Err(StoreError::Full)
         }
     }
 
@@ -168,9 +171,10 @@ pub(crate) fn read_failed(what: impl fmt::Display, error: rocksdb::Error) -> Sto
 
 pub(crate) fn write_failed(error: rocksdb::Error) -> StoreError {
     // RocksDB has a code for this, which its binding does not pass on.
-    match error.kind() == ErrorKind::IOError && error.as_ref().contains("No space left") {
-        true => StoreError::Full,
-        false => StoreError::Storage(Box::new(error)),
+    if error.kind() == ErrorKind::IOError && error.as_ref().contains("No space left") {
+        StoreError::Full
+    } else {
+        StoreError::Storage(Box::new(error))
     }
 }
 

@@ -6,14 +6,15 @@
 //! other writers that it only found.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 /// Tracks which writes are unlogged, and which of them have reached the disk.
 #[derive(Debug)]
 pub(crate) struct Unlogged {
-    /// Bytes put since the last commit, and the number of bytes that are
-    /// logged.
+    /// Bytes put since the last commit.
     put: AtomicUsize,
+    /// Number of bytes put ahead of a commit that are logged.
     logged: usize,
     writes: Mutex<Writes>,
     /// Writes up to this number are on disk. Locked during a flush: other
@@ -21,10 +22,13 @@ pub(crate) struct Unlogged {
     durable: Mutex<u64>,
 }
 
+/// The unlogged writes so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Writes {
+    /// Number of unlogged writes that have begun.
     begun: u64,
-    under_way: u64,
+    /// Number of unlogged writes that have not ended.
+    in_progress: u64,
 }
 
 impl Unlogged {
@@ -49,11 +53,12 @@ impl Unlogged {
         self.put.store(0, Ordering::Relaxed);
     }
 
-    /// Runs `write`, and counts it from before its first object can be seen.
+    /// Runs an unlogged write. It counts as begun before another call can see
+    /// one of its objects.
     pub(crate) fn write<T>(&self, write: impl FnOnce() -> T) -> T {
-        let mut writes = lock(&self.writes);
+        let mut writes = self.writes.lock();
         writes.begun += 1;
-        writes.under_way += 1;
+        writes.in_progress += 1;
         drop(writes);
         let _ended = Ended(self);
         write()
@@ -61,15 +66,16 @@ impl Unlogged {
 
     /// Returns when everything that was visible until now is on disk.
     pub(crate) fn make_durable<E>(&self, flush: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
-        let needed = lock(&self.writes).begun;
-        let mut durable = lock(&self.durable);
+        let needed = self.writes.lock().begun;
+        let mut durable = self.durable.lock();
+        // Another commit may have flushed while this one waited for the lock.
         if *durable >= needed {
             return Ok(());
         }
-        let before = *lock(&self.writes);
+        let before = *self.writes.lock();
         flush()?;
         // A write in progress may have come too late for this flush.
-        if before.under_way == 0 {
+        if before.in_progress == 0 {
             *durable = before.begun;
         }
         Ok(())
@@ -78,21 +84,18 @@ impl Unlogged {
     /// Runs `action` while no flush makes objects durable: no commit relies on
     /// an object that reaches the disk during it.
     pub(crate) fn hold_still<T>(&self, action: impl FnOnce() -> T) -> T {
-        let _durable = lock(&self.durable);
+        let _durable = self.durable.lock();
         action()
     }
 }
 
+/// Ends an unlogged write when it is dropped, also after a panic.
 struct Ended<'a>(&'a Unlogged);
 
 impl Drop for Ended<'_> {
     fn drop(&mut self) {
-        lock(&self.0.writes).under_way -= 1;
+        self.0.writes.lock().in_progress -= 1;
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -120,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_is_made_once_for_what_was_written() {
+    fn unlogged_writes_are_flushed_once() {
         let unlogged = Unlogged::after(0);
         assert!(!flushes(&unlogged));
         unlogged.write(|| ());
@@ -133,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_under_way_needs_another_flush() {
+    fn a_write_in_progress_needs_another_flush() {
         let unlogged = Unlogged::after(0);
         unlogged.write(|| assert!(flushes(&unlogged)));
         assert!(flushes(&unlogged));
@@ -141,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_that_failed_is_made_again() {
+    fn a_failed_flush_is_repeated() {
         let unlogged = Unlogged::after(0);
         unlogged.write(|| ());
         assert_eq!(unlogged.make_durable(|| Err(7)), Err(7));

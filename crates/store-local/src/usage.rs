@@ -10,11 +10,11 @@
 //! garbage.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use elevo_core::TenantId;
 use elevo_engine::{StoreError, StoreResult};
 use elevo_objects::Kind;
+use parking_lot::Mutex;
 use rocksdb::WriteBatch;
 
 use crate::keys;
@@ -140,12 +140,8 @@ impl Amounts {
 pub(crate) struct Usage(Mutex<HashMap<TenantId, Amounts>>);
 
 impl Usage {
-    fn lock(&self) -> MutexGuard<'_, HashMap<TenantId, Amounts>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn forget(&self, tenant: TenantId) {
-        self.lock().remove(&tenant);
+        self.0.lock().remove(&tenant);
     }
 }
 
@@ -206,7 +202,7 @@ impl LocalStore {
         tenant: TenantId,
         change: impl FnOnce(&mut Amounts),
     ) -> StoreResult<Amounts> {
-        let mut tenants = self.usage.lock();
+        let mut tenants = self.usage.0.lock();
         let amounts = match tenants.entry(tenant) {
             std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
             std::collections::hash_map::Entry::Vacant(unknown) => {

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_shrinks_is_compressed() {
+    fn only_chunks_that_shrink_are_compressed() {
         let mut encoder = Encoder::default();
         assert!(encoder.compressed(&[b'a'; 4096]).len() < 100);
         assert_eq!(encoder.compressed(&noise(4096)).len(), 4097);

@@ -18,11 +18,19 @@ use crate::store::{LocalStore, write_failed};
 use crate::usage::Amounts;
 use crate::value::Encoder;
 
-/// From this size on, a commit's chunks are compressed, and its objects are
-/// looked up before they are written. Below it, either would take a good part
-/// of the commit's time; an existing object is then written again, which
-/// changes nothing and disappears with the next compaction.
+/// From this size on, a commit is worth [`Effort::Full`]. Below it, that would
+/// take a good part of the commit's time.
 const SMALL_COMMIT_BYTES: usize = 64 << 10;
+
+/// Effort to save space.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Effort {
+    /// Chunks are compressed, and existing objects are not written again.
+    Full,
+    /// Chunks are plain, and existing objects are written again, which changes
+    /// nothing: the copies disappear with the next compaction.
+    Little,
+}
 
 impl LocalStore {
     pub(crate) fn put_now(&self, tenant: TenantId, objects: &[Object]) -> StoreResult<()> {
@@ -31,7 +39,7 @@ impl LocalStore {
         // and a sweep could delete it in between.
         self.keep(tenant, objects.iter().map(|object| object.key))?;
         let mut batch = WriteBatch::default();
-        let added = self.add_objects(&mut batch, tenant, objects, true)?;
+        let added = self.add_objects(&mut batch, tenant, objects, Effort::Full)?;
         let written = if self.unlogged.is_worth_it(batch.size_in_bytes()) {
             self.unlogged.write(|| self.db.write_without_wal(batch))
         } else {
@@ -51,9 +59,13 @@ impl LocalStore {
         self.keep(tenant, needed(commit))?;
         self.check_roots(tenant, commit)?;
         let bytes: usize = commit.objects.iter().map(|object| object.data.len()).sum();
-        let thorough = bytes >= SMALL_COMMIT_BYTES;
+        let effort = if bytes >= SMALL_COMMIT_BYTES {
+            Effort::Full
+        } else {
+            Effort::Little
+        };
         let mut batch = WriteBatch::default();
-        let added = self.add_objects(&mut batch, tenant, &commit.objects, thorough)?;
+        let added = self.add_objects(&mut batch, tenant, &commit.objects, effort)?;
         let ids = self.add_snapshots(&mut batch, tenant, &commit.snapshots)?;
         self.keep(tenant, ids.iter().map(|id| snapshot_key(*id)))?;
         // Before the batch: a commit on disk must not refer to objects that are
@@ -74,15 +86,13 @@ impl LocalStore {
         Ok(Committed { ids, held })
     }
 
-    /// Adds objects to a batch. If `thorough`, chunks are compressed, and
-    /// existing objects are not written again. Returns the amounts of the added
-    /// objects.
+    /// Adds objects to a batch, and returns their amounts.
     fn add_objects(
         &self,
         batch: &mut WriteBatch,
         tenant: TenantId,
         objects: &[Object],
-        thorough: bool,
+        effort: Effort,
     ) -> StoreResult<Amounts> {
         let mut added = Amounts::default();
         let mut encoder = Encoder::default();
@@ -93,11 +103,11 @@ impl LocalStore {
                     "a snapshot is not put as an object".into(),
                 ));
             }
-            if thorough && presence.has(key)? {
+            if effort == Effort::Full && presence.has(key)? {
                 continue;
             }
             let value = match key.kind {
-                Kind::Chunk if thorough => encoder.compressed(data),
+                Kind::Chunk if effort == Effort::Full => encoder.compressed(data),
                 Kind::Chunk => encoder.plain(data),
                 _ => data,
             };

@@ -90,9 +90,10 @@ impl World {
 
     fn collect(&mut self, repository: &Repository, random: &mut SmallRng) {
         let roots: Vec<_> = self.roots.iter().map(|(root, _)| *root).collect();
-        let depth = match random.random_bool(0.5) {
-            true => Depth::Full,
-            false => Depth::Young,
+        let depth = if random.random_bool(0.5) {
+            Depth::Full
+        } else {
+            Depth::Young
         };
         let would = random
             .random_bool(0.3)

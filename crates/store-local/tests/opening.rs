@@ -52,7 +52,7 @@ fn files(path: &Path) -> Vec<(PathBuf, u64)> {
 }
 
 #[test]
-fn commits_are_there_when_opened_again() {
+fn commits_survive_closing_and_opening() {
     let (_directory, path) = place();
     drop(LocalStore::create(&path, &options()).unwrap());
     for n in 0..20 {
@@ -87,7 +87,7 @@ fn killed(path: &Path) -> PathBuf {
 }
 
 #[test]
-fn work_goes_on_behind_the_cut_off_end_of_a_log() {
+fn commits_continue_after_a_log_that_was_cut_off() {
     let (_directory, path) = place();
     let store = LocalStore::create(&path, &options()).unwrap();
     commit(&store, 1);
@@ -124,7 +124,7 @@ fn work_goes_on_behind_the_cut_off_end_of_a_log() {
 }
 
 #[test]
-fn uncommitted_puts_are_there_after_an_orderly_end() {
+fn uncommitted_puts_survive_an_orderly_end() {
     let (_directory, path) = place();
     let Commit { objects, .. } = commits::numbered(1);
     let store = LocalStore::create(&path, &options()).unwrap();
@@ -267,6 +267,8 @@ fn a_second_writer_waits_for_the_first() {
     };
     thread::scope(|scope| {
         let second = scope.spawn(|| LocalStore::open(&path, &patient));
+        // Time for the second to find the store locked. A second writer that
+        // comes later than that finds it free, and the test still passes.
         thread::sleep(Duration::from_millis(100));
         commit(&first, 1);
         drop(first);

@@ -19,7 +19,7 @@ fn tenant(thread: u64) -> TenantId {
 }
 
 #[test]
-fn commits_of_many_threads_are_there_when_opened_again() {
+fn commits_of_many_threads_survive_closing_and_opening() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("store");
     let store = LocalStore::create(&path, &Options::default()).unwrap();

@@ -1,3 +1,5 @@
+//! Entries of an archive that is a layer of an image.
+
 use std::collections::VecDeque;
 
 use elevo_core::{Name, Timestamp, TreePath};
@@ -89,12 +91,11 @@ impl<F: FnMut(&TreePath, bool) -> bool> Layer<F> {
         if self.opaque.as_ref() == Some(&directory) {
             return Ok(());
         }
-        let whiteout = match self.is_all_gone(&directory).await? {
-            true => {
-                self.opaque = Some(directory.clone());
-                Whiteout::Opaque
-            }
-            false => Whiteout::Of(name),
+        let whiteout = if self.is_all_gone(&directory).await? {
+            self.opaque = Some(directory.clone());
+            Whiteout::Opaque
+        } else {
+            Whiteout::Of(name)
         };
         let too_long = |_| Error::refused(path.as_bytes(), "its name is too long for a layer");
         let name = whiteout.name().map_err(too_long)?;

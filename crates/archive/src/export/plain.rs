@@ -1,3 +1,5 @@
+//! Entries of an archive of a whole tree.
+
 use elevo_core::{Timestamp, TreePath};
 use elevo_engine::{Error as EngineError, StateTree, Visit, Walk, Workers};
 
@@ -87,7 +89,7 @@ impl<F: FnMut(&TreePath, bool) -> bool + Send> Source for Plain<F> {
 /// A path relative to a directory above it.
 pub(super) fn below(directory: &TreePath, path: &TreePath) -> Result<TreePath> {
     let rest = path.as_bytes().get(directory.as_bytes().len()..);
-    let rest = rest.unwrap_or_default();
-    let rest = rest.strip_prefix(b"/").unwrap_or(rest);
-    Ok(TreePath::new(rest).map_err(EngineError::from)?)
+    let after = rest.unwrap_or_default();
+    let relative = after.strip_prefix(b"/").unwrap_or(after);
+    Ok(TreePath::new(relative).map_err(EngineError::from)?)
 }

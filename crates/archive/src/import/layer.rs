@@ -1,3 +1,5 @@
+//! Applies a layer of an image.
+
 use elevo_core::TreePath;
 use elevo_engine::{Error as EngineError, StateTree, Visit, Walk};
 use elevo_objects::Entry;

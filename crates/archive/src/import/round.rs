@@ -1,3 +1,5 @@
+//! Hashes and stores an archive, a part at a time.
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

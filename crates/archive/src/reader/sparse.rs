@@ -118,9 +118,10 @@ impl Sparse {
             .iter()
             .map(|piece| piece.end - piece.start)
             .sum();
-        match held == data {
-            true => Ok(self),
-            false => Err(Error::refused(name, "its holes contradict its size")),
+        if held == data {
+            Ok(self)
+        } else {
+            Err(Error::refused(name, "its holes contradict its size"))
         }
     }
 

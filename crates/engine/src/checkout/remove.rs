@@ -1,3 +1,5 @@
+//! Removes paths that the new snapshot does not have.
+
 use elevo_core::TreePath;
 use elevo_objects::Entry;
 use rustix::fs::AtFlags;
@@ -69,7 +71,7 @@ impl<'a> Remover<'a> {
 
     fn remove_leaf(&mut self, path: &TreePath) -> Result<()> {
         if self.checkout.options.force {
-            return self.remove_whatever(path);
+            return self.remove_any_kind(path);
         }
         match unlink(&mut self.parents, path, AtFlags::empty()) {
             Ok(removed) => self.report.removed += u64::from(removed),
@@ -84,7 +86,7 @@ impl<'a> Remover<'a> {
                 self.report.removed += u64::from(removed);
                 Ok(())
             }
-            Err(_) if self.checkout.options.force => self.remove_whatever(&doomed.path),
+            Err(_) if self.checkout.options.force => self.remove_any_kind(&doomed.path),
             Err(error) if is_not_empty(&error) && doomed.replaced => Err(Error::InTheWay {
                 first: doomed.path.clone(),
                 count: 1,
@@ -97,8 +99,8 @@ impl<'a> Remover<'a> {
         }
     }
 
-    /// Removes a path of any kind.
-    fn remove_whatever(&mut self, path: &TreePath) -> Result<()> {
+    /// Removes an entry of any kind with its content; only with force.
+    fn remove_any_kind(&mut self, path: &TreePath) -> Result<()> {
         self.report.removed += remove_all(self.checkout, path)?;
         Ok(())
     }

@@ -1,26 +1,27 @@
-use std::fs::File;
-use std::io::{self, Seek, SeekFrom, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+//! Writes the entries of a snapshot into a directory.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use bytes::Bytes;
 use elevo_core::{Timestamp, TreePath};
-use elevo_objects::{Content, DirItem, Entry, Hash, MIN_CHUNK, Mode, Tree};
+use elevo_objects::{Content, Entry, Hash, Mode, Tree};
 use rayon::prelude::*;
 use rustix::fs::{AtFlags, Mode as Bits, OFlags};
 use rustix::io::Errno;
 
 use super::attributes::{give, give_name, probe_umask, set_modified, timestamps};
+#[cfg(not(target_vendor = "apple"))]
+use super::content::clone_content;
 use super::remove::remove_all;
 use super::{Checkout, CheckoutReport, Job, Owner, SLICE};
 use crate::disk::{self, Parents, Root};
 use crate::error::{Error, Result, at_root};
-use crate::file::{ChunkReader, Piece};
-use crate::tree;
 
 /// Writes entries of a snapshot into the directory.
 pub(super) struct Writer<'a> {
-    checkout: &'a Checkout<'a>,
-    seed: Option<(Root, Tree)>,
+    pub(super) checkout: &'a Checkout<'a>,
+    pub(super) seed: Option<(Root, Tree)>,
     /// Permission bits that the process's umask clears on new files.
     umask: u32,
     owner: Option<Owner>,
@@ -264,7 +265,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Removes a file or link that was checked before, or with force any entry.
-    fn make_room(&self, parents: &mut Parents<'_>, path: &TreePath) -> Result<()> {
+    pub(super) fn make_room(&self, parents: &mut Parents<'_>, path: &TreePath) -> Result<()> {
         if self.checkout.options.force {
             return remove_all(self.checkout, path).map(drop);
         }
@@ -277,74 +278,6 @@ impl<'a> Writer<'a> {
             }),
             Err(error) => Err(fail("replace", path)(error.into())),
         }
-    }
-
-    fn write_content(
-        &self,
-        fd: &OwnedFd,
-        job: &Job,
-        content: &Content,
-        chunk: Option<Bytes>,
-    ) -> Result<()> {
-        let fail = |source| fail("write", &job.path)(source);
-        if let Some(chunk) = chunk {
-            return write_all(fd, &chunk).map_err(fail);
-        }
-        let mut file = File::from(fd.try_clone().map_err(fail)?);
-        self.checkout.workers.wait(async {
-            let (mut chunks, _) = ChunkReader::open(self.checkout.repository, content, 0).await?;
-            let mut hole_at_end = false;
-            while let Some(piece) = chunks.next_piece().await? {
-                let length = match piece {
-                    Piece::Data(chunk) if !is_hole(&chunk) => {
-                        file.write_all(&chunk).map_err(fail)?;
-                        hole_at_end = false;
-                        continue;
-                    }
-                    Piece::Data(chunk) => chunk.len() as u64,
-                    Piece::Zeros(length) => length,
-                };
-                let length = SeekFrom::Current(length as i64);
-                file.seek(length).map_err(fail)?;
-                hole_at_end = true;
-            }
-            if hole_at_end {
-                file.set_len(content.size()).map_err(fail)?;
-            }
-            Ok(())
-        })
-    }
-
-    /// Returns the file in the seed, if it has the same content there.
-    fn in_seed(&self, path: &TreePath, content: &Content) -> Result<Option<OwnedFd>> {
-        let Some((seed, tree)) = &self.seed else {
-            return Ok(None);
-        };
-        if *content == Content::Empty {
-            return Ok(None);
-        }
-        let known = self
-            .checkout
-            .workers
-            .wait(find_entry(self.checkout, *tree, path))?;
-        if !matches!(known, Some(Entry::File { content: known, .. }) if known == *content) {
-            return Ok(None);
-        }
-        Ok(open_whole(seed, path, content.size()).ok().flatten())
-    }
-
-    /// Creates a file that shares its content with `from`, if the file system
-    /// supports it. The system call creates the file itself.
-    #[cfg(target_vendor = "apple")]
-    fn clone_new(&self, parents: &mut Parents<'_>, job: &Job, from: &OwnedFd) -> Option<OwnedFd> {
-        if job.before.is_some() {
-            self.make_room(parents, &job.path).ok()?;
-        }
-        let (parent, name) = parents.of(&job.path).ok()?;
-        let flags = rustix::fs::CloneFlags::NOFOLLOW;
-        rustix::fs::fclonefileat(from, parent, name.as_bytes(), flags).ok()?;
-        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        rustix::fs::openat(parent, name.as_bytes(), flags, Bits::empty()).ok()
     }
 
     fn write_link(
@@ -382,7 +315,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-fn fail(action: &'static str, path: &TreePath) -> impl Fn(io::Error) -> Error {
+pub(super) fn fail(action: &'static str, path: &TreePath) -> impl Fn(io::Error) -> Error {
     move |source| Error::Io {
         action,
         path: path.clone(),
@@ -425,59 +358,4 @@ fn write_whiteout(parents: &mut Parents<'_>, path: &TreePath) -> Result<Checkout
         removed: 1,
         ..CheckoutReport::default()
     })
-}
-
-async fn find_entry(checkout: &Checkout<'_>, tree: Tree, path: &TreePath) -> Result<Option<Entry>> {
-    let mut entry = Entry::Directory {
-        mode: Mode::EXECUTABLE,
-        tree,
-    };
-    for name in path.names() {
-        let Entry::Directory { tree, .. } = entry else {
-            return Ok(None);
-        };
-        match tree::find::<DirItem>(checkout.repository, tree.root, &name).await? {
-            Some(item) => entry = item.entry,
-            None => return Ok(None),
-        }
-    }
-    Ok(Some(entry))
-}
-
-/// Opens a file that should have this size; `None` if it does not.
-fn open_whole(root: &Root, path: &TreePath, size: u64) -> io::Result<Option<OwnedFd>> {
-    let mut parents = Parents::new(root);
-    let (parent, name) = parents.of(path)?;
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let file = rustix::fs::openat(parent, name.as_bytes(), flags, Bits::empty())?;
-    let is_whole = rustix::fs::fstat(&file)?.st_size as u64 == size;
-    Ok(is_whole.then_some(file))
-}
-
-/// Shares the content of `from`, if the file system supports it.
-#[cfg(target_os = "linux")]
-fn clone_content(to: &OwnedFd, from: &OwnedFd) -> bool {
-    rustix::fs::ioctl_ficlone(to, from).is_ok()
-}
-
-#[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
-fn clone_content(_: &OwnedFd, _: &OwnedFd) -> bool {
-    false
-}
-
-fn write_all(fd: impl AsFd, mut data: &[u8]) -> io::Result<()> {
-    while !data.is_empty() {
-        match rustix::io::write(&fd, data) {
-            Ok(written) => data = &data[written..],
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
-}
-
-/// Whether a chunk is all zeros, so that the file can have a hole. Only chunks
-/// of a certain size are examined.
-fn is_hole(chunk: &[u8]) -> bool {
-    chunk.len() >= MIN_CHUNK && chunk.iter().all(|byte| *byte == 0)
 }

@@ -1,3 +1,5 @@
+//! Walks two search trees side by side.
+
 use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::sync::Arc;

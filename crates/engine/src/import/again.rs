@@ -4,7 +4,7 @@ use std::path::Path;
 
 use elevo_objects::{Snapshot, Tree};
 
-use super::{Before, ImportOptions, Imported, Job};
+use super::{ImportOptions, Imported, Job, LastRead};
 use crate::error::Result;
 use crate::progress::Progress;
 use crate::repository::Repository;
@@ -29,8 +29,8 @@ pub fn import_again(
     job.into_store(|importer| importer.run_again())
 }
 
-/// Returns the current tree of such a directory without storing anything, and a
-/// repository in which the tree's directories can be read as if they were
+/// Returns the current tree of a directory that was read before without storing
+/// anything, and a repository in which the tree's directories can be read as if they were
 /// stored. File content cannot be read.
 pub fn look_again(
     repository: &Repository,
@@ -61,9 +61,9 @@ pub fn note_checkout(
         new_cache: Some(new),
         ..Job::new(repository, directory, options, progress)
     };
-    let before = Before {
+    let before = LastRead {
         read_as: Some((snapshot.tree, snapshot.times)),
-        ..Before::default()
+        ..LastRead::default()
     };
     let (read, _) = job.into_memory(|importer| importer.run(before))?;
     Ok(read.tree == snapshot.tree)

@@ -1,24 +1,44 @@
 //! Reads a directory, or finds that it is unchanged since it was last read.
+//!
+//! ```text
+//! list ─► difference ─► none: the tree of the last read
+//!                    └► some: windows before it are taken from the last read,
+//!                             windows from there on are read
+//! ```
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use elevo_core::{Name, TreePath};
-use elevo_objects::{DirItem, TimeItem, Tree, TreeBuilder};
 use rayon::prelude::*;
 use rustix::fs::{AtFlags, FileType, Stat};
 
 use super::earlier::Earlier;
 use super::leaf::losses;
 use super::names::Names;
-use super::{Before, Importer, Known, KnownEntry, LossKind, ReadDirectory, ReadEntry};
+use super::tree_writer::TreeWriter;
+use super::{Importer, Known, KnownEntry, LastRead, LossKind, ReadDirectory, ReadEntry};
 use super::{SLICE, WINDOW};
 use crate::disk;
 use crate::error::{Error, Result};
-use crate::stat_cache::{Fingerprint, Seen, SeenDirectory};
+use crate::stat_cache::{CachedDirectory, CachedStat, Fingerprint};
 
 /// Entries that have been read.
 type Entries = Vec<(Name, ReadEntry)>;
+
+/// A directory whose names are known, and whose entries are still to be read.
+struct ListedDirectory<'a> {
+    path: &'a TreePath,
+    /// Closed while subdirectories are read, so that depth costs no
+    /// descriptors.
+    fd: Option<OwnedFd>,
+    /// Metadata from before the names were listed.
+    stat: Stat,
+    has_attributes: bool,
+    /// Without the names that are left out.
+    names: Names,
+    has_ignored: bool,
+}
 
 /// Position of the first difference from the last read.
 #[derive(Default)]
@@ -30,121 +50,131 @@ struct Difference {
 }
 
 impl Importer<'_> {
-    pub(super) fn directory(&self, path: &TreePath, before: Before) -> Result<ReadDirectory> {
+    pub(super) fn directory(&self, path: &TreePath, last: LastRead) -> Result<ReadDirectory> {
+        let mut cached = self.cached_directory(last);
+        let mut listed = self.list(path, last, cached.as_mut())?;
+        let difference = match &mut cached {
+            None => Difference::default(),
+            Some(cached) => match self.difference(&mut listed, cached)? {
+                Some(difference) => difference,
+                None => {
+                    let (tree, times) = cached.read_as();
+                    return Ok(ReadDirectory {
+                        stat: listed.stat,
+                        has_attributes: listed.has_attributes,
+                        is_whole: !listed.has_ignored,
+                        tree,
+                        times,
+                        record: last.record,
+                        is_same: true,
+                    });
+                }
+            },
+        };
+        self.changed_directory(listed, last, cached, difference)
+    }
+
+    /// Reads a directory from its first difference on.
+    fn changed_directory(
+        &self,
+        mut listed: ListedDirectory<'_>,
+        last: LastRead,
+        cached: Option<CachedDirectory>,
+        difference: Difference,
+    ) -> Result<ReadDirectory> {
+        let path = listed.path;
+        let read_as = cached.as_ref().map(CachedDirectory::read_as);
+        let read_as = read_as.or(last.read_as);
+        let stats = self.new_cache.map(|new| new.directory(cached.as_ref()));
+        let mut writer = TreeWriter::new(path, stats);
+        let earlier = Earlier::open(self.repository, read_as, cached);
+        let mut earlier = self.workers.wait(earlier)?;
+        let mut below = difference.below;
+        for at in 0..listed.names.windows(WINDOW) {
+            let window = listed.names.window(at, WINDOW);
+            let window = window.map_err(failed("list", path))?;
+            let known = self.workers.wait(earlier.known(&window))?;
+            let is_unchanged = at < difference.windows;
+            // An entry of the cache may be missing from the earlier snapshot if
+            // one of them is damaged; then the window is read.
+            let taken = is_unchanged.then(|| as_known(&window, &known)).flatten();
+            let read = match taken {
+                Some(entries) => entries,
+                None => {
+                    let below = below.take_if(|_| at == difference.windows);
+                    self.window(&mut listed, window, &known, below)?
+                }
+            };
+            for (name, entry) in read {
+                writer.push(name, entry)?;
+            }
+            // A small directory keeps its nodes to the end, and stores none if
+            // its root is unchanged.
+            if listed.names.len() > WINDOW {
+                writer.flush(self.sink)?;
+            }
+        }
+        let is_whole = writer.count() == listed.names.len() && !listed.has_ignored;
+        // With a cache, the snapshot of the last read is held, so its nodes
+        // are stored.
+        let stored = read_as.filter(|_| self.cache.is_some());
+        let written = writer.finish(self.sink, stored)?;
+        Ok(ReadDirectory {
+            stat: listed.stat,
+            has_attributes: listed.has_attributes,
+            is_whole,
+            tree: written.tree,
+            times: written.times,
+            record: written.record,
+            is_same: false,
+        })
+    }
+
+    /// Returns the recorded metadata of a directory's entries.
+    pub(super) fn cached_directory(&self, last: LastRead) -> Option<CachedDirectory> {
+        self.cache?.directory(last.record?)
+    }
+
+    /// Opens a directory and lists its names, or takes them from the cache if
+    /// its own metadata is unchanged.
+    fn list<'a>(
+        &self,
+        path: &'a TreePath,
+        last: LastRead,
+        cached: Option<&mut CachedDirectory>,
+    ) -> Result<ListedDirectory<'a>> {
         let fail = |action| failed(action, path);
         let fd = self.root.open_directory(path).map_err(fail("open"))?;
         let stat = rustix::fs::fstat(&fd).map_err(|error| fail("inspect")(error.into()))?;
-        let seen = self.cache.zip(before.noted);
-        let mut seen = seen.and_then(|(cache, noted)| cache.directory(noted));
         // The recorded names are used only on a file system that changes the
         // times of a directory with its entries.
-        let itself = before.seen.filter(|before| {
-            let is_as_seen = before.fingerprint == Fingerprint::of(&stat);
+        let unchanged = last.seen.filter(|seen| {
+            let is_as_seen = seen.fingerprint == Fingerprint::of(&stat);
             self.listed_once == Some(stat.st_dev) && is_as_seen
         });
-        let has_attributes = match itself {
-            Some(itself) => {
-                self.note_losses(&stat, itself.has_attributes, path, None);
-                itself.has_attributes
+        let has_attributes = match unchanged {
+            Some(seen) => {
+                self.note_losses(&stat, seen.has_attributes, path, None);
+                seen.has_attributes
             }
             None => self.note_attributes(&stat, fd.as_fd(), path, None),
         };
-        let names = seen.as_mut().filter(|_| itself.is_some());
-        let mut names = match names.and_then(Names::seen) {
+        let recorded = cached.filter(|_| unchanged.is_some()).and_then(Names::seen);
+        let mut names = match recorded {
             Some(names) => names,
             None => Names::read(fd.as_fd()).map_err(fail("list"))?,
         };
         names.leave_out(&self.options.leave_out);
         // The patterns may be different next time, so a directory with ignored
-        // names must be listed again: it does not count as wholly noted.
+        // names must be listed again: it does not count as whole.
         let ignored = self.leave_out_ignored(path, fd.as_fd(), &mut names)?;
-        let mut fd = Some(fd);
-        let difference = match &mut seen {
-            Some(seen) => match self.difference(path, &mut fd, &names, seen)? {
-                Some(difference) => difference,
-                None => {
-                    let (tree, times) = seen.read_as();
-                    return Ok(ReadDirectory {
-                        stat,
-                        has_attributes,
-                        is_whole: ignored == 0,
-                        tree,
-                        times,
-                        noted: before.noted,
-                        is_same: true,
-                    });
-                }
-            },
-            None => Difference::default(),
-        };
-        let known = seen.as_ref().map(SeenDirectory::read_as);
-        let known = known.or(before.read_as);
-        let note = fail("record the files of");
-        let mut noting = self.new_cache.map(|new| new.directory(seen.as_ref()));
-        let earlier = Earlier::open(self.repository, known, seen);
-        let mut earlier = self.workers.wait(earlier)?;
-        let mut entries = TreeBuilder::<DirItem>::new();
-        let mut times = TreeBuilder::<TimeItem>::new();
-        let Difference { windows, mut below } = difference;
-        let mut noted_names = 0;
-        for (at, window) in names.windows(WINDOW).enumerate() {
-            let window = window.map_err(fail("list"))?;
-            let known = self.workers.wait(earlier.known(&window))?;
-            let read = match (at < windows).then(|| as_known(&window, &known)).flatten() {
-                Some(read) => read,
-                None => {
-                    let below = below.take_if(|_| at == windows);
-                    self.window(path, &mut fd, window, &known, below)?
-                }
-            };
-            noted_names += read.len();
-            for (name, read) in read {
-                let ReadEntry { entry, time, seen } = read;
-                if let (Some(noting), Some(seen)) = (&mut noting, seen) {
-                    noting.push(&name, seen).map_err(&note)?;
-                }
-                if time.modified.is_some() || time.children.is_some() {
-                    times.push(TimeItem {
-                        name: name.clone(),
-                        entry: time,
-                    });
-                }
-                entries.push(DirItem { name, entry });
-            }
-            // Limits the memory for a large directory. A small one keeps its
-            // nodes to the end, and stores none if its root is unchanged.
-            if names.len() > WINDOW {
-                self.sink.add_nodes(entries.take_finished())?;
-                self.sink.add_nodes(times.take_finished())?;
-            }
-        }
-        let root = entries.finish();
-        let times_root = times.finish().map(|root| root.hash);
-        // Nodes that were stored before need not be looked up in the store.
-        let (known_root, known_times) = match (self.cache, known) {
-            (Some(_), Some((tree, times))) => (tree.root, times),
-            _ => (None, None),
-        };
-        if known_root.is_none() || root.as_ref().map(|root| root.hash) != known_root {
-            self.sink.add_nodes(entries.take_finished())?;
-        }
-        if known_times.is_none() || times_root != known_times {
-            self.sink.add_nodes(times.take_finished())?;
-        }
-        let tree = root.map_or(Tree::EMPTY, |root| Tree {
-            root: Some(root.hash),
-            count: root.totals.count,
-            bytes: root.totals.bytes,
-        });
-        let noted = noting.map(|noting| noting.finish((tree, times_root)));
-        Ok(ReadDirectory {
+        Ok(ListedDirectory {
+            path,
+            fd: Some(fd),
             stat,
             has_attributes,
-            is_whole: noted_names == names.len() && ignored == 0,
-            tree,
-            times: times_root,
-            noted: noted.transpose().map_err(&note)?,
-            is_same: false,
+            names,
+            has_ignored: ignored > 0,
         })
     }
 
@@ -152,17 +182,18 @@ impl Importer<'_> {
     /// changed at any depth.
     fn difference(
         &self,
-        path: &TreePath,
-        fd: &mut Option<OwnedFd>,
-        names: &Names,
-        seen: &mut SeenDirectory,
+        listed: &mut ListedDirectory<'_>,
+        cached: &mut CachedDirectory,
     ) -> Result<Option<Difference>> {
+        let ListedDirectory {
+            path, fd, names, ..
+        } = listed;
         let mut windows = 0;
         for window in names.slices(WINDOW) {
             let different = |below| Ok(Some(Difference { windows, below }));
             let (mut leaves, mut directories) = (Vec::with_capacity(window.len()), Vec::new());
             for (name, kind) in window {
-                let Some(seen) = seen.next(name) else {
+                let Some(seen) = cached.next(name) else {
                     return different(None);
                 };
                 match (kind, seen.below) {
@@ -181,53 +212,69 @@ impl Importer<'_> {
             self.progress.add(leaves.len() as u64, 0);
             if !directories.is_empty() {
                 *fd = None;
-                let below: Vec<_> = directories
-                    .into_par_iter()
-                    .with_max_len(1)
-                    .map(|(name, seen)| {
-                        let name = Name::copy_from(name).map_err(io::Error::other);
-                        let name = name.map_err(failed("list", path))?;
-                        let before = Before {
-                            read_as: None,
-                            seen: Some(seen),
-                            noted: seen.below,
-                        };
-                        let read = self.subdirectory(path, name, before)?;
-                        let is_same = read.as_ref().is_some_and(|(_, read)| {
-                            read.is_same && self.is_as_noted(&seen.fingerprint, &read.stat)
-                        });
-                        Ok((read, is_same))
-                    })
-                    .collect::<Result<_>>()?;
-                self.progress.add(below.len() as u64, 0);
-                if !below.iter().all(|(_, is_same)| *is_same) {
-                    let below = below.into_iter().filter_map(|(read, _)| read);
-                    let below = below.map(|(name, read)| (name, ReadEntry::directory(&read)));
-                    return different(Some(below.collect()));
+                if let Some(below) = self.different_below(path, directories)? {
+                    return different(Some(below));
                 }
             }
             windows += 1;
         }
-        let is_same = seen.is_at_end();
+        let is_same = cached.is_at_end();
         Ok((!is_same).then_some(Difference {
             windows,
             below: None,
         }))
     }
 
+    /// Reads subdirectories with recorded metadata; `None` if all of them are
+    /// unchanged.
+    fn different_below(
+        &self,
+        path: &TreePath,
+        directories: Vec<(&[u8], CachedStat)>,
+    ) -> Result<Option<Entries>> {
+        let read: Vec<_> = directories
+            .into_par_iter()
+            .with_max_len(1)
+            .map(|(name, seen)| {
+                let name = Name::copy_from(name).map_err(io::Error::other);
+                let name = name.map_err(failed("list", path))?;
+                let last = LastRead {
+                    read_as: None,
+                    seen: Some(seen),
+                    record: seen.below,
+                };
+                let read = self.subdirectory(path, name, last)?;
+                let is_same = read.as_ref().is_some_and(|(_, read)| {
+                    read.is_same && self.is_as_recorded(&seen.fingerprint, &read.stat)
+                });
+                Ok((read, is_same))
+            })
+            .collect::<Result<_>>()?;
+        self.progress.add(read.len() as u64, 0);
+        if read.iter().all(|(_, is_same)| *is_same) {
+            return Ok(None);
+        }
+        let entries = read.into_iter().filter_map(|(read, _)| read);
+        let entries = entries.map(|(name, read)| (name, ReadEntry::directory(&read)));
+        Ok(Some(entries.collect()))
+    }
+
     /// Whether the recorded metadata of a directory itself can stay.
-    fn is_as_noted(&self, noted: &Fingerprint, stat: &Stat) -> bool {
+    fn is_as_recorded(&self, recorded: &Fingerprint, stat: &Stat) -> bool {
         let now = Fingerprint::of(stat);
         match self.new_cache {
             // Otherwise every scan would list the directory again.
-            Some(_) if self.listed_once == Some(stat.st_dev) => *noted == now,
-            _ => noted.is_kept_alike(&now),
+            Some(_) if self.listed_once == Some(stat.st_dev) => *recorded == now,
+            _ => recorded.has_equal_mode_and_time(&now),
         }
     }
 
-    /// Returns the directory's descriptor, which is closed while subdirectories
-    /// are read, so that depth costs no descriptors.
-    fn opened<'a>(&self, path: &TreePath, fd: &'a mut Option<OwnedFd>) -> Result<BorrowedFd<'a>> {
+    /// Returns the directory's descriptor; opens it again if it was closed.
+    pub(super) fn opened<'a>(
+        &self,
+        path: &TreePath,
+        fd: &'a mut Option<OwnedFd>,
+    ) -> Result<BorrowedFd<'a>> {
         let open = match fd.take() {
             Some(open) => open,
             None => {
@@ -243,53 +290,64 @@ impl Importer<'_> {
     /// they have been read already.
     fn window(
         &self,
-        path: &TreePath,
-        fd: &mut Option<OwnedFd>,
+        listed: &mut ListedDirectory<'_>,
         window: Vec<(Name, FileType)>,
         known: &Known,
         below: Option<Entries>,
     ) -> Result<Entries> {
+        let path = listed.path;
         let (directories, leaves): (Vec<_>, Vec<_>) = window
             .into_iter()
             .partition(|(_, kind)| *kind == FileType::Directory);
-        let mut read = match leaves.is_empty() {
-            true => Vec::new(),
-            false => self.leaves(path, self.opened(path, fd)?, leaves, known)?,
+        let mut entries = if leaves.is_empty() {
+            Vec::new()
+        } else {
+            self.leaves(path, self.opened(path, &mut listed.fd)?, leaves, known)?
         };
-        self.progress.add(read.len() as u64, 0);
+        self.progress.add(entries.len() as u64, 0);
         let below = match below {
             Some(below) => below,
             None if directories.is_empty() => Vec::new(),
             None => {
-                *fd = None;
-                let below: Vec<_> = directories
-                    .into_par_iter()
-                    .with_max_len(1)
-                    .map(|(name, _)| {
-                        let before = known.get(&name).map(KnownEntry::directory);
-                        self.subdirectory(path, name, before.unwrap_or_default())
-                    })
-                    .collect::<Result<_>>()?;
-                self.progress.add(below.len() as u64, 0);
-                let below = below.into_iter().flatten();
-                let below = below.map(|(name, read)| (name, ReadEntry::directory(&read)));
-                below.collect()
+                listed.fd = None;
+                self.subdirectories(path, directories, known)?
             }
         };
         if !below.is_empty() {
-            read.extend(below);
-            read.sort_by(|(a, _), (b, _)| a.cmp(b));
+            entries.extend(below);
+            entries.sort_by(|(a, _), (b, _)| a.cmp(b));
         }
-        Ok(read)
+        Ok(entries)
     }
 
+    fn subdirectories(
+        &self,
+        path: &TreePath,
+        directories: Vec<(Name, FileType)>,
+        known: &Known,
+    ) -> Result<Entries> {
+        let read: Vec<_> = directories
+            .into_par_iter()
+            .with_max_len(1)
+            .map(|(name, _)| {
+                let last = known.get(&name).map(KnownEntry::directory);
+                self.subdirectory(path, name, last.unwrap_or_default())
+            })
+            .collect::<Result<_>>()?;
+        self.progress.add(read.len() as u64, 0);
+        let entries = read.into_iter().flatten();
+        let entries = entries.map(|(name, read)| (name, ReadEntry::directory(&read)));
+        Ok(entries.collect())
+    }
+
+    /// Reads a subdirectory; `None` if it has vanished.
     fn subdirectory(
         &self,
         path: &TreePath,
         name: Name,
-        before: Before,
+        last: LastRead,
     ) -> Result<Option<(Name, ReadDirectory)>> {
-        match self.directory(&path.join(&name)?, before) {
+        match self.directory(&path.join(&name)?, last) {
             Err(Error::Io {
                 source, path: at, ..
             }) if disk::is_absent(&source) && at.starts_with(path) => {
@@ -301,7 +359,7 @@ impl Importer<'_> {
     }
 }
 
-fn failed(action: &'static str, path: &TreePath) -> impl Fn(io::Error) -> Error {
+pub(super) fn failed(action: &'static str, path: &TreePath) -> impl Fn(io::Error) -> Error {
     move |source| Error::Io {
         action,
         path: path.clone(),
@@ -313,9 +371,9 @@ fn failed(action: &'static str, path: &TreePath) -> impl Fn(io::Error) -> Error 
 fn as_seen<'a>(
     directory: BorrowedFd<'_>,
     owner: u32,
-    leaves: &[(&'a [u8], Seen)],
+    leaves: &[(&'a [u8], CachedStat)],
 ) -> Option<Vec<(LossKind, &'a [u8])>> {
-    let look = |(name, seen): &(&'a [u8], Seen)| {
+    let losses_of = |(name, seen): &(&'a [u8], CachedStat)| {
         let stat = rustix::fs::statat(directory, *name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         if Fingerprint::of(&stat) != seen.fingerprint {
             return None;
@@ -324,8 +382,8 @@ fn as_seen<'a>(
         let lost = losses(&stat, owner, seen.has_attributes);
         Some(lost.filter(|_| is_file).map(|kind| (kind, *name)).collect())
     };
-    let looked = leaves.par_iter().with_min_len(SLICE).map(look);
-    looked.try_reduce(Vec::new, |mut all, some: Vec<_>| {
+    let all = leaves.par_iter().with_min_len(SLICE).map(losses_of);
+    all.try_reduce(Vec::new, |mut all, some: Vec<_>| {
         all.extend(some);
         Some(all)
     })

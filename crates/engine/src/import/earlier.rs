@@ -1,24 +1,26 @@
+//! The earlier state of a directory that is read again.
+
 use elevo_core::Name;
 use elevo_objects::{DirItem, TimeItem};
 
-use super::{Known, KnownEntry, ReadAs};
+use super::{Known, KnownEntry, TreeWithTimes};
 use crate::error::Result;
 use crate::repository::Repository;
-use crate::stat_cache::SeenDirectory;
+use crate::stat_cache::CachedDirectory;
 use crate::tree::Run;
 
 /// A directory in an earlier snapshot, read alongside the one on disk.
 pub(super) struct Earlier {
     entries: Option<Run<DirItem>>,
     times: Option<Run<TimeItem>>,
-    seen: Option<SeenDirectory>,
+    seen: Option<CachedDirectory>,
 }
 
 impl Earlier {
     pub(super) async fn open(
         repository: &Repository,
-        known: Option<ReadAs>,
-        mut seen: Option<SeenDirectory>,
+        known: Option<TreeWithTimes>,
+        mut seen: Option<CachedDirectory>,
     ) -> Result<Self> {
         if let Some(seen) = &mut seen {
             seen.rewind();

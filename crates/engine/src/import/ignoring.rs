@@ -12,7 +12,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 
 use super::names::Names;
 use super::upper::directory_in;
-use super::{Importer, LossKind, ReadAs, WINDOW};
+use super::{Importer, LossKind, TreeWithTimes, WINDOW};
 use crate::error::Result;
 use crate::tree;
 
@@ -95,7 +95,7 @@ impl Importer<'_> {
         Ok(())
     }
 
-    fn directory_of(&self, tree: Tree, path: &TreePath) -> Result<Option<ReadAs>> {
+    fn directory_of(&self, tree: Tree, path: &TreePath) -> Result<Option<TreeWithTimes>> {
         path.names().try_fold(Some((tree, None)), |state, name| {
             self.workers
                 .wait(directory_in(self.repository, state, &name))

@@ -18,7 +18,7 @@ use super::{Importer, Known, KnownEntry, LossKind, ReadEntry, SLICE};
 use crate::disk;
 use crate::error::{Error, Result};
 use crate::file::{ContentBuilder, ZEROS};
-use crate::stat_cache::{Fingerprint, Seen};
+use crate::stat_cache::{CachedStat, Fingerprint};
 use crate::store::Object;
 
 /// Number of chunks of a large file that are held before they go to the sink.
@@ -160,9 +160,10 @@ impl Importer<'_> {
             held += 1;
             let may_go_on = ZEROS.is_chunk(&chunk);
             builder.push(chunk);
-            let zeros = match may_go_on {
-                true => ZEROS.chunks_in(hole_at(&file, at, size)),
-                false => 0,
+            let zeros = if may_go_on {
+                ZEROS.chunks_in(hole_at(&file, at, size))
+            } else {
+                0
             };
             if zeros > 0 {
                 builder.push_zeros(zeros);
@@ -246,8 +247,8 @@ pub(super) fn losses(
     found.map(|(kind, _)| kind)
 }
 
-fn leaf_seen(stat: &Stat, has_attributes: bool) -> Seen {
-    Seen {
+fn leaf_seen(stat: &Stat, has_attributes: bool) -> CachedStat {
+    CachedStat {
         fingerprint: Fingerprint::of(stat),
         has_attributes,
         below: None,
@@ -312,7 +313,7 @@ fn hole_at(file: &File, at: u64, end: u64) -> u64 {
     next.saturating_sub(at)
 }
 
-/// An error between a file and the sink.
+/// An error of reading a file, or of storing its content.
 enum ReadError {
     Io(io::Error),
     Engine(Error),

@@ -1,3 +1,5 @@
+//! The names of a directory on disk.
+
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -5,7 +7,7 @@ use elevo_core::Name;
 use rustix::fs::{AtFlags, Dir, FileType};
 use rustix::io::Errno;
 
-use crate::stat_cache::SeenDirectory;
+use crate::stat_cache::CachedDirectory;
 
 /// The names in a directory, sorted. All of them are in memory, packed (a
 /// million take some thirty megabytes): file systems list them in no useful
@@ -16,6 +18,7 @@ pub(super) struct Names {
     entries: Vec<Packed>,
 }
 
+/// One name: a range of `bytes`.
 struct Packed {
     start: usize,
     length: u8,
@@ -23,6 +26,7 @@ struct Packed {
 }
 
 impl Names {
+    /// Lists a directory.
     pub(super) fn read(directory: BorrowedFd<'_>) -> io::Result<Self> {
         let mut names = Self::default();
         for entry in Dir::read_from(directory)? {
@@ -45,8 +49,9 @@ impl Names {
         Ok(names)
     }
 
-    /// Returns the names recorded for a directory, if all of them are known.
-    pub(super) fn seen(seen: &mut SeenDirectory) -> Option<Self> {
+    /// Returns the names recorded for a directory; `None` if a part of the
+    /// record is damaged.
+    pub(super) fn seen(seen: &mut CachedDirectory) -> Option<Self> {
         let mut names = Self::default();
         let is_whole = seen.each(|name, mode| {
             let last = names.entries.last().map(|last| last.name(&names.bytes));
@@ -71,6 +76,7 @@ impl Names {
         self.entries.len()
     }
 
+    /// Removes the names that are in `left_out`.
     pub(super) fn leave_out(&mut self, left_out: &[Name]) {
         for name in left_out {
             if let Ok(at) = self.find(name) {
@@ -103,19 +109,20 @@ impl Names {
         });
     }
 
-    /// The names, `size` at a time.
-    pub(super) fn windows(
-        &self,
-        size: usize,
-    ) -> impl Iterator<Item = io::Result<Vec<(Name, FileType)>>> + '_ {
-        self.slices(size).map(|window| {
-            window
-                .map(|(name, kind)| {
-                    let name = Name::copy_from(name);
-                    Ok((name.map_err(io::Error::other)?, kind))
-                })
-                .collect()
-        })
+    /// Returns the window of `size` names at index `at`, which is shorter at
+    /// the end.
+    pub(super) fn window(&self, at: usize, size: usize) -> io::Result<Vec<(Name, FileType)>> {
+        let window = self.entries.chunks(size).nth(at).unwrap_or_default();
+        let named = |entry: &Packed| {
+            let name = Name::copy_from(entry.name(&self.bytes));
+            Ok((name.map_err(io::Error::other)?, entry.kind))
+        };
+        window.iter().map(named).collect()
+    }
+
+    /// Number of windows of `size` names.
+    pub(super) fn windows(&self, size: usize) -> usize {
+        self.entries.len().div_ceil(size)
     }
 
     /// The names, `size` at a time, without copying them.

@@ -1,8 +1,10 @@
+//! The destination of imported objects: the store, or memory.
+
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use elevo_objects::{Item, Kind, NewNode, ObjectKey};
+use parking_lot::Mutex;
 
 use crate::blocking::Workers;
 use crate::error::Result;
@@ -46,10 +48,6 @@ impl<'a> Sink<'a> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Batch> {
-        self.batch.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn add_nodes<I: Item>(&self, nodes: Vec<NewNode<I>>) -> Result<()> {
         if nodes.is_empty() {
             return Ok(());
@@ -66,7 +64,7 @@ impl<'a> Sink<'a> {
     }
 
     pub(super) fn add(&self, objects: Vec<Object>) -> Result<()> {
-        let mut batch = self.lock();
+        let mut batch = self.batch.lock();
         let Some((repository, workers)) = self.target else {
             batch.objects.extend(
                 objects
@@ -92,10 +90,7 @@ impl<'a> Sink<'a> {
 
     /// Returns the objects that were not put into the store yet.
     pub(super) fn into_rest(self) -> Vec<Object> {
-        self.batch
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner)
-            .objects
+        self.batch.into_inner().objects
     }
 
     /// Returns the nodes that were kept in memory.

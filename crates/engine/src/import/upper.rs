@@ -9,28 +9,32 @@
 //! | other directory | merges with the directory of the same name below, if there is one |
 //! | anything else | replaces the entry below |
 
-use std::io;
+mod edits;
+mod marks;
+
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use elevo_core::{Name, TreePath};
-use elevo_objects::{DirItem, Entry, Snapshot, TimeEntry, TimeItem, Tree};
+use elevo_objects::{DirItem, Entry, Snapshot, TimeItem, Tree};
 use rayon::prelude::*;
-use rustix::fs::{AtFlags, FileType, Stat};
+use rustix::fs::{FileType, Stat};
 
+use super::directory::failed;
 use super::earlier::Earlier;
 use super::names::Names;
 use super::{
-    Before, ImportOptions, Imported, Importer, Job, KnownEntry, LossKind, ReadAs, ReadDirectory,
-    ReadEntry,
+    ImportOptions, ImportResult, Imported, Importer, Job, Known, KnownEntry, LastRead, LossKind,
+    ReadDirectory, ReadEntry, TreeWithTimes,
 };
 use super::{SLICE, WINDOW};
 use crate::disk;
-use crate::error::{Error, Result, at_root};
+use crate::error::{Error, Result};
 use crate::progress::Progress;
 use crate::repository::Repository;
-use crate::stat_cache::{DirectoryToSee, Fingerprint, NewStatCache, Seen, StatCache};
+use crate::stat_cache::{CachedStat, DirectoryWriter, NewStatCache, StatCache};
 use crate::tree;
+use marks::{DirectoryMarks, is_whiteout};
 
 /// The attributes in which an overlay stores its marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,201 +87,143 @@ pub fn look_upper(
     job.into_view(|importer| importer.run_over(base, marks))
 }
 
-/// The changes of a directory to the one below it, in the order of names.
-#[derive(Default)]
-struct Edits {
-    entries: Vec<(Name, Option<DirItem>)>,
-    times: Vec<(Name, Option<TimeItem>)>,
-}
-
-impl Edits {
-    fn push(&mut self, name: Name, read: Option<(Entry, TimeEntry)>) {
-        let (entry, time) = read.unzip();
-        let time = time.filter(|time| time.modified.is_some() || time.children.is_some());
-        let time = time.map(|entry| TimeItem {
-            name: name.clone(),
-            entry,
-        });
-        self.times.push((name.clone(), time));
-        let entry = entry.map(|entry| DirItem {
-            name: name.clone(),
-            entry,
-        });
-        self.entries.push((name, entry));
-    }
-}
-
-/// Position of a directory of the upper, and the directory below it.
-struct Place<'a> {
+/// A directory of the upper to be read, and the directory below it.
+struct UpperDirectory<'a> {
     path: &'a TreePath,
     marks: Marks,
-    /// The whole tree below the overlay.
-    root: ReadAs,
-    /// The directory of it that shows in this one.
-    below: Option<ReadAs>,
-    /// State at the last read.
-    before: Before,
-    /// Whether no entry was added, removed or renamed in it since.
-    is_same: bool,
+    /// The whole tree below the overlay, for redirects.
+    root: TreeWithTimes,
+    /// The directory of that tree which shows in this one.
+    below: Option<TreeWithTimes>,
+    last: LastRead,
 }
 
-/// An entry of the upper; `read` is `None` for a deletion.
-struct Found {
+/// An entry of the upper.
+struct UpperEntry {
     name: Name,
+    /// `None` deletes the name.
     read: Option<ReadEntry>,
-    /// Whether it is unchanged since the last read.
-    is_same: bool,
 }
 
-impl Found {
-    fn to_note(&self) -> Option<(Name, Seen)> {
+impl UpperEntry {
+    fn to_record(&self) -> Option<(Name, CachedStat)> {
         let seen = self.read.as_ref()?.seen?;
         Some((self.name.clone(), seen))
     }
 }
 
 impl Importer<'_> {
-    fn run_over(mut self, base: &Snapshot, marks: Marks) -> super::Found {
+    fn run_over(mut self, base: &Snapshot, marks: Marks) -> ImportResult {
         // Held to the end: unchanged files are not read, but taken from this
         // snapshot.
-        let (_held, before) = self.known()?.unzip();
+        let (_held, last) = self.known()?.unzip();
         let root = (base.tree, base.times);
-        let place = Place {
+        let upper = UpperDirectory {
             path: &TreePath::root(),
             marks,
             root,
             below: Some(root),
-            before: before.unwrap_or_default(),
-            is_same: false,
+            last: last.unwrap_or_default(),
         };
         let workers = self.workers;
-        let fd = self
-            .root
-            .open_directory(place.path)
-            .map_err(at_root("open"))?;
-        let stat = rustix::fs::fstat(&fd).map_err(|error| at_root("inspect")(error.into()))?;
-        let read = workers.run(|| self.upper_directory(fd, stat, &place))?;
+        let (fd, stat) = self.open_upper(upper.path)?;
+        let read = workers.run(|| self.upper_directory(fd, stat, &upper))?;
         self.finish(read)
     }
 
+    fn open_upper(&self, path: &TreePath) -> Result<(OwnedFd, Stat)> {
+        let fd = self.root.open_directory(path);
+        let fd = fd.map_err(failed("open", path))?;
+        let stat = rustix::fs::fstat(&fd);
+        let stat = stat.map_err(|error| failed("inspect", path)(error.into()))?;
+        Ok((fd, stat))
+    }
+
     /// Returns the tree that a directory shows.
-    fn upper_directory(&self, fd: OwnedFd, stat: Stat, place: &Place<'_>) -> Result<ReadDirectory> {
-        let path = place.path;
-        let fail = |action| {
-            move |source| Error::Io {
-                action,
-                path: path.clone(),
-                source,
-            }
-        };
-        let mut names = Names::read(fd.as_fd()).map_err(fail("list"))?;
+    fn upper_directory(
+        &self,
+        fd: OwnedFd,
+        stat: Stat,
+        upper: &UpperDirectory<'_>,
+    ) -> Result<ReadDirectory> {
+        let path = upper.path;
+        // Always listed, since the cache has no whiteouts.
+        let mut names = Names::read(fd.as_fd()).map_err(failed("list", path))?;
         names.leave_out(&self.options.leave_out);
-        let seen = self.cache.zip(place.before.noted);
-        let seen = seen.and_then(|(cache, noted)| cache.directory(noted));
-        let noting = self.new_cache.map(|new| new.directory(seen.as_ref()));
-        let earlier = Earlier::open(self.repository, place.before.read_as, seen);
+        let cached = self.cached_directory(upper.last);
+        let writer = self.new_cache.map(|new| new.directory(cached.as_ref()));
+        let earlier = Earlier::open(self.repository, upper.last.read_as, cached);
         let mut earlier = self.workers.wait(earlier)?;
-        let mut found = Vec::with_capacity(names.len());
+        let mut entries = Vec::with_capacity(names.len());
         let mut fd = Some(fd);
-        for window in names.windows(WINDOW) {
-            let window = window.map_err(fail("list"))?;
+        for at in 0..names.windows(WINDOW) {
+            let window = names.window(at, WINDOW).map_err(failed("list", path))?;
             let known = self.workers.wait(earlier.known(&window))?;
-            found.extend(self.upper_window(place, &mut fd, window, &known)?);
+            entries.extend(self.upper_window(upper, &mut fd, window, &known)?);
         }
-        let noted: Vec<_> = match noting {
-            Some(_) => found.iter().filter_map(Found::to_note).collect(),
+        // Taken now, since applying the entries consumes them.
+        let to_record: Vec<_> = match writer {
+            Some(_) => entries.iter().filter_map(UpperEntry::to_record).collect(),
             None => Vec::new(),
         };
-        let is_same = place.is_same && found.iter().all(|found| found.is_same);
-        let (tree, times) = match place.before.read_as {
-            Some(known) if is_same => known,
-            _ => self.apply(place.below.unwrap_or((Tree::EMPTY, None)), found)?,
-        };
-        let note = |mut noting: DirectoryToSee<'_>| {
-            for (name, seen) in noted {
-                noting.push(&name, seen)?;
+        // Even if no entry changed: the base may be another one than at the
+        // last read.
+        let below = upper.below.unwrap_or((Tree::EMPTY, None));
+        let (tree, times) = self.applied(below, entries)?;
+        let record = |mut writer: DirectoryWriter<'_>| {
+            for (name, seen) in to_record {
+                writer.push(&name, seen)?;
             }
-            noting.finish((tree, times))
+            writer.finish((tree, times))
         };
-        let noted = noting.map(note).transpose();
+        let record = writer.map(record).transpose();
         Ok(ReadDirectory {
             stat,
             tree,
             times,
-            noted: noted.map_err(fail("record the files of"))?,
-            is_same,
+            record: record.map_err(failed("record the files of", path))?,
+            is_same: false,
+            // The caller has reported attributes that are not marks.
             has_attributes: false,
+            // Whiteouts are not recorded.
             is_whole: false,
         })
-    }
-
-    fn apply(&self, (tree, times): ReadAs, found: Vec<Found>) -> Result<ReadAs> {
-        if found.is_empty() {
-            return Ok((tree, times));
-        }
-        let mut edits = Edits::default();
-        for Found { name, read, .. } in found {
-            edits.push(name, read.map(|read| (read.entry, read.time)));
-        }
-        let mut objects = Vec::new();
-        let edited = self.workers.wait(async {
-            let entries = tree::edit(self.repository, tree.root, edits.entries, &mut objects);
-            let entries = entries.await?;
-            let times = tree::edit(self.repository, times, edits.times, &mut objects).await?;
-            let tree = entries.map_or(Tree::EMPTY, |root| Tree {
-                root: Some(root.hash),
-                count: root.totals.count,
-                bytes: root.totals.bytes,
-            });
-            Ok::<_, Error>((tree, times.map(|root| root.hash)))
-        })?;
-        self.sink.add(objects)?;
-        Ok(edited)
     }
 
     /// Reads some names of the upper. The directory's descriptor is closed
     /// while subdirectories are read, so that depth costs no descriptors.
     fn upper_window(
         &self,
-        place: &Place<'_>,
+        upper: &UpperDirectory<'_>,
         fd: &mut Option<OwnedFd>,
         window: Vec<(Name, FileType)>,
-        known: &super::Known,
-    ) -> Result<Vec<Found>> {
-        let path = place.path;
+        known: &Known,
+    ) -> Result<Vec<UpperEntry>> {
+        let path = upper.path;
         let (directories, leaves): (Vec<_>, Vec<_>) = window
             .into_iter()
             .partition(|(_, kind)| *kind == FileType::Directory);
-        let open = match fd.take() {
-            Some(fd) => fd,
-            None => self.root.open_directory(path).map_err(|source| Error::Io {
-                action: "open",
-                path: path.clone(),
-                source,
-            })?,
-        };
-        let mut found = leaves
+        let open = self.opened(path, fd)?;
+        let mut entries = leaves
             .into_par_iter()
             .with_min_len(SLICE)
-            .map(|(name, kind)| self.upper_leaf(path, open.as_fd(), name, kind, known))
+            .map(|(name, kind)| self.upper_leaf(path, open, name, kind, known))
             .collect::<Result<Vec<_>>>()?;
-        if directories.is_empty() {
-            *fd = Some(open);
-        } else {
-            drop(open);
+        if !directories.is_empty() {
+            *fd = None;
             let below = directories
                 .into_par_iter()
                 .with_max_len(1)
                 .map(|(name, _)| {
                     let known = known.get(&name);
-                    self.upper_subdirectory(place, name, known)
+                    self.upper_subdirectory(upper, name, known)
                 })
                 .collect::<Result<Vec<_>>>()?;
-            found.extend(below);
-            found.sort_by(|one, other| one.name.cmp(&other.name));
+            entries.extend(below);
+            entries.sort_by(|one, other| one.name.cmp(&other.name));
         }
-        self.progress.add(found.len() as u64, 0);
-        Ok(found)
+        self.progress.add(entries.len() as u64, 0);
+        Ok(entries)
     }
 
     fn upper_leaf(
@@ -286,181 +232,91 @@ impl Importer<'_> {
         fd: BorrowedFd<'_>,
         name: Name,
         kind: FileType,
-        known: &super::Known,
-    ) -> Result<Found> {
-        let known = known.get(&name);
+        known: &Known,
+    ) -> Result<UpperEntry> {
         if kind == FileType::CharacterDevice && is_whiteout(fd, &name) {
-            // Only its name could change.
-            return Ok(Found {
-                name,
-                read: None,
-                is_same: true,
-            });
+            return Ok(UpperEntry { name, read: None });
         }
-        let read = self.leaf(path, fd, &name, kind, known)?;
-        let is_same = is_seen(known, read.as_ref());
-        Ok(Found {
-            name,
-            read,
-            is_same,
-        })
+        let read = self.leaf(path, fd, &name, kind, known.get(&name))?;
+        Ok(UpperEntry { name, read })
     }
 
     fn upper_subdirectory(
         &self,
-        place: &Place<'_>,
+        upper: &UpperDirectory<'_>,
         name: Name,
         known: Option<&KnownEntry>,
-    ) -> Result<Found> {
-        match self.opened_subdirectory(place, &name, known) {
+    ) -> Result<UpperEntry> {
+        let read = match self.opened_subdirectory(upper, &name, known) {
             Err(Error::Io { source, path, .. })
-                if disk::is_absent(&source) && path.starts_with(place.path) =>
+                if disk::is_absent(&source) && path.starts_with(upper.path) =>
             {
-                self.lose(LossKind::Vanished, place.path, Some(&name));
-                Ok(Found {
-                    name,
-                    read: None,
-                    is_same: false,
-                })
+                self.lose(LossKind::Vanished, upper.path, Some(&name));
+                None
             }
-            Err(error) => Err(error),
-            Ok((read, is_same)) => Ok(Found {
-                name,
-                read: Some(read),
-                is_same,
-            }),
-        }
+            read => Some(ReadEntry::directory(&read?)),
+        };
+        Ok(UpperEntry { name, read })
     }
 
     fn opened_subdirectory(
         &self,
-        place: &Place<'_>,
+        upper: &UpperDirectory<'_>,
         name: &Name,
         known: Option<&KnownEntry>,
-    ) -> Result<(ReadEntry, bool)> {
-        let path = place.path.join(name)?;
-        let fail = |source| Error::Io {
-            action: "open",
-            path: path.clone(),
-            source,
-        };
-        let fd = self.root.open_directory(&path).map_err(fail)?;
-        let stat = rustix::fs::fstat(&fd).map_err(|error| fail(error.into()))?;
-        let fingerprint = Fingerprint::of(&stat);
-        self.note_losses(&stat, false, place.path, Some(name));
-        let below = self
-            .shown_in(fd.as_fd(), name, place)
-            .map_err(|error| match error {
-                AttributeError::Io(source) => fail(source),
-                AttributeError::Engine(error) => error,
-            })?;
-        let inside = Place {
+    ) -> Result<ReadDirectory> {
+        let path = upper.path.join(name)?;
+        let (fd, stat) = self.open_upper(&path)?;
+        self.note_losses(&stat, false, upper.path, Some(name));
+        let marks = DirectoryMarks::of(fd.as_fd(), upper.marks).map_err(failed("open", &path))?;
+        if marks.has_others {
+            self.lose(LossKind::ExtendedAttributes, upper.path, Some(name));
+        }
+        let below = self.shown_in(&marks, name, upper)?;
+        let inside = UpperDirectory {
             path: &path,
-            marks: place.marks,
-            root: place.root,
+            marks: upper.marks,
+            root: upper.root,
             below,
-            before: known.map(KnownEntry::directory).unwrap_or_default(),
-            is_same: known
-                .and_then(|known| known.seen)
-                .is_some_and(|seen| seen.fingerprint == fingerprint),
+            last: known.map(KnownEntry::directory).unwrap_or_default(),
         };
-        let read = self.upper_directory(fd, stat, &inside)?;
-        Ok((ReadEntry::directory(&read), read.is_same))
+        self.upper_directory(fd, stat, &inside)
     }
 
     /// Returns the directory of the tree below that shows in a directory of the
     /// upper.
     fn shown_in(
         &self,
-        fd: BorrowedFd<'_>,
+        marks: &DirectoryMarks,
         name: &Name,
-        place: &Place<'_>,
-    ) -> std::result::Result<Option<ReadAs>, AttributeError> {
-        let marks = Marked::of(fd, place.marks)?;
-        if marks.has_others {
-            self.lose(LossKind::ExtendedAttributes, place.path, Some(name));
-        }
+        upper: &UpperDirectory<'_>,
+    ) -> Result<Option<TreeWithTimes>> {
         if marks.is_opaque {
             return Ok(None);
         }
-        let find = |state: Option<ReadAs>, name: &[u8]| {
+        let find = |state: Option<TreeWithTimes>, name: &[u8]| {
             self.workers
                 .wait(directory_in(self.repository, state, name))
         };
-        Ok(match marks.redirect {
-            None => find(place.below, name)?,
-            Some(beside) if !beside.starts_with(b"/") => find(place.below, &beside)?,
+        match &marks.redirect {
+            None => find(upper.below, name),
+            Some(beside) if !beside.starts_with(b"/") => find(upper.below, beside),
             Some(path) => {
                 let mut names = path
                     .split(|byte| *byte == b'/')
                     .filter(|name| !name.is_empty());
-                names.try_fold(Some(place.root), find)?
-            }
-        })
-    }
-}
-
-/// Whether a file or link is unchanged since the last read.
-fn is_seen(known: Option<&KnownEntry>, read: Option<&ReadEntry>) -> bool {
-    let seen = known.and_then(|known| known.seen);
-    let seen = seen.map(|seen| seen.fingerprint);
-    let now = read.and_then(|read| read.seen);
-    let now = now.map(|seen| seen.fingerprint);
-    seen.is_some() && seen == now
-}
-
-enum AttributeError {
-    Io(io::Error),
-    Engine(Error),
-}
-
-impl From<io::Error> for AttributeError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-impl From<Error> for AttributeError {
-    fn from(error: Error) -> Self {
-        Self::Engine(error)
-    }
-}
-
-/// The marks of overlayfs on a directory.
-#[derive(Default)]
-struct Marked {
-    is_opaque: bool,
-    redirect: Option<Vec<u8>>,
-    /// Whether there are other attributes, too.
-    has_others: bool,
-}
-
-impl Marked {
-    fn of(fd: BorrowedFd<'_>, marks: Marks) -> io::Result<Self> {
-        let is_anybodys = marks == Marks::User;
-        let prefix: &[u8] = match marks {
-            Marks::Trusted => b"trusted.overlay.",
-            Marks::User => b"user.overlay.",
-        };
-        let mut marks = Self::default();
-        for name in disk::attributes(fd)?.split(|byte| *byte == 0) {
-            match name.strip_prefix(prefix) {
-                Some(b"opaque") => marks.is_opaque = attribute(fd, name)? == b"y",
-                // A redirect that any user could have written is not followed.
-                Some(b"redirect") if !is_anybodys => marks.redirect = Some(attribute(fd, name)?),
-                Some(_) => {}
-                None => marks.has_others |= !name.is_empty(),
+                names.try_fold(Some(upper.root), find)
             }
         }
-        Ok(marks)
     }
 }
 
+/// Returns the directory `name` of a tree; `None` if it has no such directory.
 pub(super) async fn directory_in(
     repository: &Repository,
-    state: Option<ReadAs>,
+    state: Option<TreeWithTimes>,
     name: &[u8],
-) -> Result<Option<ReadAs>> {
+) -> Result<Option<TreeWithTimes>> {
     let Some((tree, times)) = state else {
         return Ok(None);
     };
@@ -471,20 +327,3 @@ pub(super) async fn directory_in(
     let time = tree::find::<TimeItem>(repository, times, name).await?;
     Ok(Some((tree, time.and_then(|time| time.entry.children))))
 }
-
-fn is_whiteout(directory: BorrowedFd<'_>, name: &Name) -> bool {
-    let stat = rustix::fs::statat(directory, name.as_bytes(), AtFlags::SYMLINK_NOFOLLOW);
-    stat.is_ok_and(|stat| {
-        FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice && stat.st_rdev == 0
-    })
-}
-
-fn attribute(fd: BorrowedFd<'_>, name: &[u8]) -> io::Result<Vec<u8>> {
-    let mut value = vec![0; LONGEST_ATTRIBUTE];
-    let length = rustix::fs::fgetxattr(fd, name, &mut value[..])?;
-    value.truncate(length);
-    Ok(value)
-}
-
-/// Maximum length of a path.
-const LONGEST_ATTRIBUTE: usize = 4096;

@@ -1,3 +1,5 @@
+//! Inspection and repair of the store in memory.
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use elevo_core::TenantId;

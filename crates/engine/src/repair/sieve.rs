@@ -2,22 +2,22 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use elevo_core::{TenantId, Timestamp};
-use elevo_objects::{ObjectKey, Snapshot, SnapshotId};
+use elevo_objects::ObjectKey;
+use parking_lot::Mutex;
 
 use crate::blocking::Workers;
 use crate::error::Result;
-use crate::guards::Guard;
 use crate::import::{ImportOptions, import};
 use crate::inspect::{Inspect, Mend};
 use crate::progress::Progress;
 use crate::repository::Repository;
 use crate::state::CommitInfo;
 use crate::store::{Collection, Commit, Committed, Depth, Object, Store, StoreError, StoreResult};
+use crate::store_layer::StoreLayer;
 
 /// Small, since an import creates nodes and never reads any.
 const CACHE_BYTES: u64 = 1 << 20;
@@ -49,14 +49,13 @@ impl Sieve {
     ) -> Result<HashSet<ObjectKey>> {
         let repository = Repository::new(self.clone(), tenant, CACHE_BYTES);
         let imported = import(&repository, directory, options, progress)?;
-        workers.wait(imported.commit(&repository, nobody()))?;
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(std::mem::take(&mut found))
+        workers.wait(imported.commit(&repository, unstored()))?;
+        Ok(std::mem::take(&mut *self.found.lock()))
     }
 }
 
 /// Metadata for a snapshot that is never stored.
-fn nobody() -> CommitInfo {
+fn unstored() -> CommitInfo {
     CommitInfo {
         parents: Vec::new(),
         author: String::new(),
@@ -68,7 +67,11 @@ fn nobody() -> CommitInfo {
 }
 
 #[async_trait]
-impl Store for Sieve {
+impl StoreLayer for Sieve {
+    fn below(&self) -> &dyn Store {
+        &*self.below
+    }
+
     async fn put(&self, tenant: TenantId, objects: Vec<Object>) -> StoreResult<()> {
         let is_wanted = |object: &Object| self.wanted.contains(&object.key);
         let objects: Vec<_> = objects.into_iter().filter(is_wanted).collect();
@@ -81,69 +84,15 @@ impl Store for Sieve {
             ..Mend::default()
         };
         self.below.mend(tenant, mend).await?;
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        found.extend(keys);
+        self.found.lock().extend(keys);
         Ok(())
     }
 
     async fn commit(&self, tenant: TenantId, commit: Commit) -> StoreResult<Committed> {
         let held = self.below.writing(tenant).await?;
-        self.put(tenant, commit.objects).await?;
+        StoreLayer::put(self, tenant, commit.objects).await?;
         let ids = Vec::new();
         Ok(Committed { ids, held })
-    }
-
-    async fn get(&self, tenant: TenantId, keys: &[ObjectKey]) -> StoreResult<Vec<Option<Bytes>>> {
-        self.below.get(tenant, keys).await
-    }
-
-    async fn contains(&self, tenant: TenantId, keys: &[ObjectKey]) -> StoreResult<Vec<bool>> {
-        self.below.contains(tenant, keys).await
-    }
-
-    async fn snapshots(
-        &self,
-        tenant: TenantId,
-        ids: &[SnapshotId],
-    ) -> StoreResult<Vec<Option<Snapshot>>> {
-        self.below.snapshots(tenant, ids).await
-    }
-
-    async fn list_snapshots(
-        &self,
-        tenant: TenantId,
-        after: Option<SnapshotId>,
-        limit: usize,
-    ) -> StoreResult<Vec<SnapshotId>> {
-        self.below.list_snapshots(tenant, after, limit).await
-    }
-
-    async fn reference(&self, tenant: TenantId, name: &str) -> StoreResult<Option<SnapshotId>> {
-        self.below.reference(tenant, name).await
-    }
-
-    async fn list_references(
-        &self,
-        tenant: TenantId,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> StoreResult<Vec<(String, SnapshotId)>> {
-        self.below
-            .list_references(tenant, prefix, after, limit)
-            .await
-    }
-
-    async fn stored_bytes(&self, tenant: TenantId) -> StoreResult<u64> {
-        self.below.stored_bytes(tenant).await
-    }
-
-    async fn writing(&self, tenant: TenantId) -> StoreResult<Guard> {
-        self.below.writing(tenant).await
-    }
-
-    async fn hold(&self, tenant: TenantId, snapshots: &[SnapshotId]) -> StoreResult<Option<Guard>> {
-        self.below.hold(tenant, snapshots).await
     }
 
     async fn collection(&self, _: TenantId, _: Depth) -> StoreResult<Box<dyn Collection + '_>> {

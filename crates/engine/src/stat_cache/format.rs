@@ -3,8 +3,8 @@
 use elevo_core::Name;
 use elevo_objects::{Hash, Kind, SnapshotId, Tree};
 
-use super::{Fingerprint, Noted, Seen};
-use crate::import::ReadAs;
+use super::{CachedStat, Fingerprint, RecordRef};
+use crate::import::TreeWithTimes;
 
 pub(super) const MAGIC: &[u8; 10] = b"elevostat\x03";
 pub(super) const CHECKSUM: usize = 16;
@@ -12,8 +12,8 @@ pub(super) const CHECKSUM: usize = 16;
 pub(super) const SLOTS: [u64; 2] = [64, 192];
 /// Offset of the first page or record.
 pub(super) const BEGIN: u64 = 4096;
-pub(super) const SLOT: usize = 8 + 8 + NOTED + 32 + CHECKSUM;
-const NOTED: usize = 8 + 4 + 8;
+pub(super) const SLOT: usize = 8 + 8 + RECORD_REF + 32 + CHECKSUM;
+const RECORD_REF: usize = 8 + 4 + 8;
 pub(super) const PAGE_REF: usize = 8 + 4 + CHECKSUM;
 
 /// A page ends when it has reached this size.
@@ -52,7 +52,7 @@ pub(super) struct Slot {
     pub(super) number: u64,
     /// Nothing after this offset counts.
     pub(super) end: u64,
-    pub(super) root: Noted,
+    pub(super) root: RecordRef,
     pub(super) snapshot: SnapshotId,
 }
 
@@ -73,13 +73,13 @@ impl Slot {
         Some(Self {
             number: number(bytes)?,
             end: number(bytes)?,
-            root: Noted::decode(bytes)?,
+            root: RecordRef::decode(bytes)?,
             snapshot: SnapshotId(Hash::from_bytes(take(bytes)?)),
         })
     }
 }
 
-impl Noted {
+impl RecordRef {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.extend(self.offset.to_le_bytes());
         out.extend(self.length.to_le_bytes());
@@ -106,7 +106,7 @@ pub(super) struct PageRef {
 /// A directory: the tree it was read as, and the pages with its names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
-    pub(super) read_as: ReadAs,
+    pub(super) read_as: TreeWithTimes,
     /// Bytes of everything it leads to.
     pub(super) live: u64,
     pub(super) pages: Vec<PageRef>,
@@ -176,7 +176,7 @@ fn decode_hash(bytes: &mut &[u8]) -> Option<Option<Hash>> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Item<'a> {
     pub(super) name: &'a [u8],
-    pub(super) seen: Seen,
+    pub(super) seen: CachedStat,
 }
 
 impl<'a> Item<'a> {
@@ -220,12 +220,13 @@ impl<'a> Item<'a> {
             return None;
         }
         let is_directory = flags & 1 == 1;
-        let seen = Seen {
+        let seen = CachedStat {
             fingerprint,
             has_attributes: flags & 2 == 2,
-            below: match is_directory {
-                true => Some(Noted::decode(bytes)?),
-                false => None,
+            below: if is_directory {
+                Some(RecordRef::decode(bytes)?)
+            } else {
+                None
             },
         };
         Some(Self { name, seen })

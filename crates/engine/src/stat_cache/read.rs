@@ -1,3 +1,5 @@
+//! Reads a cache.
+
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -6,8 +8,8 @@ use std::sync::Arc;
 use elevo_objects::SnapshotId;
 
 use super::format::{self, BEGIN, Item, MAGIC, Record, SLOT, SLOTS, Slot};
-use super::{Noted, Seen};
-use crate::import::ReadAs;
+use super::{CachedStat, RecordRef};
+use crate::import::TreeWithTimes;
 
 /// Metadata that an earlier scan recorded.
 #[derive(Clone, Debug, Default)]
@@ -36,13 +38,13 @@ impl StatCache {
     }
 
     /// The record of the directory that was read.
-    pub(crate) fn root(&self) -> Option<Noted> {
+    pub(crate) fn root(&self) -> Option<RecordRef> {
         self.0.as_ref().map(|open| open.slot.root)
     }
 
     /// Returns the recorded metadata of a directory's entries.
-    pub(crate) fn directory(&self, noted: Noted) -> Option<SeenDirectory> {
-        self.0.as_ref()?.directory(noted)
+    pub(crate) fn directory(&self, position: RecordRef) -> Option<CachedDirectory> {
+        self.0.as_ref()?.directory(position)
     }
 }
 
@@ -71,20 +73,22 @@ impl Open {
         states.find(|open| open.record(open.slot.root).is_some())
     }
 
-    pub(super) fn directory(&self, noted: Noted) -> Option<SeenDirectory> {
-        Some(SeenDirectory {
+    pub(super) fn directory(&self, position: RecordRef) -> Option<CachedDirectory> {
+        Some(CachedDirectory {
             file: self.file.clone(),
             end: self.slot.end,
-            noted,
-            record: self.record(noted)?,
+            position,
+            record: self.record(position)?,
             next_page: 0,
             page: Vec::new(),
             at: 0,
         })
     }
 
-    fn record(&self, noted: Noted) -> Option<Record> {
-        let bytes = self.file.read(self.slot.end, noted.offset, noted.length)?;
+    fn record(&self, position: RecordRef) -> Option<Record> {
+        let bytes = self
+            .file
+            .read(self.slot.end, position.offset, position.length)?;
         Record::decode(&bytes)
     }
 }
@@ -132,19 +136,19 @@ impl Source {
 
 /// Recorded metadata of a directory.
 #[derive(Debug)]
-pub(crate) struct SeenDirectory {
+pub(crate) struct CachedDirectory {
     file: Source,
     end: u64,
-    pub(super) noted: Noted,
+    pub(super) position: RecordRef,
     pub(super) record: Record,
     next_page: usize,
     page: Vec<u8>,
     at: usize,
 }
 
-impl SeenDirectory {
+impl CachedDirectory {
     /// The tree that the directory was read as.
-    pub(crate) const fn read_as(&self) -> ReadAs {
+    pub(crate) const fn read_as(&self) -> TreeWithTimes {
         self.record.read_as
     }
 
@@ -183,7 +187,7 @@ impl SeenDirectory {
 
     /// Returns the recorded metadata of `name`. Names must be given in
     /// ascending order.
-    pub(crate) fn find(&mut self, name: &[u8]) -> Option<Seen> {
+    pub(crate) fn find(&mut self, name: &[u8]) -> Option<CachedStat> {
         loop {
             let (item, next) = self.peek()?;
             if item.name > name {
@@ -198,10 +202,11 @@ impl SeenDirectory {
     }
 
     /// Returns the recorded metadata of `name` if it is the next name.
-    pub(crate) fn next(&mut self, name: &[u8]) -> Option<Seen> {
-        match self.peek()?.0.name == name {
-            true => self.find(name),
-            false => None,
+    pub(crate) fn next(&mut self, name: &[u8]) -> Option<CachedStat> {
+        if self.peek()?.0.name == name {
+            self.find(name)
+        } else {
+            None
         }
     }
 

@@ -19,8 +19,8 @@ fn fingerprint(n: u64) -> Fingerprint {
     }
 }
 
-const fn noted_as(fingerprint: Fingerprint, below: Option<Noted>) -> Seen {
-    Seen {
+const fn cached(fingerprint: Fingerprint, below: Option<RecordRef>) -> CachedStat {
+    CachedStat {
         fingerprint,
         has_attributes: true,
         below,
@@ -45,42 +45,42 @@ fn write(path: &Path, changed: impl Fn(&str, u64) -> bool) {
     let new = NewStatCache::begin(path).unwrap();
     let old = new.old();
     let seen = old.root().and_then(|root| old.directory(root));
-    let note = |directory: &str, noting: &mut DirectoryToSee<'_>| {
+    let note = |directory: &str, writer: &mut DirectoryWriter<'_>| {
         for n in 0..FILES {
             let mut fingerprint = fingerprint(n);
             if changed(directory, n) {
                 fingerprint.size += 1;
             }
-            noting.push(&name(n), noted_as(fingerprint, None)).unwrap();
+            writer.push(&name(n), cached(fingerprint, None)).unwrap();
         }
     };
-    let mut noting = new.directory(seen.as_ref());
-    note("", &mut noting);
+    let mut writer = new.directory(seen.as_ref());
+    note("", &mut writer);
     for directory in ["a", "b"] {
         let seen = below(&old, directory);
         let mut inside = new.directory(seen.as_ref());
         note(directory, &mut inside);
         let inside = inside.finish((tree(FILES), None)).unwrap();
         let name = Name::copy_from(directory.as_bytes()).unwrap();
-        noting
-            .push(&name, noted_as(fingerprint(1), Some(inside)))
+        writer
+            .push(&name, cached(fingerprint(1), Some(inside)))
             .unwrap();
     }
-    new.set_root(noting.finish((tree(1), None)).unwrap());
+    new.set_root(writer.finish((tree(1), None)).unwrap());
     new.finish(READ).unwrap();
 }
 
-fn root(cache: &StatCache) -> Option<SeenDirectory> {
+fn root(cache: &StatCache) -> Option<CachedDirectory> {
     cache.directory(cache.root()?)
 }
 
-fn below(cache: &StatCache, name: &str) -> Option<SeenDirectory> {
+fn below(cache: &StatCache, name: &str) -> Option<CachedDirectory> {
     let seen = root(cache)?.find(name.as_bytes())?;
     cache.directory(seen.below?)
 }
 
 /// Returns whether all names of a directory could be read, and their number.
-fn names(seen: &mut SeenDirectory) -> (bool, u64) {
+fn names(seen: &mut CachedDirectory) -> (bool, u64) {
     let mut count = 0;
     let is_whole = seen.each(|_, _| {
         count += 1;
@@ -89,7 +89,7 @@ fn names(seen: &mut SeenDirectory) -> (bool, u64) {
     (is_whole, count)
 }
 
-fn find(seen: &mut SeenDirectory, n: u64) -> Option<Fingerprint> {
+fn find(seen: &mut CachedDirectory, n: u64) -> Option<Fingerprint> {
     seen.find(&name(n)).map(|seen| seen.fingerprint)
 }
 
@@ -157,17 +157,15 @@ fn a_file_changed_since_the_scan_began_is_never_the_same() {
         }
     };
     let late = late(fs::metadata(&path).unwrap());
-    let mut noting = new.directory(None);
-    noting.push(&name(1), noted_as(late, None)).unwrap();
-    noting
-        .push(&name(2), noted_as(fingerprint(2), None))
-        .unwrap();
-    new.set_root(noting.finish((tree(2), None)).unwrap());
+    let mut writer = new.directory(None);
+    writer.push(&name(1), cached(late, None)).unwrap();
+    writer.push(&name(2), cached(fingerprint(2), None)).unwrap();
+    new.set_root(writer.finish((tree(2), None)).unwrap());
     new.finish(READ).unwrap();
     let mut seen = root(&StatCache::open(&path)).unwrap();
     let found = find(&mut seen, 1).unwrap();
     assert_ne!(found, late);
-    assert!(found.is_kept_alike(&late));
+    assert!(found.has_equal_mode_and_time(&late));
     assert_eq!(find(&mut seen, 2), Some(fingerprint(2)));
 }
 
@@ -177,13 +175,9 @@ fn the_old_state_counts_until_the_new_one_is_finished() {
     let path = directory.path().join("stat");
     write(&path, |_, _| false);
     let new = NewStatCache::begin(&path).unwrap();
-    let mut noting = new.directory(None);
-    (0..9_999).for_each(|n| {
-        noting
-            .push(&name(n), noted_as(fingerprint(n), None))
-            .unwrap()
-    });
-    noting.finish((tree(2), None)).unwrap();
+    let mut writer = new.directory(None);
+    (0..9_999).for_each(|n| writer.push(&name(n), cached(fingerprint(n), None)).unwrap());
+    writer.finish((tree(2), None)).unwrap();
     drop(new);
     let cache = StatCache::open(&path);
     let mut inside = below(&cache, "b").unwrap();

@@ -1,20 +1,22 @@
+//! Writes a cache.
+
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use elevo_core::{MAX_PATH_BYTES, Name};
 use elevo_objects::SnapshotId;
+use parking_lot::Mutex;
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW};
 
 use super::format::{
     BEGIN, Checksum, Item, MAGIC, PAGE_BYTES, PageRef, Record, SLOTS, Slot, checksum,
 };
-use super::read::{Open, SeenDirectory, Source, StatCache};
-use super::{Fingerprint, Noted, Seen};
-use crate::import::ReadAs;
+use super::read::{CachedDirectory, Open, Source, StatCache};
+use super::{CachedStat, Fingerprint, RecordRef};
+use crate::import::TreeWithTimes;
 
 /// Bytes of earlier states that a file may always have before it is compacted.
 const SPARE: u64 = 1 << 20;
@@ -38,7 +40,7 @@ struct Out {
     buffer: Vec<u8>,
     /// Offset at which the buffer is written.
     at: u64,
-    root: Option<Noted>,
+    root: Option<RecordRef>,
 }
 
 impl NewStatCache {
@@ -47,7 +49,7 @@ impl NewStatCache {
     /// that directory is read. Until the new state is finished, readers of the
     /// cache find the old one.
     pub fn begin(path: &Path) -> io::Result<Self> {
-        let (file, old) = match Self::go_on(path)? {
+        let (file, old) = match Self::continued(path)? {
             Some((file, old)) => (file, Some(old)),
             None => {
                 let file = File::create(path)?;
@@ -79,8 +81,9 @@ impl NewStatCache {
         })
     }
 
-    /// Opens the existing cache, in a file without other names.
-    fn go_on(path: &Path) -> io::Result<Option<(File, Open)>> {
+    /// Opens the existing cache. If its file has other names, it is copied
+    /// first, so that they keep the old state.
+    fn continued(path: &Path) -> io::Result<Option<(File, Open)>> {
         let open = || match File::options().read(true).write(true).open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             file => file.map(Some),
@@ -114,11 +117,11 @@ impl NewStatCache {
     }
 
     /// Begins a directory with no names yet; `seen` is its earlier state.
-    pub(crate) fn directory(&self, seen: Option<&SeenDirectory>) -> DirectoryToSee<'_> {
-        let old = seen.map(|seen| (seen.noted, seen.record.clone()));
+    pub(crate) fn directory(&self, seen: Option<&CachedDirectory>) -> DirectoryWriter<'_> {
+        let old = seen.map(|seen| (seen.position, seen.record.clone()));
         let pages = old.iter().flat_map(|(_, record)| &record.pages);
         let old_pages = pages.map(|page| (page.checksum, *page)).collect();
-        DirectoryToSee {
+        DirectoryWriter {
             cache: self,
             old,
             old_pages,
@@ -129,19 +132,14 @@ impl NewStatCache {
     }
 
     /// Sets the record of the directory that was read.
-    pub(crate) fn set_root(&self, root: Noted) {
-        self.out().root = Some(root);
-    }
-
-    fn out(&self) -> MutexGuard<'_, Out> {
-        self.out.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn set_root(&self, root: RecordRef) {
+        self.out.lock().root = Some(root);
     }
 
     /// Makes the new state valid, for a directory that was read as `snapshot`,
     /// which must be stored by now.
     pub fn finish(self, snapshot: SnapshotId) -> io::Result<()> {
-        let out = self.out.into_inner();
-        let mut out = out.unwrap_or_else(PoisonError::into_inner);
+        let mut out = self.out.into_inner();
         let Some(root) = out.root else { return Ok(()) };
         out.flush()?;
         let (number, at) = match &self.old {
@@ -179,9 +177,9 @@ impl Out {
         self.at + self.buffer.len() as u64
     }
 
-    fn add_record(&mut self, record: &Record) -> io::Result<Noted> {
+    fn add_record(&mut self, record: &Record) -> io::Result<RecordRef> {
         let bytes = record.encode();
-        Ok(Noted {
+        Ok(RecordRef {
             offset: self.add(&bytes)?,
             length: u32::try_from(bytes.len()).map_err(io::Error::other)?,
             live: record.live.saturating_add(bytes.len() as u64),
@@ -198,9 +196,9 @@ impl Out {
 
 /// A directory being written to a cache.
 #[derive(Debug)]
-pub(crate) struct DirectoryToSee<'a> {
+pub(crate) struct DirectoryWriter<'a> {
     cache: &'a NewStatCache,
-    old: Option<(Noted, Record)>,
+    old: Option<(RecordRef, Record)>,
     old_pages: HashMap<Checksum, PageRef>,
     page: Vec<u8>,
     pages: Vec<PageRef>,
@@ -208,15 +206,15 @@ pub(crate) struct DirectoryToSee<'a> {
     below: u64,
 }
 
-impl DirectoryToSee<'_> {
+impl DirectoryWriter<'_> {
     /// Records a name with its metadata from before the read. Names come in
     /// ascending order.
-    pub(crate) fn push(&mut self, name: &Name, mut seen: Seen) -> io::Result<()> {
+    pub(crate) fn push(&mut self, name: &Name, mut seen: CachedStat) -> io::Result<()> {
         let began = self.cache.began;
         let Fingerprint {
             changed, modified, ..
         } = seen.fingerprint;
-        // It may be changed again without a change of its times.
+        // A change in the same tick of the clock would leave the times equal.
         if changed >= began || modified >= began {
             seen.fingerprint = seen.fingerprint.unsure();
         }
@@ -236,7 +234,7 @@ impl DirectoryToSee<'_> {
             None => {
                 self.page.extend(checksum);
                 PageRef {
-                    offset: self.cache.out().add(&self.page)?,
+                    offset: self.cache.out.lock().add(&self.page)?,
                     length: self.page.len() as u32,
                     checksum,
                 }
@@ -249,7 +247,7 @@ impl DirectoryToSee<'_> {
 
     /// Records the tree that the directory was read as. Returns the position of
     /// the record.
-    pub(crate) fn finish(mut self, read_as: ReadAs) -> io::Result<Noted> {
+    pub(crate) fn finish(mut self, read_as: TreeWithTimes) -> io::Result<RecordRef> {
         if !self.page.is_empty() {
             self.end_page()?;
         }
@@ -261,7 +259,7 @@ impl DirectoryToSee<'_> {
         };
         match self.old {
             Some((place, old)) if old == record => Ok(place),
-            _ => self.cache.out().add_record(&record),
+            _ => self.cache.out.lock().add_record(&record),
         }
     }
 }
@@ -294,7 +292,12 @@ pub(super) fn compact(old: &Open, path: &Path) -> io::Result<()> {
 /// ends even for a malicious cache: the content of a directory was written
 /// before it, no path is longer than the limit, and the copy does not exceed
 /// the size of the old file.
-fn copy(old: &Open, place: Noted, depth: usize, out: &mut Out) -> io::Result<Option<Noted>> {
+fn copy(
+    old: &Open,
+    place: RecordRef,
+    depth: usize,
+    out: &mut Out,
+) -> io::Result<Option<RecordRef>> {
     if depth > MAX_PATH_BYTES || out.end() > old.slot.end {
         return Ok(None);
     }
@@ -310,7 +313,7 @@ fn copy(old: &Open, place: Noted, depth: usize, out: &mut Out) -> io::Result<Opt
                 _ => None,
             };
             live += below.map_or(0, |below| below.live);
-            let seen = Seen { below, ..item.seen };
+            let seen = CachedStat { below, ..item.seen };
             Item { seen, ..item }.encode(&mut page);
         }
         let checksum = checksum(&page);

@@ -1,3 +1,5 @@
+//! Directories of a tree in memory.
+
 use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -182,7 +184,23 @@ impl Slot {
     }
 }
 
+/// Returns objects by key, as a [`Leaf`] keeps them; `None` if there are none.
+pub(super) fn pending(objects: Vec<Object>) -> Option<Arc<HashMap<ObjectKey, Bytes>>> {
+    if objects.is_empty() {
+        return None;
+    }
+    let by_key = objects.into_iter().map(|object| (object.key, object.data));
+    Some(Arc::new(by_key.collect()))
+}
+
 impl Leaf {
+    fn content(&self) -> Option<&Content> {
+        match &self.entry {
+            Entry::File { content, .. } => Some(content),
+            _ => None,
+        }
+    }
+
     pub(super) fn pending_bytes(&self) -> usize {
         self.pending
             .iter()
@@ -205,7 +223,7 @@ impl Leaf {
     /// Discards pending objects that the content no longer needs.
     pub(super) fn prune(&mut self) -> Result<()> {
         let needed = self.needed()?;
-        self.pending = super::pending(needed);
+        self.pending = pending(needed);
         Ok(())
     }
 

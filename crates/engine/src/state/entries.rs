@@ -7,6 +7,7 @@ use elevo_core::{Timestamp, TreePath};
 use elevo_objects::{Entry, Hash, Mode, SnapshotId, Tree};
 
 use super::directory::{Directory, Leaf, Slot};
+use super::position::MissingParents;
 use super::seal::{Sealed, seal};
 use super::{CommitInfo, StateTree};
 use crate::error::{Error, Result};
@@ -25,9 +26,10 @@ impl StateTree {
             Some(Slot::Directory {
                 mode, directory, ..
             }) => {
-                let tree = match directory.changes.is_empty() {
-                    true => directory.tree,
-                    false => seal(&self.repository, &directory).await?.tree,
+                let tree = if directory.changes.is_empty() {
+                    directory.tree
+                } else {
+                    seal(&self.repository, &directory).await?.tree
                 };
                 Some(Entry::Directory { mode, tree })
             }
@@ -51,8 +53,8 @@ impl StateTree {
                 pending: None,
             }),
         };
-        let place = self.place(path, true).await?;
-        self.put_back(place, slot);
+        let position = self.position(path, MissingParents::Create).await?;
+        self.replace(position, slot);
         Ok(())
     }
 
@@ -83,14 +85,14 @@ impl StateTree {
         if matches!(entry, Entry::Directory { .. }) {
             return Err(Error::NotAFile(path.clone()));
         }
-        let place = self.place(path, true).await?;
-        place.file_mode()?;
+        let position = self.position(path, MissingParents::Create).await?;
+        position.file_mode()?;
         let leaf = Leaf {
             entry,
             modified,
             pending: None,
         };
-        self.put_back(place, Slot::Leaf(leaf));
+        self.replace(position, Slot::Leaf(leaf));
         Ok(())
     }
 
@@ -102,8 +104,8 @@ impl StateTree {
         mode: Mode,
         modified: Option<Timestamp>,
     ) -> Result<()> {
-        let mut place = self.place(path, true).await?;
-        let directory = match place.slot.take() {
+        let mut position = self.position(path, MissingParents::Create).await?;
+        let directory = match position.slot.take() {
             Some(Slot::Directory { directory, .. }) => directory,
             _ => Arc::default(),
         };
@@ -112,7 +114,7 @@ impl StateTree {
             modified,
             directory,
         };
-        self.put_back(place, slot);
+        self.replace(position, slot);
         Ok(())
     }
 

@@ -147,11 +147,12 @@ impl Frame {
             count: root.totals.count,
             bytes: root.totals.bytes,
         });
-        let times = match self.times.is_empty() {
-            true => self.directory.times,
-            false => tree::edit(repository, self.directory.times, self.times, objects)
+        let times = if self.times.is_empty() {
+            self.directory.times
+        } else {
+            tree::edit(repository, self.directory.times, self.times, objects)
                 .await?
-                .map(|root| root.hash),
+                .map(|root| root.hash)
         };
         Ok((self.above, tree, times))
     }

@@ -118,9 +118,10 @@ mod tests {
         let list = async |after: Option<Hash>, limit: usize| {
             let after = after.map_or(Bound::Unbounded, Bound::Excluded);
             let page = all.range((after, Bound::Unbounded)).take(limit);
-            match page.clone().any(is_bad) {
-                true => Err(StoreError::Damaged("a block".into())),
-                false => Ok(page.copied().collect()),
+            if page.clone().any(is_bad) {
+                Err(StoreError::Damaged("a block".into()))
+            } else {
+                Ok(page.copied().collect())
             }
         };
         let mut pages = Pages::new();

@@ -1,3 +1,5 @@
+//! The result of a verification.
+
 use elevo_core::TreePath;
 use elevo_objects::{ObjectKey, SnapshotId};
 
@@ -10,19 +12,19 @@ pub struct Verified {
     pub bytes: u64,
     /// Snapshots that were walked.
     pub snapshots: u64,
-    /// References that were looked up.
+    /// Refs that were looked up.
     pub references: u64,
     /// Damaged or missing objects, up to a limit.
     pub damage: Vec<Damage>,
-    /// Number of further ones; an object that many trees need may be counted
-    /// more than once.
+    /// Number of damaged objects beyond the limit; an object that many trees
+    /// need may be counted more than once.
     pub more_damage: u64,
     /// Parts of the store's lists that cannot be read. Needed objects in them
     /// are among the damage, if they cannot be read by key either.
     pub gaps: u64,
     /// Refs that do not point to a readable snapshot, up to a limit.
     pub lost_references: Vec<String>,
-    /// Number of further such refs.
+    /// Number of such refs beyond the limit.
     pub more_lost_references: u64,
     /// Snapshots that need a damaged object.
     pub snapshots_touched: u64,

@@ -1,3 +1,5 @@
+//! Objects that a verification has examined, within a limit of memory.
+
 use std::collections::{HashMap, HashSet};
 
 use elevo_objects::{Hash, ObjectKey};

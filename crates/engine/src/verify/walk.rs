@@ -250,9 +250,10 @@ impl Verifier<'_> {
 
     async fn look_up(&mut self, name: &str, id: SnapshotId, walk: bool) -> Result<()> {
         self.report.references += 1;
-        let is_there = match walk {
-            true => self.walk_snapshot(id).await?,
-            false => matches!(self.snapshot(id).await, Some(Ok(_))),
+        let is_there = if walk {
+            self.walk_snapshot(id).await?
+        } else {
+            matches!(self.snapshot(id).await, Some(Ok(_)))
         };
         if is_there || self.store.reference(self.tenant, name).await.ok() != Some(Some(id)) {
             return Ok(());
@@ -265,9 +266,10 @@ impl Verifier<'_> {
         if let Some(damage) = self.damage.get_mut(&snapshot_key(id)) {
             damage.needed = true;
         }
-        match self.report.lost_references.len() < self.listed {
-            true => self.report.lost_references.push(name.into()),
-            false => self.report.more_lost_references += 1,
+        if self.report.lost_references.len() < self.listed {
+            self.report.lost_references.push(name.into());
+        } else {
+            self.report.more_lost_references += 1;
         }
         Ok(())
     }

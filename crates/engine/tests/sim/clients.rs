@@ -121,9 +121,10 @@ impl Client {
         for _ in 0..=self.sim.below(3) {
             self.edit(&mut work).await?;
             self.pause().await;
-            let target = match self.sim.chance(0.3) {
-                true => Target::Alone(&name),
-                false => Target::Next(&name),
+            let target = if self.sim.chance(0.3) {
+                Target::Alone(&name)
+            } else {
+                Target::Next(&name)
             };
             assert!(self.commit(&mut work, target).await?, "{name} has moved");
         }
@@ -353,9 +354,10 @@ impl Client {
         };
         // Like a server that stores several snapshots together.
         let is_staged = self.sim.chance(0.3);
-        let done = match is_staged {
-            true => self.commit_staged(&work.tree, info).await,
-            false => work.tree.commit(info).await,
+        let done = if is_staged {
+            self.commit_staged(&work.tree, info).await
+        } else {
+            work.tree.commit(info).await
         };
         self.note_commit(number, name, &done);
         match done {

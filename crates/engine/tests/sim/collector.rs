@@ -12,9 +12,10 @@ impl Client {
     pub async fn collect(self) {
         while self.working.get() > 0 {
             let options = self.sim.random(|random| GcOptions {
-                depth: match random.random_bool(0.6) {
-                    true => Depth::Young,
-                    false => Depth::Full,
+                depth: if random.random_bool(0.6) {
+                    Depth::Young
+                } else {
+                    Depth::Full
                 },
                 dry_run: random.random_bool(0.15),
                 keep_since: None,

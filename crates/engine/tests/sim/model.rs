@@ -158,9 +158,10 @@ impl Model {
         let reference = self.references.entry(name.into()).or_default();
         let place = reference.moves.iter().position(|step| step.to == to);
         let place = place.expect("it has begun");
-        match has_happened {
-            true => reference.moves[place].is_acknowledged = true,
-            false => drop(reference.moves.remove(place)),
+        if has_happened {
+            reference.moves[place].is_acknowledged = true;
+        } else {
+            reference.moves.remove(place);
         }
         reference.advance();
     }

@@ -211,9 +211,10 @@ impl Store for SimStore {
     }
 
     async fn commit(&self, _: TenantId, commit: Commit) -> StoreResult<Committed> {
-        match self.puts_ahead {
-            true => self.commit_after_puts(commit).await,
-            false => self.commit_all(commit).await,
+        if self.puts_ahead {
+            self.commit_after_puts(commit).await
+        } else {
+            self.commit_all(commit).await
         }
     }
 

@@ -90,7 +90,7 @@ impl Driver for Crdt {
 
 impl Format for Crdt {
     const STYLE: Style = Style {
-        quarrels: false,
+        comments_conflict: false,
         ..Json::STYLE
     };
 

@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_comment_in_the_rest_of_a_line_is_about_the_value_before_it() {
+    fn a_comment_at_the_end_of_a_line_belongs_to_the_value_before_it() {
         let split = |gap| Comments::Slashes.split_trail(gap);
         assert_eq!(split(" // a\n  // b\n"), (" // a", "\n  // b\n"));
         assert_eq!(split(" // a\r\n  "), (" // a", "\r\n  "));
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn moved_lines_take_the_indent_of_where_they_go() {
+    fn moved_lines_take_the_indentation_of_their_new_place() {
         let shift = Shift {
             indent: ("  ", "\t"),
             unit: ("  ", "\t"),

@@ -57,7 +57,7 @@ impl Format for Json {
         reindents: true,
         dashes: false,
         paths: false,
-        quarrels: true,
+        comments_conflict: true,
     };
 
     fn parse<'a>(text: &'a str, meanings: &mut Meanings) -> Option<Doc<'a>> {

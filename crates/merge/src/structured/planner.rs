@@ -281,7 +281,7 @@ impl<'a> Planner<'a> {
 
     fn gap(&mut self, base: Option<&'a str>, ours: &'a str, theirs: &'a str) -> Side {
         let (side, disputed) = self.style.comments.choose(base, ours, theirs);
-        if disputed && self.style.quarrels {
+        if disputed && self.style.comments_conflict {
             let text = |gap: &'a str| Some(gap.trim()).filter(|text| !text.is_empty());
             self.conflicts.push(Conflict {
                 pointer: self.pointer(),

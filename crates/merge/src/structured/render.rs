@@ -19,7 +19,7 @@ pub(crate) struct Style {
     /// pointer without its first slash.
     pub(crate) paths: bool,
     /// Whether a comment that both sides changed is a conflict.
-    pub(crate) quarrels: bool,
+    pub(crate) comments_conflict: bool,
 }
 
 pub(crate) fn render<'a>(docs: &Docs<'_, 'a>, planned: &Planned<'_, 'a>, style: Style) -> String {

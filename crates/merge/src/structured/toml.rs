@@ -46,7 +46,7 @@ impl Format for Toml {
         reindents: false,
         dashes: false,
         paths: true,
-        quarrels: true,
+        comments_conflict: true,
     };
 
     fn parse<'a>(text: &'a str, meanings: &mut Meanings) -> Option<Doc<'a>> {

@@ -44,7 +44,7 @@ impl Format for Yaml {
         reindents: true,
         dashes: true,
         paths: false,
-        quarrels: true,
+        comments_conflict: true,
     };
 
     fn parse<'a>(text: &'a str, meanings: &mut Meanings) -> Option<Doc<'a>> {

@@ -87,7 +87,7 @@ impl Merge<'_> {
             ours: &ours,
             theirs: &theirs,
         };
-        match self.ask(&path, strategy, &versions) {
+        match self.merge_by_driver(&path, strategy, &versions) {
             (algorithm, Merged::Clean(bytes)) => {
                 self.land_bytes(path, three, (mode, bytes), &ours, algorithm)
                     .await
@@ -97,7 +97,7 @@ impl Merge<'_> {
                     self.hold_content(path, three, algorithm, conflicted);
                     return Ok(());
                 };
-                let bytes = self.ask_for(&path, strategy, &versions, winner);
+                let bytes = self.merge_by_driver_for(&path, strategy, &versions, winner);
                 if winner == Winner::Ours {
                     self.overrule(&path, &three);
                 }
@@ -125,10 +125,7 @@ impl Merge<'_> {
             Strategy::Priority => self.rules.precedence.theirs_first(path).await?,
             _ => None,
         };
-        Ok(theirs_first.map(|theirs| match theirs {
-            true => Winner::Theirs,
-            false => Winner::Ours,
-        }))
+        Ok(theirs_first.map(|theirs| if theirs { Winner::Theirs } else { Winner::Ours }))
     }
 
     async fn land_bytes(
@@ -156,7 +153,7 @@ impl Merge<'_> {
     }
 
     /// Tries the drivers in turn, until one can parse the versions.
-    fn ask(
+    fn merge_by_driver(
         &self,
         path: &TreePath,
         strategy: Strategy,
@@ -171,8 +168,8 @@ impl Merge<'_> {
         ("", Merged::NotMine)
     }
 
-    /// Like `ask`, but with the winner's version where the sides conflict.
-    fn ask_for(
+    /// Like `merge_by_driver`, but with the winner's version where the sides conflict.
+    fn merge_by_driver_for(
         &self,
         path: &TreePath,
         strategy: Strategy,

@@ -21,21 +21,20 @@ fn united(base: &str, ours: &str, theirs: &str) -> String {
 }
 
 #[test]
-fn its_files_are_known_by_their_names() {
+fn claims_files_by_their_names() {
     assert!(Crdt.claims(b"tasks.crdt.json") && !Crdt.claims(b"tasks.json"));
     assert!(Crdt.counts_twice());
 }
 
 #[test]
-fn the_list_of_the_documents() {
+fn the_list_of_the_documentation_merges() {
     let merged = alike(&Crdt, "[]", r#"["task-1"]"#, r#"["task-2"]"#);
     assert_eq!(merged, r#"["task-1", "task-2"]"#);
 }
 
 #[test]
-fn parts_merge_by_their_types() {
+fn counters_add_up_in_any_spelling() {
     for (base, ours, theirs, merged) in [
-        // Counters add up in any spelling.
         (r#""n": 1"#, r#""n": 2"#, r#""n": 2"#, r#""n": 3"#),
         (r#""n": 10"#, r#""n": 7"#, r#""n": 12"#, r#""n": 9"#),
         (r#""n": 0.1"#, r#""n": 0.2"#, r#""n": 1e-1"#, r#""n": 0.2"#),
@@ -52,7 +51,14 @@ fn parts_merge_by_their_types() {
             r#""u": {"a": {"seen": 4}, "b": {"seen": 1}}"#,
             r#""u": {"a": {"seen": 5}, "b": {"seen": 2}}"#,
         ),
-        // Lists become their union; an element that a side removed is removed.
+    ] {
+        assert_eq!(united(base, ours, theirs), merged);
+    }
+}
+
+#[test]
+fn lists_become_their_union_without_removed_elements() {
+    for (base, ours, theirs, merged) in [
         (
             r#""l": [1, 2, 3]"#,
             r#""l": [2, 3, 5]"#,
@@ -83,21 +89,37 @@ fn parts_merge_by_their_types() {
             r#""l": [{"at": "2026-01-01", "z": 1}]"#,
             r#""l": [{"at": "2026-01-01", "z": 1}, {"at": "2026-01-02", "a": 1}]"#,
         ),
-        // Sets have no duplicates.
-        (
-            r#""s": ["x"]"#,
-            r#""s": ["x", "b", "b"]"#,
-            r#""s": ["x", "a"]"#,
-            r#""s": ["x", "a", "b"]"#,
-        ),
-        // Elements with a name are merged.
-        (
-            r#""t": [{"id": 1, "done": false, "who": null}]"#,
-            r#""t": [{"id": 1, "done": true, "who": null}, {"id": 10}]"#,
-            r#""t": [{"id": 1, "done": false, "who": "b"}, {"id": 9}]"#,
-            r#""t": [{"id": 1, "done": true, "who": "b"}, {"id": 9}, {"id": 10}]"#,
-        ),
-        // Maps: a change wins over a removal.
+    ] {
+        assert_eq!(united(base, ours, theirs), merged);
+    }
+}
+
+#[test]
+fn sets_have_no_duplicates() {
+    let merged = united(
+        r#""s": ["x"]"#,
+        r#""s": ["x", "b", "b"]"#,
+        r#""s": ["x", "a"]"#,
+    );
+    assert_eq!(merged, r#""s": ["x", "a", "b"]"#);
+}
+
+#[test]
+fn elements_with_a_name_are_merged() {
+    let merged = united(
+        r#""t": [{"id": 1, "done": false, "who": null}]"#,
+        r#""t": [{"id": 1, "done": true, "who": null}, {"id": 10}]"#,
+        r#""t": [{"id": 1, "done": false, "who": "b"}, {"id": 9}]"#,
+    );
+    assert_eq!(
+        merged,
+        r#""t": [{"id": 1, "done": true, "who": "b"}, {"id": 9}, {"id": 10}]"#
+    );
+}
+
+#[test]
+fn a_change_in_a_map_wins_over_a_removal() {
+    for (base, ours, theirs, merged) in [
         (
             r#""m": {"a": 1, "b": 1}"#,
             r#""m": {"b": 1}"#,
@@ -110,7 +132,14 @@ fn parts_merge_by_their_types() {
             r#""m": {"a": 5, "b": 1}"#,
             r#""m": {"a": 5, "b": 2}"#,
         ),
-        // Registers with a time.
+    ] {
+        assert_eq!(united(base, ours, theirs), merged);
+    }
+}
+
+#[test]
+fn the_later_time_of_a_register_wins() {
+    for (base, ours, theirs, merged) in [
         (
             r#""r": {"value": 1, "at": 1}"#,
             r#""r": {"value": "x", "at": 10}"#,
@@ -168,7 +197,7 @@ fn comments_that_both_sides_changed_do_not_conflict() {
 }
 
 #[test]
-fn both_made_the_file() {
+fn both_sides_created_the_file() {
     let merged = Crdt.merge(&Versions {
         base: None,
         ours: file(r#""n": 1, "l": [2]"#).as_bytes(),

@@ -28,7 +28,7 @@ fn both_changed_the_same_field() {
 }
 
 #[test]
-fn the_conflicting_field_does_not_hold_up_the_others() {
+fn a_conflicting_field_does_not_block_the_others() {
     let (hunks, suggestion) = conflict(
         &Json,
         r#"{"count": 1, "name": "old"}"#,
@@ -40,14 +40,14 @@ fn the_conflicting_field_does_not_hold_up_the_others() {
 }
 
 #[test]
-fn one_side_left_the_file_alone() {
+fn one_side_did_not_change_the_file() {
     let (base, changed) = (r#"{"a": 1}"#, r#"{ "a":2 }"#);
     assert_eq!(clean(&Json, base, base, changed), changed);
     assert_eq!(clean(&Json, base, changed, base), changed);
 }
 
 #[test]
-fn both_changed_it_to_the_same() {
+fn both_sides_made_the_same_change() {
     assert_eq!(clean(&Json, "{}", r#"{"a":1}"#, r#"{"a":1}"#), r#"{"a":1}"#);
     let merged = alike(
         &Json,
@@ -59,7 +59,7 @@ fn both_changed_it_to_the_same() {
 }
 
 #[test]
-fn each_side_made_the_file() {
+fn each_side_created_the_file() {
     let made = |ours: &[u8], theirs: &[u8]| {
         let drivers = Drivers::default().with(Json);
         drivers.named("json").unwrap().merge(&Versions {

@@ -5,7 +5,7 @@ use elevo_merge::{Driver, Json, Merged};
 use crate::support::{alike, conflict, merge};
 
 #[test]
-fn its_files_are_known_by_their_names() {
+fn claims_files_by_their_names() {
     for (name, claimed) in [
         ("package.json", true),
         ("tsconfig.JSON", true),
@@ -190,7 +190,7 @@ fn lists_merge_like_lines() {
 }
 
 #[test]
-fn lists_of_things_with_names_merge_by_name() {
+fn lists_of_named_elements_merge_by_name() {
     for (base, ours, theirs, merged) in [
         (
             r#"[{"id": 1, "a": 1, "b": 1}]"#,
@@ -236,7 +236,7 @@ fn lists_of_things_with_names_merge_by_name() {
 }
 
 #[test]
-fn a_name_that_is_there_twice_names_nothing() {
+fn a_duplicate_name_identifies_no_element() {
     let base = r#"[{"id": 1, "v": 1}, {"id": 1, "v": 2}]"#;
     let ours = r#"[{"id": 1, "v": 9}, {"id": 1, "v": 2}]"#;
     let theirs = r#"[{"id": 1, "v": 1}, {"id": 1, "v": 8}]"#;
@@ -245,7 +245,7 @@ fn a_name_that_is_there_twice_names_nothing() {
 }
 
 #[test]
-fn values_are_equal_however_they_are_spelled() {
+fn values_are_equal_in_any_spelling() {
     for (base, ours, theirs, merged) in [
         (
             r#"{"a": 1}"#,

@@ -157,7 +157,7 @@ fn a_comment_never_swallows_the_text_after_it() {
 }
 
 #[test]
-fn a_comma_at_the_end_stays_if_it_was_the_custom() {
+fn a_trailing_comma_stays_where_the_file_had_one() {
     let base = "[\n  1,\n  2,\n]";
     let merged = alike(&Json, base, "[\n  0,\n  1,\n  2,\n]", "[\n  1,\n]");
     assert_eq!(merged, "[\n  0,\n  1,\n]");

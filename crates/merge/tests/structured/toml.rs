@@ -28,7 +28,7 @@ debug = false
 "#;
 
 #[test]
-fn its_files_are_known_by_their_names() {
+fn claims_files_by_their_names() {
     assert!(Toml.claims(b"Cargo.toml"));
     assert!(!Toml.claims(b"Cargo.lock"));
 }
@@ -44,7 +44,7 @@ fn both_add_a_dependency() {
 }
 
 #[test]
-fn changes_of_different_keys_merge_wherever_they_are() {
+fn changes_of_different_keys_merge_at_any_depth() {
     let changes = [
         ("version = \"0.1.0\"", "version = \"0.2.0\""),
         ("# its name", "# the name"),
@@ -79,7 +79,7 @@ fn changes_of_different_keys_merge_wherever_they_are() {
 }
 
 #[test]
-fn conflicts_are_named_by_where_they_are() {
+fn conflicts_name_their_place() {
     for (from, ours, theirs, hunk) in [
         (
             "version = \"0.1.0\"",

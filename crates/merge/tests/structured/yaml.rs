@@ -40,7 +40,7 @@ empty:
 "#;
 
 #[test]
-fn its_files_are_known_by_their_names() {
+fn claims_files_by_their_names() {
     assert!(Yaml.claims(b"ci.yaml") && Yaml.claims(b"ci.YML"));
     assert!(!Yaml.claims(b"yaml"));
 }
@@ -79,7 +79,7 @@ const CHANGES: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn changes_of_different_keys_merge_wherever_they_are() {
+fn changes_of_different_keys_merge_at_any_depth() {
     for ours in CHANGES {
         for theirs in CHANGES {
             let our_text = WORKFLOW.replace(ours.0, ours.1);
@@ -143,7 +143,7 @@ fn an_entry_from_a_file_of_another_indent_takes_the_indent_here() {
 }
 
 #[test]
-fn conflicts_are_named_by_where_they_are() {
+fn conflicts_name_their_place() {
     for (base, ours, theirs, hunk, suggestion) in [
         (
             "a:\n  b: 1\n",

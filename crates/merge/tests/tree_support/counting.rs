@@ -6,11 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 use elevo_core::TenantId;
-use elevo_engine::{
-    Attributes, Collection, Commit, Committed, Depth, Guard, MemoryStore, Object, StateTree, Store,
-    StoreResult,
-};
-use elevo_objects::{Content, Entry, Mode, ObjectKey, Snapshot, SnapshotId};
+use elevo_engine::{Attributes, MemoryStore, StateTree, Store, StoreLayer, StoreResult};
+use elevo_objects::{Content, Entry, Mode, ObjectKey, Snapshot};
 
 use crate::tree_support::{How, World, now, path};
 
@@ -22,75 +19,14 @@ pub(crate) struct Counting {
 }
 
 #[async_trait]
-impl Store for Counting {
+impl StoreLayer for Counting {
+    fn below(&self) -> &dyn Store {
+        &self.below
+    }
+
     async fn get(&self, tenant: TenantId, keys: &[ObjectKey]) -> StoreResult<Vec<Option<Bytes>>> {
         self.read.fetch_add(keys.len() as u64, Ordering::Relaxed);
         self.below.get(tenant, keys).await
-    }
-
-    async fn contains(&self, tenant: TenantId, keys: &[ObjectKey]) -> StoreResult<Vec<bool>> {
-        self.below.contains(tenant, keys).await
-    }
-
-    async fn put(&self, tenant: TenantId, objects: Vec<Object>) -> StoreResult<()> {
-        self.below.put(tenant, objects).await
-    }
-
-    async fn commit(&self, tenant: TenantId, commit: Commit) -> StoreResult<Committed> {
-        self.below.commit(tenant, commit).await
-    }
-
-    async fn snapshots(
-        &self,
-        tenant: TenantId,
-        ids: &[SnapshotId],
-    ) -> StoreResult<Vec<Option<Snapshot>>> {
-        self.below.snapshots(tenant, ids).await
-    }
-
-    async fn list_snapshots(
-        &self,
-        tenant: TenantId,
-        after: Option<SnapshotId>,
-        limit: usize,
-    ) -> StoreResult<Vec<SnapshotId>> {
-        self.below.list_snapshots(tenant, after, limit).await
-    }
-
-    async fn reference(&self, tenant: TenantId, name: &str) -> StoreResult<Option<SnapshotId>> {
-        self.below.reference(tenant, name).await
-    }
-
-    async fn list_references(
-        &self,
-        tenant: TenantId,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> StoreResult<Vec<(String, SnapshotId)>> {
-        self.below
-            .list_references(tenant, prefix, after, limit)
-            .await
-    }
-
-    async fn stored_bytes(&self, tenant: TenantId) -> StoreResult<u64> {
-        self.below.stored_bytes(tenant).await
-    }
-
-    async fn writing(&self, tenant: TenantId) -> StoreResult<Guard> {
-        self.below.writing(tenant).await
-    }
-
-    async fn hold(&self, tenant: TenantId, snapshots: &[SnapshotId]) -> StoreResult<Option<Guard>> {
-        self.below.hold(tenant, snapshots).await
-    }
-
-    async fn collection(
-        &self,
-        tenant: TenantId,
-        depth: Depth,
-    ) -> StoreResult<Box<dyn Collection + '_>> {
-        self.below.collection(tenant, depth).await
     }
 }
 

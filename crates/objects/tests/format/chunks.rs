@@ -208,7 +208,7 @@ proptest! {
     }
 
     #[test]
-    fn a_chunk_ends_by_its_own_bytes_and_one_more(
+    fn the_end_of_a_chunk_depends_on_its_bytes_and_one_more(
         data in any_data(),
         other in prop::collection::vec(any::<u8>(), 1..300_000),
         place: prop::sample::Index,
@@ -235,7 +235,7 @@ proptest! {
     }
 
     #[test]
-    fn chunks_put_together_are_the_file_however_it_is_read(
+    fn chunks_add_up_to_the_file_for_reads_of_any_size(
         data in any_data(),
         step in 1..200_000_usize,
     ) {

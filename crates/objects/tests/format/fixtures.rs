@@ -162,7 +162,7 @@ fn a_chunk_is_its_bytes() {
 }
 
 #[test]
-fn directory_fixtures_decode_to_the_expected_values() {
+fn directory_leaf_fixtures_decode_to_the_expected_values() {
     let file = |mode, content| Entry::File {
         mode: Mode::from_bits(mode),
         content,
@@ -223,7 +223,10 @@ fn directory_fixtures_decode_to_the_expected_values() {
         entry,
     });
     check("directory-leaf", Node::Leaf(items.into()));
+}
 
+#[test]
+fn directory_index_fixtures_decode_to_the_expected_values() {
     let children = vec![
         child::<DirItem>(name("k"), hash(0x61), (3, 5, 900)),
         child(name("q"), hash(0x62), (2, 2, 0)),

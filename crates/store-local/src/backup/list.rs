@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_with_a_flipped_bit_or_cut_off_is_refused() {
+    fn a_list_with_a_flipped_bit_or_cut_off_is_rejected() {
         let text = sample().text();
         for at in 0..text.len() {
             assert_eq!(List::parse(&text[..at]), None, "cut at {at}");
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_beyond_all_disks_are_added_up() {
+    fn huge_sizes_are_added_without_overflow() {
         let mut list = sample();
         let (size, hash) = (u64::MAX, blake3::hash(b""));
         list.add("large".into(), Listed { size, hash });

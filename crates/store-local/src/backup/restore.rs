@@ -1,3 +1,5 @@
+//! Creates a store from a backup.
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

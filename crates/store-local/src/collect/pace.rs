@@ -1,9 +1,10 @@
 //! Throttles a collection: while other calls arrive, it rests twice as long as
 //! it worked.
 
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// Maximum length of a rest. A long step may have waited itself, so its length does
 /// not justify a longer rest.
@@ -27,7 +28,7 @@ impl Pace {
 
     /// Rests at the end of a step, if other calls arrived in it.
     pub(super) fn rest(&self, calls: u64) {
-        let mut step = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut step = self.0.lock();
         if calls != step.calls {
             thread::sleep((2 * step.began.elapsed()).min(REST));
         }

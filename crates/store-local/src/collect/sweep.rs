@@ -21,7 +21,7 @@ impl LocalCollection<'_> {
         };
         // Before anything is read, so that objects kept from now on are
         // noticed.
-        let spilled = self.active.lock().spilled;
+        let spilled = self.active.kept.lock().spilled;
         if self.before.is_none() {
             self.before = Some(self.store.counts(self.tenant)?);
         }
@@ -74,10 +74,7 @@ impl LocalCollection<'_> {
                 let row = ObjectRow::try_from(next).map_err(|_| damaged())?;
                 found.unmarked.push((key, row));
             }
-            match is_node {
-                true => nodes.next(),
-                false => chunks.next(),
-            }
+            if is_node { nodes.next() } else { chunks.next() }
         }
         // The next object of either family, so that no object is seen twice.
         let next = [row(&nodes)?, row(&chunks)?].into_iter().flatten().min();

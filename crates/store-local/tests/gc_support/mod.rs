@@ -102,6 +102,8 @@ pub fn collect(repository: &Repository, depth: Depth, dry_run: bool, roots: &[Ro
     let mut waited = 0;
     let mut wait = |_| {
         waited += 1;
+        // A pause between two looks at the older writers, which other threads
+        // are about to end.
         thread::sleep(Duration::from_millis(1));
         waited < 60_000
     };

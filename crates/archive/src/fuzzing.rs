@@ -1,4 +1,5 @@
-//! Reads arbitrary bytes, for fuzzers and tests.
+//! Checks of the archive reader on arbitrary bytes. Only tests and fuzzers
+//! compile them.
 
 use std::io::{self, Read};
 
@@ -17,8 +18,7 @@ const LIMITS: Limits = Limits {
 /// # Panics
 ///
 /// If the result exceeds the limits.
-#[doc(hidden)]
-pub fn read_anything(archive: &[u8]) {
+pub fn read_any_archive(archive: &[u8]) {
     let Ok(mut reader) = Reader::new(archive, LIMITS) else {
         return;
     };
@@ -47,4 +47,19 @@ pub fn read_anything(archive: &[u8]) {
         assert!(names.iter().all(fits));
     }
     assert!(entries <= LIMITS.entries && bytes <= LIMITS.bytes);
+}
+
+#[cfg(test)]
+#[allow(unreachable_pub, reason = "shared with the fuzz targets")]
+#[path = "../../../fuzz/src/corpus.rs"]
+mod corpus;
+
+#[cfg(test)]
+mod tests {
+    use super::{corpus, read_any_archive};
+
+    #[test]
+    fn every_archive_of_the_corpus_is_read_to_an_end() {
+        corpus::replay("tar_reader", read_any_archive);
+    }
 }

@@ -1,4 +1,5 @@
-//! Tracking the lines of a text back to an earlier version.
+//! Traces the lines of a text back to an earlier version, to find the author of
+//! each.
 
 use elevo_engine::lines::{TwoTexts, Work};
 use elevo_engine::{LineBudget, Result};

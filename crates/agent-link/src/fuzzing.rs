@@ -1,4 +1,5 @@
-//! Checks that must hold for arbitrary bytes, for fuzzers and tests.
+//! Checks of the receiver of messages on arbitrary bytes. Only tests and
+//! fuzzers compile them.
 
 use std::sync::Arc;
 
@@ -27,8 +28,7 @@ const WINDOW: u32 = 1000;
 ///
 /// If the link stores more than its limits allow, or a reader receives an
 /// impossible event.
-#[doc(hidden)]
-pub fn receive_anything(mut messages: &[u8]) {
+pub fn receive_any_messages(mut messages: &[u8]) {
     let (requests, _taken) = mpsc::channel(1);
     let parts = (requests, Arc::new(Notes::default()), Gate::new());
     let link = Link::new("sandbox".into(), "1".into(), 0, (WINDOW, None), parts);
@@ -127,5 +127,20 @@ impl Reading {
             Event::Exit(_) => {}
         }
         assert!(self.output.offset() >= at);
+    }
+}
+
+#[cfg(test)]
+#[allow(unreachable_pub, reason = "shared with the fuzz targets")]
+#[path = "../../../fuzz/src/corpus.rs"]
+mod corpus;
+
+#[cfg(test)]
+mod tests {
+    use super::{corpus, receive_any_messages};
+
+    #[test]
+    fn every_message_of_the_corpus_is_received_within_bounds() {
+        corpus::replay("agent_messages", receive_any_messages);
     }
 }

@@ -1,18 +1,21 @@
 //! Imports and checkouts on a real file system, compared with the model.
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
+mod conflicts;
+mod holes;
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
 use elevo_core::{Name, TreePath};
 use elevo_engine::{
     CheckoutOptions, CheckoutReport, Error, ImportOptions, Imported, LossKind, Present, Progress,
-    Repository, Seed, StateTree, VerifyOptions, checkout, import, verify,
+    Repository, Seed, StateTree, checkout, import,
 };
 use elevo_objects::{Mode, Snapshot};
 use futures::executor::block_on;
@@ -306,153 +309,6 @@ fn a_change_of_mode_leaves_other_names_of_the_file_alone() {
 }
 
 #[test]
-fn a_changed_file_is_not_overwritten_without_force() {
-    let (_, repository) = repository();
-    let before: Model = [("a", "1"), ("b", "1"), ("gone", "1")]
-        .map(|(name, data)| (path(name), Thing::File(Mode::FILE, data.into())))
-        .into();
-    let after: Model = [("a", "2"), ("b", "1"), ("new", "2")]
-        .map(|(name, data)| (path(name), Thing::File(Mode::FILE, data.into())))
-        .into();
-    let (first, second) = (
-        commit_model(&repository, &before),
-        commit_model(&repository, &after),
-    );
-    for (changed, count) in [("a", 1), ("gone", 1), ("new", 1)] {
-        let out = tempfile::tempdir().unwrap();
-        write_out(
-            &repository,
-            &first,
-            out.path(),
-            &Present::Unknown,
-            &options(),
-        )
-        .unwrap();
-        fs::write(out.path().join(changed), "mine").unwrap();
-        let held = on_disk(out.path());
-        for present in [
-            Present::Recorded(first.clone()),
-            Present::Checked(first.clone()),
-            Present::Unknown,
-        ] {
-            let refused = write_out(&repository, &second, out.path(), &present, &options());
-            assert!(matches!(refused, Err(Error::InTheWay { count: found, .. }) if found >= count));
-            assert_eq!(on_disk(out.path()), held, "nothing may change");
-        }
-        let present = Present::Recorded(first.clone());
-        write_out(&repository, &second, out.path(), &present, &forced()).unwrap();
-        assert_eq!(on_disk(out.path()), after);
-    }
-}
-
-#[test]
-fn a_directory_with_something_new_in_it_is_not_replaced_by_a_file() {
-    let (_, repository) = repository();
-    let before: Model = [
-        (path("d"), Thing::Directory(Mode::EXECUTABLE)),
-        (path("d/sub"), Thing::Directory(Mode::EXECUTABLE)),
-        (path("d/sub/f"), Thing::File(Mode::FILE, b"1".to_vec())),
-    ]
-    .into();
-    let after: Model = [(path("d"), Thing::File(Mode::FILE, b"2".to_vec()))].into();
-    let (first, second) = (
-        commit_model(&repository, &before),
-        commit_model(&repository, &after),
-    );
-    let out = tempfile::tempdir().unwrap();
-    let target = out.path();
-    write_out(&repository, &first, target, &Present::Unknown, &options()).unwrap();
-    fs::write(target.join("d/sub/mine"), "mine").unwrap();
-    let held = on_disk(target);
-    let present = Present::Recorded(first);
-    let refused = write_out(&repository, &second, target, &present, &options());
-    assert!(matches!(refused, Err(Error::InTheWay { count: 1, .. })));
-    assert_eq!(on_disk(target), held, "nothing may change");
-    fs::remove_file(target.join("d/sub/mine")).unwrap();
-    write_out(&repository, &second, target, &present, &options()).unwrap();
-    assert_eq!(on_disk(target), after);
-}
-
-#[test]
-fn a_change_elsewhere_is_seen_only_by_a_check() {
-    let (_, repository) = repository();
-    let before: Model = [("a", "1"), ("b", "1")]
-        .map(|(name, data)| (path(name), Thing::File(Mode::FILE, data.into())))
-        .into();
-    let mut after = before.clone();
-    after.insert(path("a"), Thing::File(Mode::FILE, b"2".to_vec()));
-    let (first, second) = (
-        commit_model(&repository, &before),
-        commit_model(&repository, &after),
-    );
-    let out = tempfile::tempdir().unwrap();
-    write_out(
-        &repository,
-        &first,
-        out.path(),
-        &Present::Unknown,
-        &options(),
-    )
-    .unwrap();
-    fs::write(out.path().join("b"), "mine").unwrap();
-    let checked = Present::Checked(first.clone());
-    let refused = write_out(&repository, &second, out.path(), &checked, &options());
-    assert!(matches!(refused, Err(Error::InTheWay { .. })));
-    let recorded = Present::Recorded(first);
-    write_out(&repository, &second, out.path(), &recorded, &options()).unwrap();
-    assert_eq!(fs::read(out.path().join("b")).unwrap(), b"mine");
-    assert_eq!(fs::read(out.path().join("a")).unwrap(), b"2");
-}
-
-#[test]
-fn neither_import_nor_checkout_follows_a_link_out_of_the_directory() {
-    let (_, repository) = repository();
-    let outside = tempfile::tempdir().unwrap();
-    fs::write(outside.path().join("secret"), "secret").unwrap();
-
-    // An import stores the link, not its target.
-    let source = tempfile::tempdir().unwrap();
-    symlink(outside.path(), source.path().join("dir")).unwrap();
-    let imported = import_snapshot(&repository, source.path());
-    assert_eq!(imported.tree.count, 1);
-
-    // A checkout of `dir/secret` does not write through a planted link `dir`.
-    let model: Model = [
-        (path("dir"), Thing::Directory(Mode::EXECUTABLE)),
-        (
-            path("dir/secret"),
-            Thing::File(Mode::FILE, b"overwritten".to_vec()),
-        ),
-        (path("dir/sub"), Thing::Directory(Mode::EXECUTABLE)),
-        (path("dir/sub/x"), Thing::File(Mode::FILE, b"x".to_vec())),
-    ]
-    .into();
-    let snapshot = commit_model(&repository, &model);
-    let mut changed = model.clone();
-    changed.insert(
-        path("dir/secret"),
-        Thing::File(Mode::FILE, b"again".to_vec()),
-    );
-    changed.remove(&path("dir/sub/x"));
-    let changed = commit_model(&repository, &changed);
-    for force in [false, true] {
-        for (target, present) in [
-            (&snapshot, Present::Unknown),
-            (&changed, Present::Recorded(snapshot.clone())),
-            (&changed, Present::Checked(snapshot.clone())),
-        ] {
-            let out = tempfile::tempdir().unwrap();
-            symlink(outside.path(), out.path().join("dir")).unwrap();
-            let options = CheckoutOptions { force, ..options() };
-            let _ = write_out(&repository, target, out.path(), &present, &options);
-            let left: Vec<_> = fs::read_dir(outside.path()).unwrap().collect();
-            assert_eq!(left.len(), 1, "{present:?} force {force}");
-            assert_eq!(fs::read(outside.path().join("secret")).unwrap(), b"secret");
-        }
-    }
-}
-
-#[test]
 fn directories_deeper_than_descriptors_go_both_ways() {
     let (_, repository) = repository();
     let deep = path(&vec!["d"; 1500].join("/"));
@@ -503,87 +359,6 @@ fn names_left_out_are_neither_read_nor_touched() {
 }
 
 #[test]
-fn a_hole_stays_a_hole() {
-    let (_, repository) = repository();
-    let source = tempfile::tempdir().unwrap();
-    let file = fs::File::create(source.path().join("sparse")).unwrap();
-    file.set_len(50_000_000).unwrap();
-    let snapshot = import_snapshot(&repository, source.path());
-    let out = tempfile::tempdir().unwrap();
-    write_out(
-        &repository,
-        &snapshot,
-        out.path(),
-        &Present::Unknown,
-        &options(),
-    )
-    .unwrap();
-    let metadata = fs::metadata(out.path().join("sparse")).unwrap();
-    assert_eq!(metadata.len(), 50_000_000);
-    assert!(
-        metadata.blocks() * 512 < 1_000_000,
-        "{} blocks",
-        metadata.blocks()
-    );
-}
-
-/// Longer than any reader could read, on every file system.
-#[test]
-fn a_hole_of_any_length_costs_little() {
-    let (store, repository) = repository();
-    let source = tempfile::tempdir().unwrap();
-    let file = fs::File::create(source.path().join("sparse")).unwrap();
-    let length = [1 << 62, 15 << 40, 1 << 40]
-        .into_iter()
-        .find(|length| file.set_len(*length).is_ok())
-        .unwrap();
-    file.write_all_at(b"begins", 0).unwrap();
-    file.write_all_at(b"the end", length - 7).unwrap();
-    let snapshot = import_snapshot(&repository, source.path());
-    assert_eq!(snapshot.tree.bytes, length);
-    let (whole, progress) = (VerifyOptions::default(), Progress::new());
-    let verified = verify(&*store, support::TENANT, &whole, &progress);
-    assert!(block_on(verified).unwrap().is_whole());
-    let out = tempfile::tempdir().unwrap();
-    let present = Present::Unknown;
-    write_out(&repository, &snapshot, out.path(), &present, &options()).unwrap();
-    let out = fs::File::open(out.path().join("sparse")).unwrap();
-    let metadata = out.metadata().unwrap();
-    assert_eq!(metadata.len(), length);
-    assert!(metadata.blocks() * 512 < 2_000_000, "{metadata:?}");
-    let (mut begin, mut end) = ([0; 8], [0; 8]);
-    out.read_exact_at(&mut begin, 0).unwrap();
-    out.read_exact_at(&mut end, length - 8).unwrap();
-    assert_eq!((&begin, &end), (b"begins\0\0", b"\0the end"));
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
-
-    #[test]
-    fn a_file_with_holes_is_read_as_if_it_had_none(
-        pieces in prop::collection::vec((0..3_000_000_u64, 0..200_000_usize), 0..5),
-        tail in prop_oneof![Just(0), 0..3_000_000_u64],
-    ) {
-        let [sparse, full] = [(); 2].map(|()| tempfile::tempdir().unwrap());
-        let file = fs::File::create(sparse.path().join("file")).unwrap();
-        let mut data = Vec::new();
-        for (hole, length) in pieces {
-            data.resize(data.len() + hole as usize, 0);
-            let piece = noise(hole, length);
-            file.write_all_at(&piece, data.len() as u64).unwrap();
-            data.extend_from_slice(&piece);
-        }
-        data.resize(data.len() + tail as usize, 0);
-        file.set_len(data.len() as u64).unwrap();
-        fs::write(full.path().join("file"), &data).unwrap();
-        let (_, repository) = repository();
-        let [sparse, full] = [sparse, full].map(|from| import_snapshot(&repository, from.path()));
-        prop_assert_eq!(sparse.tree, full.tree);
-    }
-}
-
-#[test]
 fn a_seed_that_cannot_be_cloned_or_has_changed_size_does_no_harm() {
     let (_, repository) = repository();
     let model: Model = [
@@ -619,54 +394,4 @@ fn a_seed_that_cannot_be_cloned_or_has_changed_size_does_no_harm() {
     )
     .unwrap();
     assert_eq!(on_disk(out.path()), model);
-}
-
-#[test]
-fn a_tree_that_was_just_found_is_not_scanned_again() {
-    let (_, repository) = repository();
-    let directory = tempfile::tempdir().unwrap();
-    let (before, after) = (
-        directory.path().join("before"),
-        directory.path().join("after"),
-    );
-    for (at, content) in [(&before, "old"), (&after, "new")] {
-        fs::create_dir_all(at.join("d")).unwrap();
-        fs::write(at.join("same"), "same").unwrap();
-        fs::write(at.join("d/changed"), content).unwrap();
-    }
-    fs::write(before.join("gone"), "gone").unwrap();
-    let target = import_snapshot(&repository, &after);
-    let found = read_in(&repository, &before);
-    let present = Present::Found {
-        tree: found.tree,
-        view: found.view(&repository),
-    };
-    let go = |options: &CheckoutOptions| {
-        checkout(
-            &repository,
-            &target,
-            &before,
-            &present,
-            options,
-            &Progress::new(),
-        )
-    };
-    assert!(matches!(
-        go(&options()),
-        Err(Error::InTheWay { count: 2, .. })
-    ));
-    let read = fs::metadata(before.join("same"))
-        .unwrap()
-        .modified()
-        .unwrap();
-    let report = go(&forced()).unwrap();
-    assert_eq!((report.written, report.removed), (1, 1));
-    assert_eq!(
-        fs::metadata(before.join("same"))
-            .unwrap()
-            .modified()
-            .unwrap(),
-        read
-    );
-    assert_eq!(read_in(&repository, &before).tree, target.tree);
 }

@@ -1,4 +1,5 @@
-//! Properties that must hold for arbitrary bytes, for fuzzers and tests.
+//! Checks of the store's decoders on arbitrary bytes. Only tests and fuzzers
+//! compile them.
 
 use elevo_core::TenantId;
 
@@ -12,7 +13,6 @@ use crate::value::{self, Encoder};
 /// # Panics
 ///
 /// If the chunk does not read back, or is larger than LZ4 can make it.
-#[doc(hidden)]
 pub fn read_any_chunk(value: &[u8]) {
     let Some(chunk) = value::decode(value) else {
         return;
@@ -32,7 +32,6 @@ pub fn read_any_chunk(value: &[u8]) {
 /// # Panics
 ///
 /// If a decoded value has another encoding.
-#[doc(hidden)]
 pub fn read_any_row(row: &[u8]) {
     if let Some((tenant, rest)) = row.split_first_chunk() {
         let tenant = TenantId::new(*tenant);
@@ -64,7 +63,6 @@ pub fn read_any_row(row: &[u8]) {
 ///
 /// If the result is not a list of files in one directory, or has another
 /// encoding.
-#[doc(hidden)]
 pub fn read_any_backup(lines: &[u8]) {
     let Ok(lines) = str::from_utf8(lines) else {
         return;
@@ -78,5 +76,30 @@ pub fn read_any_backup(lines: &[u8]) {
     assert!(list.bytes() >= largest.unwrap_or(0));
     for (name, _) in list.iter() {
         assert!(!name.contains(['/', '\0']) && !matches!(name, "" | "." | ".."));
+    }
+}
+
+#[cfg(test)]
+#[allow(unreachable_pub, reason = "shared with the fuzz targets")]
+#[path = "../../../fuzz/src/corpus.rs"]
+mod corpus;
+
+#[cfg(test)]
+mod tests {
+    use super::{corpus, read_any_backup, read_any_chunk, read_any_row};
+
+    #[test]
+    fn every_chunk_of_the_corpus_is_read_back_or_rejected() {
+        corpus::replay("store_chunk", read_any_chunk);
+    }
+
+    #[test]
+    fn every_row_of_the_corpus_has_one_encoding_or_is_rejected() {
+        corpus::replay("store_row", read_any_row);
+    }
+
+    #[test]
+    fn every_list_of_the_corpus_has_only_plain_names_or_is_rejected() {
+        corpus::replay("store_backup", read_any_backup);
     }
 }

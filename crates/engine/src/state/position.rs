@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::guards::Guard;
 
 /// The position of a write: the entry, and the directories on the path to it.
-pub(super) struct Place<'a> {
+pub(super) struct WritePosition<'a> {
     above: Vec<Above>,
     directory: Arc<Directory>,
     name: Name,
@@ -23,6 +23,7 @@ pub(super) struct Place<'a> {
     guard: MutexGuard<'a, ()>,
 }
 
+/// A directory on the path, with its own entry in the directory above it.
 struct Above {
     directory: Arc<Directory>,
     name: Name,
@@ -30,7 +31,14 @@ struct Above {
     modified: Option<Timestamp>,
 }
 
-impl<'a> Place<'a> {
+/// Treatment of directories that are missing on the path of a write.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum MissingParents {
+    Create,
+    Fail,
+}
+
+impl<'a> WritePosition<'a> {
     /// Returns the mode of the file that a write would replace. Fails for a
     /// directory, which cannot be replaced.
     pub(super) fn file_mode(&self) -> Result<Option<Mode>> {
@@ -44,7 +52,8 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Returns the state of the tree with `slot` in this place.
+    /// Returns the state of the tree with `slot` at this position. Every
+    /// directory on the path is copied, since readers keep the old ones.
     pub(super) fn replaced_by(self, slot: Slot) -> (State, MutexGuard<'a, ()>) {
         let mut changed = Arc::new(self.directory.with(self.name, slot));
         for above in self.above.into_iter().rev() {
@@ -67,19 +76,23 @@ impl<'a> Place<'a> {
 impl StateTree {
     /// Finds the position of a write, and locks out other writers until it is
     /// done.
-    pub(super) async fn place(&self, path: &TreePath, make_parents: bool) -> Result<Place<'_>> {
+    pub(super) async fn position(
+        &self,
+        path: &TreePath,
+        parents: MissingParents,
+    ) -> Result<WritePosition<'_>> {
         let guard = self.writer.lock().await;
-        self.place_in(self.current(), path, make_parents, guard)
-            .await
+        self.position_in(self.current(), path, parents, guard).await
     }
 
-    pub(super) async fn place_in<'a>(
+    /// Like [`position`](Self::position), in a state that is not published yet.
+    pub(super) async fn position_in<'a>(
         &'a self,
         state: State,
         path: &TreePath,
-        make_parents: bool,
+        parents: MissingParents,
         guard: MutexGuard<'a, ()>,
-    ) -> Result<Place<'a>> {
+    ) -> Result<WritePosition<'a>> {
         let Some((parent, name)) = path.split_last() else {
             return Err(Error::Root);
         };
@@ -94,7 +107,9 @@ impl StateTree {
                     modified,
                     directory,
                 }) => (mode, modified, directory),
-                None if make_parents => (Mode::EXECUTABLE, None, Arc::default()),
+                None if parents == MissingParents::Create => {
+                    (Mode::EXECUTABLE, None, Arc::default())
+                }
                 None => return Err(Error::NotFound(path.clone())),
                 Some(_) => return Err(Error::NotADirectory(parent.clone())),
             };
@@ -107,7 +122,7 @@ impl StateTree {
             directory = child;
         }
         let slot = directory.find(&self.repository, &name).await?;
-        Ok(Place {
+        Ok(WritePosition {
             above,
             directory,
             name,
@@ -118,8 +133,9 @@ impl StateTree {
         })
     }
 
-    pub(super) fn put_back(&self, place: Place<'_>, slot: Slot) {
-        let (state, _guard) = place.replaced_by(slot);
+    /// Publishes the tree with `slot` at a position, and admits the next writer.
+    pub(super) fn replace(&self, position: WritePosition<'_>, slot: Slot) {
+        let (state, _guard) = position.replaced_by(slot);
         self.publish(state.root, state.held);
     }
 }

@@ -1,4 +1,5 @@
-//! Properties that must hold for arbitrary bytes, for fuzzers and tests.
+//! Checks of the reader of stat caches on arbitrary bytes. Only tests and
+//! fuzzers compile them.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +10,7 @@ use elevo_objects::{Hash, SnapshotId, Tree};
 use super::format::{BEGIN, Item, MAGIC, PageRef, Record, SLOTS, Slot, checksum, take};
 use super::read::{Open, StatCache};
 use super::write::{NewStatCache, compact};
-use super::{Fingerprint, Noted, Seen};
+use super::{CachedStat, Fingerprint, RecordRef};
 
 const READ: SnapshotId = SnapshotId(Hash::from_bytes([7; 32]));
 const MOST_DIRECTORIES: usize = 200;
@@ -22,7 +23,6 @@ const MOST_DIRECTORIES: usize = 200;
 ///
 /// If the cache is read as something it is not, or recorded metadata is not
 /// found again.
-#[doc(hidden)]
 pub fn read_any_stat_cache(path: &Path, data: &[u8]) {
     let bytes = match data.split_first() {
         None => return,
@@ -34,7 +34,7 @@ pub fn read_any_stat_cache(path: &Path, data: &[u8]) {
         walk(&open);
         copied(&open, &path.with_extension("copy"));
     }
-    gone_on_with(path);
+    continued(path);
     fs::remove_file(path).expect("it is there");
 }
 
@@ -46,7 +46,7 @@ fn sealed(mut parts: &[u8]) -> Vec<u8> {
     let mut file = MAGIC.to_vec();
     file.resize(BEGIN as usize, 0);
     let mut pages = Vec::new();
-    let mut root = Noted {
+    let mut root = RecordRef {
         offset: BEGIN,
         length: 0,
         live: 0,
@@ -59,7 +59,7 @@ fn part(
     parts: &mut &[u8],
     file: &mut Vec<u8>,
     pages: &mut Vec<PageRef>,
-    root: &mut Noted,
+    root: &mut RecordRef,
 ) -> Option<()> {
     let offset = file.len() as u64;
     match take(parts)? {
@@ -88,7 +88,7 @@ fn part(
             let bytes = record.encode();
             let length = bytes.len() as u32;
             file.extend(bytes);
-            *root = Noted {
+            *root = RecordRef {
                 offset,
                 length,
                 live,
@@ -96,10 +96,10 @@ fn part(
         }
         [b's'] => {
             let number = u64::from_le_bytes(take(parts)?);
-            let [is_told] = take(parts)?;
+            let [has_end] = take(parts)?;
             let slot = Slot {
                 number,
-                end: if is_told == 0 { u64::MAX } else { offset },
+                end: if has_end == 0 { u64::MAX } else { offset },
                 root: *root,
                 snapshot: READ,
             };
@@ -120,8 +120,8 @@ fn put_slot(file: &mut [u8], number: u64, slot: &[u8]) {
     file[at..at + slot.len()].copy_from_slice(slot);
 }
 
-/// Reads every directory, up to a limit: each encodes to the bytes it was read
-/// from.
+/// Reads every directory, up to a limit, and checks that each encodes to the
+/// bytes it was read from.
 fn walk(open: &Open) {
     assert_eq!(Slot::decode(&open.slot.encode()), Some(open.slot));
     let mut places = vec![open.slot.root];
@@ -166,13 +166,16 @@ fn walk(open: &Open) {
     }
 }
 
-/// A copy has the same state, or there is none.
+/// Checks that a copy has the same state, if a copy can be made.
 fn copied(open: &Open, path: &Path) {
     compact(open, path).expect("there is room for it");
     if let StatCache(Some(copy)) = StatCache::open(path) {
         assert_eq!(copy.slot.snapshot, open.slot.snapshot);
         assert_eq!(copy.slot.number, open.slot.number);
-        assert!(copy.slot.end <= 2 * open.slot.end, "it is no larger");
+        assert!(
+            copy.slot.end <= 2 * open.slot.end,
+            "the copy is at most twice as large"
+        );
         walk(&copy);
     }
     for path in [path, &NewStatCache::unfinished(path)] {
@@ -181,12 +184,11 @@ fn copied(open: &Open, path: &Path) {
     }
 }
 
-/// Metadata recorded in addition to the old is found, and the cache has the new
-/// snapshot.
-fn gone_on_with(path: &Path) {
+/// Checks that a continued cache has the new snapshot and the new metadata.
+fn continued(path: &Path) {
     let new = NewStatCache::begin(path).expect("it can be written");
     let old = new.old();
-    let seen = old.root().and_then(|root| old.directory(root));
+    let before = old.root().and_then(|root| old.directory(root));
     let names = [&b"a"[..], b"b", b"c"].map(|name| Name::copy_from(name).expect("a name"));
     let fingerprint = Fingerprint {
         mode: 0o100_644,
@@ -195,16 +197,16 @@ fn gone_on_with(path: &Path) {
         changed: (3, 4),
         inode: 6,
     };
-    let mut noting = new.directory(seen.as_ref());
+    let mut writer = new.directory(before.as_ref());
     for (name, below) in names.iter().zip([None, old.root(), None]) {
-        let seen = Seen {
+        let seen = CachedStat {
             fingerprint,
             has_attributes: false,
             below,
         };
-        noting.push(name, seen).expect("it can be written");
+        writer.push(name, seen).expect("it can be written");
     }
-    let root = noting
+    let root = writer
         .finish((Tree::EMPTY, None))
         .expect("it can be written");
     new.set_root(root);
@@ -212,11 +214,30 @@ fn gone_on_with(path: &Path) {
     new.finish(other).expect("it can be written");
     let cache = StatCache::open(path);
     assert_eq!(cache.snapshot(), Some(other));
-    let seen = cache.root().and_then(|root| cache.directory(root));
-    let mut seen = seen.expect("it was noted");
+    let after = cache.root().and_then(|root| cache.directory(root));
+    let mut directory = after.expect("the directory was recorded");
     for name in &names {
-        let found = seen.find(name).map(|seen| seen.fingerprint);
+        let found = directory.find(name).map(|seen| seen.fingerprint);
         assert_eq!(found, Some(fingerprint));
     }
-    assert!(seen.is_at_end());
+    assert!(directory.is_at_end());
+}
+
+#[cfg(test)]
+#[allow(unreachable_pub, reason = "shared with the fuzz targets")]
+#[path = "../../../../fuzz/src/corpus.rs"]
+mod corpus;
+
+#[cfg(test)]
+mod tests {
+    use super::{corpus, read_any_stat_cache};
+
+    #[test]
+    fn every_stat_cache_of_the_corpus_is_read_and_continued() {
+        let directory = tempfile::tempdir().expect("there is room for it");
+        let path = directory.path().join("stat");
+        corpus::replay("engine_stat_cache", |data| {
+            read_any_stat_cache(&path, data);
+        });
+    }
 }
