@@ -89,7 +89,7 @@ impl Files {
     }
 
     /// Unpacks a tar archive at a path of a workspace. Returns the number of
-    /// bytes.
+    /// entries.
     pub(crate) async fn archive_in(
         &self,
         who: &Principal,
