@@ -89,11 +89,17 @@ async fn look_after(app: &Arc<App>) -> Result<()> {
 async fn tidy(app: &Arc<App>) -> Result<()> {
     if let Err(error) = app.installation.grow(&*app.catalog).await {
         let cause = format!("{error:#}");
-        tracing::warn!(cause, "cannot update the installation's record of the catalog; a restored older copy may not be detected");
+        tracing::warn!(
+            cause,
+            "cannot update the installation's record of the catalog; a restored older copy may not be detected"
+        );
     }
     // A failure is logged and not returned, so that the next job still runs.
     if let Err(failure) = forget_requests(app).await {
-        tracing::warn!(cause = failure.summary(), "cannot delete expired idempotency keys");
+        tracing::warn!(
+            cause = failure.summary(),
+            "cannot delete expired idempotency keys"
+        );
     }
     if let Err(failure) = app.events.delete_old().await {
         tracing::warn!(cause = failure.summary(), "cannot delete old events");
@@ -142,7 +148,10 @@ async fn collect(app: &Arc<App>) {
 async fn erase(app: &Arc<App>) {
     loop {
         if let Err(failure) = app.erasure.run().await {
-            tracing::warn!(cause = failure.summary(), "cannot erase all tenants that are marked for erasure");
+            tracing::warn!(
+                cause = failure.summary(),
+                "cannot erase all tenants that are marked for erasure"
+            );
         }
         let due = app.tenants.erasure_is_due();
         let _ = tokio::time::timeout(Duration::from_secs(10), due).await;
@@ -166,7 +175,11 @@ async fn tell_expiring(app: &Arc<App>) {
 async fn tell_of_agent(app: &Arc<App>, sandbox: &str, kind: EventKind) {
     if let Err(failure) = app.events.announce(sandbox, kind).await {
         let cause = failure.summary();
-        tracing::warn!(sandbox, cause, "cannot record an event of a workspace agent");
+        tracing::warn!(
+            sandbox,
+            cause,
+            "cannot record an event of a workspace agent"
+        );
     }
 }
 
@@ -245,7 +258,10 @@ async fn follow_heads(app: &Arc<App>) {
             Err(RecvError::Closed) => return,
         };
         if let Err(failure) = app.sync.head_has_moved(&moved).await {
-            tracing::warn!(cause = failure.summary(), "cannot refresh the workspaces that follow a project");
+            tracing::warn!(
+                cause = failure.summary(),
+                "cannot refresh the workspaces that follow a project"
+            );
         }
     }
 }

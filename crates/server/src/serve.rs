@@ -148,7 +148,9 @@ impl Server {
         prepare(&config)?;
         let catalog = open_catalog(&config).await?;
         if Installation::new(&config).stamp(&*catalog).await? {
-            tracing::warn!("a data directory without a record of its installation was adopted; no garbage is collected for a day");
+            tracing::warn!(
+                "a data directory without a record of its installation was adopted; no garbage is collected for a day"
+            );
         }
         let runtime = match runtime {
             Some(runtime) => runtime,
@@ -222,7 +224,9 @@ impl Server {
         match self.tasks.join_next().await {
             Some(Ok(Err(error))) => error,
             Some(Err(error)) => error.into(),
-            Some(Ok(Ok(()))) | None => anyhow::anyhow!("a listener or the background jobs ended unexpectedly"),
+            Some(Ok(Ok(()))) | None => {
+                anyhow::anyhow!("a listener or the background jobs ended unexpectedly")
+            }
         }
     }
 
@@ -248,14 +252,21 @@ impl Server {
         }
         match timeout(LEAVING, self.app.cleanup.leave_engine()).await {
             Ok(Ok(())) => {}
-            Ok(Err(failure)) => tracing::warn!(cause = failure.summary(), "cannot delete the unused networks of the server"),
-            Err(_) => tracing::warn!("the container engine does not respond; unused networks may remain"),
+            Ok(Err(failure)) => tracing::warn!(
+                cause = failure.summary(),
+                "cannot delete the unused networks of the server"
+            ),
+            Err(_) => {
+                tracing::warn!("the container engine does not respond; unused networks may remain")
+            }
         }
         if timeout(CLOSING, write_last_records(&self.app))
             .await
             .is_err()
         {
-            tracing::warn!("the last records of the catalog and the audit log were not written in time");
+            tracing::warn!(
+                "the last records of the catalog and the audit log were not written in time"
+            );
         }
         // Closing moves the write-ahead log into the database, so that a copy
         // of that one file is complete.
@@ -300,7 +311,10 @@ async fn recover(app: &App) -> Result<(), Failure> {
 async fn write_last_records(app: &App) {
     if let Err(error) = app.installation.grow(&*app.catalog).await {
         let cause = format!("{error:#}");
-        tracing::warn!(cause, "cannot update the installation's record of the catalog; a restored older copy may not be detected");
+        tracing::warn!(
+            cause,
+            "cannot update the installation's record of the catalog; a restored older copy may not be detected"
+        );
     }
     let ended = Entry {
         event: "server.ended",

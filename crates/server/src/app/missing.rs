@@ -15,9 +15,7 @@ pub(crate) fn on_no_project(row: &Workspace) -> Failure {
     let message = format!("workspace `{}` is not on a project", row.id);
     Failure::invalid(message)
         .about("workspaceId", row.id.as_str())
-        .remediation(
-            "Resume the workspace in a sandbox with `elevo sandbox create --workspace`.",
-        )
+        .remediation("Resume the workspace in a sandbox with `elevo sandbox create --workspace`.")
 }
 
 pub(crate) fn no_workspace(id: &str) -> Failure {

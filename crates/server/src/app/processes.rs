@@ -340,9 +340,9 @@ fn output_gone(command: &str) -> Failure {
 
 pub(crate) fn check_cwd(cwd: Option<&str>) -> Result<()> {
     match cwd {
-        Some(cwd) if !cwd.starts_with('/') || cwd.contains('\0') || cwd.len() > 4096 => {
-            Err(Failure::invalid("`cwd` must be an absolute path of at most 4096 bytes"))
-        }
+        Some(cwd) if !cwd.starts_with('/') || cwd.contains('\0') || cwd.len() > 4096 => Err(
+            Failure::invalid("`cwd` must be an absolute path of at most 4096 bytes"),
+        ),
         _ => Ok(()),
     }
 }

@@ -67,8 +67,9 @@ impl Keys {
         who.needs(Scope::Keys)?;
         check_name(&wish.name)?;
         if wish.name == OF_THE_SETTINGS {
-            let message =
-                format!("`{OF_THE_SETTINGS}` is reserved for the key of the server's settings; choose another name");
+            let message = format!(
+                "`{OF_THE_SETTINGS}` is reserved for the key of the server's settings; choose another name"
+            );
             return Err(Failure::new(ErrorCode::NameTaken, message));
         }
         let scopes = wish.scopes.unwrap_or_else(|| Scope::ORDINARY.to_vec());
@@ -244,7 +245,9 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
     let good = !name.trim().is_empty() && name.chars().count() <= 100;
     match good && !name.chars().any(char::is_control) {
         true => Ok(()),
-        false => Err(Failure::invalid("`name` must have 1 to 100 characters, none of them a control character")),
+        false => Err(Failure::invalid(
+            "`name` must have 1 to 100 characters, none of them a control character",
+        )),
     }
 }
 

@@ -118,7 +118,10 @@ impl DiskSpace {
     fn room_changed(self: &Arc<Self>, is_full: bool, storing: &mut JoinSet<()>) {
         let percent = self.config.full_percent;
         if is_full {
-            tracing::warn!(percent, "the disk is full; requests that need space are rejected until it has free space");
+            tracing::warn!(
+                percent,
+                "the disk is full; requests that need space are rejected until it has free space"
+            );
             return;
         }
         tracing::info!(percent, "the disk has free space; requests are accepted");
@@ -205,7 +208,10 @@ impl DiskSpace {
         let mut held = Vec::new();
         for sandbox in sandboxes_of(&*self.catalog, tenant).await? {
             let Ok(guard) = tokio::time::timeout(TURN, self.locks.hold(&sandbox.id)).await else {
-                let message = format!("another operation holds the lock of sandbox `{}`", sandbox.id);
+                let message = format!(
+                    "another operation holds the lock of sandbox `{}`",
+                    sandbox.id
+                );
                 return Err(Failure::new(ErrorCode::WorkspaceBusy, message));
             };
             held.push(guard);
@@ -247,7 +253,12 @@ impl DiskSpace {
             for record in listed.into_iter().flatten() {
                 if record.state == State::Live && !self.room.is_full() {
                     let stored = self.store_one(tenant, record.id.as_str()).await;
-                    log_failure(stored, "workspace", record.id.as_str(), "cannot move a parked workspace into the store; the next run retries");
+                    log_failure(
+                        stored,
+                        "workspace",
+                        record.id.as_str(),
+                        "cannot move a parked workspace into the store; the next run retries",
+                    );
                 }
             }
         }

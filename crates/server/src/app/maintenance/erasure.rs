@@ -100,13 +100,17 @@ impl Erasure {
                 .await?
                 .is_some()
             {
-                tracing::debug!("tenants are not erased for a day after the adoption of a data directory");
+                tracing::debug!(
+                    "tenants are not erased for a day after the adoption of a data directory"
+                );
                 return Ok(());
             }
             let id = tenant.id;
             match self.erase(&tenant).await {
                 Ok(true) => tracing::info!(tenant = %id, "erased a tenant"),
-                Ok(false) => tracing::info!(tenant = %id, "the erasure waits for running requests and jobs of the tenant"),
+                Ok(false) => {
+                    tracing::info!(tenant = %id, "the erasure waits for running requests and jobs of the tenant")
+                }
                 Err(failure) => {
                     let cause = failure.summary();
                     tracing::warn!(tenant = %id, cause, "cannot erase a tenant; the next run retries");
@@ -158,7 +162,11 @@ impl Erasure {
             }
             if let Err(failure) = self.starts.remove(&sandbox).await {
                 let (id, cause) = (&sandbox.id, failure.summary());
-                tracing::warn!(sandbox = id, cause, "cannot erase a sandbox; the next run retries");
+                tracing::warn!(
+                    sandbox = id,
+                    cause,
+                    "cannot erase a sandbox; the next run retries"
+                );
                 first_failure.get_or_insert(failure);
             }
         }

@@ -109,7 +109,10 @@ impl Garbage {
         // collection would delete data that is needed.
         if let Some(until) = installation::held_until(&*self.catalog, clock::now()).await? {
             let until = clock::text(until);
-            tracing::info!(until, "the data directory was adopted; no garbage is collected until then");
+            tracing::info!(
+                until,
+                "the data directory was adopted; no garbage is collected until then"
+            );
             schedule.last = clock::instant();
             return Ok(());
         }

@@ -137,7 +137,10 @@ impl Quarantine {
             {
                 Ok(()) => {
                     forget(&directory, id)?;
-                    tracing::warn!(workspace = id.as_str(), "deleted a workspace whose time in the quarantine was over");
+                    tracing::warn!(
+                        workspace = id.as_str(),
+                        "deleted a workspace whose time in the quarantine was over"
+                    );
                     deleted += 1;
                 }
                 Err(failure) => {
@@ -271,7 +274,10 @@ fn forget(directory: &Path, id: &str) -> Result<()> {
 }
 
 fn unreadable(directory: &Path, error: &io::Error) -> Failure {
-    let message = format!("cannot read or write the quarantine in {}", directory.display());
+    let message = format!(
+        "cannot read or write the quarantine in {}",
+        directory.display()
+    );
     Failure::new(ErrorCode::StorageFailed, message).caused_by(error)
 }
 

@@ -76,7 +76,10 @@ impl Recovery {
         *self.unrecovered() = rows.into_iter().map(|row| row.id).collect();
         if let Err(failure) = self.recover_sandboxes().await {
             let cause = failure.summary();
-            tracing::warn!(cause, "cannot recover sandboxes; a job retries until the container engine responds");
+            tracing::warn!(
+                cause,
+                "cannot recover sandboxes; a job retries until the container engine responds"
+            );
         }
         self.workspaces.adopt_kept().await;
         let cleared = self.cleanup.run().await;

@@ -128,7 +128,8 @@ impl Terminals {
             .await
             .map_err(|error| match error {
                 LinkError::TooMany { .. } => {
-                    let message = "this sandbox has reached its limit of terminals; close one of them";
+                    let message =
+                        "this sandbox has reached its limit of terminals; close one of them";
                     Failure::new(ErrorCode::PtyLimitExceeded, message).retry_after(1)
                 }
                 error => error.into(),
@@ -214,7 +215,11 @@ impl Terminals {
             if let Some(link) = self.links.get(&sandbox) {
                 // An error is ignored: the shell may have exited.
                 let _ = link.close_terminal(&pty).await;
-                tracing::info!(sandbox, pty, "closed a terminal that had no client for too long");
+                tracing::info!(
+                    sandbox,
+                    pty,
+                    "closed a terminal that had no client for too long"
+                );
                 let entry = Entry {
                     event: "terminal.closed",
                     about: vec![("sandbox_id", sandbox.into()), ("terminal_id", pty.into())],

@@ -86,7 +86,8 @@ impl Landings {
         // lands all jobs of the queue in one batch.
         queue.push(Waiting { job, answer })?;
         let (app, project) = (self.clone(), project.clone());
-        let lost = |_| Failure::internal(&std::io::Error::other("a landing ended without a result"));
+        let lost =
+            |_| Failure::internal(&std::io::Error::other("a landing ended without a result"));
         let tenant = project.tenant;
         let working = self.stores.spawn(tenant, async move {
             let _turn = queue.turn.lock().await;

@@ -35,7 +35,11 @@ impl BackupDirectory {
         for other in apart {
             let other = other.canonicalize().map_err(failed)?;
             if backups.starts_with(&other) {
-                let message = format!("{} lies inside {}, which is backed up; choose a directory outside", backups.display(), other.display());
+                let message = format!(
+                    "{} lies inside {}, which is backed up; choose a directory outside",
+                    backups.display(),
+                    other.display()
+                );
                 return Err(Failure::invalid(message));
             }
         }

@@ -182,7 +182,9 @@ impl Changes {
         let then = earlier.entry(path).await?;
         let path_text = readable(path.as_bytes());
         if then.is_none() && tree.entry(path).await?.is_none() {
-            let message = format!("`{path_text}` exists neither in the head nor in this version of the project");
+            let message = format!(
+                "`{path_text}` exists neither in the head nor in this version of the project"
+            );
             return Err(Failure::new(ErrorCode::PathNotFound, message).about("path", path_text));
         }
         put(&tree, path, then).await?;

@@ -125,7 +125,9 @@ impl Reviews {
             true => {
                 let message = "an agent may not approve its own change";
                 let failure = Failure::new(ErrorCode::Forbidden, message);
-                Err(failure.remediation("Ask another agent or a person to decide, or `reject` the change."))
+                Err(failure.remediation(
+                    "Ask another agent or a person to decide, or `reject` the change.",
+                ))
             }
             false => Ok(()),
         }
