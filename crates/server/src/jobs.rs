@@ -56,7 +56,7 @@ pub(crate) async fn run(app: Arc<App>) {
 async fn every<F: Future<Output = Result<()>>>(period: Duration, work: impl Fn() -> F) {
     let mut ticks = tokio::time::interval(period);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    // The first tick is immediate. The recovery has just done this work.
+    // The first tick of an interval is immediate.
     ticks.tick().await;
     loop {
         ticks.tick().await;
@@ -91,7 +91,8 @@ async fn tidy(app: &Arc<App>) -> Result<()> {
         let cause = format!("{error:#}");
         tracing::warn!(
             cause,
-            "cannot update the installation's record of the catalog; a restored older copy may not be detected"
+            "cannot increment the generation of the catalog; an older copy of it may not be \
+             detected"
         );
     }
     // A failure is logged and not returned, so that the next job still runs.

@@ -149,7 +149,8 @@ impl Server {
         let catalog = open_catalog(&config).await?;
         if Installation::new(&config).stamp(&*catalog).await? {
             tracing::warn!(
-                "a data directory without a record of its installation was adopted; no garbage is collected for a day"
+                "the catalog, the store and the workspaces were adopted as one installation; no \
+                 garbage is collected for a day"
             );
         }
         let runtime = match runtime {
@@ -306,14 +307,15 @@ async fn recover(app: &App) -> Result<(), Failure> {
     app.recovery.run().await
 }
 
-/// Records outside the catalog that this catalog is the newest, and closes the
-/// audit log.
+/// Increments the generation in the catalog and the store, by which the next start
+/// detects an older copy of either, and closes the audit log.
 async fn write_last_records(app: &App) {
     if let Err(error) = app.installation.grow(&*app.catalog).await {
         let cause = format!("{error:#}");
         tracing::warn!(
             cause,
-            "cannot update the installation's record of the catalog; a restored older copy may not be detected"
+            "cannot increment the generation of the catalog; an older copy of it may not be \
+             detected"
         );
     }
     let ended = Entry {

@@ -171,8 +171,8 @@ pub(crate) fn receive(
     Ok(received)
 }
 
-/// Stores the files of a directory as a snapshot, without the server's reserved
-/// directory. Returns the snapshot and the metadata that it could not keep.
+/// Stores the files of a directory as a snapshot, without entries that have the
+/// reserved name. Returns the snapshot and the metadata that it could not keep.
 pub(crate) fn import(
     repository: &Repository,
     path: &Path,

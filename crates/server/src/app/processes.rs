@@ -334,7 +334,8 @@ fn may_have_arrived(error: &LinkError) -> bool {
 }
 
 fn output_gone(command: &str) -> Failure {
-    let message = "an earlier attempt started the command of this request, but its output is no longer available";
+    let message = "an earlier attempt started the command of this request, but its output is no \
+                   longer available";
     Failure::new(ErrorCode::OutputGone, message).about("commandId", command)
 }
 

@@ -144,7 +144,8 @@ fn at_work() -> Failure {
 }
 
 fn mismatch() -> Failure {
-    let message = "this `Idempotency-Key` was used for a request with other content; use a new key";
+    let message = "this `Idempotency-Key` was used for a request with other content; use a new \
+                   key";
     Failure::new(ErrorCode::IdempotencyMismatch, message)
 }
 
@@ -234,8 +235,8 @@ impl Requests {
 
     /// Returns how to handle a request: the client may have sent it before.
     pub(crate) async fn begin(&self, sent: &Sent) -> Result<Beginning> {
-        // First in memory: the catalog cannot tell a retry during the first
-        // attempt from one after its end.
+        // Checked in memory first: the catalog takes a request that is marked as
+        // running by this process for an interrupted one.
         let place = match self.at_work.enter(sent)? {
             Entered::Place(place) => place,
             Entered::Command(once) => return Ok(Beginning::Look(once)),

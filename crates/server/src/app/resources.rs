@@ -23,8 +23,8 @@ use crate::platform::audit::Audit;
 use crate::platform::installation::Installation;
 use crate::platform::room::Room;
 
-/// The components that the caller of [`App::new`](crate::app::App::new) provides.
-/// A test can replace them.
+/// The components that the caller of `App::new` provides. A test can replace
+/// them.
 #[allow(missing_debug_implementations, reason = "stores have none")]
 pub struct Parts {
     /// The database with everything except the content of files.

@@ -187,7 +187,7 @@ fn words(retention: Retention) -> String {
         Retention::All => "all new versions".into(),
         Retention::Last(count) => format!("the last {count} versions"),
         Retention::Daily(days) => format!("the last version of each of {days} days"),
-        Retention::Named => "only versions that a tag, a workspace or a review needs".into(),
+        Retention::Named => "only versions that are in use, for example by a tag".into(),
     }
 }
 

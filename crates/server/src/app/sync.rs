@@ -124,7 +124,8 @@ impl Syncing {
                 let what = match has_key {
                     true => "continues, because its agent has a valid key",
                     false => {
-                        "pauses: all keys of its agent are revoked or expired, or its tenant is suspended"
+                        "pauses: all keys of its agent are revoked or expired, or its tenant is \
+                         suspended"
                     }
                 };
                 tracing::info!(workspace = row.id, "the sync of a workspace {what}");

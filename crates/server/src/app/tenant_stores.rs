@@ -222,7 +222,7 @@ fn open_at(
 }
 
 impl TenantStores {
-    /// Runs a part of a request in a task of its own, within the share of the
+    /// Runs a part of a request in a separate task, within the share of the
     /// tenant. The task is completed even if the client disconnects.
     pub(crate) fn spawn<T: Send + 'static>(
         self: &Arc<Self>,

@@ -41,7 +41,8 @@ pub(crate) async fn run(app: Arc<App>) {
         Err(error) => {
             tracing::error!(
                 cause = format!("{error:#}"),
-                "cannot create the HTTP client for webhooks; no event is delivered until the server is restarted"
+                "cannot create the HTTP client for webhooks; no event is delivered until the \
+                 server is restarted"
             );
             return;
         }

@@ -50,7 +50,11 @@ pub(super) fn install_agent(config: &Config) -> anyhow::Result<()> {
     };
     if config.agent_binary.is_none() && !from.is_file() {
         let path = from.display();
-        tracing::warn!(%path, "the workspace agent is missing, so no sandbox can be created; set AGENT_BINARY to its path and restart the server");
+        tracing::warn!(
+            %path,
+            "the workspace agent is missing, so no sandbox can be created; set AGENT_BINARY to \
+             its path and restart the server"
+        );
         return Ok(());
     }
     let into = config.data_dir.join("agent/workspace-agent");
@@ -66,7 +70,10 @@ pub(super) fn install_agent(config: &Config) -> anyhow::Result<()> {
     });
     copied.with_context(|| {
         let from = from.display();
-        format!("cannot copy the workspace agent {from}; build it with scripts/agent and set AGENT_BINARY to its path")
+        format!(
+            "cannot copy the workspace agent {from}; build it with scripts/agent and set \
+                 AGENT_BINARY to its path"
+        )
     })
 }
 

@@ -21,7 +21,7 @@ use crate::failure::{Failure, Result};
 use crate::platform::clock;
 
 /// Returns the hash under which the catalog stores a secret. A secret that the
-/// server did not generate, such as `API_KEY`, is hashed in a domain of its own.
+/// server did not generate, such as `API_KEY`, is hashed in a separate domain.
 pub(crate) fn hash_of(secret: &str) -> [u8; 32] {
     match secret.parse::<ApiKeySecret>() {
         Ok(secret) => secret.hash(),
@@ -68,7 +68,8 @@ impl Keys {
         check_name(&wish.name)?;
         if wish.name == OF_THE_SETTINGS {
             let message = format!(
-                "`{OF_THE_SETTINGS}` is reserved for the key of the server's settings; choose another name"
+                "`{OF_THE_SETTINGS}` is reserved for the key of the server's settings; choose \
+                 another name"
             );
             return Err(Failure::new(ErrorCode::NameTaken, message));
         }

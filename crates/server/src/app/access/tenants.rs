@@ -89,7 +89,8 @@ impl Tenants {
             }
             Some(key) if key.revoked.is_some() => tracing::warn!(
                 key = key.id,
-                "API_KEY is a revoked key, so requests with it are rejected; set API_KEY to another secret"
+                "API_KEY is a revoked key, so requests with it are rejected; set API_KEY to \
+                 another secret"
             ),
             Some(_) => {}
         }

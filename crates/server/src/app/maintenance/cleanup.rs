@@ -142,8 +142,8 @@ impl Cleanup {
 
     /// Returns whether the catalog knows a workspace that no sandbox uses.
     async fn standing(&self, tenant: TenantId, id: &str) -> Result<Standing> {
-        // Other names are not from the server: a person made such a workspace
-        // with the command `elevo`.
+        // The server did not create a workspace with another name, so the server
+        // must not delete it.
         if !["sbx-", "ws-"].iter().any(|form| clock::is_id(form, id)) {
             return Ok(Standing::Known);
         }
@@ -206,8 +206,8 @@ impl Cleanup {
             return Ok(());
         }
         match self.runtime.tear_down().await {
-            // Others use the network too, or the tools for firewall rules are
-            // missing. In both cases the server has created nothing.
+            // The network is not the server's own, or the tools for firewall
+            // rules are missing. In both cases the server has created nothing.
             Err(elevo_sandbox::Error::Refused { .. }) => Ok(()),
             left => Ok(left?),
         }
@@ -231,8 +231,8 @@ impl Cleanup {
 
 /// Says whether the catalog knows a workspace.
 enum Standing {
-    /// The catalog has a record of the workspace, or a person made the workspace
-    /// with the command `elevo`.
+    /// The catalog has a record of the workspace, or the server did not create
+    /// the workspace.
     Known,
     /// The deletion of the workspace was interrupted.
     Removing,

@@ -192,7 +192,10 @@ impl DiskSpace {
             if !looking.await.unwrap_or(false) || !self.room.is_passable() {
                 continue;
             }
-            tracing::error!(%tenant, "the disk was full and the tenant's workspaces became read-only");
+            tracing::error!(
+                %tenant,
+                "the disk was full and the tenant's workspaces became read-only"
+            );
             let remounted = self.remount_pool(tenant).await;
             log_failure(
                 remounted,

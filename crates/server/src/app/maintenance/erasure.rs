@@ -109,11 +109,18 @@ impl Erasure {
             match self.erase(&tenant).await {
                 Ok(true) => tracing::info!(tenant = %id, "erased a tenant"),
                 Ok(false) => {
-                    tracing::info!(tenant = %id, "the erasure waits for running requests and jobs of the tenant")
+                    tracing::info!(
+                        tenant = %id,
+                        "the erasure waits for running requests and jobs of the tenant"
+                    );
                 }
                 Err(failure) => {
                     let cause = failure.summary();
-                    tracing::warn!(tenant = %id, cause, "cannot erase a tenant; the next run retries");
+                    tracing::warn!(
+                        tenant = %id,
+                        cause,
+                        "cannot erase a tenant; the next run retries"
+                    );
                 }
             }
         }

@@ -204,8 +204,7 @@ impl Expiry {
         let held = self.locks.hold(id).await;
         let found = self.catalog.sandbox_of_any_tenant(id).await?;
         // The sandbox may have been extended or deleted after it was listed. A
-        // starting sandbox expires after its start: the task that starts it
-        // works without the lock.
+        // starting sandbox expires after its start.
         let is_over = |sandbox: &Sandbox| {
             sandbox.expires <= now && !sandbox.removing && sandbox.state != SandboxState::Starting
         };

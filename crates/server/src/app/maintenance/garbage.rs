@@ -259,7 +259,11 @@ impl Garbage {
                 }
                 Err(failure) => {
                     let cause = failure.summary();
-                    tracing::error!(tenant = %tenant.id, cause, "cannot collect the garbage of a tenant");
+                    tracing::error!(
+                        tenant = %tenant.id,
+                        cause,
+                        "cannot collect the garbage of a tenant"
+                    );
                     all.failed_tenants.push(tenant.name);
                     first_failure.get_or_insert(failure);
                 }
@@ -349,7 +353,7 @@ fn catalogued(
 type Page = std::result::Result<Vec<SnapshotId>, EngineError>;
 
 /// Converts a page of snapshots to roots. The ancestors of a snapshot are not
-/// kept: each version of a project is a root of its own.
+/// kept: each version of a project that is still needed is a root itself.
 fn roots(page: Page) -> Vec<std::result::Result<Root, EngineError>> {
     let root = |snapshot| Root {
         snapshot,

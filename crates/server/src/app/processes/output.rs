@@ -198,7 +198,8 @@ impl Processes {
             true => {
                 let failure = Failure::new(
                     ErrorCode::ProcessTimeout,
-                    "the command did not end within its timeout and was killed; raise `timeout` or run it in the background",
+                    "the command did not end within its timeout and was killed; raise `timeout` \
+                     or run it in the background",
                 );
                 let details = serde_json::to_value(result).unwrap_or_default();
                 Err(Failure { details, ..failure })

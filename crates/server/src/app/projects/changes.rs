@@ -89,7 +89,8 @@ impl Changes {
         let patch = patch_of(&wish)?;
         if patch.is_none() && wish.files.is_empty() {
             return Err(Failure::invalid(
-                "the request has neither a patch nor files; send `patch`, `patchBase64` or `files`",
+                "the request has neither a patch nor files; send `patch`, `patchBase64` or \
+                 `files`",
             ));
         }
         if let Some(patch) = patch {

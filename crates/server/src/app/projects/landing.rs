@@ -212,7 +212,7 @@ impl Landings {
                 Attempt::Retry(waiting)
             }
             // A single job can cause the failure, and the error does not say
-            // which. So each job lands in a transaction of its own.
+            // which. So each job lands in a separate transaction.
             _ if waiting.len() > 1 => {
                 for alone in waiting {
                     Box::pin(self.carry_out(tenant, project, vec![alone])).await;

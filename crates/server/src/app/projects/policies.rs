@@ -44,7 +44,8 @@ impl Policies {
         tracing::warn!(
             project = project.id,
             problems = problems.join("; "),
-            "the policy names agents that do not exist; correct their names and set the policy with `elevo project policy`"
+            "the policy names agents that do not exist; correct their names and set the policy \
+             with `elevo project policy`"
         );
     }
 }

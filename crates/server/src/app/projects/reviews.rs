@@ -177,7 +177,8 @@ impl Reviews {
                 match Content::open(&self.stores, &repository, &entry).await {
                     // Garbage collection keeps the sides of open reviews only.
                     Err(EngineError::MissingObject(_)) if review.state != ReviewState::Open => {
-                        let message = "the review is closed, and garbage collection has deleted the content of this side";
+                        let message = "the review is closed, and garbage collection has deleted \
+                                       the content of this side";
                         Err(Failure::new(ErrorCode::VersionDropped, message))
                     }
                     content => Ok(Some(content?)),

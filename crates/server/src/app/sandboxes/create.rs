@@ -35,7 +35,7 @@ impl Sandboxes {
             check_name(name)?;
         }
         let (app, who) = (self.clone(), who.clone());
-        // A task of its own, so that the creation is completed even if the
+        // A separate task, so that the creation is completed even if the
         // client disconnects.
         let creating = async move { app.create_once(&who, wish, &once).await };
         let creating = tokio::spawn(creating.in_current_span());

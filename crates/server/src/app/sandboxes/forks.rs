@@ -99,7 +99,7 @@ impl Sandboxes {
     ) -> Result<api::Forked> {
         who.needs(Scope::SandboxesWrite)?;
         let (app, who, id) = (self.clone(), who.clone(), id.to_owned());
-        // A task of its own, so that the fork is completed even if the client
+        // A separate task, so that the fork is completed even if the client
         // disconnects.
         let forking = async move { app.fork_once(&who, &id, wish, &once).await };
         let forking = tokio::spawn(forking.in_current_span());

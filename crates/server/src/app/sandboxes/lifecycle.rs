@@ -35,7 +35,7 @@ impl Sandboxes {
             elevo_catalog::Error::NotFound { .. } => Failure::no_sandbox(id),
             error => error.into(),
         })?;
-        // A task of its own, so that the deletion is completed even if the
+        // A separate task, so that the deletion is completed even if the
         // client disconnects.
         let app = self.clone();
         let removing = tokio::spawn(async move { app.starts.remove(&sandbox).await });

@@ -102,8 +102,8 @@ impl Starts {
         source: Source,
     ) -> Result<Sandbox> {
         let started = clock::instant();
-        // A parked workspace has a lock of its own, because a job may be moving
-        // its files into the store. All operations lock the workspace before the
+        // A parked workspace has its own lock, because a job may be moving its
+        // files into the store. All operations lock the workspace before the
         // sandbox, so that they cannot wait for each other.
         let existing = match &source {
             Source::Existing(row) => Some(self.locks.hold(&row.id).await),
@@ -203,7 +203,8 @@ impl Starts {
             .owner
             .is_some_and(|owner| owner != self.containers.sandbox_user())
         {
-            let message = "the files of the workspace belong to another user than the processes of the running container";
+            let message = "the files of the workspace belong to another user than the processes \
+                           of the running container";
             return Err(Failure::new(ErrorCode::SandboxStartFailed, message));
         }
         self.containers.fill_slot(id, places).await?;

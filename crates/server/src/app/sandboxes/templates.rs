@@ -53,7 +53,7 @@ impl Templates {
         check(&wish)?;
         let image = wish.image.clone().unwrap_or_else(|| wish.name.clone());
         let app = self.clone();
-        // A task of its own, so that the pull is completed even if the client
+        // A separate task, so that the pull is completed even if the client
         // disconnects.
         let adding = tokio::spawn(async move {
             let found = match app.runtime.image(&image).await? {

@@ -63,7 +63,7 @@ impl Workspaces {
             check_name(name)?;
         }
         let (app, who, tenant) = (self.clone(), who.clone(), who.tenant);
-        // A task of its own, so that the creation is completed even if the
+        // A separate task, so that the creation is completed even if the
         // client disconnects.
         let creating = async move { app.create_once(&who, wish, &once).await };
         let creating = self.stores.spawn(tenant, creating);

@@ -73,7 +73,10 @@ impl Workspaces {
                 Err(WorkspaceError::NotFound(_)) => return Ok(None),
                 Err(error) => match Failure::from(error) {
                     full if full.code == ErrorCode::InsufficientStorage => {
-                        tracing::warn!(workspace = %id, "the disk is full, so the files of a parked workspace stay in their directory");
+                        tracing::warn!(
+                            workspace = %id,
+                            "the disk is full; the files of a parked workspace stay in place"
+                        );
                     }
                     failure => return Err(failure),
                 },
@@ -268,6 +271,7 @@ pub(crate) fn in_use(row: &Workspace) -> Failure {
     Failure::new(ErrorCode::WorkspaceBusy, message)
         .about("workspaceId", row.id.as_str())
         .remediation(
-            "Only a parked workspace can be resumed. `GET /api/v1/workspaces?state=parked` lists them.",
+            "Only a parked workspace can be resumed. `GET /api/v1/workspaces?state=parked` lists \
+             them.",
         )
 }

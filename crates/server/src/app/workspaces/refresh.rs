@@ -80,7 +80,7 @@ impl Workspaces {
             let row = self.visible(who, id).await?;
             let app = self.clone();
             let (who, dry_run) = (who.clone(), wish.dry_run);
-            // A task of its own, so that the refresh is completed even if the
+            // A separate task, so that the refresh is completed even if the
             // client disconnects.
             let tenant = row.tenant;
             let refreshing = async move { app.refresh_row(&who, &row, dry_run, on_conflict).await };

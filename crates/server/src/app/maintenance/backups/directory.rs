@@ -72,7 +72,6 @@ impl BackupDirectory {
         keep: Option<u32>,
     ) -> Result<(PathBuf, Manifest, Vec<String>)> {
         let mut name = || -> io::Result<PathBuf> {
-            // The files of the database have checksums of their own.
             let without = self.unfinished.join(STORE).join("db");
             for path in files::list(&self.unfinished, &without)? {
                 let listed = files::look(&self.unfinished.join(&path))?;

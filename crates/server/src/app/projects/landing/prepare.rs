@@ -274,7 +274,8 @@ fn check(base: &LandingBase, job: &Job, merge: &TreeMerge) -> Result<()> {
     }
     if merge.conflicts.len() >= elevo_catalog::MAX_REVIEWS {
         let message = format!(
-            "the merge has {} conflicts, which is too many for one landing; refresh the workspace and resolve them there",
+            "the merge has {} conflicts, which is too many for one landing; refresh the \
+             workspace and resolve them there",
             merge.conflicts.len()
         );
         let failure = Failure::new(ErrorCode::TooManyChanges, message);

@@ -111,8 +111,8 @@ impl Reviews {
         self.get(who, id).await
     }
 
-    /// Denies an agent the approval of its own change. The agent may reject the
-    /// change.
+    /// Denies a decision by which an agent approves its own change. The agent
+    /// may reject the change.
     pub(super) fn check_decider(
         &self,
         who: &Principal,
