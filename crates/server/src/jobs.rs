@@ -63,15 +63,15 @@ async fn every<F: Future<Output = Result<()>>>(period: Duration, work: impl Fn()
         if let Err(failure) = work().await {
             tracing::warn!(
                 cause = failure.summary(),
-                "a job failed and will be retried"
+                "a background job failed; the next run retries"
             );
         }
     }
 }
 
 async fn expire(app: &Arc<App>) -> Result<()> {
-    // Only starts one task for each tenant: stopping sandboxes takes longer
-    // than the second between two runs.
+    // This starts a task for each tenant and does not wait for the tasks:
+    // stopping sandboxes takes longer than the second between two runs.
     app.expiry.begin_expiry().await?;
     app.terminals.close_unwatched().await;
     Ok(())

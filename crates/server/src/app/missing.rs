@@ -12,7 +12,7 @@ pub(crate) fn no_project(name: &str) -> Failure {
 }
 
 pub(crate) fn on_no_project(row: &Workspace) -> Failure {
-    let message = format!("workspace `{}` is not on a project", row.id);
+    let message = format!("workspace `{}` does not belong to a project", row.id);
     Failure::invalid(message)
         .about("workspaceId", row.id.as_str())
         .remediation("Resume the workspace in a sandbox with `elevo sandbox create --workspace`.")

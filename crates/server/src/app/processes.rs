@@ -189,12 +189,14 @@ impl Processes {
             return Err(Failure::invalid(message));
         }
         if wish.max_output_size.is_some_and(|size| size > MAX_OUTPUT) {
-            let message =
-                format!("`maxOutputSize` must be at most {MAX_OUTPUT}; use `stream` for more");
+            let message = format!(
+                "`maxOutputSize` must be at most {MAX_OUTPUT} bytes; use `stream` for more"
+            );
             return Err(Failure::new(ErrorCode::ResourceRefused, message));
         }
         if wish.timeout.is_some_and(|timeout| timeout > DAY) {
-            let message = format!("`timeout` must be at most {DAY}, or 0 for none");
+            let message =
+                format!("`timeout` must be at most {DAY} milliseconds, or 0 for no timeout");
             return Err(Failure::new(ErrorCode::ResourceRefused, message));
         }
         if wish

@@ -132,7 +132,7 @@ impl Snapshots {
         Err(last)
     }
 
-    /// Keeps the head of a project.
+    /// Keeps the head of a project from garbage collection.
     pub(crate) async fn keep_head(&self, project: &Project) -> Result<Kept> {
         let (_, head) = self.with_head(project.tenant, &project.id).await?;
         Ok(head)

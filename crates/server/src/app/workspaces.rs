@@ -155,7 +155,8 @@ impl Workspaces {
             Ok(()) => self.finish_forgetting(row).await,
             Err(elevo_catalog::Error::NotFound { .. }) => Ok(()),
             Err(elevo_catalog::Error::Changed { .. }) => {
-                let message = "another request parked or resumed the workspace";
+                let message =
+                    "another request parked or resumed the workspace at the same time; retry";
                 Err(Failure::new(ErrorCode::WorkspaceBusy, message).retry_after(1))
             }
             Err(error) => Err(error.into()),

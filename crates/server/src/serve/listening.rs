@@ -27,7 +27,7 @@ pub(super) async fn listen_for_agents(
         links
             .serve_unix(&socket, stop)
             .await
-            .context("agents cannot connect")
+            .context("cannot listen for workspace agents")
     });
     if let Some(address) = app.config.grpc {
         let listener = bind(address).await?;
@@ -37,7 +37,7 @@ pub(super) async fn listen_for_agents(
             links
                 .serve_tcp(listener, stop)
                 .await
-                .context("agents cannot connect")
+                .context("cannot listen for workspace agents")
         });
     }
     Ok(())

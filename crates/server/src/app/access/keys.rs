@@ -141,7 +141,7 @@ impl Keys {
         who.needs(Scope::Keys)?;
         let found = self.catalog.key(who.tenant, id).await?;
         let found = found.filter(|key| who.agent.is_none() || key.agent == who.agent);
-        let missing = || Failure::new(ErrorCode::KeyNotFound, "there is no such key");
+        let missing = || Failure::new(ErrorCode::KeyNotFound, "there is no key with this id");
         found.ok_or_else(missing)?;
         self.catalog
             .revoke_key(who.tenant, id, clock::now())

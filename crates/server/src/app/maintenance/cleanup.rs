@@ -80,7 +80,12 @@ impl Cleanup {
         cleared.cleaned_sandboxes = self.clear_containers(&rows).await;
         for row in rows.iter().filter(|row| row.removing) {
             let removed = self.starts.remove(row).await;
-            log_failure(removed, "sandbox", &row.id, "cannot finish a deletion");
+            log_failure(
+                removed,
+                "sandbox",
+                &row.id,
+                "cannot finish a deletion; the next run retries",
+            );
         }
         let used: HashSet<_> = rows
             .iter()
@@ -177,7 +182,12 @@ impl Cleanup {
                 .projects
                 .finish_removal(project.tenant, &project.id)
                 .await;
-            log_failure(removed, "project", &project.id, "cannot finish a deletion");
+            log_failure(
+                removed,
+                "project",
+                &project.id,
+                "cannot finish a deletion; the next run retries",
+            );
         }
         let query = WorkspaceQuery {
             state: Some(WorkspaceState::Removing),
@@ -188,7 +198,12 @@ impl Cleanup {
                 continue;
             }
             let removed = self.workspaces.forget_workspace(&row).await;
-            log_failure(removed, "workspace", &row.id, "cannot finish a deletion");
+            log_failure(
+                removed,
+                "workspace",
+                &row.id,
+                "cannot finish a deletion; the next run retries",
+            );
         }
         Ok(())
     }

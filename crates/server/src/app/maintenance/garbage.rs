@@ -190,7 +190,7 @@ impl Garbage {
         let wait = until.seconds().saturating_sub(now.seconds()).max(1);
         Err(Failure::new(ErrorCode::CollectionRunning, message)
             .about("heldUntil", until_text)
-            .remediation("Check that all projects and workspaces are there; then wait until the time in `heldUntil`.")
+            .remediation("Check that all projects and workspaces exist; then wait until the time in `heldUntil`.")
             .retry_after(u32::try_from(wait).unwrap_or(u32::MAX)))
     }
 

@@ -242,9 +242,10 @@ async fn content(tree: &StateTree, path: &TreePath) -> Result<(Bytes, FileMode, 
     match tree.entry(path).await? {
         None => Err(refused_at(path, "it does not exist")),
         Some(Entry::Directory { .. }) => Err(refused_at(path, "it is a directory")),
-        Some(Entry::File { content, .. }) if content.size() > PATCHED => {
-            Err(refused_at(path, "it is too large for a patch"))
-        }
+        Some(Entry::File { content, .. }) if content.size() > PATCHED => Err(refused_at(
+            path,
+            "it has more than 64 MiB, which is too large for a patch; send it in `files`",
+        )),
         Some(Entry::File { mode, .. }) => {
             Ok((tree.read(path).await?, FileMode::Regular, Some(mode)))
         }

@@ -237,9 +237,9 @@ impl Projects {
     async fn text_of(&self, seen: &Seen, entry: &Entry) -> Result<bytes::Bytes> {
         let refused = |why: &str| Failure::new(ErrorCode::InvalidRequest, why);
         match entry {
-            Entry::File { content, .. } if content.size() > BLAMED => {
-                Err(refused("the file is too large for blame"))
-            }
+            Entry::File { content, .. } if content.size() > BLAMED => Err(refused(
+                "the file has more than 4 MiB, which is too large for blame",
+            )),
             Entry::File { .. } => {
                 let bytes = seen.repository().bytes(entry).await?;
                 match bytes.iter().take(8000).any(|byte| *byte == 0) {

@@ -122,7 +122,7 @@ impl Landings {
             };
         }
         for waiting in left {
-            let message = "the head of the project moved during every attempt to merge";
+            let message = "the head of the project moved during every attempt to merge; retry";
             let failure = Failure::new(ErrorCode::VersionConflict, message).retry_after(1);
             let _ = waiting.answer.send(Err(failure));
         }

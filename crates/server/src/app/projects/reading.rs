@@ -69,7 +69,8 @@ impl Projects {
         if let Entry::Directory { .. } = &entry {
             let message = format!("`{}` is a directory", readable(path.as_bytes()));
             let failure = Failure::new(ErrorCode::PathNotFound, message);
-            return Err(failure.remediation("List it with `GET …/tree`, or download an archive."));
+            return Err(failure
+                .remediation("List the directory with `GET …/tree`, or download an archive."));
         }
         let content = Content::open(&self.stores, seen.tree.repository(), &entry).await?;
         Ok((out::version(&seen.view, &path, &entry), content))

@@ -17,7 +17,7 @@ pub(crate) const ENDED: &str = "its container ended";
 pub(crate) const LOST: &str = "its agent does not answer; its processes may still run";
 
 /// The reason for a container that no longer exists.
-pub(crate) const GONE: &str = "its container is gone; `start` makes a new one";
+pub(crate) const GONE: &str = "its container no longer exists; `start` creates a new one";
 
 /// Returns true if a sandbox has failed only because its agent is lost.
 pub(crate) fn is_lost(sandbox: &Sandbox) -> bool {

@@ -76,7 +76,7 @@ impl Sandboxes {
             match self.made_before(who, &id).await? {
                 Some(made) => outcome.succeeded.push(spec::out(&made)?),
                 None => {
-                    let message = "the server stopped while the fork was being created";
+                    let message = "the server stopped while the fork was being created; fork again";
                     let failure = Failure::new(ErrorCode::SandboxStartFailed, message);
                     outcome.failed.push(failed(id, failure));
                 }

@@ -27,7 +27,7 @@ impl BackupDirectory {
     /// the directories `apart`: those are the ones that are backed up.
     pub(super) fn begin(backups: &Path, apart: [&Path; 2]) -> Result<Self> {
         if !backups.is_absolute() {
-            return Err(Failure::invalid("`directory` is not an absolute path"));
+            return Err(Failure::invalid("`directory` must be an absolute path"));
         }
         let failed = |error: io::Error| not_written(backups, &error);
         files::make_private(backups).map_err(failed)?;

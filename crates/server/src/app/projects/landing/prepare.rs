@@ -274,8 +274,8 @@ fn check(base: &LandingBase, job: &Job, merge: &TreeMerge) -> Result<()> {
     }
     if merge.conflicts.len() >= elevo_catalog::MAX_REVIEWS {
         let message = format!(
-            "the merge has {} conflicts, which is too many for one landing; refresh the \
-             workspace and resolve them there",
+            "the merge has {} conflicts, which is too many for one landing; land the change in \
+             parts, or base it on the current head",
             merge.conflicts.len()
         );
         let failure = Failure::new(ErrorCode::TooManyChanges, message);
@@ -362,7 +362,7 @@ fn is_marked(refused: &Refused) -> bool {
 /// Returns the failure of a job whose workspace was merged or refreshed after the
 /// snapshot of the job was created.
 fn moved_meanwhile() -> Failure {
-    let message = "another request merged or refreshed the workspace";
+    let message = "another request merged or refreshed the workspace at the same time; retry";
     Failure::new(ErrorCode::WorkspaceBusy, message).retry_after(1)
 }
 

@@ -72,7 +72,7 @@ enum Change {
 }
 
 impl Edit {
-    /// Returns the path to name in a failure.
+    /// Returns the path that a failure of this edit names.
     pub(crate) fn path(&self) -> &TreePath {
         match &self.kind {
             EditKind::Create(path) | EditKind::Remove(path) | EditKind::Modify(path) => path,
@@ -118,7 +118,7 @@ fn check_lines(patch: &[u8]) -> Result<Headers> {
             headers.is_git = true;
             let spaces = line.iter().filter(|byte| **byte == b' ').count();
             if line.len() > HEADER_BYTES || spaces > HEADER_SPACES {
-                return Err(refused("a line with file names is too long"));
+                return Err(refused("a `diff --git` line is too long"));
             }
         }
     }
@@ -173,7 +173,10 @@ fn kind(operation: &FileOperation<'_, [u8]>) -> Result<EditKind> {
         FileOperation::Modify { original, modified } => {
             let (original, modified) = (below(original)?, below(modified)?);
             if original != modified {
-                return Err(Refused::File(modified, "the patch gives it two names"));
+                return Err(Refused::File(
+                    modified,
+                    "the patch has two names for it but is not a rename",
+                ));
             }
             EditKind::Modify(modified)
         }
