@@ -81,6 +81,7 @@ pub(crate) enum Beginning {
 #[derive(Debug, Default)]
 pub(crate) struct AtWork(Mutex<HashMap<[u8; 32], Working>>);
 
+/// A request that this process is carrying out.
 #[derive(Debug)]
 struct Working {
     fingerprint: [u8; 32],

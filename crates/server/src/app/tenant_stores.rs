@@ -29,6 +29,7 @@ pub(crate) struct TenantStores {
     opening: Mutex<HashMap<TenantId, Arc<tokio::sync::Mutex<()>>>>,
 }
 
+/// The open workspaces, and the tenants whose workspaces must not be opened.
 #[derive(Debug, Default)]
 struct Open {
     workspaces: HashMap<TenantId, Arc<Workspaces>>,

@@ -40,7 +40,7 @@ pub(crate) const fn out(retention: Retention) -> api::Retention {
 pub(crate) struct Dropping {
     /// Versions that landed at this time or later are kept.
     pub(crate) since: Timestamp,
-    /// Computes the versions without dropping them.
+    /// Computes which versions would be dropped, without dropping them.
     pub(crate) dry_run: bool,
 }
 

@@ -138,7 +138,7 @@ impl Sandboxes {
     }
 
     /// Builds the row of a new sandbox, and registers it as being started. A warm
-    /// container brings its token along.
+    /// container has its token already.
     pub(crate) fn new_row(
         &self,
         who: &Principal,

@@ -47,7 +47,8 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// Returns true if a warm sandbox is still right for this pool.
+    /// Returns true if a warm sandbox still has the specification and the image
+    /// of this pool.
     fn is(&self, warm: &Warm) -> bool {
         self.setting == warm.setting && self.spec.is_like(&warm.spec) && self.image == warm.image
     }

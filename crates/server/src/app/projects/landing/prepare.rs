@@ -332,8 +332,8 @@ async fn base_move(
     })
 }
 
-/// Returns the snapshot of that common state, and adds its commit to `commits` if
-/// it is new.
+/// Returns the snapshot that a workspace and the head have in common after a
+/// merge. Adds its commit to `commits` if the snapshot is new.
 async fn agreed(
     base: &LandingBase,
     job: &Job,

@@ -64,6 +64,7 @@ pub(crate) struct Hunk {
     lines: Vec<Change>,
 }
 
+/// A line of a hunk, with its newline.
 #[derive(Debug)]
 enum Change {
     Keep(Bytes),
