@@ -1,4 +1,6 @@
-//! The use cases of the server, independent of the API that calls them.
+//! The use cases of the server as services, one for each area: projects,
+//! sandboxes, access, maintenance and so on. Nothing here depends on HTTP: the
+//! handlers in `http` and the jobs in `jobs` call the services.
 
 pub(crate) mod access;
 pub(crate) mod events;
@@ -67,8 +69,9 @@ use crate::platform::audit::Audit;
 use crate::platform::installation::Installation;
 use crate::platform::room::Room;
 
-/// Holds the services. A service holds the services that it needs, and never
-/// `App`.
+/// All services of a running server, for handlers and jobs. A service holds
+/// the other services that it calls, never `App`, so that its dependencies are
+/// visible in its fields and cannot form a circle.
 pub struct App {
     pub(crate) config: Arc<Config>,
     pub(crate) catalog: Arc<dyn Catalog>,
@@ -122,7 +125,8 @@ impl std::fmt::Debug for App {
 }
 
 impl App {
-    /// Creates the services from the components below them.
+    /// Creates all services on top of the catalog, the store, the runtime and
+    /// the other components in `parts`. Does no input or output.
     pub fn new(config: Config, parts: Parts) -> Self {
         let resources = Resources::new(config, parts);
         let secrets = Arc::new(Secrets::new(&resources));
@@ -183,18 +187,19 @@ impl App {
         }
     }
 
-    /// Returns the first tenant, and creates it if there is none.
+    /// Returns the id of the oldest tenant. Creates a tenant if there is none.
     pub async fn first_tenant(&self) -> Result<TenantId> {
         self.tenants.first().await
     }
 
-    /// Creates a key that may do everything in a tenant. Returns its secret.
+    /// Creates a key with every scope for a tenant. Returns the secret of the
+    /// key.
     pub async fn create_owner_key(&self, tenant: TenantId, name: &str) -> Result<String> {
         self.keys.create_owner_key(tenant, name).await
     }
 }
 
-/// The services of projects and their workspaces.
+/// The services for projects and their workspaces, a step in building `App`.
 struct ProjectServices {
     changes: Arc<Changes>,
     merges: Arc<Merges>,
@@ -230,7 +235,8 @@ impl ProjectServices {
     }
 }
 
-/// The services of sandboxes and of the processes and files in them.
+/// The services for sandboxes and for the processes and files in them, a step
+/// in building `App`.
 struct SandboxServices {
     containers: Arc<Containers>,
     files: Arc<Files>,
@@ -270,7 +276,8 @@ impl SandboxServices {
     }
 }
 
-/// The services that jobs use to keep the server in order.
+/// The services that clean up, recover and check the server, a step in building
+/// `App`. Most of their callers are background jobs.
 struct Maintenance {
     cleanup: Arc<Cleanup>,
     disk_space: Arc<DiskSpace>,

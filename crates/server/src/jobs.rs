@@ -1,4 +1,6 @@
-//! Background jobs of the server.
+//! Background jobs of the server: each job is a loop that runs one service at
+//! an interval or after a notification. A failed run is logged, and the next
+//! run retries.
 
 pub(crate) mod deliveries;
 
@@ -17,7 +19,7 @@ use crate::app::stopping::Phase;
 use crate::app::sync::Looks;
 use crate::failure::{Failure, Result};
 
-/// Runs until the server stops.
+/// Runs all jobs until the server starts to stop, and then cancels them.
 pub(crate) async fn run(app: Arc<App>) {
     let mut jobs = JoinSet::new();
     let (one, two, three) = (app.clone(), app.clone(), app.clone());
@@ -50,23 +52,26 @@ pub(crate) async fn run(app: Arc<App>) {
     jobs.shutdown().await;
 }
 
+/// Runs `work` once in every period, for the first time after one period.
 async fn every<F: Future<Output = Result<()>>>(period: Duration, work: impl Fn() -> F) {
     let mut ticks = tokio::time::interval(period);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    // The first tick of an interval is immediate.
     ticks.tick().await;
     loop {
         ticks.tick().await;
         if let Err(failure) = work().await {
             tracing::warn!(
                 cause = failure.summary(),
-                "a job failed and will be retried"
+                "a background job failed; the next run retries"
             );
         }
     }
 }
 
 async fn expire(app: &Arc<App>) -> Result<()> {
-    // Each tenant's task continues in the background.
+    // This starts a task for each tenant and does not wait for the tasks:
+    // stopping sandboxes takes longer than the second between two runs.
     app.expiry.begin_expiry().await?;
     app.terminals.close_unwatched().await;
     Ok(())
@@ -84,11 +89,18 @@ async fn look_after(app: &Arc<App>) -> Result<()> {
 async fn tidy(app: &Arc<App>) -> Result<()> {
     if let Err(error) = app.installation.grow(&*app.catalog).await {
         let cause = format!("{error:#}");
-        tracing::warn!(cause, "an older copy of the catalog may not be recognised");
+        tracing::warn!(
+            cause,
+            "cannot increment the generation of the catalog; an older copy of it may not be \
+             detected"
+        );
     }
-    // A job that fails must not keep the others from running.
+    // A failure is logged and not returned, so that the next job still runs.
     if let Err(failure) = forget_requests(app).await {
-        tracing::warn!(cause = failure.summary(), "cannot delete old requests");
+        tracing::warn!(
+            cause = failure.summary(),
+            "cannot delete expired idempotency keys"
+        );
     }
     if let Err(failure) = app.events.delete_old().await {
         tracing::warn!(cause = failure.summary(), "cannot delete old events");
@@ -97,8 +109,9 @@ async fn tidy(app: &Arc<App>) -> Result<()> {
         let cause = failure.summary();
         tracing::warn!(cause, "cannot delete old records of the audit log");
     }
-    // Logged to compare it with the files later.
-    tracing::info!(head = %app.audit.head(), "audit log");
+    // The operator can compare this hash with the files of the audit log to
+    // detect a change of the files.
+    tracing::info!(head = %app.audit.head(), "head of the audit log");
     if let Err(failure) = app.reviews.expire().await {
         tracing::warn!(cause = failure.summary(), "cannot close expired reviews");
     }
@@ -120,36 +133,40 @@ async fn remove_old_records(app: &Arc<App>) -> Result<()> {
     removed.map_err(|error| Failure::internal(&error))
 }
 
-/// Collects garbage when it is due.
+/// Checks every minute whether a garbage collection is due, and runs it.
 async fn collect(app: &Arc<App>) {
     let mut schedule = GarbageSchedule::default();
     loop {
         tokio::time::sleep(Duration::from_secs(60)).await;
         if let Err(failure) = app.garbage.collect_when_due(&mut schedule).await {
-            tracing::warn!(cause = failure.summary(), "garbage was not collected");
+            tracing::warn!(cause = failure.summary(), "cannot collect garbage");
         }
     }
 }
 
-/// Erases the tenants that are marked for erasure.
+/// Erases the tenants that are marked for erasure, immediately after a request
+/// marks one and every ten seconds for erasures that failed.
 async fn erase(app: &Arc<App>) {
     loop {
         if let Err(failure) = app.erasure.run().await {
-            tracing::warn!(cause = failure.summary(), "tenants were not erased");
+            tracing::warn!(
+                cause = failure.summary(),
+                "cannot erase all tenants that are marked for erasure"
+            );
         }
         let due = app.tenants.erasure_is_due();
         let _ = tokio::time::timeout(Duration::from_secs(10), due).await;
     }
 }
 
-/// Adds events for sandboxes that expire soon.
+/// Records an event for each sandbox that expires soon.
 async fn tell_expiring(app: &Arc<App>) {
     let mut told = HashSet::new();
     loop {
         if let Err(failure) = app.events.announce_expiring(&mut told).await {
             tracing::warn!(
                 cause = failure.summary(),
-                "cannot add events for sandboxes that expire soon"
+                "cannot record events for sandboxes that expire soon"
             );
         }
         tokio::time::sleep(Duration::from_secs(5)).await;
@@ -159,12 +176,16 @@ async fn tell_expiring(app: &Arc<App>) {
 async fn tell_of_agent(app: &Arc<App>, sandbox: &str, kind: EventKind) {
     if let Err(failure) = app.events.announce(sandbox, kind).await {
         let cause = failure.summary();
-        tracing::warn!(sandbox, cause, "an event is lost");
+        tracing::warn!(
+            sandbox,
+            cause,
+            "cannot record an event of a workspace agent"
+        );
     }
 }
 
-/// Checks a sandbox when its agent connects or disconnects, since the container
-/// may have died.
+/// Records an event and checks the sandbox when its workspace agent connects or
+/// disconnects: a container that ended is one reason for a disconnection.
 async fn watch_agents(app: &Arc<App>) {
     let mut events = app.links.events();
     loop {
@@ -180,17 +201,20 @@ async fn watch_agents(app: &Arc<App>) {
                 tokio::spawn(async move { look_after_one(&app, &sandbox).await });
                 continue;
             }
-            // The regular check finds sandboxes whose events were missed.
+            // The check every ten seconds covers sandboxes whose link events
+            // were dropped.
             Err(RecvError::Lagged(_)) => continue,
             Err(RecvError::Closed) => return,
         };
         let app = app.clone();
         tokio::spawn(async move {
+            // Gives the engine time to report the end of the container.
             tokio::time::sleep(Duration::from_millis(200)).await;
             look_after_one(&app, &gone).await;
             tokio::select! {
                 () = tokio::time::sleep(app.config.limits.agent_timeout) => {}
-                // A running task would keep the store open.
+                // This task holds `App`, which would keep the store open
+                // after the server has stopped.
                 () = app.stopping.entered(Phase::Draining) => return,
             }
             look_after_one(&app, &gone).await;
@@ -209,7 +233,8 @@ async fn look_after_one(app: &Arc<App>, sandbox: &str) {
     }
 }
 
-/// Syncs workspaces that follow their project every few seconds.
+/// Checks every second which workspaces with automatic sync are due, and syncs
+/// them with their projects.
 async fn synchronise(app: &Arc<App>) {
     let mut looks = Looks::default();
     loop {
@@ -217,24 +242,27 @@ async fn synchronise(app: &Arc<App>) {
         if let Err(failure) = app.sync.run(&mut looks).await {
             tracing::warn!(
                 cause = failure.summary(),
-                "a job failed and will be retried"
+                "cannot sync workspaces; the next run retries"
             );
         }
     }
 }
 
-/// Refreshes workspaces that follow their project immediately.
+/// Refreshes the workspaces that follow a project as soon as its head moves.
 async fn follow_heads(app: &Arc<App>) {
     let mut heads = app.heads.moving_heads();
     loop {
         let moved = match heads.recv().await {
             Ok(moved) => moved,
-            // The regular sync finds heads whose notifications were missed.
+            // The periodic sync covers heads whose notifications were dropped.
             Err(RecvError::Lagged(_)) => continue,
             Err(RecvError::Closed) => return,
         };
         if let Err(failure) = app.sync.head_has_moved(&moved).await {
-            tracing::warn!(cause = failure.summary(), "cannot refresh workspaces");
+            tracing::warn!(
+                cause = failure.summary(),
+                "cannot refresh the workspaces that follow a project"
+            );
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The server as a whole: from settings to listening, and to a graceful
-//! shutdown.
+//! The life of a server process: opens the data, recovers from the last stop,
+//! listens, and shuts down gracefully.
 
 mod data;
 mod listening;
@@ -32,16 +32,19 @@ use crate::platform::room::Room;
 use crate::serve::data::{open_audit, open_catalog, prepare};
 use crate::serve::listening::{listen_for_agents, listen_for_clients};
 
-/// Time for streams to announce their end.
+/// Maximum time for open streams to send their last message once the grace
+/// period is over.
 const CUTTING: Duration = Duration::from_secs(3);
-/// Time for the last responses to reach their clients.
+/// Minimum time for the last responses to reach their clients, even if the grace
+/// period is over.
 const LAST: Duration = Duration::from_secs(5);
-/// Time for the engine to delete unused networks.
+/// Maximum time for the container engine to delete unused networks.
 const LEAVING: Duration = Duration::from_secs(20);
 
-/// Time for the last records to be written, and for the catalog to be closed. A
-/// disk that does not respond must not keep the server from stopping; the rest
-/// is in the write-ahead log of the catalog.
+/// Maximum time for each of the two last steps: writing the last records and
+/// closing the catalog. A disk that does not respond must not keep the server
+/// from stopping. A catalog that is not closed keeps its last changes in the
+/// write-ahead log.
 const CLOSING: Duration = Duration::from_secs(5);
 
 /// The addresses that a server listens on.
@@ -62,7 +65,8 @@ pub struct Server {
     tasks: JoinSet<anyhow::Result<()>>,
 }
 
-/// Checks tokens of agents against the hashes in the catalog.
+/// Authenticates workspace agents: compares their tokens with those of the warm
+/// pool and with the hashes in the catalog.
 struct Tokens {
     catalog: Arc<dyn Catalog>,
     pool: Arc<WarmPool>,
@@ -103,15 +107,15 @@ impl Tokens {
 }
 
 impl Server {
-    /// Starts a server: opens its data, reconciles rows and containers, and
-    /// listens.
+    /// Starts a server: opens its data, compares the rows of sandboxes with the
+    /// containers, and listens.
     pub async fn start(config: Config) -> anyhow::Result<Self> {
         let store = Self::open_store(&config).await?;
         Self::start_with(config, store, None).await
     }
 
-    /// Like [`Self::start`], but with a runtime other than the Docker engine of
-    /// the settings.
+    /// Starts a server like [`Self::start`], but with `runtime` instead of the
+    /// Docker engine of the settings.
     pub async fn start_on(
         config: Config,
         runtime: Arc<dyn SandboxRuntime>,
@@ -121,10 +125,11 @@ impl Server {
     }
 
     /// Opens the store for [`Self::start_with`]. Fails with a
-    /// [`Refusal`](crate::Refusal), and creates nothing, if it does not belong
-    /// to the catalog and the workspaces.
+    /// [`Refusal`](crate::Refusal), and creates nothing, if the store does not
+    /// belong to the catalog and the workspaces.
     pub async fn open_store(config: &Config) -> anyhow::Result<Arc<LocalStore>> {
-        // Opening writes a little, which may need the reserve.
+        // Opening the store writes a few files. On a full disk, only releasing
+        // the reserve makes space for them.
         let room = Room::new(config);
         tokio::task::spawn_blocking(move || room.make_way()).await?;
         let installation = Installation::new(config);
@@ -132,8 +137,8 @@ impl Server {
         installation.open_store().await
     }
 
-    /// Like [`Self::start`], but with a store that is already open, and with a
-    /// runtime other than the Docker engine of the settings if one is given.
+    /// Starts a server like [`Self::start`], but with a store that is already
+    /// open. `runtime` replaces the Docker engine of the settings, if given.
     pub async fn start_with(
         config: Config,
         store: Arc<LocalStore>,
@@ -143,7 +148,10 @@ impl Server {
         prepare(&config)?;
         let catalog = open_catalog(&config).await?;
         if Installation::new(&config).stamp(&*catalog).await? {
-            tracing::warn!("the data directory was adopted; no garbage is collected for a day");
+            tracing::warn!(
+                "the catalog, the store and the workspaces were adopted as one installation; no \
+                 garbage is collected for a day"
+            );
         }
         let runtime = match runtime {
             Some(runtime) => runtime,
@@ -152,7 +160,8 @@ impl Server {
         let settings = Settings {
             terminals: config.limits.terminals,
             output_buffer: config.limits.output_buffer,
-            // An agent is lost after three missing heartbeats.
+            // The server considers an agent lost after `agent_timeout`, which
+            // must be at least three heartbeats.
             heartbeat: (config.limits.agent_timeout / 3).min(Settings::default().heartbeat),
             observe: Some(crate::platform::trace::agent_did),
             ..Settings::default()
@@ -179,7 +188,8 @@ impl Server {
         app.secrets.open().await?;
         app.webhooks.adopt_configured().await?;
         let mut tasks = JoinSet::new();
-        // Agents may reconnect during the recovery.
+        // Agents of running sandboxes reconnect at once, and the recovery
+        // checks whether they do. Clients must wait until it is finished.
         listen_for_agents(&app, &mut tasks).await?;
         recover(&app)
             .await
@@ -204,29 +214,33 @@ impl Server {
         self.addresses
     }
 
-    /// Returns the use cases, for callers in the same process.
+    /// Returns the services, for callers in the same process.
     pub fn app(&self) -> &Arc<App> {
         &self.app
     }
 
-    /// Waits until a part of the server fails, which should not happen.
+    /// Waits until a listener or the jobs end while the server should be
+    /// running, and returns the cause.
     pub async fn failed(&mut self) -> anyhow::Error {
         match self.tasks.join_next().await {
             Some(Ok(Err(error))) => error,
             Some(Err(error)) => error.into(),
-            Some(Ok(Ok(()))) | None => anyhow::anyhow!("a part of the server has ended"),
+            Some(Ok(Ok(()))) | None => {
+                anyhow::anyhow!("a listener or the background jobs ended unexpectedly")
+            }
         }
     }
 
-    /// Rejects new requests, lets running ones and streams end within
-    /// `STOP_GRACE`, and returns. Sandboxes and their processes keep running;
-    /// if there are none, networks are deleted as well.
+    /// Stops the server: rejects new requests, waits at most `STOP_GRACE` for
+    /// running requests and streams, and closes the catalog and the audit log.
+    /// Sandboxes and their processes keep running. If there are no sandboxes,
+    /// the networks of the server are deleted.
     pub async fn stop(mut self) {
         let began = clock::instant();
         let grace = self.app.config.limits.stop_grace;
         self.app.stopping.enter(Phase::Draining);
         if timeout(grace, self.app.stopping.idle()).await.is_err() {
-            tracing::warn!("some requests did not end in time and are cut off");
+            tracing::warn!("some requests did not end within STOP_GRACE and are cancelled");
             self.app.stopping.enter(Phase::Cutting);
             let _ = timeout(CUTTING, self.app.stopping.idle()).await;
         }
@@ -234,31 +248,42 @@ impl Server {
         let ended = async { while self.tasks.join_next().await.is_some() {} };
         let left = grace.saturating_sub(began.elapsed()).max(LAST);
         if timeout(left, ended).await.is_err() {
-            tracing::warn!("some responses did not reach their clients in time");
+            tracing::warn!("some responses did not reach their clients in time and are cancelled");
             self.tasks.shutdown().await;
         }
         match timeout(LEAVING, self.app.cleanup.leave_engine()).await {
             Ok(Ok(())) => {}
-            Ok(Err(failure)) => tracing::warn!(cause = failure.summary(), "a network remains"),
-            Err(_) => tracing::warn!("the engine does not respond; a network may be left"),
+            Ok(Err(failure)) => tracing::warn!(
+                cause = failure.summary(),
+                "cannot delete the unused networks of the server"
+            ),
+            Err(_) => {
+                tracing::warn!("the container engine does not respond; unused networks may remain")
+            }
         }
         if timeout(CLOSING, write_last_records(&self.app))
             .await
             .is_err()
         {
-            tracing::warn!("the last records were not written in time");
+            tracing::warn!(
+                "the last records of the catalog and the audit log were not written in time"
+            );
         }
-        // Leaves one file, which can be copied as it is.
+        // Closing moves the write-ahead log into the database, so that a copy
+        // of that one file is complete.
         let _ = timeout(CLOSING, self.catalog.close()).await;
-        // Logged to compare it with the files later.
-        tracing::info!(head = %self.app.audit.head(), "audit log");
+        // The operator can compare this hash with the files of the audit log to
+        // detect a change of the files.
+        tracing::info!(head = %self.app.audit.head(), "head of the audit log");
     }
 }
 
-/// Connects to the engine. Containers carry the id of their installation.
+/// Connects to the container engine of the settings. The runtime labels each
+/// container with the id of the installation, so that several servers can share
+/// an engine.
 async fn connect_engine(config: &Config, catalog: &dyn Catalog) -> anyhow::Result<Reconnecting> {
     let server = catalog.setting(INSTALLATION).await?;
-    let server = server.context("the catalog has no installation")?;
+    let server = server.context("the catalog has no installation id")?;
     let network = config.docker_network.clone();
     let settings = DockerSettings {
         host: config.docker_host.clone(),
@@ -273,7 +298,8 @@ async fn connect_engine(config: &Config, catalog: &dyn Catalog) -> anyhow::Resul
     })
 }
 
-/// Reconciles everything after a start.
+/// Brings the data, the sandboxes and the open requests of the last server
+/// process into a consistent state.
 async fn recover(app: &App) -> Result<(), Failure> {
     app.erasure.close_erased().await?;
     app.backups.resume_restored().await;
@@ -281,11 +307,16 @@ async fn recover(app: &App) -> Result<(), Failure> {
     app.recovery.run().await
 }
 
-/// Marks the catalog as the newest, and closes the audit log.
+/// Increments the generation in the catalog and the store, by which the next start
+/// detects an older copy of either, and closes the audit log.
 async fn write_last_records(app: &App) {
     if let Err(error) = app.installation.grow(&*app.catalog).await {
         let cause = format!("{error:#}");
-        tracing::warn!(cause, "an older copy of the catalog may not be recognised");
+        tracing::warn!(
+            cause,
+            "cannot increment the generation of the catalog; an older copy of it may not be \
+             detected"
+        );
     }
     let ended = Entry {
         event: "server.ended",

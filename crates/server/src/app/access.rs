@@ -1,4 +1,5 @@
-//! Access: tenants, agents, keys, principals and secrets.
+//! Access to the server: tenants, their keys and agents, the principals of
+//! requests, and sealed secrets.
 
 pub(crate) mod keys;
 pub(crate) mod presence;

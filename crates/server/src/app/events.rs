@@ -1,4 +1,5 @@
-//! Events: lists and streams.
+//! Events of a tenant: lists and streams for clients, and the deletion of old
+//! events.
 
 pub(crate) mod webhooks;
 
@@ -24,13 +25,14 @@ use crate::config::Config;
 use crate::failure::{Failure, Result, short};
 use crate::platform::clock;
 
-/// Interval at which new events are looked for.
+/// Interval at which the server checks the catalog for new events.
 const PULSE: Duration = Duration::from_millis(100);
-/// Time before its expiry when a sandbox counts as expiring.
+/// Time before the expiry of a sandbox at which the event `sandbox.expiring` is
+/// recorded.
 const EXPIRING: Duration = Duration::from_secs(300);
-/// Maximum readers of the catalog that followers use at a time.
+/// Maximum connections to the catalog that all streams of events use at a time.
 pub(crate) const READERS: usize = 2;
-/// Maximum events read at a time.
+/// Maximum events that a stream reads at a time, and the default for a list.
 const PAGE: u32 = 100;
 
 /// The filters of a list of events.
@@ -42,7 +44,7 @@ pub(crate) struct EventsQuery {
     pub(crate) limit: Option<u32>,
 }
 
-/// A stream of events.
+/// A stream of the events that a principal may see.
 pub(crate) struct Following {
     events: Arc<Events>,
     who: Principal,
@@ -51,11 +53,12 @@ pub(crate) struct Following {
 }
 
 impl Following {
-    /// Waits for the next events and returns them.
+    /// Waits until there are new events that the principal may see, and returns
+    /// them.
     pub(crate) async fn next(&mut self) -> Result<Vec<api::Event>> {
         loop {
-            // Read before the look, so that an event in between is found next
-            // time.
+            // The pulse is read before the catalog. An event that is recorded
+            // in between changes the pulse, so the next iteration finds it.
             let newest = *self.pulse.borrow_and_update();
             if let Some(looked) = self.look().await? {
                 self.query.after = looked.last;
@@ -65,24 +68,24 @@ impl Following {
                 return Ok(looked.shown.into_iter().map(out).collect());
             }
             self.query.after = self.query.after.max(newest);
-            // An error means that the server is about to stop.
+            // Fails only without a sender, and `self.events` holds the sender.
             if self.pulse.changed().await.is_err() {
                 std::future::pending().await
             }
         }
     }
 
-    /// Reads the next events; `None` if there are none.
+    /// Reads the events after the cursor; `None` if there are none.
     async fn look(&self) -> Result<Option<Looked>> {
-        // Any number of followers leave some readers of the catalog to
-        // requests.
+        // However many streams are open, some connections to the catalog stay
+        // free for requests.
         let _turn = self.events.following.acquire().await;
         let found = self.events.catalog.events(&self.query).await?;
         self.events.without_hidden(&self.who, found).await
     }
 }
 
-/// Events that were read.
+/// The result of reading one page of events.
 struct Looked {
     /// The events that the principal may see.
     shown: Vec<Event>,
@@ -90,15 +93,16 @@ struct Looked {
     last: u64,
 }
 
-/// Events: lists and streams.
+/// Lists, streams and records the events of tenants.
 pub(crate) struct Events {
     catalog: Arc<dyn Catalog>,
     config: Arc<Config>,
     time: Arc<Timekeeper>,
     projects: Arc<Projects>,
-    /// Sequence number of the newest event, for followers.
+    /// Sequence number of the newest event. A change notifies the streams and
+    /// the deliveries to webhooks.
     pulse: watch::Sender<u64>,
-    /// Limits the followers that read events at the same time.
+    /// Limits the streams that read from the catalog at the same time.
     following: Semaphore,
 }
 
@@ -114,7 +118,7 @@ impl Events {
         }
     }
 
-    /// Returns the retained events.
+    /// Returns a page of the retained events that the principal may see.
     pub(crate) async fn list(
         &self,
         who: &Principal,
@@ -140,8 +144,9 @@ impl Events {
         })
     }
 
-    /// Removes the landings in which an agent may see nothing. Ends before the
-    /// last event when it has read many changes.
+    /// Removes the events of landings that changed only paths hidden from the
+    /// principal; `None` if there are no events. A check reads the changes of
+    /// the landing, so the result ends early if it has read too many rows.
     async fn without_hidden(&self, who: &Principal, found: Vec<Event>) -> Result<Option<Looked>> {
         let (mut shown, mut last) = (Vec::with_capacity(found.len()), None);
         let mut rows = Rows::of_one_answer();
@@ -171,7 +176,8 @@ impl Events {
         Ok(last.map(|last| Looked { shown, last }))
     }
 
-    /// Follows the events from now on, or after an event.
+    /// Returns a stream of the events after `query.after`, or after the newest
+    /// event.
     pub(crate) async fn follow(
         self: &Arc<Self>,
         who: &Principal,
@@ -194,7 +200,8 @@ impl Events {
         })
     }
 
-    /// Looks for new events while there are followers.
+    /// Checks the catalog for new events while there are subscribers of the
+    /// pulse, and notifies them.
     pub(crate) async fn watch(&self) {
         loop {
             tokio::time::sleep(PULSE).await;
@@ -211,13 +218,13 @@ impl Events {
                 }
                 Err(error) => {
                     let cause = crate::failure::chain(&error);
-                    tracing::warn!(cause, "events cannot be read");
+                    tracing::warn!(cause, "cannot check for new events");
                 }
             }
         }
     }
 
-    /// Adds an event for a sandbox without changing the sandbox.
+    /// Records an event for a sandbox without changing the sandbox.
     pub(crate) async fn announce(&self, id: &str, kind: EventKind) -> Result<()> {
         let change = SandboxChange {
             tells: vec![kind],
@@ -225,14 +232,15 @@ impl Events {
         };
         let told = self.catalog.change_sandbox(id, &change, clock::now()).await;
         match told {
-            // The sandbox is deleted, or was never more than warm.
+            // The sandbox was deleted, or is in a warm pool and has no row.
             Ok(_) | Err(elevo_catalog::Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Adds an event for each sandbox that expires soon: once, unless it is
-    /// extended.
+    /// Records an event for each sandbox that expires soon: one event for each
+    /// expiry time, so a sandbox that is extended gets another event later.
+    /// `told` holds the sandboxes and expiry times that have their event.
     pub(crate) async fn announce_expiring(&self, told: &mut HashSet<(String, i64)>) -> Result<()> {
         let soon = clock::after(self.time.now().await?, EXPIRING);
         let ending = self.catalog.expired(soon, 1000).await?;
@@ -240,7 +248,8 @@ impl Events {
         let now: HashSet<_> = ending.iter().map(name).collect();
         told.retain(|known| now.contains(known));
         for row in ending {
-            // A sandbox that was created to live so shortly needs no warning.
+            // A sandbox that was created with such a short lifetime needs no
+            // warning.
             let is_short = clock::after(row.created, EXPIRING) >= row.expires;
             if !is_short && !row.removing && told.insert(name(&row)) && !self.was_told(&row).await?
             {
@@ -250,7 +259,8 @@ impl Events {
         Ok(())
     }
 
-    /// Whether an earlier server process has added the event.
+    /// Returns true if an earlier server process has recorded the event for this
+    /// expiry time.
     async fn was_told(&self, row: &Sandbox) -> Result<bool> {
         let query = EventQuery {
             tenant: Some(row.tenant),
@@ -299,7 +309,8 @@ fn visible(who: &Principal, query: &EventsQuery) -> Result<EventQuery> {
     })
 }
 
-/// Parses names of kinds, each once. Fails if one is not allowed.
+/// Parses the names of kinds and removes duplicates. Fails if a kind is not in
+/// `allowed`.
 pub(crate) fn wanted_kinds<'a>(
     names: impl Iterator<Item = &'a str>,
     allowed: &[EventKind],

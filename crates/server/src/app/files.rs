@@ -1,4 +1,5 @@
-//! Archives: imports into the store, and the files of sandboxes in and out.
+//! Files as archives: imports an archive as a snapshot, and packs and unpacks
+//! paths of a sandbox's workspace.
 
 pub(crate) mod content;
 pub(crate) mod diff;
@@ -25,7 +26,8 @@ use crate::config::Config;
 use crate::failure::{Failure, Result};
 use crate::platform::archive::{self, ArchiveError, Rules};
 
-/// Archives and differences of the files of sandboxes.
+/// Imports archives as snapshots, and transfers and compares the files of
+/// sandboxes.
 pub(crate) struct Files {
     config: Arc<Config>,
     stores: Arc<TenantStores>,
@@ -69,7 +71,9 @@ impl Files {
         })
     }
 
-    /// Returns a future that writes a path of a workspace as a tar.
+    /// Checks the request, and returns a future that writes a path of the
+    /// workspace as a tar archive to `out`. The two parts are separate so that a
+    /// rejected request gets an error and not a broken archive.
     pub(crate) async fn archive_out<W: io::Write + Send + 'static>(
         &self,
         who: &Principal,
@@ -84,7 +88,8 @@ impl Files {
         Ok(turn.run(pack))
     }
 
-    /// Unpacks a tar at a path of a workspace.
+    /// Unpacks a tar archive at a path of a workspace. Returns the number of
+    /// entries.
     pub(crate) async fn archive_in(
         &self,
         who: &Principal,
@@ -103,6 +108,8 @@ impl Files {
         self.stores.blocking(who.tenant, unpacking).await
     }
 
+    /// Returns the directory of a sandbox's workspace, `path` relative to it,
+    /// and the owner of new files.
     async fn archive_place(
         &self,
         who: &Principal,
@@ -149,7 +156,7 @@ impl From<elevo_archive::Error> for Failure {
     }
 }
 
-/// Reads an archive into the store.
+/// Stores the files of an archive. The caller commits the result as a snapshot.
 pub(crate) fn receive(
     repository: &Repository,
     from: impl io::Read + Send,
@@ -164,7 +171,8 @@ pub(crate) fn receive(
     Ok(received)
 }
 
-/// Reads a directory into the store.
+/// Stores the files of a directory as a snapshot, without entries that have the
+/// reserved name. Returns the snapshot and the metadata that it could not keep.
 pub(crate) fn import(
     repository: &Repository,
     path: &Path,

@@ -1,4 +1,5 @@
-//! The server's own work: recovery, cleanup, expiry, collection, backups.
+//! Work that keeps the server in order: recovery after a stop, cleanup, expiry,
+//! garbage collection, erasure of tenants, disk space, quarantine and backups.
 
 pub(crate) mod backups;
 pub(crate) mod cleanup;

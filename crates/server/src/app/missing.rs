@@ -1,4 +1,5 @@
-//! The failures of requests that name something that does not exist.
+//! Failures of requests that name a project, workspace or template that does not
+//! exist.
 
 use elevo_catalog::Workspace;
 use elevo_core::ErrorCode;
@@ -11,10 +12,10 @@ pub(crate) fn no_project(name: &str) -> Failure {
 }
 
 pub(crate) fn on_no_project(row: &Workspace) -> Failure {
-    let message = format!("workspace `{}` is not on a project", row.id);
+    let message = format!("workspace `{}` does not belong to a project", row.id);
     Failure::invalid(message)
         .about("workspaceId", row.id.as_str())
-        .remediation("Resume it in a sandbox with `elevo sandbox create --workspace`.")
+        .remediation("Resume the workspace in a sandbox with `elevo sandbox create --workspace`.")
 }
 
 pub(crate) fn no_workspace(id: &str) -> Failure {

@@ -1,4 +1,4 @@
-//! Commands in sandboxes.
+//! Commands in sandboxes: runs, lists and signals them, and sends their input.
 
 pub(crate) mod output;
 pub(crate) mod terminals;
@@ -27,18 +27,23 @@ use crate::failure::{Failure, Result, short};
 use crate::platform::audit::{self, Audit, Entry};
 use crate::platform::clock;
 
-/// The result of running a command.
+/// The result of running a command. The variant depends on the request:
+/// `background`, neither, or `stream`.
 pub(crate) enum Streamed {
     Started(api::CommandStarted),
     Ended(Box<Ended>),
+    /// The output as it arrives, and the maximum bytes to send.
     Stream(Reading, Option<u64>),
 }
 
+/// Bytes of output in the response, unless the request sets `maxOutputSize`.
 const DEFAULT_OUTPUT: u64 = 1 << 20;
+/// Maximum of `maxOutputSize`.
 const MAX_OUTPUT: u64 = 64 << 20;
+/// Maximum of `timeout`, in milliseconds.
 const DAY: u32 = 86_400_000;
 
-/// Commands in sandboxes.
+/// Runs commands in sandboxes through their workspace agents.
 pub(crate) struct Processes {
     links: AgentLinks,
     audit: Arc<Audit>,
@@ -64,7 +69,8 @@ impl Processes {
         }
     }
 
-    /// Runs a command: to its end, as a stream, or in the background.
+    /// Runs a command. As the request asks, waits for its end, returns its
+    /// output as a stream, or leaves it running in the background.
     pub(crate) async fn run(
         self: &Arc<Self>,
         who: &Principal,
@@ -84,11 +90,14 @@ impl Processes {
             command.envs.entry("TRACEPARENT".into()).or_insert(parent);
         }
         let process = command.id.clone();
+        // Recorded before the agent gets the command, so that a retry never
+        // starts it twice.
         once.note_command(&process).await?;
         self.audit_command(who, id, &command).await;
         let output = match link.run(command).await {
             Ok(output) => output,
             Err(error) => {
+                // The command did not start, so a retry may start it.
                 if !may_have_arrived(&error) {
                     once.take_back().await?;
                 }
@@ -117,7 +126,8 @@ impl Processes {
         Ok(Streamed::Ended(Box::new(ended?)))
     }
 
-    /// Responds with the command that an earlier attempt has started.
+    /// Returns the command that an earlier attempt of this request has started,
+    /// with its output from the beginning.
     async fn run_before(
         self: &Arc<Self>,
         who: &Principal,
@@ -142,8 +152,9 @@ impl Processes {
         Ok(Streamed::Ended(Box::new(ended)))
     }
 
-    /// Records a command when it begins: it may take hours, and the server may
-    /// stop before its end. Waited for before the response, not here.
+    /// Records a command in the audit log when the command begins, because the
+    /// server may stop before the command ends. The handler of the request waits
+    /// for the write, so that the start of the command does not.
     async fn audit_command(&self, who: &Principal, sandbox: &str, command: &Command) {
         let mut details = serde_json::Map::new();
         let shown = self.audit.shown_command(&command.command);
@@ -178,12 +189,14 @@ impl Processes {
             return Err(Failure::invalid(message));
         }
         if wish.max_output_size.is_some_and(|size| size > MAX_OUTPUT) {
-            let message =
-                format!("`maxOutputSize` must be at most {MAX_OUTPUT}; use `stream` for more");
+            let message = format!(
+                "`maxOutputSize` must be at most {MAX_OUTPUT} bytes; use `stream` for more"
+            );
             return Err(Failure::new(ErrorCode::ResourceRefused, message));
         }
         if wish.timeout.is_some_and(|timeout| timeout > DAY) {
-            let message = format!("`timeout` must be at most {DAY}, or 0 for none");
+            let message =
+                format!("`timeout` must be at most {DAY} milliseconds, or 0 for no timeout");
             return Err(Failure::new(ErrorCode::ResourceRefused, message));
         }
         if wish
@@ -214,7 +227,8 @@ impl Processes {
         })
     }
 
-    /// Attaches to the output of a command from an offset on.
+    /// Returns the output of a command or terminal, starting at an offset in
+    /// bytes.
     pub(crate) async fn attach(
         self: &Arc<Self>,
         who: &Principal,
@@ -289,7 +303,8 @@ impl Processes {
     ) -> Result<()> {
         who.needs(Scope::Process)?;
         if once.noted::<bool>().is_some() {
-            let message = "the server stopped while it sent this input, which may have arrived";
+            let message = "the server stopped while it sent this input, which may have arrived; \
+                           check the output of the command before you send the input again";
             return Err(Failure::new(ErrorCode::OutcomeUnknown, message));
         }
         let data = STANDARD.decode(&wish.data);
@@ -307,7 +322,7 @@ impl Processes {
     }
 }
 
-/// Whether the agent may have received a message that failed.
+/// Returns true if the agent may have received the message despite this error.
 fn may_have_arrived(error: &LinkError) -> bool {
     let refused = matches!(
         error,
@@ -321,15 +336,16 @@ fn may_have_arrived(error: &LinkError) -> bool {
 }
 
 fn output_gone(command: &str) -> Failure {
-    let message = "the command of this request was started, but its output is gone";
+    let message = "an earlier attempt started the command of this request, but its output is no \
+                   longer available";
     Failure::new(ErrorCode::OutputGone, message).about("commandId", command)
 }
 
 pub(crate) fn check_cwd(cwd: Option<&str>) -> Result<()> {
     match cwd {
-        Some(cwd) if !cwd.starts_with('/') || cwd.contains('\0') || cwd.len() > 4096 => {
-            Err(Failure::invalid("`cwd` must be an absolute path"))
-        }
+        Some(cwd) if !cwd.starts_with('/') || cwd.contains('\0') || cwd.len() > 4096 => Err(
+            Failure::invalid("`cwd` must be an absolute path of at most 4096 bytes"),
+        ),
         _ => Ok(()),
     }
 }

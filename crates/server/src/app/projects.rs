@@ -1,4 +1,5 @@
-//! Projects: creation, policies, and the view that each principal has.
+//! Projects: creates, lists, changes and deletes them, and sets their policies.
+//! The submodules have the files, the history, landings and reviews of a project.
 
 pub(crate) mod changes;
 pub(crate) mod heads;
@@ -34,14 +35,15 @@ use crate::app::tenant_stores::{self, TenantStores};
 use crate::failure::{Failure, Result};
 use crate::platform::clock;
 
-/// The cursor and size of a page.
+/// The cursor and the size of a requested page.
 #[derive(Clone, Debug)]
 pub(crate) struct PageQuery {
     pub(crate) after: Option<String>,
     pub(crate) limit: u32,
 }
 
-/// Projects: their files, versions, policies, tags and retention.
+/// Manages projects: their files, history, policies, tags and retention. Holds a
+/// cache of compiled policies.
 pub(crate) struct Projects {
     catalog: Arc<dyn Catalog>,
     stores: Arc<TenantStores>,
@@ -59,7 +61,7 @@ impl Projects {
         }
     }
 
-    /// Creates a project, empty or from a snapshot.
+    /// Creates a project whose head is empty or the given snapshot.
     pub(crate) async fn create(
         &self,
         who: &Principal,
@@ -107,7 +109,8 @@ impl Projects {
         trees::committed(&tree, said).await
     }
 
-    /// Returns a project of the principal's tenant, by id or name.
+    /// Returns the project of the principal's tenant with the id `name`, or else
+    /// the one with the name `name`.
     pub(crate) async fn find(&self, who: &Principal, name: &str) -> Result<Project> {
         let mut found = self.catalog.project(who.tenant, name).await?;
         if found.is_none() {
@@ -117,7 +120,7 @@ impl Projects {
         found.ok_or_else(|| no_project(name))
     }
 
-    /// Returns the principal's view of a project.
+    /// Returns the paths of a project that the principal may see and change.
     pub(crate) async fn view(&self, who: &Principal, project: &Project) -> Result<View> {
         let policy = self.compiled_policy(project).await?;
         Ok(policy.for_agent(who.agent.as_deref()))
@@ -183,8 +186,9 @@ impl Projects {
         self.finish_removal(who.tenant, &project.id).await
     }
 
-    /// Deletes everything of a project that is marked for deletion. After an
-    /// interruption it starts over.
+    /// Deletes the workspaces and then the rows of a project that is marked for
+    /// deletion. Each step can be repeated, so the cleanup calls this after an
+    /// interruption.
     pub(crate) async fn finish_removal(&self, tenant: TenantId, project: &str) -> Result<()> {
         for workspace in self.workspaces_on(tenant, project).await? {
             let id = tenant_stores::workspace_id(&workspace.id)?;
@@ -198,7 +202,8 @@ impl Projects {
     pub(crate) async fn policy(&self, who: &Principal, id: &str) -> Result<api::ProjectPolicy> {
         who.needs(Scope::ProjectsRead)?;
         let project = self.find(who, id).await?;
-        // A policy names the paths that are hidden from agents.
+        // A policy names the paths that are hidden from agents, so an agent
+        // needs a further scope to read it.
         if who.agent.is_some() {
             who.needs(Scope::ProjectsAdmin)?;
         }
@@ -221,6 +226,7 @@ impl Projects {
         let policy = self.bound_policy(who.tenant, &wish.policy).await?;
         let project = self.find(who, id).await?;
         let stored = policies::stored(&policy)?;
+        // A retry: the first attempt may have set this policy before it failed.
         if let Some(version) = once.noted::<u64>() {
             let set = self.catalog.policy(who.tenant, &project.id).await?;
             if set.is_some_and(|set| (set.version, set.policy) == (version + 1, stored.clone())) {
@@ -242,6 +248,9 @@ impl Projects {
         })
     }
 
+    /// Converts a project to its form in the API. A principal from whom paths are
+    /// hidden does not get the numbers of entries and bytes, which would reveal
+    /// changes of hidden paths.
     async fn project_out(&self, who: &Principal, project: &Project) -> Result<api::Project> {
         let sees_all = !self.view(who, project).await?.hides_anything();
         let repository = self.stores.repository(project.tenant);
@@ -261,6 +270,7 @@ impl Projects {
         })
     }
 
+    /// Returns the project of a workspace.
     pub(crate) async fn of_workspace(&self, row: &Workspace) -> Result<Project> {
         let id = row
             .project
@@ -271,6 +281,7 @@ impl Projects {
         found.ok_or_else(|| no_project(id))
     }
 
+    /// Returns all workspaces of a project.
     pub(crate) async fn workspaces_on(
         &self,
         tenant: TenantId,

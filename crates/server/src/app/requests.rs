@@ -1,10 +1,11 @@
-//! Requests that are carried out once, even if they are sent several times.
+//! Requests with an `Idempotency-Key`, which take effect once even if the client
+//! sends them several times.
 //!
-//! A request with an `Idempotency-Key` has a row in the catalog from its
-//! beginning on. The row has a random id, and everything that the request
-//! creates is named after it, so that a retry after a crash finds the results
-//! of the first attempt. An attempt that cannot choose a name writes a note
-//! into the row first. Decision 0029 describes the responses to retries.
+//! Such a request has a row in the catalog before it does anything. The row has a
+//! random id, and the ids of all resources that the request creates are derived
+//! from it. So a retry after a crash finds the resources of the first attempt. An
+//! attempt that cannot derive an id records it in the row as a note before it
+//! creates the resource. Decision 0029 describes the responses to retries.
 
 pub(crate) mod once;
 
@@ -24,20 +25,22 @@ use crate::app::resources::Resources;
 use crate::failure::{Failure, Result};
 use crate::platform::clock;
 
-/// Time for which a request is remembered.
+/// Time for which the catalog keeps the row of a request.
 const KEPT: Duration = Duration::from_secs(24 * 3600);
 
-/// A request as it was sent.
+/// A request with an `Idempotency-Key`, as the client sent it.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
     tenant: TenantId,
+    /// Hash of the API key, the route and the idempotency key.
     name: [u8; 32],
+    /// Hash of the content.
     fingerprint: [u8; 32],
 }
 
 impl Sent {
-    /// Names a request by its sender, its route (method and path) and the key
-    /// that the sender gave it. `content` is hashed for comparison.
+    /// `route` is the method and the path, `key` the idempotency key. A retry
+    /// must have the same `content`, so its hash is compared.
     pub(crate) fn new(who: &Principal, route: &str, key: &str, content: &[&[u8]]) -> Self {
         let tenant = who.tenant.to_string();
         let name = [tenant.as_bytes(), who.key.as_bytes(), route.as_bytes()];
@@ -49,7 +52,8 @@ impl Sent {
     }
 }
 
-/// Hashes parts with their lengths, so that no other parts have the same hash.
+/// Hashes parts with their lengths, so that a different division of the same
+/// bytes into parts has another hash.
 fn hash<'a>(of: &str, parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
     let context = format!("elevo server 2026-11-16 idempotency: {of}");
     let mut hasher = blake3::Hasher::new_derive_key(&context);
@@ -60,26 +64,29 @@ fn hash<'a>(of: &str, parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
     *hasher.finalize().as_bytes()
 }
 
-/// The way to respond to a request.
+/// The way in which a request must be handled.
 #[derive(Debug)]
 pub(crate) enum Beginning {
-    /// Carry it out, then settle the turn.
+    /// Carry out the request, and then finish or fail the [`Turn`].
     Run(Turn),
-    /// Respond with the results of an earlier attempt, without creating
-    /// anything.
+    /// Respond with the command that an earlier attempt has started, without
+    /// creating anything.
     Look(Once),
-    /// Return the stored response.
+    /// Respond with the stored response of an earlier attempt.
     Answered { status: u16, body: Vec<u8> },
 }
 
-/// The requests that this process is carrying out.
+/// The requests with an `Idempotency-Key` that this process is carrying out, by
+/// name.
 #[derive(Debug, Default)]
 pub(crate) struct AtWork(Mutex<HashMap<[u8; 32], Working>>);
 
+/// A request that this process is carrying out.
 #[derive(Debug)]
 struct Working {
     fingerprint: [u8; 32],
-    /// The request, once its command was started: retries may attach to that.
+    /// Set as soon as the request has started a command. A retry then attaches to
+    /// the output of this command.
     command: Option<Once>,
 }
 
@@ -88,7 +95,8 @@ impl AtWork {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enters a request that is not running.
+    /// Marks a request as running. If it is running already, returns the command
+    /// that it has started, or fails.
     fn enter(self: &Arc<Self>, sent: &Sent) -> Result<Entered> {
         match self.lock().entry(sent.name) {
             Entry::Occupied(known) if known.get().fingerprint != sent.fingerprint => {
@@ -112,6 +120,7 @@ impl AtWork {
     }
 }
 
+/// The result of [`AtWork::enter`].
 enum Entered {
     Place(Place),
     Command(Once),
@@ -131,17 +140,19 @@ impl Drop for Place {
 }
 
 fn at_work() -> Failure {
-    let message = "a request with this `Idempotency-Key` is still running";
+    let message = "a request with this `Idempotency-Key` is still running; retry later";
     Failure::new(ErrorCode::IdempotencyRunning, message).retry_after(1)
 }
 
 fn mismatch() -> Failure {
-    let message = "this `Idempotency-Key` was used for another request";
+    let message = "this `Idempotency-Key` was used for a request with other content; use a new \
+                   key";
     Failure::new(ErrorCode::IdempotencyMismatch, message)
 }
 
-/// A request that this process carries out. If it is dropped without being
-/// settled, the next retry starts it again.
+/// A request that this process carries out. If the turn is dropped without a call
+/// of [`finish`](Self::finish), [`fail`](Self::fail) or [`forget`](Self::forget),
+/// the next retry carries the request out again.
 #[derive(Debug)]
 pub(crate) struct Turn {
     request: Arc<Request>,
@@ -153,25 +164,26 @@ impl Turn {
         Once(Some(self.request.clone()))
     }
 
-    /// Whether a retry reads the output of a command instead of a stored
-    /// response.
+    /// Returns true if the request has started a command. Its response is not
+    /// stored: a retry reads the output of the command.
     pub(crate) fn is_command(&self) -> bool {
         Once::note_of(&self.request).is_command
     }
 
-    /// Whether the request was a dry run.
+    /// Returns true if the request was a dry run.
     pub(crate) fn is_rehearsal(&self) -> bool {
         Once::note_of(&self.request).is_rehearsal
     }
 
-    /// Stores the response.
+    /// Stores the response for later retries.
     pub(crate) async fn finish(self, status: u16, body: Option<&[u8]>) {
         let Request { catalog, run, .. } = &*self.request;
         told(catalog.finish(run, status, body).await);
     }
 
-    /// Ends a failed request. A request that was rejected and has recorded
-    /// nothing is forgotten, so that it can be sent with other content.
+    /// Ends a failed request, so that a retry carries it out again. If the
+    /// request was rejected and has recorded nothing, deletes its row, so that
+    /// the client can use the key with corrected content.
     pub(crate) async fn fail(self, is_refused: bool) {
         let Request { catalog, run, .. } = &*self.request;
         let has_note = Once::note_of(&self.request).made.is_some();
@@ -181,30 +193,34 @@ impl Turn {
         });
     }
 
-    /// Forgets a request that has changed nothing.
+    /// Deletes the row of a request that has changed nothing.
     pub(crate) async fn forget(self) {
         let Request { catalog, run, .. } = &*self.request;
         told(catalog.abandon(run).await);
     }
 }
 
-/// Only logs a failure: the caller gets its response even if it cannot be
-/// stored. A retry then finds the request unfinished, with its results.
+/// Logs a failure to store the outcome of a request. The failure is not returned:
+/// the client gets its response, and a retry finds the resources of the request by
+/// their ids.
 fn told(settled: elevo_catalog::Result<()>) {
     if let Err(error) = settled {
         let cause = crate::failure::chain(&error);
-        tracing::warn!(cause, "cannot store the response to a request");
+        tracing::warn!(
+            cause,
+            "cannot store the outcome of a request with an idempotency key"
+        );
     }
 }
 
-/// Requests with an `Idempotency-Key`.
+/// Carries out requests with an `Idempotency-Key` once. Holds those that this
+/// process is carrying out; the catalog has the others.
 pub(crate) struct Requests {
     catalog: Arc<dyn Catalog>,
     /// Identifies this process among those that share a catalog.
     process: String,
     at_work: Arc<AtWork>,
-    /// Whether requests of the previous server process are still marked as
-    /// running.
+    /// True while rows of earlier server processes are still marked as running.
     unreleased: AtomicBool,
 }
 
@@ -218,8 +234,10 @@ impl Requests {
         }
     }
 
-    /// Begins a request that may have been sent before.
+    /// Returns how to handle a request: the client may have sent it before.
     pub(crate) async fn begin(&self, sent: &Sent) -> Result<Beginning> {
+        // Checked in memory first: the catalog takes a request that is marked as
+        // running by this process for an interrupted one.
         let place = match self.at_work.enter(sent)? {
             Entered::Place(place) => place,
             Entered::Command(once) => return Ok(Beginning::Look(once)),
@@ -248,6 +266,7 @@ impl Requests {
                 body: Some(body),
                 ..
             } => Ok(Beginning::Answered { status, body }),
+            // A finished request without a stored body has started a command.
             Begun::Done { id, made, .. } => {
                 let request = self.request(request.run, id, made, true);
                 Ok(Beginning::Look(Once(Some(Arc::new(request)))))
@@ -277,18 +296,22 @@ impl Requests {
         }
     }
 
-    /// Releases the requests of earlier servers.
+    /// Marks the requests of earlier server processes as no longer running, so
+    /// that retries can carry them out.
     pub(crate) async fn release_earlier(&self) {
-        // A catalog on one machine has one server, so all others are dead.
+        // Only one server process at a time uses a catalog, so all others have
+        // ended.
         if let Err(error) = self.catalog.release_all_but(&[&self.process]).await {
-            // Only retries of those requests need this; a later run repeats it.
+            // Only retries of those requests depend on this, so the server
+            // starts anyway and a job tries again.
             let cause = crate::failure::chain(&error);
-            tracing::warn!(cause, "cannot release interrupted requests yet");
+            tracing::warn!(cause, "cannot release interrupted requests; a job retries");
             self.unreleased.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Releases the requests of earlier servers, if that failed at the start.
+    /// Releases the requests of earlier server processes, if
+    /// [`Self::release_earlier`] failed at the start.
     pub(crate) async fn release_again(&self) -> Result<()> {
         if self.unreleased.load(Ordering::Relaxed) {
             self.catalog.release_all_but(&[&self.process]).await?;

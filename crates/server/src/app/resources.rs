@@ -1,4 +1,5 @@
-//! The components that all services share.
+//! The components below the services: catalog, store, runtime, locks and so on.
+//! All services share them.
 
 use std::sync::Arc;
 
@@ -22,18 +23,19 @@ use crate::platform::audit::Audit;
 use crate::platform::installation::Installation;
 use crate::platform::room::Room;
 
-/// The components that the use cases are built on.
+/// The components that the caller of `App::new` provides. A test can replace
+/// them.
 #[allow(missing_debug_implementations, reason = "stores have none")]
 pub struct Parts {
-    /// The catalog.
+    /// The database with everything except the content of files.
     pub catalog: Arc<dyn Catalog>,
-    /// The runtime of containers.
+    /// The container engine.
     pub runtime: Arc<dyn SandboxRuntime>,
-    /// The connections to agents.
+    /// The connections to workspace agents.
     pub links: AgentLinks,
-    /// The warm pools.
+    /// The sandboxes of the warm pools.
     pub(crate) pool: Arc<Pool>,
-    /// The store.
+    /// The content-addressed store of all tenants.
     pub store: Arc<dyn Store>,
     /// The same store, if it is on this machine and supports backups.
     pub local_store: Option<Arc<LocalStore>>,
@@ -41,7 +43,8 @@ pub struct Parts {
     pub(crate) audit: Arc<Audit>,
 }
 
-/// The components that services share. Each service clones those that it needs.
+/// The components that services share. The constructor of each service clones
+/// those that the service needs.
 pub(crate) struct Resources {
     pub(crate) config: Arc<Config>,
     pub(crate) catalog: Arc<dyn Catalog>,

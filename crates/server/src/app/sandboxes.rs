@@ -1,4 +1,5 @@
-//! The life of sandboxes, from creation to deletion.
+//! Sandboxes: lists them, and returns their logs and statistics. The submodules
+//! create, start, stop, fork and delete them.
 
 pub(crate) mod containers;
 pub(crate) mod create;
@@ -55,7 +56,7 @@ pub(crate) struct ListQuery {
     pub(crate) name_prefix: Option<String>,
 }
 
-/// The range of a log.
+/// The part of a sandbox's log that a client requests.
 #[derive(Clone, Debug)]
 pub(crate) struct LogsQuery {
     pub(crate) tail: u32,
@@ -63,7 +64,8 @@ pub(crate) struct LogsQuery {
     pub(crate) until: Option<elevo_core::Timestamp>,
 }
 
-/// The sandboxes of clients.
+/// Serves the requests of clients for sandboxes: checks rights and limits, and
+/// lets `Starts` create and start containers.
 pub(crate) struct Sandboxes {
     catalog: Arc<dyn Catalog>,
     config: Arc<Config>,
@@ -199,18 +201,21 @@ impl Sandboxes {
         })
     }
 
-    /// Returns a sandbox that this principal may see.
+    /// Returns a sandbox that the principal may see and that is not being
+    /// deleted.
     pub(crate) async fn visible(&self, who: &Principal, id: &str) -> Result<Sandbox> {
         let found = self.catalog.sandbox(who.tenant, id).await?;
         let found = found.filter(|sandbox| who.sees(sandbox) && !sandbox.removing);
         found.ok_or_else(|| Failure::no_sandbox(id))
     }
 
-    /// Returns the connection to the agent of a running sandbox.
+    /// Returns the connection to the workspace agent of a running sandbox.
     pub(crate) async fn agent_of(&self, who: &Principal, id: &str) -> Result<AgentLink> {
         Ok(self.agent_and_row(who, id).await?.0)
     }
 
+    /// Returns the connection to the workspace agent of a running sandbox, and
+    /// the row of the sandbox.
     pub(crate) async fn agent_and_row(
         &self,
         who: &Principal,
@@ -227,14 +232,15 @@ impl Sandboxes {
         Ok((link, sandbox))
     }
 
-    /// After a restart of the server, agents reconnect within moments.
+    /// Waits for an agent that is not connected. After a restart of the server,
+    /// agents reconnect within a few seconds.
     async fn wait_for_agent(&self, sandbox: &Sandbox) -> Result<AgentLink> {
         let patience = std::time::Duration::from_secs(10);
         let connected = self.links.connected(&sandbox.id);
         tokio::time::timeout(patience, connected)
             .await
             .map_err(|_| {
-                let message = "the agent in the sandbox is not connected";
+                let message = "the workspace agent of the sandbox is not connected";
                 Failure::new(ErrorCode::AgentUnreachable, message).retry_after(2)
             })
     }

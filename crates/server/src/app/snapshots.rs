@@ -1,5 +1,5 @@
-//! Snapshots that are kept while they are in use, and versions of projects
-//! whose content may have been dropped.
+//! Keeps snapshots from garbage collection while they are in use, and explains
+//! why the content of a version is no longer available.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,8 @@ use crate::app::tenant_stores::TenantStores;
 use crate::failure::{Failure, Result, short};
 use crate::platform::clock;
 
-/// A snapshot that no garbage collection deletes until this is dropped.
+/// A snapshot that garbage collection does not delete until this value and its
+/// clones are dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
     pub(crate) id: SnapshotId,
@@ -26,12 +27,12 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Keeps a snapshot, which must exist.
+    /// Keeps a snapshot. Fails if it does not exist.
     pub(crate) async fn of(repository: &Repository, id: SnapshotId) -> Result<Self> {
         Ok(Self::guarded(id, repository.hold(id).await?))
     }
 
-    /// Keeps a snapshot if it exists.
+    /// Keeps a snapshot; `None` if it does not exist.
     async fn if_there(repository: &Repository, id: SnapshotId) -> Result<Option<Self>> {
         match repository.hold(id).await {
             Ok(guard) => Ok(Some(Self::guarded(id, guard))),
@@ -46,17 +47,19 @@ impl Kept {
     }
 }
 
-/// Keeps newly written objects from garbage collection until dropped, for
-/// callers that commit without a `StateTree`, which would keep them. Blocks.
+/// Keeps newly written objects from garbage collection until the guard is
+/// dropped. Needed by callers that write objects without a `StateTree`, which has
+/// such a guard itself. Blocks the thread.
 pub(crate) fn writing(repository: &Repository) -> Result<Guard> {
     let writing = block_on(repository.store().writing(repository.tenant()));
     Ok(writing.map_err(EngineError::from)?)
 }
 
-/// Maximum attempts to keep a head that moves and is dropped in between.
+/// Maximum attempts to keep a head while it moves and the old head is dropped.
 const ATTEMPTS: usize = 8;
 
-/// Snapshots, kept from garbage collection while they are in use.
+/// Finds snapshots and versions for requests, and keeps them from garbage
+/// collection while they are in use.
 pub(crate) struct Snapshots {
     catalog: Arc<dyn Catalog>,
     stores: Arc<TenantStores>,
@@ -70,18 +73,20 @@ impl Snapshots {
         }
     }
 
-    /// Keeps a snapshot that was just created.
+    /// Keeps a snapshot that is known to exist.
     pub(crate) async fn keep(&self, tenant: TenantId, id: SnapshotId) -> Result<Kept> {
         Kept::of(&self.stores.repository(tenant), id).await
     }
 
-    /// Keeps a snapshot of the tenant that a client names.
+    /// Parses the id of a snapshot of the tenant, and keeps the snapshot. Fails
+    /// with the reason if the snapshot is a version whose content was dropped.
     pub(crate) async fn known_snapshot(&self, who: &Principal, text: &str) -> Result<Kept> {
         let id: SnapshotId = text.parse().map_err(|_| no_snapshot(text))?;
         if let Some(kept) = Kept::if_there(&self.stores.repository(who.tenant), id).await? {
             return Ok(kept);
         }
-        // An agent must not learn of snapshots that it could never use.
+        // The reason would tell an agent that the snapshot existed, and agents
+        // may use only their own snapshots.
         let dropped = match who.agent {
             None => self.catalog.dropped_from(who.tenant, id).await?,
             Some(_) => Vec::new(),
@@ -95,22 +100,22 @@ impl Snapshots {
         }
     }
 
-    /// Keeps a version of a project, unless its content was dropped. Keeps
-    /// first and checks then: a kept version is not collected, so that a drop
-    /// after the check is harmless.
+    /// Keeps a version of a project. Fails if its content was dropped. The
+    /// version is kept before that check, so a drop after the check does not
+    /// delete it.
     pub(crate) async fn keep_version(&self, project: &Project, id: SnapshotId) -> Result<Kept> {
         let repository = self.stores.repository(project.tenant);
         let kept = Kept::if_there(&repository, id).await?;
         let dropped = self.catalog.dropped_from(project.tenant, id).await?;
-        // The snapshot may still exist, for example as a version of another
-        // project.
+        // A dropped version may still exist, for example as a version of another
+        // project, but this project no longer shows it.
         if dropped.contains(&project.id) {
             return Err(self.dropped(project, id).await?);
         }
         kept.ok_or_else(|| EngineError::NoSuchSnapshot(id).into())
     }
 
-    /// Returns the current project, and keeps its head.
+    /// Reads the row of a project, and keeps its head.
     pub(crate) async fn with_head(&self, tenant: TenantId, id: &str) -> Result<(Project, Kept)> {
         let mut last = no_project(id);
         for _ in 0..ATTEMPTS {
@@ -119,20 +124,21 @@ impl Snapshots {
             let project = found.ok_or_else(|| no_project(id))?;
             match self.keep_version(&project, project.head).await {
                 Ok(kept) => return Ok((project, kept)),
-                // The head has moved and was dropped in between.
+                // The head may have moved after the row was read, and retention
+                // dropped the old one. The next attempt reads the new head.
                 Err(failure) => last = failure,
             }
         }
         Err(last)
     }
 
-    /// Keeps the head of a project.
+    /// Keeps the head of a project from garbage collection.
     pub(crate) async fn keep_head(&self, project: &Project) -> Result<Kept> {
         let (_, head) = self.with_head(project.tenant, &project.id).await?;
         Ok(head)
     }
 
-    /// Returns the failure of using a version whose content was dropped.
+    /// Returns the failure of a request for a version whose content was dropped.
     pub(crate) async fn dropped(&self, project: &Project, id: SnapshotId) -> Result<Failure> {
         let landed = self.catalog.landing_of_snapshot(&project.id, id).await?;
         let which = match &landed {
@@ -157,9 +163,9 @@ impl Snapshots {
         Ok(failure)
     }
 
-    /// Returns a snapshot that this principal may take files from. An agent may
-    /// use only snapshots made for it: others may contain paths that a policy
-    /// hides from it.
+    /// Returns a snapshot whose files the principal may read. An agent may use
+    /// only snapshots that it created: others may contain paths that a policy
+    /// hides from the agent.
     pub(crate) async fn snapshot_id(&self, who: &Principal, text: &str) -> Result<Kept> {
         let kept = self.known_snapshot(who, text).await?;
         let Some(agent) = &who.agent else {
@@ -175,13 +181,13 @@ impl Snapshots {
     }
 }
 
-/// Describes the versions that are kept, as the end of a sentence.
+/// Returns the versions that a retention keeps, as words for a message.
 fn words(retention: Retention) -> String {
     match retention {
         Retention::All => "all new versions".into(),
         Retention::Last(count) => format!("the last {count} versions"),
         Retention::Daily(days) => format!("the last version of each of {days} days"),
-        Retention::Named => "only versions that something needs".into(),
+        Retention::Named => "only versions that are in use, for example by a tag".into(),
     }
 }
 
@@ -190,18 +196,19 @@ pub(crate) fn no_snapshot(text: &str) -> Failure {
     Failure::new(ErrorCode::SnapshotNotFound, message).about("snapshotId", short(text))
 }
 
-/// The label of snapshots that belong to a project, not to their author.
+/// The label of snapshots that belong to a project. Their author alone has no
+/// right to their files.
 pub(crate) const SHARED: &str = "project";
 
-/// The label of snapshots that the server takes for itself. Clients do not know
-/// their ids, so files in such a snapshot do not count as saved.
+/// The label of snapshots that the server creates for its own use. No response
+/// contains their ids, so files in such a snapshot do not count as saved.
 pub(crate) const OWN: &str = "own";
 
 pub(crate) fn own_label() -> (String, String) {
     (OWN.to_owned(), String::new())
 }
 
-/// Like [`info`], for a snapshot that the server takes for itself.
+/// Returns the metadata of a snapshot that the server creates for its own use.
 pub(crate) fn own_info(who: &Principal, message: String) -> CommitInfo {
     CommitInfo {
         labels: BTreeMap::from([own_label()]),
@@ -209,6 +216,7 @@ pub(crate) fn own_info(who: &Principal, message: String) -> CommitInfo {
     }
 }
 
+/// Returns the metadata of a snapshot that a principal creates.
 pub(crate) fn info(who: &Principal, message: String) -> CommitInfo {
     CommitInfo {
         parents: Vec::new(),
@@ -220,6 +228,7 @@ pub(crate) fn info(who: &Principal, message: String) -> CommitInfo {
     }
 }
 
+/// Describes the files and attributes that a snapshot could not keep.
 pub(crate) fn losses_out(losses: &[Loss]) -> Vec<String> {
     let words = |loss: &Loss| {
         let what = match loss.kind {

@@ -7,9 +7,9 @@
 //! | cutting | 503 | continue | gets a notice, and ends | are cut off |
 //! | ended | no connection | are cut off | – | – |
 //!
-//! Draining ends when nothing is running any more, at the latest after
-//! `STOP_GRACE`. Readers of a stream continue at another server, or at this one
-//! after its restart, from where the stream broke off.
+//! Draining ends when no request and no stream is running, at the latest after
+//! `STOP_GRACE`. After a restart of the server, a client can continue a stream at
+//! the position where it ended.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(crate) enum Phase {
     Ended,
 }
 
-/// The phase, and the amount of running work.
+/// The phase of the server, and the number of running requests and streams.
 #[derive(Debug)]
 pub(crate) struct Stopping {
     phase: watch::Sender<Phase>,
@@ -40,7 +40,7 @@ impl Default for Stopping {
     }
 }
 
-/// A running request, stream or terminal.
+/// Counts a running request, stream or terminal until dropped.
 #[derive(Debug)]
 pub(crate) struct Work(Arc<Stopping>);
 
@@ -51,13 +51,13 @@ impl Drop for Work {
 }
 
 impl Stopping {
-    /// Whether new requests are rejected, because the server is stopping.
+    /// Returns true if the server is stopping and rejects new requests.
     pub(crate) fn is_stopping(&self) -> bool {
         *self.phase.borrow() > Phase::Running
     }
 
-    /// Enters a phase of the shutdown. The server never goes back to an earlier
-    /// one.
+    /// Enters a phase of the shutdown. Does nothing if the server is in a later
+    /// phase.
     pub(crate) fn enter(&self, phase: Phase) {
         self.phase.send_if_modified(|now| {
             let is_next = phase > *now;
@@ -66,21 +66,21 @@ impl Stopping {
         });
     }
 
-    /// Waits until a phase has begun.
+    /// Waits until a phase or a later one has begun.
     pub(crate) async fn entered(&self, phase: Phase) {
         let mut phases = self.phase.subscribe();
-        // An error means that no phase follows.
+        // Fails only without a sender, and `self` holds the sender.
         let _ = phases.wait_for(|now| *now >= phase).await;
     }
 
-    /// Counts running work. Must be called before [`Self::is_stopping`], so
-    /// that nothing begins unseen.
+    /// Counts a request, stream or terminal. The caller must call this before it
+    /// checks [`Self::is_stopping`]: otherwise the shutdown could miss it.
     pub(crate) fn work(self: &Arc<Self>) -> Work {
         self.at_work.send_modify(|count| *count += 1);
         Work(self.clone())
     }
 
-    /// Waits until nothing is running.
+    /// Waits until no request, stream or terminal is running.
     pub(crate) async fn idle(&self) {
         let mut at_work = self.at_work.subscribe();
         let _ = at_work.wait_for(|count| *count == 0).await;

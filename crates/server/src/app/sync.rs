@@ -1,7 +1,8 @@
-//! Workspaces that follow their project automatically.
+//! Automatic sync: refreshes workspaces to the head of their project and merges
+//! their changes, without requests.
 //!
-//! The rows determine which workspaces are due. The time of the last look is
-//! kept only to space the looks.
+//! The rows in the catalog say which workspaces are synced and how often. The
+//! times of the last checks are only in memory.
 
 pub(crate) mod refusals;
 
@@ -29,22 +30,25 @@ use crate::failure::Result;
 use crate::platform::clock;
 use crate::platform::room::Room;
 
-/// Default seconds between two looks at a workspace.
+/// Default seconds between two syncs in the mode `lazy`.
 const LAZY: u32 = 45;
+/// Default seconds between two syncs in the mode `regular`.
 const REGULAR: u32 = 7;
 
-/// Interval of looks for written files in workspaces that follow events.
+/// Interval between two checks for changed files in the mode `event`. The moves
+/// of the head come as notifications.
 const WRITTEN: Duration = Duration::from_secs(2);
 
-/// The workspaces that follow automatically.
+/// The last check of each workspace with automatic sync, by id.
 #[derive(Debug, Default)]
 pub(crate) struct Looks(HashMap<String, Look>);
 
+/// The last check of a workspace, and its result.
 #[derive(Debug)]
 struct Look {
     at: Instant,
     attempts: Attempts,
-    /// Whether the sync waits for a valid key.
+    /// True while the agent of the workspace has no valid key.
     paused: bool,
 }
 
@@ -58,7 +62,7 @@ impl Look {
     }
 }
 
-/// Keeps workspaces in step with their projects.
+/// Refreshes and merges the workspaces with automatic sync.
 pub(crate) struct Syncing {
     catalog: Arc<dyn Catalog>,
     room: Arc<Room>,
@@ -90,7 +94,7 @@ impl Syncing {
 
     /// Refreshes and merges the workspaces that are due.
     pub(crate) async fn run(self: &Arc<Self>, looks: &mut Looks) -> Result<()> {
-        // The sync continues once there is room on the disk.
+        // A refresh or merge would fail for lack of disk space.
         if self.room.is_full() {
             return Ok(());
         }
@@ -118,8 +122,11 @@ impl Syncing {
             if look.paused == has_key {
                 look.paused = !has_key;
                 let what = match has_key {
-                    true => "continues: its agent has a valid key again",
-                    false => "pauses: all keys of its agent are revoked or expired",
+                    true => "continues, because its agent has a valid key",
+                    false => {
+                        "pauses: all keys of its agent are revoked or expired, or its tenant is \
+                         suspended"
+                    }
                 };
                 tracing::info!(workspace = row.id, "the sync of a workspace {what}");
             }
@@ -132,7 +139,7 @@ impl Syncing {
         Ok(())
     }
 
-    /// Refreshes the workspaces of a project that follow events.
+    /// Refreshes the workspaces of a project whose sync has the mode `event`.
     pub(crate) async fn head_has_moved(self: &Arc<Self>, project: &str) -> Result<()> {
         if self.room.is_full() {
             return Ok(());
@@ -145,9 +152,9 @@ impl Syncing {
         Ok(())
     }
 
-    /// Whether a valid key acts for the agent of a workspace. The key that
-    /// created the workspace may have been replaced by another key of the same
-    /// agent.
+    /// Returns true if the agent of a workspace has a valid key. The key that
+    /// created the workspace may be revoked and replaced by another key of the
+    /// same agent.
     async fn has_valid_key(&self, row: &Workspace) -> Result<bool> {
         if self.tenants.known(row.tenant).await?.is_suspended {
             return Ok(false);
@@ -161,6 +168,8 @@ impl Syncing {
         Ok(keys.any(|key| check_valid(key).is_ok()))
     }
 
+    /// Syncs one workspace: merges its changes, except in the mode `lazy`, and
+    /// refreshes it.
     async fn one(self: &Arc<Self>, row: &Workspace, mode: api::SyncMode, attempts: &mut Attempts) {
         let merges = mode != api::SyncMode::Lazy && !row.read_only;
         if merges && let Err(failure) = self.merge_quietly(row, attempts).await {
@@ -169,7 +178,8 @@ impl Syncing {
         self.refresh_quietly(row).await;
     }
 
-    /// Merges unmerged changes, unless the last attempt had the same inputs.
+    /// Merges the changes of a workspace, unless the last attempt had the same
+    /// inputs and so would have the same result.
     async fn merge_quietly(
         self: &Arc<Self>,
         row: &Workspace,
@@ -191,6 +201,8 @@ impl Syncing {
         Ok(())
     }
 
+    /// Refreshes a workspace if the head of its project has moved. Logs a
+    /// failure.
     async fn refresh_quietly(self: &Arc<Self>, row: &Workspace) {
         let is_current = match self.projects.of_workspace(row).await {
             Ok(project) => project.head == row.synced,
@@ -203,7 +215,8 @@ impl Syncing {
             return;
         };
         let wish = api::Refresh::default();
-        // Unexpected markers would break programs that the agent runs.
+        // Conflicting files keep the content of the workspace: the agent did not
+        // ask for a refresh, and conflict markers would break its programs.
         let refreshed = self
             .workspaces
             .refresh(&who, &row.id, wish, OnConflict::Keep);
@@ -212,7 +225,8 @@ impl Syncing {
         }
     }
 
-    /// Returns the inputs of the next merge; `None` if everything is merged.
+    /// Returns the inputs of the next merge; `None` if the workspace has no
+    /// unmerged changes.
     async fn unmerged(&self, row: &Workspace) -> Result<Option<Inputs>> {
         let id = tenant_stores::workspace_id(&row.id)?;
         let base = self
@@ -230,7 +244,8 @@ impl Syncing {
         }
     }
 
-    /// Returns the live workspaces that follow automatically.
+    /// Returns the live workspaces with automatic sync, of one project or of
+    /// all.
     async fn synchronised(&self, project: Option<&str>) -> Result<Vec<Workspace>> {
         let mut query = WorkspaceQuery {
             project: project.map(str::to_owned),
@@ -253,11 +268,12 @@ impl Syncing {
         }
     }
 
-    /// Returns a principal that acts for a workspace. Fails if the tenant is
-    /// being erased.
+    /// Returns a principal for the automatic sync of a workspace, with the rights
+    /// of its agent. Fails if the tenant is being erased.
     fn itself(&self, row: &Workspace) -> Result<Principal> {
-        // Enter before checking the tenant: an erasure does the two in the
-        // other order.
+        // The presence must exist before the tenant is checked. An erasure
+        // first marks the tenant and then checks for presences, so one of the
+        // two sees the other.
         let presence = self.tenants.enter(row.tenant);
         if self.stores.is_closed(row.tenant) {
             return Err(tenant_stores::being_erased());

@@ -1,4 +1,4 @@
-//! The repository and the workspaces of each tenant.
+//! The repository and the workspaces of each tenant, and blocking work on them.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -15,7 +15,8 @@ use crate::failure::{Failure, Result, log_failure};
 use crate::platform::installation::tenant_from;
 use crate::platform::share::Shares;
 
-/// Repositories and workspaces, opened when a tenant first needs them.
+/// Opens the repository and the workspaces of a tenant on their first use, and
+/// runs blocking work within the share of the tenant.
 pub(crate) struct TenantStores {
     store: Arc<dyn Store>,
     root: PathBuf,
@@ -24,14 +25,15 @@ pub(crate) struct TenantStores {
     repositories: Mutex<HashMap<TenantId, Repository>>,
     cache: NodeCache,
     pub(crate) shares: Shares,
-    /// Locks that are held while the workspaces of a tenant are opened.
+    /// A lock for each tenant, held while its workspaces are opened or erased.
     opening: Mutex<HashMap<TenantId, Arc<tokio::sync::Mutex<()>>>>,
 }
 
+/// The open workspaces, and the tenants whose workspaces must not be opened.
 #[derive(Debug, Default)]
 struct Open {
     workspaces: HashMap<TenantId, Arc<Workspaces>>,
-    /// Tenants that are being erased, or were erased.
+    /// Tenants that are being erased or were erased by this process.
     closed: HashSet<TenantId>,
 }
 
@@ -62,7 +64,8 @@ impl TenantStores {
         }
     }
 
-    /// Returns the repository of a tenant. All repositories share a cache.
+    /// Returns the repository of a tenant. The repositories of all tenants share
+    /// one cache of nodes.
     pub(crate) fn repository(&self, tenant: TenantId) -> Repository {
         let mut known = self.repositories.lock();
         let known = known.as_mut().unwrap_or_else(|error| error.get_mut());
@@ -81,12 +84,13 @@ impl TenantStores {
         self.root.join(tenant.to_string())
     }
 
-    /// Whether the disk of workspaces can be limited.
+    /// Returns true if this server can limit the disk space of a workspace.
     pub(crate) fn can_limit(&self) -> bool {
         self.options.pool.is_some()
     }
 
-    /// Returns the tenants that have workspaces here and are not being erased.
+    /// Returns the tenants that have a directory of workspaces on this machine
+    /// and are not being erased.
     pub(crate) fn known(&self) -> Vec<TenantId> {
         let entries = std::fs::read_dir(&self.root)
             .into_iter()
@@ -98,19 +102,19 @@ impl TenantStores {
             .collect()
     }
 
-    /// Rejects all further work on the workspaces of a tenant that is being
-    /// erased.
+    /// Makes all further work on the workspaces of a tenant fail, because the
+    /// tenant is being erased.
     pub(crate) fn close(&self, tenant: TenantId) {
         self.lock().closed.insert(tenant);
     }
 
-    /// Whether a tenant is being erased.
+    /// Returns true if a tenant is being erased or was erased.
     pub(crate) fn is_closed(&self, tenant: TenantId) -> bool {
         self.lock().closed.contains(&tenant)
     }
 
-    /// Deletes the directory of a closed tenant, with its workspaces and its part
-    /// of a pool. Returns `false` if some work on it has not ended yet.
+    /// Deletes the directory of a closed tenant, with its workspaces and its pool
+    /// of uppers. Returns `false` if a task still works on the workspaces.
     pub(crate) async fn erase(&self, tenant: TenantId) -> Result<bool> {
         let turn = self.turn_to_open(tenant);
         let _turn = turn.lock().await;
@@ -127,8 +131,8 @@ impl TenantStores {
         Ok(true)
     }
 
-    /// Forgets a tenant that was erased. It stays closed: a job may have listed
-    /// it before, and would create its directory again.
+    /// Releases the memory for an erased tenant. The tenant stays closed: a job
+    /// that listed it earlier would create its directory.
     pub(crate) fn forget(&self, tenant: TenantId) {
         let mut repositories = self.repositories.lock();
         let repositories = repositories
@@ -140,7 +144,8 @@ impl TenantStores {
         self.shares.forget(tenant);
     }
 
-    /// Runs a blocking closure on the workspaces of a tenant.
+    /// Runs a blocking closure on the workspaces of a tenant, and opens them if
+    /// necessary.
     pub(crate) async fn with<T: Send + 'static>(
         &self,
         tenant: TenantId,
@@ -153,8 +158,8 @@ impl TenantStores {
         self.blocking(tenant, move || work(&workspaces)).await
     }
 
-    /// Runs a blocking closure for a tenant, to its end even if the caller goes
-    /// away.
+    /// Runs a blocking closure within the share of a tenant. The closure is
+    /// completed even if the caller is cancelled.
     pub(crate) async fn blocking<T: Send + 'static>(
         &self,
         tenant: TenantId,
@@ -167,6 +172,8 @@ impl TenantStores {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the workspaces of a tenant if they are open. Fails if the tenant
+    /// is being erased.
     fn already(&self, tenant: TenantId) -> Result<Option<Arc<Workspaces>>> {
         let open = self.lock();
         match open.closed.contains(&tenant) {
@@ -188,8 +195,8 @@ impl TenantStores {
         }
         let (repository, options) = (self.repository(tenant), self.options.clone());
         let root = self.directory(tenant);
-        // The closure owns the turn, because it continues if the caller goes
-        // away.
+        // The closure owns the lock, because the closure continues if the caller
+        // is cancelled.
         let opening = self.blocking(tenant, move || {
             let opened = open_at(&root, repository, &options)?;
             Ok((Arc::new(opened), turn))
@@ -200,7 +207,7 @@ impl TenantStores {
     }
 }
 
-/// The failure of work for a tenant that is being erased.
+/// Returns the failure of work for a tenant that is being erased.
 pub(crate) fn being_erased() -> Failure {
     Failure::new(ErrorCode::TenantSuspended, "this tenant is being erased")
 }
@@ -216,8 +223,8 @@ fn open_at(
 }
 
 impl TenantStores {
-    /// Runs a part of a request in a separate task, which continues if the
-    /// caller goes away, and apart from the tasks that respond to requests.
+    /// Runs a part of a request in a separate task, within the share of the
+    /// tenant. The task is completed even if the client disconnects.
     pub(crate) fn spawn<T: Send + 'static>(
         self: &Arc<Self>,
         tenant: TenantId,
@@ -228,13 +235,14 @@ impl TenantStores {
         tokio::spawn(work.in_current_span())
     }
 
-    /// Returns the workspaces of all tenants that can be listed.
+    /// Returns the workspaces of all tenants. If the workspaces of a tenant
+    /// cannot be listed, logs the failure and continues with the others.
     pub(crate) async fn all_workspaces(&self) -> Vec<(TenantId, WorkspaceId)> {
         let mut all = Vec::new();
         for tenant in self.known() {
             let listed = self.with(tenant, |workspaces| Ok(workspaces.list()?));
             let listed = listed.await;
-            let what = "its workspaces cannot be listed";
+            let what = "cannot list the workspaces of a tenant";
             let listed = log_failure(listed, "tenant", &tenant.to_string(), what);
             let records = listed.into_iter().flatten();
             all.extend(records.map(|record| (tenant, record.id)));
@@ -242,7 +250,7 @@ impl TenantStores {
         all
     }
 
-    /// Deletes a workspace, if it exists.
+    /// Deletes a workspace. A missing workspace is not an error.
     pub(crate) async fn remove_workspace(&self, tenant: TenantId, id: WorkspaceId) -> Result<()> {
         let removed = self.with(tenant, move |workspaces| match workspaces.remove(&id) {
             Err(elevo_workspace::Error::NotFound(_)) => Ok(()),
@@ -252,8 +260,8 @@ impl TenantStores {
     }
 }
 
-/// Runs a blocking closure for the server itself, to its end even if the caller
-/// goes away.
+/// Runs a blocking closure for the server itself, outside the shares of tenants.
+/// The closure is completed even if the caller is cancelled.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {

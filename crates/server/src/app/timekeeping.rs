@@ -1,15 +1,15 @@
-//! The clock that decides what has expired.
+//! The clock for expiry times and for deletions by age.
 //!
 //! Expiry times are stored as wall time, which can jump: a wrong real-time
-//! clock, a step of NTP, a machine that was paused. The time since boot does
-//! not jump. Each reading compares how far both clocks have moved since the
-//! last one. If the wall clock moved further, or less far, every expiry time is
-//! moved by the difference before anything is compared with it. So a sandbox
-//! with an hour left still has an hour left.
+//! clock, a step of NTP, a machine that was paused. The time since boot does not
+//! jump. Each reading compares the progress of both clocks since the last
+//! reading. If they differ, every stored expiry time is moved by the difference
+//! before it is compared with the wall clock. So a sandbox with one hour left
+//! still has one hour left after a jump.
 //!
-//! The last reading is stored in the catalog for the next server. If the
-//! machine was rebooted in between, only the time since boot is known to have
-//! passed; time in which the machine was off does not count.
+//! The last reading is stored in the catalog for the next server process. If the
+//! machine was rebooted in between, only the time since boot counts as passed;
+//! the time in which the machine was off does not count.
 
 use std::sync::Arc;
 
@@ -23,26 +23,28 @@ use crate::platform::clock::{Clocks, Reading};
 
 /// The setting that stores the last reading.
 const SETTING: &str = "clock.last";
-/// Maximum difference of the clocks between two readings. NTP slews by less.
+/// Maximum difference between the progress of both clocks that is not a jump, in
+/// microseconds. The gradual corrections of NTP are smaller.
 const TOLERANCE: i64 = 5_000_000;
-/// Interval at which the last reading is stored.
+/// Interval at which the last reading is stored, in microseconds.
 const KEEP_EVERY: i64 = 60_000_000;
-/// Time after a forward jump in which nothing is deleted by age because of it.
+/// Time after which a forward jump counts for deletions by age, in microseconds.
 const SETTLED_AFTER: i64 = 24 * 3600 * 1_000_000;
 
-/// A reading of the clocks. All times are microseconds.
+/// A reading of both clocks, with the recent jumps. All times are in
+/// microseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Look {
-    /// Since 1970.
+    /// Wall time since 1970.
     wall: i64,
-    /// Since boot.
+    /// Time since boot.
     boot: i64,
-    /// Identifies the boot.
+    /// Identifies the boot of the machine.
     boot_id: String,
-    /// Recent jumps of the wall clock in all, positive if forward.
+    /// Sum of the recent jumps of the wall clock, positive if forward.
     #[serde(default)]
     ahead: i64,
-    /// Time of the last jump, since boot.
+    /// Time since boot of the last jump.
     #[serde(default)]
     jumped: i64,
 }
@@ -58,8 +60,8 @@ impl Look {
         }
     }
 
-    /// Returns this reading with the jumps of the last one, and how far the
-    /// wall clock jumped in between.
+    /// Adds the jumps of the last reading to this one. Returns it with the jump
+    /// of the wall clock between the two readings, or 0.
     fn after(self, last: &Self) -> (Self, i64) {
         let is_same_start = self.boot_id == last.boot_id;
         let passed = match is_same_start {
@@ -85,23 +87,25 @@ impl Look {
         (look, jump)
     }
 
-    /// Returns the time that deletions by age are based on.
+    /// Returns the wall time without recent forward jumps, for deletions by age.
     fn settled(&self) -> i64 {
         self.wall.saturating_sub(self.ahead.max(0))
     }
 }
 
-/// The clocks, and their last reading.
+/// Returns the current time for expiries and for deletions by age, and corrects
+/// expiry times after a jump of the wall clock. Holds the last reading.
 pub(crate) struct Timekeeper {
     clocks: Clocks,
     catalog: Arc<dyn Catalog>,
     last: Mutex<Option<Kept>>,
 }
 
+/// The last reading.
 #[derive(Debug)]
 struct Kept {
     look: Look,
-    /// When a reading was last stored in the catalog, since boot.
+    /// Time since boot at which a reading was last stored in the catalog.
     kept: i64,
 }
 
@@ -114,19 +118,20 @@ impl Timekeeper {
         }
     }
 
-    /// Returns the current time, to compare with expiry times, which are
-    /// corrected first. Fails if a jump cannot be recorded, so that nothing
-    /// expires because of it.
+    /// Returns the current time, for a comparison with expiry times. After a jump
+    /// of the wall clock, moves the expiry times first. Fails if that fails, so
+    /// that nothing expires because of the jump.
     pub(crate) async fn now(&self) -> Result<Timestamp> {
         Ok(timestamp(self.look().await?.wall))
     }
 
-    /// Returns the time that deletions by age are based on. A forward jump
-    /// counts only after a day, in which a wrong clock can be corrected.
+    /// Returns the time for deletions by age. A forward jump of the wall clock
+    /// counts only after a day, so that a person can correct a wrong clock.
     pub(crate) async fn settled(&self) -> Result<Timestamp> {
         Ok(timestamp(self.look().await?.settled()))
     }
 
+    /// Reads the clocks and compares them with the last reading.
     async fn look(&self) -> Result<Look> {
         let mut last = self.last.lock().await;
         let look = Look::new(&(self.clocks.0)());
@@ -148,15 +153,16 @@ impl Timekeeper {
             let seconds = jump / 1_000_000;
             tracing::warn!(
                 seconds,
-                "the wall clock jumped; every expiry time moves along"
+                "the wall clock jumped; all expiry times were moved by the same amount"
             );
             now_kept = look.boot;
         } else if is_due {
             now_kept = look.boot;
-            // Only a convenience for the next server.
+            // A failure does no harm now: the next server process then compares
+            // with an older reading.
             if let Err(error) = self.catalog.set_setting(SETTING, &text(&look)?).await {
                 let cause = crate::failure::chain(&error);
-                tracing::warn!(cause, "cannot store the time");
+                tracing::warn!(cause, "cannot store the reading of the clocks");
             }
         }
         *last = Some(Kept {
@@ -166,6 +172,7 @@ impl Timekeeper {
         Ok(look)
     }
 
+    /// Returns the reading that the previous server process has stored.
     async fn kept_look(&self) -> Result<Option<Look>> {
         let kept = self.catalog.setting(SETTING).await?;
         Ok(kept.and_then(|text| serde_json::from_str(&text).ok()))

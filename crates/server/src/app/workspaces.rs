@@ -1,4 +1,5 @@
-//! Workspaces on projects: creation, lists, snapshots and deletion.
+//! Workspaces: lists and deletes them, and snapshots their files. The submodules
+//! create, refresh, park and resume them.
 
 pub(crate) mod create;
 pub(crate) mod hide;
@@ -32,7 +33,7 @@ use crate::failure::{Failure, Result};
 use crate::platform::room::Room;
 use crate::platform::{clock, owners};
 
-/// Workspaces of projects.
+/// Manages workspaces: those of projects, and those that outlive their sandbox.
 pub(crate) struct Workspaces {
     catalog: Arc<dyn Catalog>,
     config: Arc<Config>,
@@ -66,7 +67,8 @@ impl Workspaces {
         }
     }
 
-    /// Returns a workspace that this principal may see.
+    /// Returns a workspace that the principal may see and that is not being
+    /// deleted.
     pub(crate) async fn visible(&self, who: &Principal, id: &str) -> Result<Workspace> {
         let found = self.catalog.workspace(who.tenant, id).await?;
         let found = found.filter(|row| {
@@ -126,23 +128,25 @@ impl Workspaces {
         self.forget_workspace(&row).await
     }
 
+    /// Fails if a sandbox uses the workspace.
     pub(crate) async fn not_in_a_sandbox(&self, row: &Workspace) -> Result<()> {
         let sandbox = self.catalog.sandbox_of_workspace(row.tenant, &row.id);
         match sandbox.await? {
             Some(sandbox) if !sandbox.removing => {
-                let message = "the workspace is in a sandbox";
+                let message = "a sandbox uses the workspace";
                 let failure = Failure::new(ErrorCode::WorkspaceBusy, message);
                 Err(failure
                     .about("sandboxId", sandbox.id)
-                    .remediation("Merge it, then delete the sandbox."))
+                    .remediation("Merge the workspace, then delete the sandbox."))
             }
             _ => Ok(()),
         }
     }
 
-    /// Deletes the directory, then the row.
+    /// Marks a workspace for deletion, and deletes its directory and its row.
     pub(crate) async fn forget_workspace(&self, row: &Workspace) -> Result<()> {
-        // Fails if the workspace was parked or resumed since `row` was read.
+        // The change fails if another request has parked or resumed the
+        // workspace since `row` was read.
         let change = WorkspaceChange {
             from: Some(row.state),
             ..WorkspaceChange::default()
@@ -151,14 +155,16 @@ impl Workspaces {
             Ok(()) => self.finish_forgetting(row).await,
             Err(elevo_catalog::Error::NotFound { .. }) => Ok(()),
             Err(elevo_catalog::Error::Changed { .. }) => {
-                let message = "another request parked or resumed the workspace";
+                let message =
+                    "another request parked or resumed the workspace at the same time; retry";
                 Err(Failure::new(ErrorCode::WorkspaceBusy, message).retry_after(1))
             }
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Marks a workspace for deletion, if it is as `change` expects.
+    /// Marks a workspace for deletion. Fails if its row does not match the
+    /// conditions in `change`.
     pub(crate) async fn mark_removing(
         &self,
         row: &Workspace,
@@ -183,7 +189,7 @@ impl Workspaces {
         Ok(())
     }
 
-    /// Stores the files of a workspace. The caller holds the workspace.
+    /// Creates a snapshot of the files of a workspace. The caller holds its lock.
     pub(crate) async fn snapshot_held(&self, who: &Principal, row: &Workspace) -> Result<Kept> {
         let sandbox = self.catalog.sandbox_of_workspace(row.tenant, &row.id);
         let frozen = match sandbox.await? {
@@ -194,7 +200,7 @@ impl Workspaces {
         let info = own_info(who, format!("merge of {}", row.id));
         let taken = self.stores.with(row.tenant, move |workspaces| {
             match workspaces.snapshot(&id, info, &frozen, &Progress::new()) {
-                // Its files were stored when it was parked.
+                // The snapshot was created when the workspace was parked.
                 Err(elevo_workspace::Error::Parked(_)) => Ok(workspaces.get(&id)?.base),
                 taken => Ok(taken?.id),
             }
@@ -202,15 +208,16 @@ impl Workspaces {
         self.snapshots.keep(row.tenant, taken.await?).await
     }
 
-    /// Returns the directory of a workspace, if it has one, and the owner that
-    /// was named for it. Gives that owner access to the directory.
+    /// Returns the directory of a workspace and the owner that its creator chose;
+    /// `None` if the workspace has no directory. Gives that owner access to the
+    /// directories above.
     async fn place_of(&self, row: &Workspace) -> Result<Option<(PathBuf, Option<Owner>)>> {
         let id = tenant_stores::workspace_id(&row.id)?;
         let (uid, gid) = self.config.sandbox_user;
         let tops = [&self.config.data_dir, &self.config.workspace_root].map(Clone::clone);
         let place = self.stores.with(row.tenant, move |workspaces| {
             let path = match workspaces.path(&id) {
-                // It is being created or resumed, or its creation was
+                // The workspace is being created or resumed, or its creation was
                 // interrupted.
                 Err(elevo_workspace::Error::NotFound(_) | elevo_workspace::Error::Parked(_)) => {
                     return Ok(None);
@@ -230,6 +237,7 @@ impl Workspaces {
         place.await
     }
 
+    /// Converts a workspace to its form in the API.
     pub(crate) async fn out(&self, row: &Workspace) -> Result<api::Workspace> {
         let sandbox = self.catalog.sandbox_of_workspace(row.tenant, &row.id);
         let sandbox = sandbox.await?;
@@ -271,7 +279,8 @@ const fn state_in(state: api::WorkspaceState) -> WorkspaceState {
 }
 
 fn not_let(error: &std::io::Error) -> Failure {
-    let message = "the file system of the workspaces lacks access lists, which `owner` needs";
+    let message =
+        "the file system of WORKSPACE_ROOT has no access control lists, which `owner` needs";
     match error.raw_os_error() == Some(rustix::io::Errno::NOTSUP.raw_os_error()) {
         true => Failure::new(ErrorCode::ResourceRefused, message),
         false => Failure::internal(error),

@@ -1,7 +1,7 @@
-//! Delivers events to webhooks: in order for each sandbox and project, with
-//! retries, and for each webhook independently of the others. Delivery is at
-//! least once: an event that was sent but not recorded before a crash is sent
-//! again with the same id.
+//! Delivers events to webhooks, with retries. The events of one sandbox or
+//! project are sent in order, and each webhook is served independently of the
+//! others. Delivery is at least once: if the server is killed before it records
+//! an attempt, it sends the event again with the same id.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -23,13 +23,14 @@ const WINDOW: u32 = 1000;
 /// Maximum sandboxes and projects whose events are sent to a webhook at the
 /// same time.
 const AT_ONCE: usize = 16;
-/// Maximum events of one sandbox or project that are sent before the attempts
-/// are recorded.
+/// Maximum events of one sandbox or project that are sent before the attempts are
+/// recorded in the catalog.
 const IN_A_ROW: usize = 50;
 /// Maximum time to send the events of one sandbox or project before the
 /// attempts are recorded.
 const ROW: Duration = Duration::from_secs(5);
-/// Interval at which webhooks are read when there is no notification.
+/// Maximum time between two reads of the webhooks or of the pending deliveries. A
+/// notification causes a read at once.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Delivers events until the server stops.
@@ -40,7 +41,8 @@ pub(crate) async fn run(app: Arc<App>) {
         Err(error) => {
             tracing::error!(
                 cause = format!("{error:#}"),
-                "cannot create the HTTP client for webhooks; no event is delivered"
+                "cannot create the HTTP client for webhooks; no event is delivered until the \
+                 server is restarted"
             );
             return;
         }
@@ -67,7 +69,7 @@ pub(crate) async fn run(app: Arc<App>) {
     }
 }
 
-/// Serves one webhook until it is deleted.
+/// Delivers events to one webhook until the webhook is deleted. Returns its id.
 async fn serve(app: Arc<App>, id: String, client: Client) -> String {
     let mut pulse = app.events.pulse();
     loop {
@@ -95,9 +97,11 @@ async fn serve(app: Arc<App>, id: String, client: Client) -> String {
     }
 }
 
-/// Sends the deliveries that are due. Returns whether any delivery was due.
+/// Sends the deliveries of a webhook that are due, and records the attempts.
+/// Returns true if any delivery was due.
 async fn round(app: &App, webhook: &Webhook, client: &Client) -> Result<bool> {
     let mut pending = app.catalog.pending_deliveries(&webhook.id, WINDOW).await?;
+    // Turns new events into pending deliveries, up to the window.
     while pending.len() < WINDOW as usize / 2 {
         let queued = app
             .catalog
@@ -108,6 +112,8 @@ async fn round(app: &App, webhook: &Webhook, client: &Client) -> Result<bool> {
         pending = app.catalog.pending_deliveries(&webhook.id, WINDOW).await?;
     }
     let now = clock::now();
+    // If the first delivery of a group waits for its retry, the later ones wait
+    // as well, because a group is sent in order.
     let rows = rows(pending).into_iter().filter(|row| row[0].due <= now);
     let rows: Vec<_> = rows.collect();
     if rows.is_empty() {
@@ -136,8 +142,8 @@ async fn round(app: &App, webhook: &Webhook, client: &Client) -> Result<bool> {
     Ok(true)
 }
 
-/// Groups pending deliveries by sandbox or project. Each group is in order and
-/// has at most [`IN_A_ROW`] deliveries.
+/// Groups pending deliveries by the sandbox or project of their event. Each group
+/// is in order and has at most [`IN_A_ROW`] deliveries.
 fn rows(pending: Vec<Delivery>) -> Vec<Vec<Delivery>> {
     let mut places = HashMap::new();
     let mut rows: Vec<Vec<Delivery>> = Vec::new();
@@ -154,8 +160,8 @@ fn rows(pending: Vec<Delivery>) -> Vec<Vec<Delivery>> {
     rows
 }
 
-/// Sends deliveries one after the other, up to the first delivery that needs a
-/// retry.
+/// Sends the deliveries of one group one after another, until one of them must be
+/// retried. Returns the attempts.
 async fn send_row(
     app: &App,
     webhook: &Webhook,
@@ -167,7 +173,8 @@ async fn send_row(
     for delivery in row {
         let tried = delivery.attempts + 1;
         let event = delivery.event.id;
-        // The settings may be stricter now than when the webhook was created.
+        // Checked at each delivery, because WEBHOOK_ALLOW_PRIVATE may have been
+        // turned off after the webhook was created.
         let allow_private = app.config.webhooks.allow_private;
         let sent = match outgoing::check_url(&webhook.url, allow_private) {
             Ok(_) => send(app, webhook, client, delivery).await,
@@ -205,12 +212,15 @@ async fn send_row(
     attempts
 }
 
-/// Returns the pause after a number of failed attempts.
+/// Returns the time before the next attempt, after this number of failed
+/// attempts.
 fn pause(attempts: u32) -> Duration {
     let seconds = 5_u64.saturating_pow(attempts.saturating_sub(1));
     Duration::from_secs(seconds.min(600))
 }
 
+/// Sends one event. Returns the HTTP status, or the status (if any) and the
+/// reason of the failure.
 async fn send(
     app: &App,
     webhook: &Webhook,
@@ -225,8 +235,8 @@ async fn send(
         .header("x-webhook-event", &event.event)
         .header("x-webhook-id", event.id.to_string())
         .header("x-webhook-timestamp", clock::millis().to_string());
-    // If the secret cannot be read, the event is not sent: the receiver could
-    // not verify the sender.
+    // If the secret cannot be unsealed, the event is not sent: without a
+    // signature the receiver cannot verify the sender.
     let secret = app.secrets.secret_of(webhook);
     if let Some(secret) = secret.map_err(|failure| (None, failure.message))? {
         request = request.header("x-webhook-signature", signature(&secret, &body));
@@ -240,7 +250,8 @@ async fn send(
                 format!("the receiver responded with {status}"),
             ))
         }
-        // The error is recorded without the URL, which may contain a secret.
+        // The owner of the webhook can read the recorded error. The URL is
+        // removed because it may contain a secret.
         Err(error) => Err((None, chain(&error.without_url()))),
     }
 }

@@ -1,4 +1,5 @@
-//! The data directory of a server.
+//! Prepares the data directory of a server, and opens the catalog and the audit
+//! log in it.
 
 use crate::config::Config;
 use crate::platform::audit::{Audit, Entry};
@@ -10,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Creates the directories, and installs the agent where containers see it.
+/// Creates the directories of a server, and installs the workspace agent.
 pub(super) fn prepare(config: &Config) -> anyhow::Result<()> {
     let data = &config.data_dir;
     for path in [
@@ -23,35 +24,42 @@ pub(super) fn prepare(config: &Config) -> anyhow::Result<()> {
     }
     let store = data.join("store");
     close(&store).with_context(|| format!("cannot restrict access to {}", store.display()))?;
-    // Containers see these two through mounts, with these modes.
+    // Containers mount these two directories, and their users must be able to
+    // read them.
     for path in [data.join("run/agents"), data.join("agent")] {
         let made = fs::create_dir_all(&path);
         made.with_context(|| format!("cannot create {}", path.display()))?;
     }
     fs::set_permissions(data.join("run/agents"), fs::Permissions::from_mode(0o755))?;
     fs::set_permissions(data.join("agent"), fs::Permissions::from_mode(0o755))?;
-    // Left by a killed server.
+    // Temporary files of a server that was killed.
     let _ = fs::remove_dir_all(data.join("scratch"));
     install_agent(config)
 }
 
-/// Installs the agent. Without it the server starts, but cannot create
+/// Copies the workspace agent into the data directory, from which containers
+/// mount it. If the agent is missing, the server starts but cannot create
 /// sandboxes.
 pub(super) fn install_agent(config: &Config) -> anyhow::Result<()> {
     let from = match &config.agent_binary {
         Some(path) => path.clone(),
         None => {
-            let own = std::env::current_exe().context("cannot find this program's own file")?;
+            let own = std::env::current_exe().context("cannot find the path of this program")?;
             own.with_file_name("workspace-agent")
         }
     };
     if config.agent_binary.is_none() && !from.is_file() {
         let path = from.display();
-        tracing::warn!(%path, "the agent is missing; sandboxes cannot start without it");
+        tracing::warn!(
+            %path,
+            "the workspace agent is missing, so no sandbox can be created; set AGENT_BINARY to \
+             its path and restart the server"
+        );
         return Ok(());
     }
     let into = config.data_dir.join("agent/workspace-agent");
-    // The agent is large: a start on a full disk should not need space for it.
+    // The agent is not copied if it is unchanged, so that a start on a full disk
+    // needs no space for it.
     if is_same(&from, &into) {
         return Ok(());
     }
@@ -62,11 +70,14 @@ pub(super) fn install_agent(config: &Config) -> anyhow::Result<()> {
     });
     copied.with_context(|| {
         let from = from.display();
-        format!("cannot use the agent {from}; build it with scripts/agent and set AGENT_BINARY")
+        format!(
+            "cannot copy the workspace agent {from}; build it with scripts/agent and set \
+                 AGENT_BINARY to its path"
+        )
     })
 }
 
-/// Whether two files have the same content.
+/// Returns true if two files have the same content.
 pub(super) fn is_same(one: &Path, other: &Path) -> bool {
     let (Ok(one), Ok(other)) = (File::open(one), File::open(other)) else {
         return false;
@@ -93,7 +104,9 @@ pub(super) async fn open_audit(config: &Config) -> anyhow::Result<Arc<Audit>> {
     let (directory, settings) = (config.data_dir.join("audit"), config.audit);
     let opening = tokio::task::spawn_blocking(move || Audit::open(&directory, settings));
     let audit = opening.await?.context("cannot open the audit log")?;
-    tracing::info!(head = %audit.head(), "audit log");
+    // The operator can compare this hash with the one logged at the last stop to
+    // detect a change of the files.
+    tracing::info!(head = %audit.head(), "head of the audit log");
     let started = Entry {
         event: "server.started",
         ..Entry::default()

@@ -1,4 +1,4 @@
-//! The listeners of a server.
+//! The listeners of a server: for workspace agents, for clients, and for metrics.
 
 use crate::app::App;
 use crate::app::stopping::Phase;
@@ -14,6 +14,8 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+/// Listens for workspace agents on a socket in the data directory and, if
+/// configured, on a TCP address.
 pub(super) async fn listen_for_agents(
     app: &Arc<App>,
     tasks: &mut JoinSet<anyhow::Result<()>>,
@@ -25,7 +27,7 @@ pub(super) async fn listen_for_agents(
         links
             .serve_unix(&socket, stop)
             .await
-            .context("agents cannot connect")
+            .context("cannot listen for workspace agents")
     });
     if let Some(address) = app.config.grpc {
         let listener = bind(address).await?;
@@ -35,12 +37,14 @@ pub(super) async fn listen_for_agents(
             links
                 .serve_tcp(listener, stop)
                 .await
-                .context("agents cannot connect")
+                .context("cannot listen for workspace agents")
         });
     }
     Ok(())
 }
 
+/// Listens for clients of the API, and for health checks and metrics. Returns the
+/// addresses.
 pub(super) async fn listen_for_clients(
     app: &Arc<App>,
     tasks: &mut JoinSet<anyhow::Result<()>>,
@@ -97,7 +101,8 @@ pub(super) async fn listen_for_clients(
     Ok(addresses)
 }
 
-/// Checks for a new certificate at intervals.
+/// Checks at intervals whether the files of the certificate have changed, and
+/// reads them.
 pub(super) async fn refresh(certificate: &Arc<Certificate>) {
     let mut last = String::new();
     loop {
@@ -106,14 +111,17 @@ pub(super) async fn refresh(certificate: &Arc<Certificate>) {
         match tokio::task::spawn_blocking(move || looking.refresh()).await {
             Ok(Ok(false)) | Err(_) => {}
             Ok(Ok(true)) => {
-                tracing::info!("new connections use the new certificate");
+                tracing::info!("the certificate has changed; new connections use the new one");
                 last.clear();
             }
             Ok(Err(error)) => {
                 let cause = format!("{error:#}");
-                // A file that stays missing is reported once.
+                // The same problem is logged once, not at every check.
                 if cause != last {
-                    tracing::warn!(cause, "the new certificate is not used");
+                    tracing::warn!(
+                        cause,
+                        "cannot read the changed certificate; new connections use the previous one"
+                    );
                 }
                 last = cause;
             }
@@ -123,7 +131,9 @@ pub(super) async fn refresh(certificate: &Arc<Certificate>) {
 
 pub(super) async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
     let bound = TcpListener::bind(address).await;
-    bound.with_context(|| format!("cannot listen on {address}; is another server running?"))
+    bound.with_context(|| {
+        format!("cannot listen on {address}; check that no other process uses this address")
+    })
 }
 
 /// Interval at which the files of the certificate are checked.

@@ -417,7 +417,7 @@ async fn a_pool_that_became_read_only_is_mounted_again() {
     assert!(written.is_err(), "the pool is read-only");
 
     eventually("the pool is mounted again", async || {
-        service.logged("its workspaces can be written again")
+        service.logged("the tenant's workspaces are writable again")
     })
     .await;
     // The workspace is mounted when it is used.

@@ -1,4 +1,4 @@
-//! Keys and agents of a tenant.
+//! API keys and agents of a tenant: creates, lists and revokes them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,8 +20,8 @@ use crate::config::Config;
 use crate::failure::{Failure, Result};
 use crate::platform::clock;
 
-/// Returns the hash of a secret for the catalog, also of one not generated
-/// here.
+/// Returns the hash under which the catalog stores a secret. A secret that the
+/// server did not generate, such as `API_KEY`, is hashed in a separate domain.
 pub(crate) fn hash_of(secret: &str) -> [u8; 32] {
     match secret.parse::<ApiKeySecret>() {
         Ok(secret) => secret.hash(),
@@ -29,11 +29,12 @@ pub(crate) fn hash_of(secret: &str) -> [u8; 32] {
     }
 }
 
-/// API keys and agents.
+/// Manages the API keys and the agents of tenants.
 pub(crate) struct Keys {
     catalog: Arc<dyn Catalog>,
     config: Arc<Config>,
-    /// Counts revocations of keys, for streams that end with their key.
+    /// Number of revocations since the server started. Each change makes open
+    /// streams check their keys.
     revocations: watch::Sender<u64>,
 }
 
@@ -46,12 +47,13 @@ impl Keys {
         }
     }
 
-    /// Counts revocations, for streams that end with their key.
+    /// Returns a receiver that is notified after each revocation of a key or
+    /// change of a tenant.
     pub(crate) fn revocations(&self) -> watch::Receiver<u64> {
         self.revocations.subscribe()
     }
 
-    /// Makes all streams check their keys again.
+    /// Makes all open streams check whether their keys are still valid.
     pub(crate) fn note_revocation(&self) {
         self.revocations.send_modify(|count| *count += 1);
     }
@@ -65,12 +67,14 @@ impl Keys {
         who.needs(Scope::Keys)?;
         check_name(&wish.name)?;
         if wish.name == OF_THE_SETTINGS {
-            let message =
-                format!("`{OF_THE_SETTINGS}` is reserved for the key of the server's settings");
+            let message = format!(
+                "`{OF_THE_SETTINGS}` is reserved for the key of the server's settings; choose \
+                 another name"
+            );
             return Err(Failure::new(ErrorCode::NameTaken, message));
         }
         let scopes = wish.scopes.unwrap_or_else(|| Scope::ORDINARY.to_vec());
-        // A key may not grant scopes that it lacks.
+        // A key must not grant scopes that it does not have.
         for scope in &scopes {
             who.needs(*scope)?;
         }
@@ -109,12 +113,13 @@ impl Keys {
         })
     }
 
-    /// Returns the id of a new key. If an earlier attempt created a key, its
-    /// secret was never returned: that key is revoked and replaced.
+    /// Returns the id of a new key. In a retry, revokes the key of the earlier
+    /// attempt: its secret was never returned and is not stored.
     async fn id_for_key(&self, who: &Principal, once: &Once) -> Result<String> {
         if !once.is_again() {
             return Ok(once.id("key-"));
         }
+        // The second and later attempts record the ids that they replace.
         let before: String = once.noted().unwrap_or_else(|| once.id("key-"));
         let now = clock::now();
         self.catalog.revoke_key(who.tenant, &before, now).await?;
@@ -136,7 +141,7 @@ impl Keys {
         who.needs(Scope::Keys)?;
         let found = self.catalog.key(who.tenant, id).await?;
         let found = found.filter(|key| who.agent.is_none() || key.agent == who.agent);
-        let missing = || Failure::new(ErrorCode::KeyNotFound, "there is no such key");
+        let missing = || Failure::new(ErrorCode::KeyNotFound, "there is no key with this id");
         found.ok_or_else(missing)?;
         self.catalog
             .revoke_key(who.tenant, id, clock::now())
@@ -173,8 +178,8 @@ impl Keys {
         Ok(agent_out(agent))
     }
 
-    /// Ends an agent: revokes all its keys. Its name stays in the history of
-    /// projects.
+    /// Revokes all keys of an agent. The agent's row stays, because the history
+    /// of projects names the agent.
     pub(crate) async fn end_agent(&self, who: &Principal, id: &str) -> Result<()> {
         who.needs(Scope::Keys)?;
         if who.agent.is_some() {
@@ -204,7 +209,7 @@ impl Keys {
     }
 
     /// Creates a key with every scope and no limits, for the owner of a tenant.
-    /// Returns its secret.
+    /// Returns the secret of the key.
     pub(crate) async fn create_owner_key(&self, tenant: TenantId, name: &str) -> Result<String> {
         let secret = ApiKeySecret::from_random(clock::random());
         self.add_owner_key(tenant, name, secret.hash(), &Scope::ALL)
@@ -212,6 +217,8 @@ impl Keys {
         Ok(secret.reveal())
     }
 
+    /// Adds a key without limits and without an expiry. The caller has the
+    /// secret for `hash`.
     pub(crate) async fn add_owner_key(
         &self,
         tenant: TenantId,
@@ -239,7 +246,9 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
     let good = !name.trim().is_empty() && name.chars().count() <= 100;
     match good && !name.chars().any(char::is_control) {
         true => Ok(()),
-        false => Err(Failure::invalid("`name` must have 1 to 100 characters")),
+        false => Err(Failure::invalid(
+            "`name` must have 1 to 100 characters, none of them a control character",
+        )),
     }
 }
 
@@ -259,7 +268,8 @@ fn limits_in(limits: api::KeyLimits) -> KeyLimits {
     }
 }
 
-/// Rejects limits of a new key that are wider than those of its creator.
+/// Returns the limits of a new key if they are at most those of the key that
+/// creates it.
 fn within(wanted: KeyLimits, own: &KeyLimits) -> Result<KeyLimits> {
     let pairs = [
         (wanted.creates_per_minute, own.creates_per_minute),
@@ -270,6 +280,7 @@ fn within(wanted: KeyLimits, own: &KeyLimits) -> Result<KeyLimits> {
     if pairs.iter().any(|(wanted, _)| *wanted == Some(0)) {
         return Err(Failure::invalid("a limit of a key must be at least 1"));
     }
+    // A limit of `None` means unlimited.
     let wider = |(wanted, own): &(Option<u32>, Option<u32>)| match (wanted, own) {
         (_, None) => false,
         (None, Some(_)) => true,

@@ -1,17 +1,20 @@
-//! Counts the requests and jobs that work for each tenant.
+//! Counts the requests and jobs that work for each tenant, so that an erasure
+//! can wait for them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use elevo_core::TenantId;
 
-/// Marks a request or job as working for a tenant.
+/// Marks a request or job as working for a tenant until this value and its
+/// clones are dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Presence {
     _counted: Arc<()>,
 }
 
-/// Counts the requests and jobs that work for each tenant.
+/// The presences of all tenants. The strong count of a tenant's `Arc`, minus the
+/// one in this map, is the number of presences.
 #[derive(Debug, Default)]
 pub(crate) struct Presences(Mutex<HashMap<TenantId, Arc<()>>>);
 
@@ -26,7 +29,7 @@ impl Presences {
         }
     }
 
-    /// Whether no request and no job works for a tenant.
+    /// Returns true if no request and no job works for a tenant.
     pub(crate) fn is_empty(&self, tenant: TenantId) -> bool {
         let map = self.map();
         let found = map.get(&tenant);

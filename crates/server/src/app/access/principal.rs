@@ -1,4 +1,4 @@
-//! Principals: the tenant, key and agent that a request acts for.
+//! The principal of a request, and checks of its scopes.
 
 use std::sync::Arc;
 
@@ -14,10 +14,11 @@ use crate::platform::audit::Asker;
 #[derive(Clone, Debug)]
 pub(crate) struct Principal {
     pub(crate) tenant: TenantId,
-    /// The agent that the key acts for; the principal sees only its sandboxes.
+    /// The agent that the key is bound to. The principal then sees only the
+    /// sandboxes of this agent.
     pub(crate) agent: Option<String>,
     pub(crate) key: String,
-    /// The name of the key, for people.
+    /// The name of the key, which is recorded with its decisions on reviews.
     pub(crate) key_name: String,
     pub(crate) scopes: Vec<Scope>,
     pub(crate) limits: KeyLimits,
@@ -32,14 +33,14 @@ impl Principal {
         sandbox.tenant == self.tenant && same_agent
     }
 
-    /// Whether this principal may decide on a change of `author`, which must not
-    /// be its own agent.
+    /// Returns true if this principal may decide on a review of a change by the
+    /// agent `author`. An agent must not decide on its own changes.
     pub(crate) fn may_decide(&self, author: Option<&str>) -> bool {
         let is_own = self.agent.is_some() && self.agent.as_deref() == author;
         self.scopes.contains(&Scope::Reviews) && !is_own
     }
 
-    /// Denies a principal without any of these scopes.
+    /// Denies a principal that has none of these scopes.
     pub(crate) fn needs_any(&self, scopes: &[Scope]) -> Result<()> {
         match scopes.iter().any(|scope| self.scopes.contains(scope)) {
             true => Ok(()),
@@ -47,7 +48,7 @@ impl Principal {
         }
     }
 
-    /// Denies a principal without a scope.
+    /// Denies a principal that does not have this scope.
     pub(crate) fn needs(&self, scope: Scope) -> Result<()> {
         if self.scopes.contains(&scope) {
             return Ok(());

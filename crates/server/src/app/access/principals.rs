@@ -1,4 +1,5 @@
-//! Authenticates keys, and watches that they stay valid.
+//! Authenticates the keys of requests, and detects when the key of an open
+//! stream becomes invalid.
 
 use crate::app::access::keys::Keys;
 use crate::app::access::principal::Principal;
@@ -12,8 +13,8 @@ use elevo_core::{ErrorCode, TenantId};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum time between two checks of the key of an open stream. Another
-/// process may have revoked the key, and wall clocks can be set.
+/// Maximum time between two checks of the key of an open stream. This process is
+/// not notified if another process revokes the key or if the clock is set.
 const LOOK: Duration = Duration::from_secs(30);
 
 /// Rejects a key that was revoked or has expired.
@@ -28,7 +29,8 @@ pub(crate) fn check_valid(key: &ApiKey) -> Result<()> {
     Ok(())
 }
 
-/// Authenticates keys, and watches that they stay valid.
+/// Authenticates the keys of requests, and detects when the key of an open
+/// stream becomes invalid.
 pub(crate) struct Principals {
     catalog: Arc<dyn Catalog>,
     stores: Arc<TenantStores>,
@@ -46,21 +48,23 @@ impl Principals {
         }
     }
 
-    /// Returns the principal of a key.
+    /// Returns the principal of the key with this secret. Fails if the key is
+    /// unknown, revoked or expired, or if its tenant may not send requests.
     pub(crate) async fn authenticate(&self, secret: &str) -> Result<Principal> {
         let hash = crate::app::access::keys::hash_of(secret);
         let key = self.catalog.key_by_hash(&hash).await?;
         let unknown = || Failure::new(ErrorCode::Unauthorized, "this key is not known");
         let key = key.ok_or_else(unknown)?;
         check_valid(&key)?;
-        // Enter before checking the tenant: an erasure does the two in the
-        // other order.
+        // The presence must exist before the tenant is checked. An erasure
+        // first marks the tenant and then checks for presences, so one of the
+        // two sees the other.
         let presence = self.tenants.enter(key.tenant);
         let limits = self.limits_unless_suspended(key.tenant).await?;
         Ok(Principal::new(key, limits, presence))
     }
 
-    /// Returns the limits of a tenant. Fails if it is suspended or being
+    /// Returns the limits of a tenant. Fails if the tenant is suspended or being
     /// erased.
     async fn limits_unless_suspended(&self, tenant: TenantId) -> Result<Arc<TenantLimits>> {
         if self.stores.is_closed(tenant) {
@@ -76,13 +80,15 @@ impl Principals {
         }
     }
 
-    /// Waits until a key is revoked or expires. Streams and terminals end then:
-    /// a connection that was opened with a key lasts no longer than the key.
+    /// Waits until the key of a principal is revoked or expires, or until its
+    /// tenant is suspended or erased. Returns the reason. Streams and terminals
+    /// end then: no connection outlasts the key that opened it.
     pub(crate) async fn invalid(&self, who: &Principal) -> Failure {
         let mut revocations = self.keys.revocations();
         loop {
             if let Err(failure) = self.limits_unless_suspended(who.tenant).await
-                // An erased tenant has no row.
+                // An erased tenant has no row, which gives `Unauthorized`. Other
+                // codes are failures to read the catalog.
                 && matches!(
                     failure.code,
                     ErrorCode::TenantSuspended | ErrorCode::Unauthorized
@@ -97,8 +103,8 @@ impl Principals {
                     let expires = key.expires.map(clock::until);
                     expires.map_or(LOOK, |expires| expires.min(LOOK))
                 }
-                // The row of a key that was used stays, so reading it has
-                // failed.
+                // Rows of keys are deleted only with their tenant, which the
+                // next check finds.
                 Ok(_) => LOOK,
                 Err(error) => {
                     let cause = crate::failure::chain(&error);
@@ -106,7 +112,7 @@ impl Principals {
                     LOOK
                 }
             };
-            // An error means that the server is about to stop.
+            // Checks the key after a revocation or after the time has passed.
             let _ = tokio::time::timeout(wait, revocations.changed()).await;
         }
     }

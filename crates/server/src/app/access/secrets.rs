@@ -1,4 +1,5 @@
-//! Secrets of sandboxes and webhooks, which the catalog stores sealed.
+//! Seals the environment variables of sandboxes and the secrets of webhooks
+//! before the catalog stores them, and unseals them for their use.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,11 +18,13 @@ use crate::platform::vault::{Belonging, Vault, is_sealed};
 
 type Variables = BTreeMap<String, String>;
 
-/// The fields of a spec with sealed variables and, in older rows, plain ones.
+/// The field of a spec that holds the sealed variables.
 const SEALED: &str = "variables";
+/// The field of a spec that holds plain variables, in rows of older versions.
 const PLAIN: &str = "envs";
 
-/// Seals the variables of sandboxes and the secrets of webhooks.
+/// Seals and unseals the environment variables of sandboxes and the secrets of
+/// webhooks.
 pub(crate) struct Secrets {
     catalog: Arc<dyn Catalog>,
     vault: Vault,
@@ -38,8 +41,8 @@ impl Secrets {
         }
     }
 
-    /// Reads the keys of the vault, and seals with the current key all secrets
-    /// that are plain or sealed with another.
+    /// Reads the keys of the vault. Seals all secrets with the current key that
+    /// are plain or sealed with another key.
     pub(crate) async fn open(&self) -> anyhow::Result<()> {
         self.vault.open().await?;
         let noted = self
@@ -47,6 +50,8 @@ impl Secrets {
             .setting(crate::platform::vault::SECRETS_KEY)
             .await?;
         let present = self.vault.present_key();
+        // The catalog records the key of the last complete sealing, so an
+        // ordinary start does not read all rows.
         if noted.is_some() && noted.as_deref() == present.as_ref().map(|id| id.as_str()) {
             return Ok(());
         }
@@ -58,6 +63,7 @@ impl Secrets {
         Ok(())
     }
 
+    /// Returns the sealed variables; `None` if there are no variables.
     pub(crate) async fn seal_variables(
         &self,
         tenant: TenantId,
@@ -120,7 +126,7 @@ impl Secrets {
                 .catalog
                 .change_sandbox(&sandbox.id, &change, clock::now());
             match changed.await {
-                // A sandbox that is being deleted takes its variables along.
+                // The deletion of a sandbox deletes its variables as well.
                 Ok(_) | Err(elevo_catalog::Error::Removing) => sealed += 1,
                 Err(error) => return Err(error.into()),
             }
@@ -129,7 +135,8 @@ impl Secrets {
     }
 
     /// Returns the spec of a sandbox with its variables sealed with the current
-    /// key; `None` if they are, if it has none, or if their key is lost.
+    /// key. Returns `None` if the spec needs no change, or if the key of the
+    /// variables is lost.
     async fn sealed_again(&self, sandbox: &Sandbox) -> Result<Option<Value>> {
         let mut spec = sandbox.spec.clone();
         let Some(fields) = spec.as_object_mut() else {
@@ -163,7 +170,8 @@ impl Secrets {
             let secret = match is_sealed(kept) {
                 true => match self.secret_of(&webhook) {
                     Ok(secret) => secret.unwrap_or_default(),
-                    // Its key is lost.
+                    // The key that sealed this secret is lost. The other
+                    // webhooks must still be sealed.
                     Err(_) => continue,
                 },
                 false => kept.clone(),

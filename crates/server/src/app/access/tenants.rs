@@ -1,4 +1,5 @@
-//! Tenants and their limits.
+//! Tenants: creates, changes and suspends them, marks them for erasure, and
+//! checks their limits.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,10 +25,11 @@ use crate::failure::{Failure, Result, short};
 use crate::platform::audit::{Audit, Entry};
 use crate::platform::clock;
 
-/// The name of the key from the settings.
+/// The name of the key that the setting `API_KEY` creates.
 pub(crate) const OF_THE_SETTINGS: &str = "API_KEY of the settings";
 
-/// Tenants, their limits, and the principals of their keys.
+/// Manages the tenants, their limits and their suspension. Holds a short-lived
+/// cache of tenants and the presences of the requests that work for each.
 pub(crate) struct Tenants {
     audit: Arc<Audit>,
     catalog: Arc<dyn Catalog>,
@@ -36,7 +38,7 @@ pub(crate) struct Tenants {
     keys: Arc<Keys>,
     known_tenants: KnownTenants,
     presences: Presences,
-    /// Notified when a tenant is to be erased.
+    /// Notified when a request marks a tenant for erasure.
     erasures: Notify,
 }
 
@@ -54,8 +56,9 @@ impl Tenants {
         }
     }
 
-    /// Returns the first tenant, and creates it if there is none. It has the id
-    /// that a store has without a server, so that its snapshots are available.
+    /// Returns the id of the oldest tenant. If there is none, creates a tenant
+    /// with the id that `elevo` uses in a store without a server, so that the
+    /// snapshots of such a store are available.
     pub(crate) async fn first(&self) -> Result<TenantId> {
         let mut tenants = self.catalog.tenants().await?;
         tenants.sort_by_key(|tenant| tenant.created);
@@ -67,7 +70,8 @@ impl Tenants {
         Ok(tenant.id)
     }
 
-    /// Stores the tenant limits and the key from the settings.
+    /// Records the tenant limits and the key `API_KEY` of the settings in the
+    /// catalog.
     pub(crate) async fn adopt_given_key(&self) -> Result<()> {
         let tenant = self.first().await?;
         let limits = serde_json::to_string(&self.config.limits.tenant);
@@ -85,15 +89,16 @@ impl Tenants {
             }
             Some(key) if key.revoked.is_some() => tracing::warn!(
                 key = key.id,
-                "API_KEY is a revoked key, so it is rejected; choose another secret"
+                "API_KEY is a revoked key, so requests with it are rejected; set API_KEY to \
+                 another secret"
             ),
             Some(_) => {}
         }
         self.revoke_former_keys(tenant, &hash).await
     }
 
-    /// Revokes the previous keys from the settings: a secret that was replaced
-    /// may have leaked.
+    /// Revokes the keys of earlier values of `API_KEY`: a secret that was
+    /// replaced may have leaked.
     async fn revoke_former_keys(&self, tenant: TenantId, present: &[u8; 32]) -> Result<()> {
         for key in self.catalog.keys(tenant).await? {
             let is_former = key.name == OF_THE_SETTINGS && key.hash != *present;
@@ -116,8 +121,8 @@ impl Tenants {
         Ok(())
     }
 
-    /// Creates a tenant, with a key for its owner that has every scope within
-    /// the tenant and none for the whole server.
+    /// Creates a tenant, and a key for its owner. The key has every scope for
+    /// the tenant and no scope for the whole server.
     pub(crate) async fn create(
         &self,
         who: &Principal,
@@ -210,7 +215,8 @@ impl Tenants {
         Ok(out(marked))
     }
 
-    /// Returns the tenant with an id, or else the one with a name.
+    /// Returns the tenant with the id `text`, or else the one with the name
+    /// `text`.
     async fn find(&self, text: &str) -> Result<Tenant> {
         let mut all = self.catalog.tenants().await?;
         let by_id = all.iter().position(|tenant| tenant.id.to_string() == text);
@@ -225,28 +231,29 @@ impl Tenants {
         self.presences.enter(tenant)
     }
 
-    /// Whether no request and no job works for a tenant.
+    /// Returns true if no request and no job works for a tenant.
     pub(crate) fn is_idle(&self, tenant: TenantId) -> bool {
         self.presences.is_empty(tenant)
     }
 
-    /// Forgets a tenant that was erased.
+    /// Removes an erased tenant from the cache and from the presences.
     pub(crate) fn forget(&self, tenant: TenantId) {
         self.presences.forget(tenant);
         self.known_tenants.forget(tenant);
     }
 
-    /// Waits until a tenant is to be erased.
+    /// Waits until a request marks a tenant for erasure.
     pub(crate) async fn erasure_is_due(&self) {
         self.erasures.notified().await;
     }
 
-    /// Returns the limits and the suspension of a tenant, at most a second old.
+    /// Returns the limits and the suspension of a tenant, as they were at most
+    /// one second ago.
     pub(crate) async fn known(&self, id: TenantId) -> Result<KnownTenant> {
         if let Some(known) = self.known_tenants.get(id) {
             return Ok(known);
         }
-        let missing = || Failure::new(ErrorCode::Unauthorized, "the tenant of this key is gone");
+        let missing = || Failure::new(ErrorCode::Unauthorized, "the tenant of this key was erased");
         let tenant = self.catalog.tenant(id).await?.ok_or_else(missing)?;
         let known = KnownTenant {
             limits: Arc::new(tenant.limits.or(&self.config.limits.tenant)),
@@ -275,14 +282,15 @@ impl Tenants {
         ))
     }
 
-    /// Whether a tenant may store more.
+    /// Returns true if a tenant is below its limit of stored bytes.
     pub(crate) async fn may_store(&self, tenant: TenantId) -> Result<bool> {
         let known = self.known(tenant).await?;
         Ok(self.check_stored(tenant, &known.limits).await.is_ok())
     }
 
-    /// Whether an earlier attempt has added a tenant. Revokes its key, whose
-    /// secret was never returned; another takes its place.
+    /// Returns true if an earlier attempt of this request has added the tenant.
+    /// Revokes the owner key of that attempt, whose secret was never returned;
+    /// the caller creates another.
     async fn added_before(&self, tenant: TenantId, once: &Once) -> Result<bool> {
         if !once.is_again() {
             return Ok(false);
@@ -355,18 +363,19 @@ fn limits_out(limits: TenantLimits) -> api::TenantLimits {
     }
 }
 
-/// The part of a tenant that every request needs.
+/// The limits and the suspension of a tenant, which every request needs.
 #[derive(Clone, Debug)]
 pub(crate) struct KnownTenant {
     pub(crate) limits: Arc<TenantLimits>,
     pub(crate) is_suspended: bool,
 }
 
-/// Tenants that were read within the last second.
+/// A cache of the tenants, so that not every request reads the catalog.
 #[derive(Debug, Default)]
 pub(crate) struct KnownTenants(Mutex<HashMap<TenantId, (Instant, KnownTenant)>>);
 
-/// Time for which a tenant is cached: another server may have changed it.
+/// Maximum age of a cached tenant. It is short because another process can
+/// change the catalog.
 const KNOWN: Duration = Duration::from_secs(1);
 
 impl KnownTenants {

@@ -1,4 +1,5 @@
-//! Management of webhooks.
+//! Webhooks of tenants: adds, lists and deletes them, and lists and repeats
+//! their deliveries. `jobs::deliveries` sends the events.
 
 use elevo_api as api;
 use elevo_api::Scope;
@@ -26,15 +27,16 @@ pub(crate) struct DeliveriesQuery {
     pub(crate) limit: Option<u32>,
 }
 
-/// The id of the webhook from the settings.
+/// The id of the webhook that the setting `WEBHOOK_URL` creates.
 const OWN: &str = "wh-settings";
 
-/// Webhooks and their deliveries.
+/// Manages the webhooks of tenants and the webhook of the settings.
 pub(crate) struct Webhooks {
     catalog: Arc<dyn Catalog>,
     config: Arc<Config>,
     secrets: Arc<Secrets>,
-    /// Notified when something about webhooks has changed.
+    /// Notified when a webhook was added or deleted, or when a delivery is to be
+    /// repeated.
     hooks: Notify,
 }
 
@@ -48,12 +50,14 @@ impl Webhooks {
         }
     }
 
-    /// Waits until a webhook was added, changed or deleted.
+    /// Waits until a webhook was added or deleted, or until a delivery is to be
+    /// repeated.
     pub(crate) async fn changed(&self) {
         self.hooks.notified().await;
     }
 
-    /// Makes the deliveries read the webhooks again.
+    /// Notifies the job that delivers events, so that it reads the webhooks and
+    /// the pending deliveries from the catalog.
     pub(crate) fn look_again(&self) {
         self.hooks.notify_one();
     }
@@ -81,7 +85,7 @@ impl Webhooks {
         let secret = wish.secret.unwrap_or_default();
         if secret.len() > 256 || secret.contains('\0') {
             return Err(Failure::invalid(
-                "`secret` has more than 256 bytes, or a NUL",
+                "`secret` has more than 256 bytes or contains a NUL byte",
             ));
         }
         let belonging = Belonging::webhook(Some(who.tenant));
@@ -116,6 +120,8 @@ impl Webhooks {
         Ok(())
     }
 
+    /// Returns a webhook that the principal may manage. For other webhooks the
+    /// failure is the same as for a missing one.
     async fn own(&self, who: &Principal, id: &str) -> Result<Webhook> {
         who.needs(Scope::Webhooks)?;
         let found = self.catalog.webhook(id).await?;
@@ -150,7 +156,8 @@ impl Webhooks {
         })
     }
 
-    /// Delivers an event again, regardless of earlier attempts.
+    /// Schedules a new delivery of an event, even if an earlier delivery
+    /// succeeded.
     pub(crate) async fn replay(&self, who: &Principal, id: &str, event: u64) -> Result<()> {
         let webhook = self.own(who, id).await?;
         match self
@@ -169,7 +176,8 @@ impl Webhooks {
         }
     }
 
-    /// Adds, changes or removes the webhook from the settings.
+    /// Brings the webhook of the settings in the catalog up to date: adds,
+    /// replaces or deletes it.
     pub(crate) async fn adopt_configured(&self) -> Result<()> {
         let settings = &self.config.webhooks;
         let there = self.catalog.webhook(OWN).await?;
@@ -195,6 +203,7 @@ impl Webhooks {
                     .secrets
                     .seal_secret(Belonging::webhook(None), secret)
                     .await?,
+                // An empty list means all kinds of events.
                 kinds: Vec::new(),
                 created: clock::now(),
             };
@@ -204,8 +213,8 @@ impl Webhooks {
     }
 }
 
-/// Whether a webhook belongs to the principal's tenant, and to its agent if it
-/// has one.
+/// Returns true if a webhook belongs to the tenant of the principal and, for a
+/// key that is bound to an agent, to that agent.
 fn is_own(who: &Principal, webhook: &Webhook) -> bool {
     webhook.tenant == Some(who.tenant) && (who.agent.is_none() || who.agent == webhook.agent)
 }

@@ -1,5 +1,5 @@
-//! The content of a file, read from the store while it is sent. A client that
-//! reads slowly holds some chunks and no thread.
+//! The content of a file, which is read from the store while it is sent. A
+//! client that reads slowly occupies memory for a few chunks, but no thread.
 
 use std::sync::Arc;
 
@@ -11,12 +11,13 @@ use futures::{Stream, stream};
 use crate::app::tenant_stores::TenantStores;
 use crate::failure::{Failure, Result};
 
-/// An open file or link.
+/// The open content of a file or symlink.
 pub(crate) struct Content {
     stores: Arc<TenantStores>,
     repository: Repository,
     size: u64,
-    /// Read in advance, so that a failure can still be the response.
+    /// The first chunk. It is read before the response starts, so that a failure
+    /// still becomes an error response.
     first: Option<Bytes>,
     rest: Option<ChunkReader>,
 }

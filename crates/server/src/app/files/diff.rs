@@ -1,4 +1,4 @@
-//! Changes of workspaces.
+//! The changes of a sandbox's workspace, as a list and as a patch.
 
 use elevo_api as api;
 use elevo_api::Scope;
@@ -16,7 +16,7 @@ use crate::failure::{Failure, Result};
 /// The options of a diff.
 #[derive(Clone, Debug)]
 pub(crate) struct DiffQuery {
-    /// The snapshot to compare with, instead of the base.
+    /// The snapshot to compare with, instead of the base of the workspace.
     pub(crate) from: Option<String>,
     pub(crate) limit: usize,
 }
@@ -28,7 +28,9 @@ pub(crate) struct Patch {
 }
 
 impl Files {
-    /// Calls `read` with the changes of a workspace.
+    /// Calls `read` with the changes of a sandbox's workspace and the snapshot
+    /// that it was compared with. `contents` also stores the content of changed
+    /// files, which a patch reads.
     async fn with_changes<T: Send + 'static>(
         &self,
         who: &Principal,
@@ -88,7 +90,7 @@ impl Files {
         .await
     }
 
-    /// Returns the changes as a patch for `git apply`.
+    /// Returns the changes of a workspace as a patch for `git apply`.
     pub(crate) async fn patch(&self, who: &Principal, id: &str, query: DiffQuery) -> Result<Patch> {
         const LARGEST: usize = 16 << 20;
         self.with_changes(who, id, &query, true, move |mut diff, repository, _| {

@@ -31,26 +31,26 @@ use crate::platform::backup::manifest::Manifest;
 use crate::platform::backup::{AUDIT, CATALOG, RESTORED, STORE, WORKSPACES, files};
 use crate::platform::clock;
 
-/// Maximum attempts to copy a workspace that another process uses, and the
-/// pause between them.
+/// Maximum attempts to copy a workspace that another process uses.
 const ATTEMPTS: u32 = 600;
+/// Pause between two attempts.
 const AGAIN: Duration = Duration::from_millis(50);
 
 /// The records of workspaces, by tenant.
 type Records = BTreeMap<TenantId, BTreeMap<WorkspaceId, Record>>;
 
-/// Copies of the workspaces of a tenant.
+/// The copies of the workspaces of one tenant.
 #[derive(Debug, Default)]
 struct Copies {
     records: Vec<Record>,
-    /// Workspaces that were live.
+    /// Workspaces that were not parked. A restored server resumes them.
     live: Vec<WorkspaceId>,
-    /// Workspaces that could not be read: the backup has only their last
-    /// snapshot.
+    /// Workspaces that could not be read. The backup has only their last
+    /// snapshots.
     unread: Vec<api::UnreadWorkspace>,
 }
 
-/// Backups of the whole server.
+/// Creates backups of the whole server, and resumes workspaces after a restore.
 pub(crate) struct Backups {
     local_store: Option<Arc<LocalStore>>,
     /// Held while a backup runs.
@@ -79,7 +79,7 @@ impl Backups {
         }
     }
 
-    /// Creates a backup. Continues in the background if the caller goes away.
+    /// Creates a backup. The backup continues if the client disconnects.
     pub(crate) async fn create(self: &Arc<Self>, wish: api::MakeBackup) -> Result<api::BackupMade> {
         let app = self.clone();
         let making = tokio::spawn(async move { app.back_up_now(&wish).await });
@@ -88,9 +88,9 @@ impl Backups {
 
     async fn back_up_now(&self, wish: &api::MakeBackup) -> Result<api::BackupMade> {
         let Ok(_turn) = self.turn.try_lock() else {
-            let message = "another backup is being made";
+            let message = "another backup is being created";
             return Err(Failure::new(ErrorCode::CollectionRunning, message)
-                .remediation("Wait until it is done.")
+                .remediation("Wait until that backup is finished, and retry.")
                 .retry_after(10));
         };
         let data = self.config.data_dir.clone();
@@ -101,6 +101,8 @@ impl Backups {
                 .await?;
         let place = Arc::new(place);
         let begun = clock::now();
+        // A collection between the two copies could delete objects that the
+        // copied catalog needs.
         let still = self.collecting.pause().await;
         let catalog = self.copy_catalog_and_workspaces(&place).await?;
         let store = self.copy_store(place.clone()).await?;
@@ -134,7 +136,7 @@ impl Backups {
     }
 
     async fn note_backup(&self, made: &api::BackupMade) {
-        tracing::info!(backup = made.backup, bytes = made.bytes, "backed up");
+        tracing::info!(backup = made.backup, bytes = made.bytes, "created a backup");
         for workspace in &made.unread {
             let api::UnreadWorkspace { id, cause } = workspace;
             tracing::error!(
@@ -151,10 +153,12 @@ impl Backups {
         self.audit.tell(entry).await;
     }
 
-    /// Copies the catalog, then stores the files of all workspaces.
+    /// Copies the catalog, and stores the files of all workspaces as snapshots.
+    /// The store is copied after this, so it contains those snapshots.
     async fn copy_catalog_and_workspaces(&self, place: &BackupDirectory) -> Result<Copied> {
-        // A workspace that is deleted between the copy of the catalog and the
-        // second list has a row in the copy, so it needs a record as well.
+        // Two lists, before and after the copy of the catalog. A workspace that
+        // is deleted after the copy has a row in the copy, so it needs a record;
+        // only the first list has it. A new workspace is only in the second.
         let mut records = self.all_records().await?;
         let copy = place.unfinished.join(CATALOG);
         let from = self.config.data_dir.join(CATALOG);
@@ -213,8 +217,8 @@ impl Backups {
                 }
             };
             copies.live.push(id);
-            // A workspace that is gone was merged or deleted after the backup
-            // began.
+            // A workspace that no longer exists was merged or deleted after the
+            // backup began. Its last snapshot stands for it.
             copies.records.push(copy.unwrap_or(Record {
                 state: State::Parked,
                 home: None,
@@ -224,8 +228,9 @@ impl Backups {
         Ok(copies)
     }
 
-    /// Stores the files of a workspace. Returns the record of the copy; `None`
-    /// if the workspace is gone.
+    /// Stores the files of a workspace as a snapshot. Returns the record of a
+    /// parked workspace with that snapshot; `None` if the workspace no longer
+    /// exists.
     async fn copy_workspace(&self, tenant: TenantId, id: &WorkspaceId) -> Result<Option<Record>> {
         let _held = self.locks.hold(id.as_str()).await;
         for _ in 0..ATTEMPTS {
@@ -257,7 +262,7 @@ impl Backups {
         let missing = || {
             Failure::new(
                 ErrorCode::StorageFailed,
-                "this store does not support backups",
+                "only a local store can be backed up",
             )
         };
         let store = self.local_store.clone().ok_or_else(missing)?;
@@ -266,15 +271,15 @@ impl Backups {
             let earlier = place.earlier.as_ref().map(|path| path.join(STORE));
             let made = store.backup_into(&into, earlier.as_deref(), &Progress::new());
             made.map_err(|error| {
-                let message = "the store cannot be backed up";
+                let message = "cannot back up the store";
                 Failure::new(ErrorCode::StorageFailed, message).caused_by(&error)
             })
         })
         .await
     }
 
-    /// Resumes the workspaces that were live in the backup that this server was
-    /// restored from.
+    /// Resumes the workspaces that were live when the backup was created. Does
+    /// nothing on a server that was not restored from a backup.
     pub(crate) async fn resume_restored(&self) {
         for tenant in self.stores.known() {
             let list = self.stores.directory(tenant).join(RESTORED);
@@ -289,7 +294,8 @@ impl Backups {
                     is_done = false;
                 }
             }
-            // Workspaces that failed are retried at the next start.
+            // Without the deletion, the next start retries all workspaces of
+            // the list. Those that are live are skipped.
             if is_done && let Err(error) = fs::remove_file(&list) {
                 tracing::warn!(cause = %error, list = %list.display(), "cannot delete the list of restored workspaces");
             }
@@ -308,7 +314,7 @@ impl Backups {
     }
 }
 
-/// The parts that are copied before the store.
+/// The results of the steps before the copy of the store.
 struct Copied {
     found: FoundCatalog,
     workspaces: u64,
@@ -330,7 +336,7 @@ fn write_copies(directory: &Path, copies: Copies) -> Result<()> {
     let failed = |error: io::Error| not_written(directory, &error);
     files::make_private(directory).map_err(failed)?;
     elevo_workspace::write_records(directory, copies.records)?;
-    // A backup needs only the log of the registry.
+    // The lock file is for processes that share a registry.
     fs::remove_file(directory.join("registry/lock")).map_err(failed)?;
     let live: String = copies.live.iter().map(|id| format!("{id}\n")).collect();
     fs::write(directory.join(RESTORED), live).map_err(failed)?;
@@ -345,7 +351,7 @@ fn copy_audit(from: &Path, unfinished: &Path) -> Result<()> {
         for entry in fs::read_dir(from)? {
             let entry = entry?;
             match files::copy_lines(&entry.path(), &to.join(entry.file_name())) {
-                // The oldest files are deleted after AUDIT_KEEP.
+                // `AUDIT_KEEP` ended for this file after it was listed.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 copied => copied?,
             }

@@ -1,8 +1,9 @@
-//! Cleans up resources without a row, and finishes interrupted deletions.
+//! Deletes containers and workspaces without a row in the catalog, and finishes
+//! interrupted deletions.
 //!
-//! A tenant, row or container that fails is logged and skipped: it must not
-//! keep the server from starting, nor others from being cleaned up. The next
-//! run retries it.
+//! If the cleanup of a tenant, row or container fails, the failure is logged and
+//! the cleanup continues with the others. So a defective one does not keep the
+//! server from starting, and the next run retries it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -25,7 +26,8 @@ use crate::app::workspaces::parking::kept_name;
 use crate::failure::{Result, log_failure};
 use crate::platform::clock;
 
-/// Finishes interrupted deletions, and deletes leftovers.
+/// Deletes containers and workspaces without a row, finishes interrupted
+/// deletions, and deletes unused layers and networks.
 pub(crate) struct Cleanup {
     catalog: Arc<dyn Catalog>,
     runtime: Arc<dyn SandboxRuntime>,
@@ -59,12 +61,14 @@ impl Cleanup {
     }
 
     /// Deletes containers without a row, moves workspaces without a row to the
-    /// quarantine, and finishes interrupted deletions.
+    /// quarantine, and finishes interrupted deletions. Returns the numbers of
+    /// deleted containers and workspaces.
     pub(crate) async fn run(&self) -> api::GcResult {
         let mut cleared = api::GcResult::default();
         log_failure(self.clear_projects().await, "step", "projects", SKIPPED);
-        // The workspaces are listed before the rows: a new workspace has its
-        // row before its directory.
+        // A new workspace gets its row before its directory. So the list of
+        // directories must be older than the list of rows: otherwise a new
+        // workspace would seem to have no row.
         let workspaces = self.stores.all_workspaces().await;
         let rows = match all_sandboxes(&*self.catalog).await {
             Ok(rows) => rows,
@@ -76,7 +80,12 @@ impl Cleanup {
         cleared.cleaned_sandboxes = self.clear_containers(&rows).await;
         for row in rows.iter().filter(|row| row.removing) {
             let removed = self.starts.remove(row).await;
-            log_failure(removed, "sandbox", &row.id, "cannot finish a deletion");
+            log_failure(
+                removed,
+                "sandbox",
+                &row.id,
+                "cannot finish a deletion; the next run retries",
+            );
         }
         let used: HashSet<_> = rows
             .iter()
@@ -106,8 +115,9 @@ impl Cleanup {
     /// Deletes containers and slots that belong neither to `rows` nor to a warm
     /// pool. Returns the number of containers.
     async fn clear_containers(&self, rows: &[Sandbox]) -> u64 {
-        // First the containers, then the rows, then the pool: a new container
-        // has its row, or is known to be warm, before it exists.
+        // A new container gets its row or its entry in a warm pool before it is
+        // created. So the containers must be listed before the rows and the
+        // pools. `rows` is older than this list, hence the second list of rows.
         let containers = match self.runtime.list().await {
             Ok(containers) => containers,
             Err(error) => {
@@ -135,8 +145,10 @@ impl Cleanup {
         removed
     }
 
-    /// Returns the state in the catalog of a workspace without a sandbox.
+    /// Returns whether the catalog knows a workspace that no sandbox uses.
     async fn standing(&self, tenant: TenantId, id: &str) -> Result<Standing> {
+        // The server did not create a workspace with another name, so the server
+        // must not delete it.
         if !["sbx-", "ws-"].iter().any(|form| clock::is_id(form, id)) {
             return Ok(Standing::Known);
         }
@@ -146,6 +158,8 @@ impl Cleanup {
                 _ => Standing::Known,
             });
         }
+        // Earlier versions of the server recorded a workspace that outlives its
+        // sandbox in a setting, without a row.
         let kept = self.catalog.setting(&kept_name(id)).await?;
         Ok(match kept {
             Some(_) => Standing::Known,
@@ -160,6 +174,7 @@ impl Cleanup {
             ..ProjectQuery::default()
         };
         for project in self.catalog.projects(&query).await?.items {
+            // The erasure of the tenant deletes it.
             if self.stores.is_closed(project.tenant) {
                 continue;
             }
@@ -167,7 +182,12 @@ impl Cleanup {
                 .projects
                 .finish_removal(project.tenant, &project.id)
                 .await;
-            log_failure(removed, "project", &project.id, "cannot finish a deletion");
+            log_failure(
+                removed,
+                "project",
+                &project.id,
+                "cannot finish a deletion; the next run retries",
+            );
         }
         let query = WorkspaceQuery {
             state: Some(WorkspaceState::Removing),
@@ -178,13 +198,19 @@ impl Cleanup {
                 continue;
             }
             let removed = self.workspaces.forget_workspace(&row).await;
-            log_failure(removed, "workspace", &row.id, "cannot finish a deletion");
+            log_failure(
+                removed,
+                "workspace",
+                &row.id,
+                "cannot finish a deletion; the next run retries",
+            );
         }
         Ok(())
     }
 
-    /// Deletes networks and rules if no sandbox needs them again: a server that
-    /// is gone for good leaves nothing on its machine.
+    /// Discards the warm sandboxes. If there are no other sandboxes, deletes the
+    /// networks and firewall rules of the server, so that a server that never
+    /// starts again leaves nothing on its machine.
     pub(crate) async fn leave_engine(&self) -> Result<()> {
         self.pools.drain().await;
         let query = SandboxQuery {
@@ -195,14 +221,14 @@ impl Cleanup {
             return Ok(());
         }
         match self.runtime.tear_down().await {
-            // The network belongs to others, or the tools for rules are missing:
-            // then there is nothing to delete.
+            // The network is not the server's own, or the tools for firewall
+            // rules are missing. In both cases the server has created nothing.
             Err(elevo_sandbox::Error::Refused { .. }) => Ok(()),
             left => Ok(left?),
         }
     }
 
-    /// Deletes layers that no workspace needs, if there are many.
+    /// Deletes layers that no workspace uses, once a tenant has many of them.
     pub(crate) async fn tidy_layers(&self) {
         for tenant in self.stores.known() {
             let tidied = self
@@ -218,14 +244,16 @@ impl Cleanup {
     }
 }
 
-/// The state of a workspace in the catalog.
+/// Says whether the catalog knows a workspace.
 enum Standing {
-    /// It is kept, or does not belong to the server.
+    /// The catalog has a record of the workspace, or the server did not create
+    /// the workspace.
     Known,
-    /// Its deletion was interrupted.
+    /// The deletion of the workspace was interrupted.
     Removing,
-    /// The catalog has no record of it.
+    /// The catalog has no record of the workspace.
     Unknown,
 }
 
-const SKIPPED: &str = "cannot clean up";
+/// The log message for a resource or step that is skipped in this run.
+const SKIPPED: &str = "cannot clean up; the next run retries";

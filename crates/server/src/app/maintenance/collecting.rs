@@ -1,5 +1,5 @@
-//! The running collection, and the lock that keeps collections, backups and
-//! erasures apart.
+//! The progress of the running garbage collection, and the lock that only one
+//! collection, backup or erasure holds at a time.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,22 +9,25 @@ use elevo_engine::{Depth, GcProgress};
 
 use crate::platform::clock;
 
-/// The running collection: one at a time.
+/// The progress of the running garbage collection, and the lock that only one
+/// collection, backup or erasure holds at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Collecting {
     pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
     now: Mutex<Option<Running>>,
 }
 
+/// A running garbage collection.
 #[derive(Clone, Debug)]
 pub(crate) struct Running {
     pub(crate) started: Timestamp,
     pub(crate) how: How,
-    /// Counters of the finished tenants, and of the current tenant once its
-    /// versions are dropped.
+    /// Counters of each tenant so far. A tenant gets its counters after its
+    /// expired versions are deleted.
     pub(crate) tenants: Vec<Arc<GcProgress>>,
 }
 
+/// The options of a garbage collection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct How {
     pub(crate) depth: Depth,
@@ -32,6 +35,7 @@ pub(crate) struct How {
 }
 
 impl How {
+    /// Returns true if the collection marks all objects. A dry run always does.
     pub(crate) const fn is_full(self) -> bool {
         matches!(self.depth, Depth::Full) || self.dry_run
     }
@@ -44,11 +48,13 @@ impl Collecting {
         self.turn.clone().lock_owned().await
     }
 
+    /// Locks the running collection; `None` if no collection runs.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Option<Running>> {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds the counters of the next tenant.
+    /// Adds counters for the next tenant to the running collection, and returns
+    /// them.
     pub(crate) fn next(&self) -> Arc<GcProgress> {
         let progress = Arc::new(GcProgress::default());
         if let Some(running) = &mut *self.lock() {

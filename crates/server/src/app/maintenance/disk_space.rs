@@ -1,5 +1,6 @@
-//! Handles disks that fill: uses the reserve, limits the growth of workspaces, and
-//! returns to normal when there is space again.
+//! Keeps the server working on a disk that becomes full: releases the reserve,
+//! limits the growth of workspaces, and returns to normal operation when there
+//! is free space.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,22 +26,23 @@ use crate::config::Config;
 use crate::failure::{Failure, Result, log_failure};
 use crate::platform::room::{Room, Tended};
 
-/// How often the free space of the disks is checked.
+/// Interval between two checks of the free space.
 const LOOK: Duration = Duration::from_millis(200);
-/// How often workspaces are checked. On a disk that is nearly full each check syncs
-/// them.
+/// Interval between two adjustments of the workspaces. It is longer because on a
+/// nearly full disk each adjustment syncs the file systems of the workspaces.
 const CAP: Duration = Duration::from_secs(1);
 
-/// The space of deleted workspaces is reclaimed in every n-th check.
+/// On a full disk, one in this many adjustments reclaims the space of deleted
+/// workspaces.
 const GIVE_BACK: u32 = 5;
 
-/// How long to wait for each sandbox whose pool is mounted again.
+/// Maximum time to wait for the lock of a sandbox before a remount.
 const TURN: Duration = Duration::from_secs(2);
 
 /// The reason of a sandbox that failed because its files could not be written.
-const STUCK: &str = "the server's disk was full; its files are as they were last synced";
+const STUCK: &str = "the server's disk was full; changes to files after their last sync are lost";
 
-/// Handles disks that fill.
+/// Keeps the server working on a disk that becomes full.
 pub(crate) struct DiskSpace {
     catalog: Arc<dyn Catalog>,
     config: Arc<Config>,
@@ -75,17 +77,18 @@ impl DiskSpace {
         }
     }
 
-    /// Checks the disks until the server stops. Must not do anything that takes
-    /// long: the reserve has to be given up in time.
+    /// Checks the free space until the server stops, and releases parts of the
+    /// reserve when it is needed. The loop must not wait for slow work: writes
+    /// fail until the reserve is released.
     pub(crate) async fn watch_room(self: &Arc<Self>) {
         let mut was_full = false;
-        // Ends with this watch.
+        // The set cancels its tasks when this function is cancelled.
         let mut storing = JoinSet::new();
         loop {
             let room = self.room.clone();
             let tended = tenant_stores::blocking(move || Ok(room.tend())).await;
             if let Ok(Tended::GivenUp(left)) = tended {
-                tracing::warn!(left, "the disk is full; a part of the reserve is given up");
+                tracing::warn!(left, "the disk is full; a part of the reserve was released");
             }
             let is_full = self.room.is_full();
             if is_full != was_full {
@@ -97,9 +100,9 @@ impl DiskSpace {
         }
     }
 
-    /// Adapts workspaces to the free space of the disks until the server stops.
+    /// Adjusts the limits of workspaces to the free space until the server stops.
     pub(crate) async fn watch_workspaces(self: &Arc<Self>) {
-        // An earlier run of the server may have limited them.
+        // An earlier server process may have limited the workspaces.
         let mut is_capped = true;
         for look in 0_u32.. {
             self.remount_pools().await;
@@ -115,22 +118,27 @@ impl DiskSpace {
     fn room_changed(self: &Arc<Self>, is_full: bool, storing: &mut JoinSet<()>) {
         let percent = self.config.full_percent;
         if is_full {
-            tracing::warn!(percent, "the disk is full; nothing new is taken");
+            tracing::warn!(
+                percent,
+                "the disk is full; requests that need space are rejected until it has free space"
+            );
             return;
         }
-        tracing::info!(percent, "the disk has room again");
+        tracing::info!(percent, "the disk has free space; requests are accepted");
         self.pools.check_soon();
         let app = self.clone();
         storing.spawn(async move { app.store_parked().await });
     }
 
-    /// Limits the growth of workspaces while the disk is nearly full, and restores
-    /// their own limits afterwards. Returns whether a workspace may be limited.
+    /// Limits the growth of workspaces while the disk is nearly full, and
+    /// restores their configured limits afterwards. Returns true if some
+    /// workspaces may still be limited.
     async fn cap_workspaces(&self, is_capped: bool) -> bool {
         let is_tight = self.room.is_tight();
         if !is_tight && !is_capped {
             return false;
         }
+        // All workspaces together must not use more than the space that is left.
         let growth = match is_tight {
             true => Some(self.room.left() / self.count_live().await.max(1)),
             false => None,
@@ -142,14 +150,14 @@ impl DiskSpace {
                 .with(tenant, move |workspaces| Ok(workspaces.cap_growth(growth)?));
             if let Err(failure) = capping.await {
                 let cause = failure.summary();
-                tracing::debug!(%tenant, cause, "workspaces keep their limits");
+                tracing::debug!(%tenant, cause, "cannot adjust the limits of workspaces");
                 has_failed = true;
             }
         }
         is_tight || has_failed
     }
 
-    /// Returns the space of deleted workspaces to a full disk.
+    /// Frees the space that deleted workspaces occupy in the pools of uppers.
     async fn give_back(&self) {
         for tenant in self.stores.known() {
             let giving = self
@@ -157,7 +165,7 @@ impl DiskSpace {
                 .with(tenant, |workspaces| Ok(workspaces.give_back()?));
             if let Err(failure) = giving.await {
                 let cause = failure.summary();
-                tracing::debug!(%tenant, cause, "room was not given back");
+                tracing::debug!(%tenant, cause, "cannot free the space of deleted workspaces");
             }
         }
     }
@@ -173,8 +181,9 @@ impl DiskSpace {
         count as u64
     }
 
-    /// Mounts pools again that became read-only because the disk was full. Their
-    /// sandboxes end with an error: no file in them could be written.
+    /// Remounts the pools of uppers that became read-only because the disk was
+    /// full. The sandboxes of such a pool fail, because writes to their files
+    /// were lost.
     async fn remount_pools(&self) {
         for tenant in self.stores.known() {
             let directory = self.stores.directory(tenant);
@@ -183,13 +192,16 @@ impl DiskSpace {
             if !looking.await.unwrap_or(false) || !self.room.is_passable() {
                 continue;
             }
-            tracing::error!(%tenant, "the disk was full and its workspaces became read-only");
+            tracing::error!(
+                %tenant,
+                "the disk was full and the tenant's workspaces became read-only"
+            );
             let remounted = self.remount_pool(tenant).await;
             log_failure(
                 remounted,
                 "tenant",
                 &tenant.to_string(),
-                "not mounted again yet",
+                "cannot remount the pool of uppers; the next check retries",
             );
         }
     }
@@ -199,7 +211,10 @@ impl DiskSpace {
         let mut held = Vec::new();
         for sandbox in sandboxes_of(&*self.catalog, tenant).await? {
             let Ok(guard) = tokio::time::timeout(TURN, self.locks.hold(&sandbox.id)).await else {
-                let message = format!("sandbox `{}` is being worked on", sandbox.id);
+                let message = format!(
+                    "another operation holds the lock of sandbox `{}`",
+                    sandbox.id
+                );
                 return Err(Failure::new(ErrorCode::WorkspaceBusy, message));
             };
             held.push(guard);
@@ -210,7 +225,7 @@ impl DiskSpace {
         }
         let directory = self.stores.directory(tenant);
         tenant_stores::blocking(move || Ok(elevo_workspace::remount_pool(&directory)?)).await?;
-        tracing::info!(%tenant, "its workspaces can be written again");
+        tracing::info!(%tenant, "the tenant's workspaces are writable again");
         Ok(())
     }
 
@@ -229,19 +244,24 @@ impl DiskSpace {
         Ok(())
     }
 
-    /// Moves workspaces into the store that were parked in place because the disk
-    /// was full.
+    /// Moves the files of parked workspaces into the store that stayed in their
+    /// directories because the disk was full when they were parked.
     pub(crate) async fn store_parked(&self) {
         for tenant in self.stores.known() {
             let listed = self
                 .stores
                 .with(tenant, |workspaces| Ok(workspaces.list()?));
-            let what = "its workspaces cannot be listed";
+            let what = "cannot list the workspaces of a tenant";
             let listed = log_failure(listed.await, "tenant", &tenant.to_string(), what);
             for record in listed.into_iter().flatten() {
                 if record.state == State::Live && !self.room.is_full() {
                     let stored = self.store_one(tenant, record.id.as_str()).await;
-                    log_failure(stored, "workspace", record.id.as_str(), "stays in place");
+                    log_failure(
+                        stored,
+                        "workspace",
+                        record.id.as_str(),
+                        "cannot move a parked workspace into the store; the next run retries",
+                    );
                 }
             }
         }
@@ -254,7 +274,8 @@ impl DiskSpace {
             return Ok(());
         };
         let held = self.workspaces.hold_workspace(&row).await?;
-        // The workspace may have been resumed or deleted before the lock.
+        // The workspace may have been resumed or deleted before the lock was
+        // acquired.
         let row = self.catalog.workspace(tenant, id).await?;
         let Some(row) = row.filter(is_parked) else {
             return Ok(());

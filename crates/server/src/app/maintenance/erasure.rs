@@ -4,19 +4,19 @@
 //! with the mark:
 //!
 //! ```text
-//! marked       its keys are refused, its streams end, nothing is added to it
-//! sandboxes    their containers, then their rows
+//! marked       the keys are rejected, streams end, no data is added
+//! sandboxes    the containers, then their rows
 //!              waits until no request and no job works for the tenant
-//! workspaces   the directory of the tenant with its pool: live, parked, kept and
-//!              quarantined ones
+//! workspaces   the directory of the tenant with its pool of uppers: live, parked,
+//!              kept and quarantined workspaces
 //! rows         webhooks, requests, projects, workspaces, keys, agents, events
-//! store        references, then snapshots and objects
+//! store        refs, then snapshots and objects
 //! tenant       a record in the audit log, then the row
 //! ```
 //!
-//! Each step deletes because of the mark, never because something else is
-//! missing, and each can be repeated. So a server that was killed begins with the
-//! first step again.
+//! Each step deletes data because of the mark alone, never because other data is
+//! missing, and each step can be repeated. So after a crash the erasure simply
+//! starts at the first step.
 
 use elevo_catalog::Catalog;
 use elevo_catalog::Tenant;
@@ -41,10 +41,10 @@ use crate::failure::Result;
 use crate::platform::audit::{Audit, Entry};
 use crate::platform::{clock, installation};
 
-/// Maximum references deleted in one commit.
+/// Maximum refs deleted in one commit.
 const PAGE: usize = 1000;
 
-/// Erases tenants.
+/// Erases the tenants that are marked for erasure.
 pub(crate) struct Erasure {
     local_store: Option<Arc<LocalStore>>,
     audit: Arc<Audit>,
@@ -75,7 +75,8 @@ impl Erasure {
         }
     }
 
-    /// Rejects work for the tenants that are being erased.
+    /// Closes the stores of marked tenants after a start, so that no request and
+    /// no job can work for those tenants.
     pub(crate) async fn close_erased(&self) -> Result<()> {
         for tenant in self.being_erased().await? {
             self.stores.close(tenant.id);
@@ -93,36 +94,51 @@ impl Erasure {
     /// tenant that fails.
     pub(crate) async fn run(&self) -> Result<()> {
         for tenant in self.being_erased().await? {
+            // An adopted catalog may be an old copy with marks that no longer
+            // hold; the operator gets time to notice.
             if installation::held_until(&*self.catalog, clock::now())
                 .await?
                 .is_some()
             {
-                tracing::debug!("no tenant is erased after an adoption");
+                tracing::debug!(
+                    "tenants are not erased for a day after the adoption of a data directory"
+                );
                 return Ok(());
             }
             let id = tenant.id;
             match self.erase(&tenant).await {
-                Ok(true) => tracing::info!(tenant = %id, "erased"),
-                Ok(false) => tracing::info!(tenant = %id, "the erasure waits for work to end"),
+                Ok(true) => tracing::info!(tenant = %id, "erased a tenant"),
+                Ok(false) => {
+                    tracing::info!(
+                        tenant = %id,
+                        "the erasure waits for running requests and jobs of the tenant"
+                    );
+                }
                 Err(failure) => {
                     let cause = failure.summary();
-                    tracing::warn!(tenant = %id, cause, "not erased yet");
+                    tracing::warn!(
+                        tenant = %id,
+                        cause,
+                        "cannot erase a tenant; the next run retries"
+                    );
                 }
             }
         }
         Ok(())
     }
 
-    /// Erases a tenant. Returns `false` if it has to wait for running work.
+    /// Erases a tenant. Returns `false` if requests, jobs or readers still work
+    /// for the tenant; a later call continues.
     async fn erase(&self, tenant: &Tenant) -> Result<bool> {
         let id = tenant.id;
         self.stores.close(id);
-        // A backup needs the catalog, the workspaces and the store of one
-        // moment.
+        // A running backup reads the catalog, the workspaces and the store one
+        // after another, and they must match.
         let _still = self.collecting.pause().await;
         if !self.erase_sandboxes(id).await? || !self.tenants.is_idle(id) {
             return Ok(false);
         }
+        // Deletes the workspaces.
         if !self.stores.erase(id).await? {
             return Ok(false);
         }
@@ -131,7 +147,8 @@ impl Erasure {
         if !self.erase_stored(id).await? {
             return Ok(false);
         }
-        // Written before the row is deleted: twice is better than never.
+        // Recorded before the row is deleted: after a crash in between, the
+        // audit log has the erasure twice instead of never.
         self.audit_removed(tenant).await;
         self.catalog.remove_tenant(id).await?;
         self.stores.forget(id);
@@ -144,22 +161,27 @@ impl Erasure {
     async fn erase_sandboxes(&self, tenant: TenantId) -> Result<bool> {
         let (mut is_done, mut first_failure) = (true, None);
         for sandbox in sandboxes_of(&*self.catalog, tenant).await? {
-            // The task that creates it would create the container again.
+            // The task that starts this sandbox could create its container
+            // after the deletion.
             if self.starts.is_being_made(&sandbox.id) {
                 is_done = false;
                 continue;
             }
             if let Err(failure) = self.starts.remove(&sandbox).await {
                 let (id, cause) = (&sandbox.id, failure.summary());
-                tracing::warn!(sandbox = id, cause, "not erased yet");
+                tracing::warn!(
+                    sandbox = id,
+                    cause,
+                    "cannot erase a sandbox; the next run retries"
+                );
                 first_failure.get_or_insert(failure);
             }
         }
         first_failure.map_or(Ok(is_done), Err)
     }
 
-    /// Deletes everything that the store has of a tenant. Returns `false` if a
-    /// reader still needs some of it.
+    /// Deletes all refs, snapshots and objects of a tenant. Returns `false` if a
+    /// lease still keeps some of them.
     async fn erase_stored(&self, tenant: TenantId) -> Result<bool> {
         let repository = self.stores.repository(tenant);
         let local = self.local_store.clone();
@@ -187,8 +209,8 @@ impl Erasure {
     }
 }
 
-/// Deletes the references of a tenant, and everything else by a collection
-/// without roots. Returns whether nothing is left.
+/// Deletes the refs of a tenant, and then all its snapshots and objects by a
+/// garbage collection without roots. Returns true if nothing is left.
 fn erase_from(repository: &Repository) -> std::result::Result<bool, EngineError> {
     block_on(remove_references(repository))?;
     let options = GcOptions {
@@ -196,7 +218,8 @@ fn erase_from(repository: &Repository) -> std::result::Result<bool, EngineError>
         dry_run: false,
         keep_since: None,
     };
-    // The tenant has neither requests nor jobs, and so no writers to wait for.
+    // No request and no job works for the tenant, so there are no writers to
+    // wait for.
     let mut wait = |_| false;
     let (mut roots, progress) = (std::iter::empty(), GcProgress::default());
     let report = collect_garbage(repository, &mut roots, &options, &mut wait, &progress)?;

@@ -1,12 +1,12 @@
 //! Expiry of sandboxes and of parked workspaces.
 //!
 //! ```text
-//! sandbox expired ─► processes end ─► work that is nowhere else? ─ no ─► removed
-//!                                      │ yes, or in doubt
+//! sandbox expired ─► processes stop ─► unsaved changes? ─ no ─► deleted
+//!                                      │ yes, or unknown
 //!                                      ▼
-//!                        parked for `EXPIRED_KEEP` ─► removed
+//!                        parked for `EXPIRED_KEEP` ─► deleted
 //!                                      │
-//!                                      └─ POST /sandboxes on it ─► live again
+//!                                      └─ POST /sandboxes with it ─► live
 //! ```
 
 use std::collections::{BTreeMap, HashSet};
@@ -43,15 +43,15 @@ use crate::platform::clock;
 const AT_ONCE: usize = 8;
 /// Time for processes to stop before they are killed.
 const GRACE: Duration = Duration::from_secs(5);
-/// Pause of a tenant after a failed expiry.
+/// Time without expiries of a tenant after one of them failed.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// Tenants with a running expiry task.
+/// The tenants that have an expiry task: running, or in its pause.
 #[derive(Debug, Default)]
 pub(crate) struct Ending(Mutex<HashSet<TenantId>>);
 
 impl Ending {
-    /// Claims a tenant, unless another task has it.
+    /// Claims a tenant for a task; `None` if the tenant has a task.
     fn begin(self: &Arc<Self>, tenant: TenantId) -> Option<Turn> {
         let mut tenants = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         tenants.insert(tenant).then(|| Turn {
@@ -61,7 +61,7 @@ impl Ending {
     }
 }
 
-/// Releases a tenant when dropped.
+/// The claim of a task on a tenant, released on drop.
 struct Turn {
     of: Arc<Ending>,
     tenant: TenantId,
@@ -80,7 +80,8 @@ enum Expired {
     Workspace(Workspace),
 }
 
-/// Ends sandboxes and workspaces whose time is over.
+/// Stops expired sandboxes and parks or deletes their workspaces, and deletes
+/// expired parked workspaces.
 pub(crate) struct Expiry {
     audit: Arc<Audit>,
     catalog: Arc<dyn Catalog>,
@@ -114,7 +115,8 @@ impl Expiry {
         }
     }
 
-    /// Expires everything that is due. Returns the number of expired sandboxes.
+    /// Expires all sandboxes and workspaces that are due, and waits for the
+    /// tasks that it starts. Returns the number of expired sandboxes.
     pub(crate) async fn remove_expired(self: &Arc<Self>) -> Result<u64> {
         let mut removed = 0;
         for ending in self.begin_expiry().await? {
@@ -123,9 +125,9 @@ impl Expiry {
         Ok(removed)
     }
 
-    /// Starts a task for each tenant with something expired, so that no tenant
-    /// waits for another. A task returns the numbers of expired sandboxes and
-    /// of failures.
+    /// Starts a task for each tenant with expired sandboxes or workspaces, so
+    /// that no tenant waits for another. A task returns the number of expired
+    /// sandboxes and the number of failures.
     pub(crate) async fn begin_expiry(self: &Arc<Self>) -> Result<Vec<JoinHandle<(u64, u64)>>> {
         let (now, most) = (self.time.now().await?, elevo_catalog::MAX_PAGE);
         let mut expired: BTreeMap<_, Vec<_>> = BTreeMap::new();
@@ -139,6 +141,7 @@ impl Expiry {
         }
         let mut tasks = Vec::new();
         for (tenant, expired) in expired {
+            // The erasure of the tenant deletes its sandboxes.
             if self.stores.is_closed(tenant) {
                 continue;
             }
@@ -147,7 +150,8 @@ impl Expiry {
                 tasks.push(tokio::spawn(async move {
                     let done = app.end_all(expired, now).await;
                     if done.1 > 0 {
-                        // A failed attempt is not repeated every second.
+                        // The claim stays, so that the job does not retry every
+                        // second.
                         tokio::spawn(async move {
                             tokio::time::sleep(PAUSE).await;
                             drop(turn);
@@ -170,7 +174,8 @@ impl Expiry {
         )
     }
 
-    /// Expires one resource. Returns whether a sandbox has expired.
+    /// Expires one sandbox or workspace, and logs a failure. Returns true if a
+    /// sandbox has expired.
     async fn end_one(&self, expired: Expired, now: Timestamp) -> Result<bool> {
         let (id, ended) = match &expired {
             Expired::Sandbox(sandbox) => {
@@ -192,19 +197,22 @@ impl Expiry {
         ended
     }
 
-    /// Expires a sandbox that is due at `now`, the time of the list: the clock
-    /// may have jumped since.
+    /// Expires a sandbox. Returns false if it is not due at `now`, the time at
+    /// which the expired sandboxes were listed. A new reading of the clock would
+    /// be wrong if the clock was set in between.
     async fn expire_sandbox(&self, id: &str, now: Timestamp) -> Result<bool> {
         let held = self.locks.hold(id).await;
         let found = self.catalog.sandbox_of_any_tenant(id).await?;
-        // It may have been extended or deleted since. A starting sandbox
-        // expires after its start.
+        // The sandbox may have been extended or deleted after it was listed. A
+        // starting sandbox expires after its start.
         let is_over = |sandbox: &Sandbox| {
             sandbox.expires <= now && !sandbox.removing && sandbox.state != SandboxState::Starting
         };
         let Some(sandbox) = found.filter(is_over) else {
             return Ok(false);
         };
+        // The processes stop first, so that no file changes after the check for
+        // unsaved changes.
         self.end_processes(&sandbox).await?;
         let mark = SandboxChange {
             removing: Some(true),
@@ -216,16 +224,17 @@ impl Expiry {
         let parked = marked.keep_workspace;
         tracing::info!(sandbox = id, parked, "sandbox expired");
         self.audit_expired(&marked).await;
+        // The deletion acquires the same lock.
         drop(held);
         self.starts.remove(&marked).await?;
         Ok(true)
     }
 
-    /// Stops everything that runs in a sandbox, so that its files no longer
-    /// change.
+    /// Stops the processes of a sandbox, and kills those that do not stop in
+    /// time.
     async fn end_processes(&self, sandbox: &Sandbox) -> Result<()> {
         if let Some(link) = self.links.get(&sandbox.id) {
-            // Processes that do not stop are killed below.
+            // An error is ignored: the container is killed below.
             let _ = link.shut_down(GRACE).await;
         }
         if let Some(container) = container_of(sandbox) {
@@ -235,7 +244,8 @@ impl Expiry {
         Ok(())
     }
 
-    /// Whether the workspace of a sandbox is to be parked; true in doubt.
+    /// Returns true if the workspace of an expired sandbox is to be parked, also
+    /// if the check for unsaved changes fails.
     async fn keeps_work(&self, sandbox: &Sandbox) -> bool {
         let spec = Spec::of(sandbox);
         if spec.is_ok_and(|spec| spec.on_expiry == OnExpiry::Delete) {
@@ -246,14 +256,15 @@ impl Expiry {
             tracing::warn!(
                 sandbox = sandbox.id,
                 cause,
-                "cannot check for unsaved work, so the workspace is parked"
+                "cannot check for unsaved changes, so the workspace is parked"
             );
             true
         })
     }
 
-    /// Whether the files are neither merged nor in a snapshot that a client
-    /// knows. Reads the changed files.
+    /// Returns true if the files of a sandbox exist nowhere else: they are
+    /// neither landed in its project nor equal to a snapshot that a client knows.
+    /// Reads the changed files.
     async fn has_work(&self, sandbox: &Sandbox) -> Result<bool> {
         let id = tenant_stores::workspace_id(&sandbox.workspace)?;
         let repository = self.stores.repository(sandbox.tenant);
@@ -273,6 +284,8 @@ impl Expiry {
             if merged == Some(tree) {
                 return Ok(false);
             }
+            // Snapshots with the label `OWN` were created by the server itself,
+            // so no client knows their ids.
             for known in [record.base, record.origin] {
                 let snapshot = block_on(repository.snapshot(known))?;
                 if snapshot.tree == tree && !snapshot.labels.contains_key(OWN) {
@@ -309,7 +322,7 @@ impl Expiry {
             ..WorkspaceChange::default()
         };
         match self.workspaces.mark_removing(row, change).await {
-            // It was resumed since it was listed.
+            // The workspace was resumed after it was listed.
             Err(elevo_catalog::Error::Changed { .. }) => return Ok(()),
             marked => marked?,
         }

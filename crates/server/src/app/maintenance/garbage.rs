@@ -1,4 +1,5 @@
-//! Garbage collection: on a schedule, when the disk fills, and on request.
+//! Garbage collection of the stores of all tenants: on a schedule, when the disk
+//! is filling, and on request.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -28,18 +29,19 @@ use crate::config::Config;
 use crate::failure::{Failure, Result};
 use crate::platform::{clock, installation};
 
-/// Maximum time to wait for writers.
+/// Maximum time that a collection waits for running writers.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// One of this many collections is full.
+/// One in this many scheduled collections is full: it marks all objects, not
+/// only the recent ones.
 const FULL_EVERY: u32 = 7;
-/// Minimum time between two collections of a filling disk.
+/// Minimum time between two collections because of a filling disk.
 const AGAIN: Duration = Duration::from_secs(3600);
 /// Maximum roots read at a time.
 const PAGE: u32 = 1000;
 /// The setting that stores the report of the last collection.
 const LAST: &str = "garbage.last";
 
-/// The schedule of collections.
+/// The time and the number of scheduled collections so far.
 #[derive(Debug)]
 pub(crate) struct GarbageSchedule {
     last: std::time::Instant,
@@ -55,7 +57,7 @@ impl Default for GarbageSchedule {
     }
 }
 
-/// Garbage collection of all tenants.
+/// Collects the garbage of all tenants, and reports the progress and the result.
 pub(crate) struct Garbage {
     catalog: Arc<dyn Catalog>,
     collecting: Arc<Collecting>,
@@ -89,7 +91,7 @@ impl Garbage {
         }
     }
 
-    /// Collects garbage if it is due, or if the disk is filling.
+    /// Collects garbage if the interval is over or if the disk is filling.
     pub(crate) async fn collect_when_due(
         self: &Arc<Self>,
         schedule: &mut GarbageSchedule,
@@ -103,9 +105,14 @@ impl Garbage {
         if !is_filling && !is_time {
             return Ok(());
         }
+        // The catalog may be the wrong one for the adopted data, and then the
+        // collection would delete data that is needed.
         if let Some(until) = installation::held_until(&*self.catalog, clock::now()).await? {
             let until = clock::text(until);
-            tracing::info!(until, "no garbage is collected after an adoption");
+            tracing::info!(
+                until,
+                "the data directory was adopted; no garbage is collected until then"
+            );
             schedule.last = clock::instant();
             return Ok(());
         }
@@ -130,7 +137,7 @@ impl Garbage {
         Ok(())
     }
 
-    /// Deletes expired and orphaned resources, and collects garbage.
+    /// Runs [`Self::collect_now`] for a principal with the scope `system`.
     pub(crate) async fn collect_for(
         self: &Arc<Self>,
         who: &Principal,
@@ -140,10 +147,12 @@ impl Garbage {
         self.collect_now(wish).await
     }
 
-    /// Like [`Self::gc`], for the operator of the server.
+    /// Deletes expired sandboxes and workspaces, deletes containers without a
+    /// row, and collects garbage. A dry run deletes nothing. The operator of the
+    /// server needs no scope.
     pub(crate) async fn collect_now(self: &Arc<Self>, wish: api::Gc) -> Result<api::GcResult> {
         let Ok(turn) = self.collecting.turn.clone().try_lock_owned() else {
-            let message = "a collection, a backup or an erasure is running";
+            let message = "a garbage collection, a backup or an erasure is running";
             return Err(Failure::new(ErrorCode::CollectionRunning, message).retry_after(10));
         };
         let how = How {
@@ -170,7 +179,7 @@ impl Garbage {
         })
     }
 
-    /// Fails if the data directory was adopted recently.
+    /// Fails if the data directory was adopted less than a day ago.
     async fn check_not_held(&self, now: Timestamp) -> Result<()> {
         let Some(until) = installation::held_until(&*self.catalog, now).await? else {
             return Ok(());
@@ -181,7 +190,7 @@ impl Garbage {
         let wait = until.seconds().saturating_sub(now.seconds()).max(1);
         Err(Failure::new(ErrorCode::CollectionRunning, message)
             .about("heldUntil", until_text)
-            .remediation("Check that all projects and workspaces are there; then wait until the time in `heldUntil`.")
+            .remediation("Check that all projects and workspaces exist; then wait until the time in `heldUntil`.")
             .retry_after(u32::try_from(wait).unwrap_or(u32::MAX)))
     }
 
@@ -198,8 +207,9 @@ impl Garbage {
         })
     }
 
-    /// Collects the garbage of all tenants. Continues in the background if the
-    /// caller goes away.
+    /// Collects the garbage of all tenants, and records the report. `turn` is the
+    /// lock of [`Collecting`]. The collection continues if the client
+    /// disconnects.
     async fn collect_all(
         self: &Arc<Self>,
         turn: tokio::sync::OwnedMutexGuard<()>,
@@ -237,7 +247,7 @@ impl Garbage {
         let mut all = api::GcResult::default();
         let mut first_failure = None;
         for tenant in self.catalog.tenants().await? {
-            // Its erasure collects it, without roots.
+            // The erasure of the tenant deletes all its objects.
             if tenant.erasing.is_some() {
                 continue;
             }
@@ -249,14 +259,18 @@ impl Garbage {
                 }
                 Err(failure) => {
                     let cause = failure.summary();
-                    tracing::error!(tenant = %tenant.id, cause, "garbage was not collected");
+                    tracing::error!(
+                        tenant = %tenant.id,
+                        cause,
+                        "cannot collect the garbage of a tenant"
+                    );
                     all.failed_tenants.push(tenant.name);
                     first_failure.get_or_insert(failure);
                 }
             }
         }
-        // A failed tenant is reported with the figures of the others; if all
-        // tenants failed, the call fails.
+        // If only some tenants failed, the response names them and has the
+        // counts of the others. If all tenants failed, the request fails.
         match first_failure {
             Some(failure) if all.failed_tenants.len() == self.catalog.tenants().await?.len() => {
                 Err(failure)
@@ -265,9 +279,9 @@ impl Garbage {
         }
     }
 
-    /// Drops the versions that retention does not keep, and deletes everything
-    /// that neither the catalog nor a workspace needs. Returns the number of
-    /// dropped versions and the report.
+    /// Deletes the versions of a tenant that the retention of their projects
+    /// does not keep, and collects all objects that neither the catalog nor a
+    /// workspace needs. Returns the number of deleted versions and the report.
     async fn collect_garbage(&self, tenant: TenantId, how: How) -> Result<(u64, GcReport)> {
         let since = clock::before(self.time.settled().await?, self.config.garbage.keep_unnamed);
         let How { depth, dry_run } = how;
@@ -303,8 +317,10 @@ impl Garbage {
     }
 }
 
-/// Returns the snapshots that the catalog needs, without the versions that a
-/// dry run would drop. They are read in pages, once the collection has begun.
+/// Returns the snapshots that the catalog needs, except the versions in
+/// `without`: a dry run would delete those. The iterator reads a page at a time
+/// and nothing before its first use, because the roots must be read after the
+/// collection has begun.
 fn catalogued(
     handle: Handle,
     catalog: Arc<dyn Catalog>,
@@ -336,6 +352,8 @@ fn catalogued(
 
 type Page = std::result::Result<Vec<SnapshotId>, EngineError>;
 
+/// Converts a page of snapshots to roots. The ancestors of a snapshot are not
+/// kept: each version of a project that is still needed is a root itself.
 fn roots(page: Page) -> Vec<std::result::Result<Root, EngineError>> {
     let root = |snapshot| Root {
         snapshot,
@@ -351,7 +369,8 @@ fn unreadable(error: impl std::error::Error + Send + Sync + 'static) -> EngineEr
     EngineError::Store(StoreError::Storage(Box::new(error)))
 }
 
-/// A collection that others block is not a failure of the store.
+/// Converts the failure of a collection. If writers blocked the collection, the
+/// failure is a temporary overload and not a failure of the store.
 pub(crate) fn not_collected(error: EngineError) -> Failure {
     match error {
         EngineError::Store(StoreError::Refused(why)) => {

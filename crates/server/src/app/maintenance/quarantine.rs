@@ -1,16 +1,16 @@
-//! Quarantine: workspaces without a row in the catalog.
+//! Quarantine of workspaces that have no row in the catalog.
 //!
 //! The row may be missing because the catalog is the wrong one, and then the
-//! workspace may be the only copy of unmerged work. So it is deleted only after
-//! it was unknown for [`Config::quarantine_keep`](crate::Config), and until then
-//! it stays where it is, with its mounts and limits. For each workspace in
-//! quarantine there is a file in the tenant's directory:
+//! workspace may hold the only copy of unmerged work. So a workspace is deleted
+//! only after it had no row for [`Config::quarantine_keep`](crate::Config). Until
+//! then its directory, mounts and limits stay as they are. Each workspace in
+//! quarantine has a file in the directory of its tenant:
 //!
 //! ```text
-//! WORKSPACE_ROOT/TENANT/quarantine/ID     when it was first found, RFC 3339
+//! WORKSPACE_ROOT/TENANT/quarantine/ID     time of the first finding, RFC 3339
 //! ```
 //!
-//! A workspace leaves the quarantine as soon as a row refers to it again, or
+//! A workspace leaves the quarantine as soon as the catalog has a row for it, or
 //! when an operator restores it.
 
 use std::collections::{BTreeMap, HashSet};
@@ -34,17 +34,19 @@ use crate::failure::{Failure, Result, short};
 use crate::platform::audit::{Audit, Entry};
 use crate::platform::clock;
 
-/// Changes to the quarantine of a tenant.
+/// The changes to the quarantine of a tenant, as ids of workspaces.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Plan {
-    /// Found for the first time.
+    /// Workspaces that were found without a row for the first time.
     enter: Vec<String>,
-    /// Known again, or gone.
+    /// Workspaces that have a row now or no longer exist.
     leave: Vec<String>,
-    /// In quarantine for long enough.
+    /// Workspaces whose time in the quarantine is over.
     delete: Vec<String>,
 }
 
+/// Compares the quarantine of a tenant (`known`, with the times of the first
+/// finding) with the workspaces that have no row (`unknown`).
 fn plan(
     known: &BTreeMap<String, Timestamp>,
     unknown: &HashSet<&str>,
@@ -66,7 +68,8 @@ fn plan(
     plan
 }
 
-/// Workspaces that the catalog has no record of.
+/// Keeps workspaces without a row in quarantine, and lists, restores and
+/// finally deletes them.
 pub(crate) struct Quarantine {
     audit: Arc<Audit>,
     catalog: Arc<dyn Catalog>,
@@ -87,8 +90,9 @@ impl Quarantine {
     }
 
     /// Puts workspaces without a row into the quarantine, and deletes those
-    /// whose time there is over. `unknown` must contain all workspaces without
-    /// a row. Returns the number of deleted workspaces.
+    /// whose time in the quarantine is over. `unknown` must contain all
+    /// workspaces without a row: the others leave the quarantine. Returns the
+    /// number of deleted workspaces.
     pub(crate) async fn add(&self, unknown: &[(TenantId, WorkspaceId)], now: Timestamp) -> u64 {
         let mut deleted = 0;
         for tenant in self.stores.known() {
@@ -122,7 +126,7 @@ impl Quarantine {
         }
         for id in &plan.leave {
             forget(&directory, id)?;
-            tracing::info!(workspace = id.as_str(), "left the quarantine");
+            tracing::info!(workspace = id.as_str(), "a workspace left the quarantine");
         }
         let mut deleted = 0;
         for id in &plan.delete {
@@ -133,7 +137,10 @@ impl Quarantine {
             {
                 Ok(()) => {
                     forget(&directory, id)?;
-                    tracing::warn!(workspace = id.as_str(), "deleted from the quarantine");
+                    tracing::warn!(
+                        workspace = id.as_str(),
+                        "deleted a workspace whose time in the quarantine was over"
+                    );
                     deleted += 1;
                 }
                 Err(failure) => {
@@ -184,7 +191,7 @@ impl Quarantine {
         Ok(all)
     }
 
-    /// Lists the quarantine.
+    /// Returns the workspaces in quarantine, the oldest first.
     pub(crate) fn list(&self) -> Result<api::QuarantineList> {
         let keep = self.config.quarantine_keep;
         let out = |(tenant, id, found): (TenantId, String, Timestamp)| api::Quarantined {
@@ -214,6 +221,8 @@ impl Quarantine {
                 "Stop the server, restore a catalog that has the tenant, and start with --adopt.",
             ));
         }
+        // The setting makes `adopt_one` add a row. It is written first: after a
+        // crash, the recovery adopts the workspace.
         self.catalog.set_setting(&kept_name(id), "yes").await?;
         forget(&self.quarantine_directory(tenant), id)?;
         self.workspaces
@@ -246,7 +255,8 @@ fn entries(directory: &Path) -> io::Result<BTreeMap<String, Timestamp>> {
         let Ok(id) = entry.file_name().into_string() else {
             continue;
         };
-        // Temporary files of a server that was killed have a dot.
+        // A server that was killed may have left temporary files. Their names
+        // start with a dot and are not valid ids.
         if id.parse::<WorkspaceId>().is_ok() {
             let text = fs::read_to_string(entry.path()).unwrap_or_default();
             let time = clock::parse(text.trim()).unwrap_or_else(clock::now);
@@ -264,7 +274,10 @@ fn forget(directory: &Path, id: &str) -> Result<()> {
 }
 
 fn unreadable(directory: &Path, error: &io::Error) -> Failure {
-    let message = format!("the quarantine {} cannot be used", directory.display());
+    let message = format!(
+        "cannot read or write the quarantine in {}",
+        directory.display()
+    );
     Failure::new(ErrorCode::StorageFailed, message).caused_by(error)
 }
 

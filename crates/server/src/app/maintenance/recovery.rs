@@ -1,18 +1,18 @@
-//! Recovery: reconciles rows, containers and workspaces at the start of the
-//! server, when something ends unexpectedly, and on request.
+//! Recovery after the start of the server: makes the rows of sandboxes match the
+//! containers and workspaces that the last server process left.
 //!
 //! ```text
-//! row         container     then
-//! removing    any           the deletion continues
-//! starting    any           rolled back: its id was never returned
-//!   (again)   any           error, its workspace whole
-//! running     running       waits for its agent; error if that does not come
-//! running     not running   error, with the reason
-//! running     none          error
-//! stopping    any           stopped
-//! stopped     running       stopped, again
-//! none        any           the container is deleted, with its slot
-//! none        –             its workspace goes to the quarantine, unless it is parked
+//! row         container     action
+//! removing    any           finish the deletion
+//! starting    any           first start: roll back, since no client knows the id
+//!                           later start: state error, the workspace is kept
+//! running     running       wait for the agent; state error if it does not connect
+//! running     not running   state error, with the reason
+//! running     none          state error
+//! stopping    any           kill the container; state stopped
+//! stopped     running       kill the container
+//! none        any           delete the container and its slot
+//! none        none          put the workspace into quarantine, unless it is parked
 //! ```
 
 use std::collections::{HashMap, HashSet};
@@ -34,7 +34,8 @@ use crate::app::tenant_stores::TenantStores;
 use crate::app::workspaces::Workspaces;
 use crate::failure::Result;
 
-/// Reconciles the catalog with the machine after a start.
+/// Makes the catalog match the containers and workspaces after a start. Holds
+/// the sandboxes for which this is still to be done.
 pub(crate) struct Recovery {
     catalog: Arc<dyn Catalog>,
     runtime: Arc<dyn SandboxRuntime>,
@@ -43,8 +44,8 @@ pub(crate) struct Recovery {
     containers: Arc<Containers>,
     starts: Arc<Starts>,
     workspaces: Arc<Workspaces>,
-    /// Sandboxes of the previous server process that are not reconciled with the
-    /// container engine yet.
+    /// Ids of sandboxes of the previous server process that were not compared
+    /// with their containers yet.
     unrecovered: std::sync::Mutex<HashSet<String>>,
 }
 
@@ -68,20 +69,24 @@ impl Recovery {
         }
     }
 
-    /// Reconciles everything after a start.
+    /// Recovers sandboxes and workspaces after a start. Succeeds even if the
+    /// container engine does not respond: the server starts without it.
     pub(crate) async fn run(self: &Arc<Self>) -> Result<()> {
         let rows = all_sandboxes(&*self.catalog).await?;
         *self.unrecovered() = rows.into_iter().map(|row| row.id).collect();
         if let Err(failure) = self.recover_sandboxes().await {
             let cause = failure.summary();
-            tracing::warn!(cause, "sandboxes are recovered once the engine responds");
+            tracing::warn!(
+                cause,
+                "cannot recover sandboxes; a job retries until the container engine responds"
+            );
         }
         self.workspaces.adopt_kept().await;
         let cleared = self.cleanup.run().await;
         tracing::info!(
             sandboxes = cleared.cleaned_sandboxes,
             workspaces = cleared.cleaned_workspaces,
-            "recovered"
+            "recovery finished"
         );
         Ok(())
     }
@@ -91,9 +96,9 @@ impl Recovery {
         unrecovered.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reconciles the sandboxes of an earlier server with the container engine.
-    /// Fails if the engine does not respond; a later call does the rest.
-    /// Sandboxes of this server are not among them.
+    /// Compares the sandboxes of the previous server process with their
+    /// containers. Fails if the container engine does not respond; a later call
+    /// continues. Sandboxes that this process created are not included.
     pub(crate) async fn recover_sandboxes(&self) -> Result<()> {
         let ids: Vec<_> = self.unrecovered().iter().cloned().collect();
         if ids.is_empty() {
@@ -107,8 +112,8 @@ impl Recovery {
         for id in ids {
             match self.recover_by_id(&id, containers.get(&id)).await {
                 Err(failure) if failure.code == ErrorCode::RuntimeUnavailable => {
-                    // This sandbox and the rest stay in the set, for the next
-                    // call.
+                    // This sandbox and the remaining ones stay in the set, so
+                    // that the next call retries them.
                     return Err(failure);
                 }
                 Err(failure) => {
@@ -123,10 +128,10 @@ impl Recovery {
     }
 
     async fn recover_by_id(&self, id: &str, container: Option<&Container>) -> Result<()> {
-        // Read again: if the engine did not respond at the start, the row may
-        // have changed or be gone since.
+        // The ids are from the start of the server. If the engine did not
+        // respond then, the row may have changed or been deleted since.
         match self.catalog.sandbox_of_any_tenant(id).await? {
-            // The erasure of its tenant deletes it.
+            // The erasure of the tenant deletes this sandbox.
             Some(sandbox) if self.stores.is_closed(sandbox.tenant) => Ok(()),
             Some(sandbox) => self.recover_one(&sandbox, container).await,
             None => Ok(()),
@@ -143,8 +148,8 @@ impl Recovery {
         });
         let id = &sandbox.id;
         match sandbox.state {
-            // Its id was never returned: a client gets it only once the sandbox
-            // runs.
+            // A first start has no reason. No client knows the id of this
+            // sandbox: the response with the id is sent when the sandbox runs.
             Starting if sandbox.reason.is_none() => self.starts.give_up(id).await,
             Starting => {
                 let reason = Some("the server stopped while the sandbox was starting".into());
@@ -176,8 +181,9 @@ impl Recovery {
         Ok(())
     }
 
-    /// A server that was killed while it attached a workspace to a container
-    /// may not have shown it there.
+    /// Mounts the workspace of a running sandbox in its container, if the
+    /// workspace is shared into it. A server that was killed while it attached
+    /// the workspace may not have done so.
     async fn show_again(&self, sandbox: &Sandbox) -> Result<()> {
         let id = crate::app::tenant_stores::workspace_id(&sandbox.workspace)?;
         let shown = self.stores.with(sandbox.tenant, move |workspaces| {
@@ -190,8 +196,8 @@ impl Recovery {
         shown.await
     }
 
-    /// A server that was killed during a snapshot may have left the container
-    /// frozen.
+    /// Thaws a frozen container: a server that was killed during a snapshot
+    /// leaves its container frozen.
     async fn thaw(&self, container: Option<&Container>) {
         if let Some(container) = container
             && container.state == ContainerState::Frozen
@@ -201,7 +207,7 @@ impl Recovery {
             tracing::error!(
                 sandbox = container.sandbox,
                 cause,
-                "cannot thaw a container"
+                "cannot thaw a container; its processes stay frozen"
             );
         }
     }

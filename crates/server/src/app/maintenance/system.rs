@@ -1,4 +1,4 @@
-//! The server itself: readiness and statistics.
+//! Readiness, statistics and disk use of the server.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,11 +23,11 @@ use crate::failure::{Result, chain};
 use crate::platform::clock;
 use crate::platform::room::Room;
 
-/// Time for which a probe of the catalog, the store and the engine is valid.
+/// Maximum age of the results of the probes.
 const PROBE: Duration = Duration::from_secs(2);
 
-/// The results of probing the catalog, the store and the engine: whether each
-/// works, and a message.
+/// The results of the probes of the catalog, the store and the container engine:
+/// each is true if the component works, with a message.
 #[derive(Clone, Debug)]
 pub(crate) struct Probed {
     at: Instant,
@@ -36,7 +36,7 @@ pub(crate) struct Probed {
     engine: (bool, String),
 }
 
-/// Readiness and statistics of the server.
+/// Reports the readiness, the statistics and the disk use of the server.
 pub(crate) struct System {
     local_store: Option<Arc<LocalStore>>,
     catalog: Arc<dyn Catalog>,
@@ -46,7 +46,7 @@ pub(crate) struct System {
     runtime: Arc<dyn SandboxRuntime>,
     stopping: Arc<Stopping>,
     pools: Arc<WarmPools>,
-    /// The last result of probing the catalog and the engine.
+    /// The last results of the probes.
     probed: Mutex<Option<Probed>>,
     started: Instant,
 }
@@ -67,9 +67,9 @@ impl System {
         }
     }
 
-    /// Returns whether everything that the server needs works. The catalog, the
-    /// store and the engine are probed at most once per [`PROBE`], for all
-    /// callers.
+    /// Returns the readiness of the server, with the result of each probe. The
+    /// catalog, the store and the container engine are probed at most once in
+    /// [`PROBE`], however many callers there are.
     pub(crate) async fn ready(&self) -> api::Ready {
         let Probed {
             catalog,
@@ -82,7 +82,7 @@ impl System {
             false => (true, "accepts requests".into()),
         };
         let disk = match self.room.check() {
-            Ok(()) => (true, "has room".into()),
+            Ok(()) => (true, "has free space".into()),
             Err(failure) => (false, failure.message),
         };
         let checks = [
@@ -97,8 +97,9 @@ impl System {
             ok,
             message,
         });
-        // Projects, merges, reviews and workspaces need no container engine,
-        // and only requests can free a full disk.
+        // These two do not make the server unready. Projects, merges, reviews
+        // and workspaces need no container engine. On a full disk, clients must
+        // still reach the server to delete data.
         let spared = ["engine", "disk"];
         let needed = checks.iter();
         let needed = needed.filter(|check| !spared.contains(&check.name.as_str()));
@@ -130,7 +131,7 @@ impl System {
         probed.insert(new).clone()
     }
 
-    /// Returns whether the store accepts writes, and the reason if not.
+    /// Probes whether the store accepts writes.
     pub(crate) async fn probe_store(&self) -> (bool, String) {
         let Some(store) = self.local_store.clone() else {
             return (true, "is not on this machine".into());
@@ -138,14 +139,15 @@ impl System {
         let checked = blocking(move || Ok(store.check_writes())).await;
         match checked {
             Ok(Ok(())) => (true, "accepts writes".into()),
-            // Writes continue by themselves once there is room.
-            Ok(Err(StoreError::Full)) => (true, "waits for room on its disk".into()),
+            // Writes succeed as soon as the disk has free space, without a
+            // restart.
+            Ok(Err(StoreError::Full)) => (true, "waits for free space on its disk".into()),
             Ok(Err(error)) => {
                 let cause = chain(&error);
-                tracing::error!(cause, "the store takes no writes; restart the server");
+                tracing::error!(cause, "the store accepts no writes; restart the server");
                 (
                     false,
-                    format!("takes no writes; restart the server: {cause}"),
+                    format!("accepts no writes; restart the server: {cause}"),
                 )
             }
             Err(failure) => (false, failure.message),
@@ -189,14 +191,15 @@ impl System {
         }
     }
 
-    /// Returns the size of the catalog's write-ahead log, which grows while a
-    /// reader or a backup needs an old state of the catalog.
+    /// Returns the size of the catalog's write-ahead log in bytes. The log grows
+    /// while a reader or a backup needs an old state of the catalog.
     pub(crate) fn catalog_log_bytes(&self) -> u64 {
         let log = self.config.data_dir.join("catalog.db-wal");
         std::fs::metadata(log).map_or(0, |stat| stat.len())
     }
 
-    /// Returns the used fraction of the data directory's disk.
+    /// Returns the used fraction of the data directory's disk; `None` if its
+    /// size is unknown.
     pub(crate) fn disk_used(&self) -> Option<f64> {
         let (total, free) = self.disk();
         (total > 0).then(|| (total - free) as f64 / total as f64)

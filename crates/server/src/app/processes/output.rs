@@ -1,4 +1,4 @@
-//! Output of commands.
+//! The output of commands: as a stream, and collected for a response.
 
 use crate::app::processes::Processes;
 use crate::failure::{Failure, Result};
@@ -12,18 +12,20 @@ use elevo_api::Encoding;
 use elevo_core::{ErrorCode, TenantId};
 use std::time::Duration;
 
-/// Output of a process as it comes, across lost connections to the agent.
+/// The output of a command or terminal as it arrives. It continues after the
+/// agent has lost its connection and reconnected.
 pub(crate) struct Reading {
     pub(super) links: AgentLinks,
     pub(super) sandbox: String,
     pub(crate) process: String,
-    /// The offset of the next output.
+    /// The offset of the next byte of output.
     pub(super) position: u64,
     pub(super) output: Output,
 }
 
 impl Reading {
-    /// Returns the next event. Waits for an agent that has lost its connection.
+    /// Waits for the next event of the process. If the agent has lost its
+    /// connection, waits at most 30 seconds for the agent.
     pub(crate) async fn next(&mut self) -> Result<Event> {
         loop {
             match self.output.next().await {
@@ -50,42 +52,47 @@ impl Reading {
     }
 }
 
-/// A command that has ended, and the memory that its output takes.
+/// The result of a command that has ended, and the permit for the memory of its
+/// output.
 pub(crate) struct Ended {
     pub(crate) result: api::CommandResult,
     pub(crate) held: Held,
 }
 
-/// The output of a command in the foreground, up to its limit.
+/// The output of a command so far, up to its limit.
 struct Collected<'a> {
     shares: &'a Shares,
     tenant: TenantId,
     stdout: Vec<u8>,
     stderr: Vec<u8>,
+    /// Bytes of output that may still be added.
     room: u64,
     truncated: bool,
-    /// Bytes of memory that the output and its response take.
+    /// Bytes of memory that the output and its form in the response need.
     cost: usize,
-    /// Bytes of memory that are free or already counted for the tenant.
+    /// Bytes of memory that this command may use: [`UNCOUNTED`], and the permits
+    /// in `held`.
     counted: usize,
     held: Held,
 }
 
-/// Memory of a command that is not counted: agents limit the number of
-/// commands.
+/// Bytes of memory that each command may use without a permit from the tenant's
+/// share. Agents limit the number of commands, which limits the sum.
 const UNCOUNTED: usize = 32 << 10;
 
-/// Memory is counted in pieces of this size.
+/// Bytes of memory in one permit.
 const COUNTED: usize = 64 << 10;
 
 impl Collected<'_> {
+    /// Adds output as far as the limit and the memory of the tenant allow.
     fn take(&mut self, stream: Stream, data: &[u8]) {
         let room = usize::try_from(self.room).unwrap_or(usize::MAX);
         let mut fits = 0;
         for byte in data.iter().take(room) {
             self.cost += cost(*byte);
             if self.cost > self.counted && !self.count_more() {
-                // Later output does not fit either.
+                // From now on the output is cut, even if memory becomes free:
+                // a gap in the middle would be misleading.
                 self.room = fits as u64;
                 break;
             }
@@ -100,7 +107,8 @@ impl Collected<'_> {
         into.extend_from_slice(&data[..fits]);
     }
 
-    /// Counts another piece of memory. Returns `false` if none is left.
+    /// Acquires another permit for memory. Returns `false` if the tenant's share
+    /// is used up.
     fn count_more(&mut self) -> bool {
         let Some(more) = self.shares.hold(self.tenant, COUNTED) else {
             return false;
@@ -126,7 +134,8 @@ impl Collected<'_> {
     }
 }
 
-/// The memory that a byte of output takes: itself and its form in JSON.
+/// Returns the memory that a byte of output needs: one byte for itself, and the
+/// length of its form in JSON.
 fn cost(byte: u8) -> usize {
     match byte {
         b'\n' | b'\r' | b'\t' | b'"' | b'\\' => 3,
@@ -135,8 +144,8 @@ fn cost(byte: u8) -> usize {
     }
 }
 
-/// Encodes bytes as text if they are UTF-8, else as base64. Leaves out a
-/// character that was cut in two at the end.
+/// Encodes bytes as text if they are UTF-8, else as base64. If the output was
+/// `cut`, removes an incomplete character at its end first.
 fn encode(mut bytes: Vec<u8>, cut: bool) -> (String, Encoding) {
     if cut
         && let Err(error) = std::str::from_utf8(&bytes)
@@ -150,13 +159,14 @@ fn encode(mut bytes: Vec<u8>, cut: bool) -> (String, Encoding) {
     }
 }
 
-/// Returns the exit code as shells do.
+/// Returns the exit code or, as shells do, 128 plus the signal.
 pub(crate) fn exit_code(exit: &Exit) -> i32 {
     exit.code.unwrap_or(128 + exit.signal.unwrap_or_default())
 }
 
 impl Processes {
-    /// Waits for the end of a command and keeps the output that fits.
+    /// Waits for the end of a command. Returns its exit code and the first `room`
+    /// bytes of its output.
     pub(crate) async fn collect(
         &self,
         tenant: TenantId,
@@ -188,7 +198,8 @@ impl Processes {
             true => {
                 let failure = Failure::new(
                     ErrorCode::ProcessTimeout,
-                    "the command took too long and was ended",
+                    "the command did not end within its timeout and was killed; raise `timeout` \
+                     or run it in the background",
                 );
                 let details = serde_json::to_value(result).unwrap_or_default();
                 Err(Failure { details, ..failure })

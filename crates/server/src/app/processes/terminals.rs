@@ -1,4 +1,5 @@
-//! Terminals in sandboxes.
+//! Terminals in sandboxes: opens, resizes and closes them, and closes those
+//! without a client.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,17 +24,19 @@ use crate::failure::{Failure, Result, short};
 use crate::platform::audit::{Audit, Entry};
 use crate::platform::clock;
 
-/// The number of clients of each terminal, or the time since the last one left.
+/// The clients of each open terminal, by sandbox and terminal.
 #[derive(Debug, Default)]
 pub(crate) struct Watched(Mutex<HashMap<(String, String), Watch>>);
 
+/// The clients of one terminal.
 #[derive(Debug)]
 struct Watch {
     count: usize,
+    /// The time of the last connection or disconnection of a client.
     since: Instant,
 }
 
-/// A client that watches a terminal.
+/// The connection of a client to a terminal, counted until dropped.
 pub(crate) struct Watcher {
     terminals: Arc<Terminals>,
     name: (String, String),
@@ -54,7 +57,8 @@ impl Watched {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds clients to a terminal, and restarts its time without any.
+    /// Adds `count` clients to a terminal, and restarts the time that it may be
+    /// without a client.
     fn note(&self, name: (String, String), count: usize) {
         let since = clock::instant();
         let mut watched = self.lock();
@@ -64,7 +68,7 @@ impl Watched {
     }
 }
 
-/// Terminals in sandboxes.
+/// Manages the terminals of sandboxes through their workspace agents.
 pub(crate) struct Terminals {
     audit: Arc<Audit>,
     config: Arc<Config>,
@@ -72,7 +76,7 @@ pub(crate) struct Terminals {
     processes: Arc<Processes>,
     sandboxes: Arc<Sandboxes>,
     secrets: Arc<Secrets>,
-    /// Terminals with connected clients.
+    /// The clients of all open terminals.
     watched: Watched,
 }
 
@@ -124,7 +128,8 @@ impl Terminals {
             .await
             .map_err(|error| match error {
                 LinkError::TooMany { .. } => {
-                    let message = "this sandbox has reached its limit of terminals";
+                    let message =
+                        "this sandbox has reached its limit of terminals; close one of them";
                     Failure::new(ErrorCode::PtyLimitExceeded, message).retry_after(1)
                 }
                 error => error.into(),
@@ -162,7 +167,7 @@ impl Terminals {
         Ok(())
     }
 
-    /// Starts to watch a terminal.
+    /// Connects a client to a terminal. Returns the output from `offset` on.
     pub(crate) async fn watch(
         self: &Arc<Self>,
         who: &Principal,
@@ -182,19 +187,21 @@ impl Terminals {
         Ok((reading, Watcher { terminals, name }))
     }
 
-    /// Sends input to a terminal.
+    /// Sends input to a terminal. The caller has checked the rights of the
+    /// client when the client connected.
     pub(crate) async fn input(&self, id: &str, pty: &str, data: Bytes) -> Result<()> {
         let link = self.links.connected(id).await;
         Ok(link.input(pty, data, false).await?)
     }
 
+    /// Resizes a terminal for a client that is connected to it.
     pub(crate) async fn resize_now(&self, id: &str, pty: &str, cols: u16, rows: u16) -> Result<()> {
         check_size(cols, rows)?;
         let link = self.links.connected(id).await;
         Ok(link.resize(pty, cols, rows).await?)
     }
 
-    /// Closes terminals that have had no client for too long.
+    /// Closes the terminals that have had no client for the configured time.
     pub(crate) async fn close_unwatched(&self) {
         let patience = self.config.limits.terminal_patience;
         let left: Vec<_> = {
@@ -206,9 +213,13 @@ impl Terminals {
         };
         for (sandbox, pty) in left {
             if let Some(link) = self.links.get(&sandbox) {
-                // It may have ended by itself.
+                // An error is ignored: the shell may have exited.
                 let _ = link.close_terminal(&pty).await;
-                tracing::info!(sandbox, pty, "terminal closed: no client came back");
+                tracing::info!(
+                    sandbox,
+                    pty,
+                    "closed a terminal that had no client for too long"
+                );
                 let entry = Entry {
                     event: "terminal.closed",
                     about: vec![("sandbox_id", sandbox.into()), ("terminal_id", pty.into())],
@@ -219,8 +230,8 @@ impl Terminals {
         }
     }
 
-    /// Registers the terminals of a connected agent: after a restart, they wait
-    /// for their clients again.
+    /// Registers the open terminals of an agent that has connected. After a
+    /// restart of the server, they are closed unless a client connects in time.
     pub(crate) fn note_terminals(&self, sandbox: &str) {
         let Some(link) = self.links.get(sandbox) else {
             return;

@@ -1,4 +1,5 @@
-//! Changes without a workspace: patches and complete files.
+//! Changes of a project without a workspace: applies patches and complete files.
+//! The submodules have imports and reverts.
 
 pub(crate) mod git;
 pub(crate) mod importing;
@@ -39,7 +40,8 @@ use crate::failure::{Failure, Result};
 /// Maximum size of a file that a patch may change.
 const PATCHED: u64 = 64 << 20;
 
-/// Changes of projects that do not come from a workspace: patches, imports, reverts.
+/// Lands changes that do not come from a workspace: patches, files, imports and
+/// reverts.
 pub(crate) struct Changes {
     catalog: Arc<dyn Catalog>,
     config: Arc<Config>,
@@ -66,8 +68,8 @@ impl Changes {
         }
     }
 
-    /// Applies a patch and files to a version of the project and lands the
-    /// result.
+    /// Applies a patch and complete files to a version of a project, and lands
+    /// the result.
     pub(crate) async fn apply(
         self: &Arc<Self>,
         who: &Principal,
@@ -87,7 +89,8 @@ impl Changes {
         let patch = patch_of(&wish)?;
         if patch.is_none() && wish.files.is_empty() {
             return Err(Failure::invalid(
-                "the request has neither a patch nor files",
+                "the request has neither a patch nor files; send `patch`, `patchBase64` or \
+                 `files`",
             ));
         }
         if let Some(patch) = patch {
@@ -119,8 +122,9 @@ impl Changes {
             .await
     }
 
-    /// Returns a version of the project for editing, without the paths hidden
-    /// from this principal, as in a workspace.
+    /// Returns a version of a project, by default the head, and an editable copy
+    /// of it. Both are without the paths that are hidden from the principal, as
+    /// in a workspace.
     pub(crate) async fn changeable(
         &self,
         who: &Principal,
@@ -153,17 +157,18 @@ fn decoded(name: &str, text: &str) -> Result<Bytes> {
     Ok(decoded.into())
 }
 
-/// A file that a patch creates or changes.
+/// The new state of a file or symlink that a patch creates or changes.
 struct Made {
     path: TreePath,
     content: Bytes,
     kind: FileMode,
-    /// The previous mode, unless the patch sets one.
+    /// The mode before the patch; `None` if the patch sets one or if there was
+    /// no file.
     mode: Option<Mode>,
 }
 
-/// Applies all edits to one state: each edit refers to the state before all of
-/// them.
+/// Applies the edits of a patch. Each edit reads the state before the whole
+/// patch, so all edits are computed before the first write.
 async fn apply_edits(tree: &StateTree, edits: &[Edit]) -> Result<()> {
     let (mut made, mut gone) = (Vec::new(), HashSet::new());
     for edit in edits {
@@ -179,6 +184,7 @@ async fn apply_edits(tree: &StateTree, edits: &[Edit]) -> Result<()> {
             return Err(refused_at(path, "the patch contains it twice"));
         }
     }
+    // The parents of a file that is written again must stay.
     let kept: HashSet<_> = made.iter().map(|made| made.path.clone()).collect();
     for path in &gone {
         let removed = remove_with_empty(tree, path, kept.contains(path)).await;
@@ -192,7 +198,8 @@ async fn apply_edits(tree: &StateTree, edits: &[Edit]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the result of an edit, and adds the path that it removes to `gone`.
+/// Computes the new file of an edit; `None` if the edit deletes a file. Adds the
+/// path that a deletion, rename or change replaces to `gone`.
 async fn edited(
     tree: &StateTree,
     edit: &Edit,
@@ -230,14 +237,15 @@ async fn edited(
     }
 }
 
-/// Returns the content, kind and mode of a file or link.
+/// Returns the content, kind and mode of a file or symlink.
 async fn content(tree: &StateTree, path: &TreePath) -> Result<(Bytes, FileMode, Option<Mode>)> {
     match tree.entry(path).await? {
         None => Err(refused_at(path, "it does not exist")),
         Some(Entry::Directory { .. }) => Err(refused_at(path, "it is a directory")),
-        Some(Entry::File { content, .. }) if content.size() > PATCHED => {
-            Err(refused_at(path, "it is too large for a patch"))
-        }
+        Some(Entry::File { content, .. }) if content.size() > PATCHED => Err(refused_at(
+            path,
+            "it has more than 64 MiB, which is too large for a patch; send it in `files`",
+        )),
         Some(Entry::File { mode, .. }) => {
             Ok((tree.read(path).await?, FileMode::Regular, Some(mode)))
         }
@@ -268,6 +276,7 @@ async fn write_file(
     tree.write(path, content, attributes).await
 }
 
+/// Removes a path. A missing path is not an error.
 pub(crate) async fn removed(tree: &StateTree, path: &TreePath) -> Result<(), EngineError> {
     match tree.remove(path).await {
         Err(EngineError::NotFound(_)) => Ok(()),
@@ -275,7 +284,8 @@ pub(crate) async fn removed(tree: &StateTree, path: &TreePath) -> Result<(), Eng
     }
 }
 
-/// Removes a file and, as git does, the directories that this leaves empty.
+/// Removes a file and, as git does, the parent directories that become empty,
+/// unless the same path is written next (`comes_back`).
 async fn remove_with_empty(
     tree: &StateTree,
     path: &TreePath,
@@ -300,7 +310,8 @@ async fn remove_with_empty(
     Ok(())
 }
 
-/// Applies one entry of `files`.
+/// Applies one entry of `files`. The outer result is an invalid request, the
+/// inner one a failed write.
 async fn put_file(
     tree: &StateTree,
     path: &TreePath,
@@ -345,7 +356,7 @@ fn one_of(path: &TreePath) -> Failure {
     Failure::invalid(message)
 }
 
-/// Converts the error of a write to a path into a failure.
+/// Converts the error of a write to a path into the failure of a patch.
 pub(crate) fn not_put(path: &TreePath, error: EngineError) -> Failure {
     match error {
         EngineError::NotADirectory(_) => refused_at(path, "one of its parents is a file"),

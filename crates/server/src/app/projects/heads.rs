@@ -1,9 +1,9 @@
-//! Notifications, within this server, that a head has moved.
+//! Notifications within this process that the head of a project has moved.
 
 use tokio::sync::broadcast;
 
-/// Broadcasts the ids of projects whose head has moved. A slow receiver may
-/// miss some.
+/// Broadcasts the ids of projects whose heads have moved. A slow receiver misses
+/// the oldest notifications.
 #[derive(Debug)]
 pub(crate) struct Heads(broadcast::Sender<String>);
 
@@ -16,7 +16,7 @@ impl Default for Heads {
 impl Heads {
     /// Notifies the receivers that the head of a project has moved.
     pub(crate) fn head_moved(&self, project: &str) {
-        // Sending fails without a receiver, which is fine.
+        // Fails if there is no receiver, and then there is nothing to do.
         let _ = self.0.send(project.to_owned());
     }
 

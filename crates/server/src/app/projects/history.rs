@@ -18,17 +18,18 @@ use crate::app::projects::{Projects, out};
 use crate::failure::{Failure, Result};
 use crate::platform::clock;
 
-/// Maximum size of a file for blame.
+/// Maximum size in bytes of a file for blame.
 const BLAMED: u64 = 4 << 20;
 
-/// Maximum rows read for one response: steps of a log, and changes of paths.
+/// Maximum rows of the catalog that are read for one response.
 const LOOKED_AT: usize = 10_000;
 
-/// Maximum versions that one blame goes back.
+/// Maximum versions of a file that one blame reads.
 const VERSIONS: usize = 10_000;
 
-/// Rows of the catalog that may still be read for one response. Without this
-/// limit, a log whose steps are mostly hidden would be read to its end.
+/// Number of rows of the catalog that may still be read for one response.
+/// Without this limit, a request would read a whole history in which most steps
+/// are hidden from the principal.
 #[derive(Debug)]
 pub(crate) struct Rows(usize);
 
@@ -37,18 +38,19 @@ impl Rows {
         Self(LOOKED_AT)
     }
 
+    /// Subtracts rows that were read.
     const fn look_at(&mut self, count: usize) {
         self.0 = self.0.saturating_sub(count);
     }
 
-    /// Whether the response must end with the step that was read last.
+    /// Returns true if the response must end with the row that was read last.
     pub(crate) const fn are_used_up(&self) -> bool {
         self.0 == 0
     }
 }
 
 impl Projects {
-    /// Returns the steps of the head, newest first.
+    /// Returns the steps of a project that the principal may see, newest first.
     pub(crate) async fn log(
         &self,
         who: &Principal,
@@ -71,7 +73,8 @@ impl Projects {
                     let changed = changed.await?;
                     items.extend((changed > 0).then_some(api::LogEntry { changed, ..shown }));
                 }
-                // A page may be short, or empty, where most steps are hidden.
+                // The page has fewer steps than `limit`, or none, if most of the
+                // rows were hidden. `next` continues after the last row.
                 if items.len() >= limit as usize || rows.are_used_up() {
                     let next = before.filter(|sequence| *sequence > 1);
                     return Ok(api::LogPage { items, next });
@@ -83,7 +86,8 @@ impl Projects {
         }
     }
 
-    /// Returns the number of changes of a step that may be seen. Stops at `enough`.
+    /// Returns the number of changes of a step that the view shows. Stops
+    /// reading when it has found `enough`.
     async fn shown_changes(
         &self,
         view: &View,
@@ -109,7 +113,8 @@ impl Projects {
         }
     }
 
-    /// Whether a principal may know of a step of a project.
+    /// Returns true if a step of a project changed a path that the principal may
+    /// see.
     pub(crate) async fn shows_step(
         &self,
         who: &Principal,
@@ -129,7 +134,7 @@ impl Projects {
         Ok(shown.await? > 0)
     }
 
-    /// Returns the changes of one step.
+    /// Returns the changes of one step that the principal may see.
     pub(crate) async fn step(
         &self,
         who: &Principal,
@@ -149,7 +154,8 @@ impl Projects {
                 let Some(item) = version_out(&seen.view, version) else {
                     continue;
                 };
-                // Only a visible path may be the cursor of the next page.
+                // The cursor is a path, so it must be one that the principal
+                // may see.
                 let next = Some(item.path.clone());
                 items.push(item);
                 if items.len() >= limit as usize {
@@ -165,7 +171,7 @@ impl Projects {
         }
     }
 
-    /// Returns the versions of a path, newest first.
+    /// Returns the versions of a path that the principal may see, newest first.
     pub(crate) async fn history(
         &self,
         who: &Principal,
@@ -231,9 +237,9 @@ impl Projects {
     async fn text_of(&self, seen: &Seen, entry: &Entry) -> Result<bytes::Bytes> {
         let refused = |why: &str| Failure::new(ErrorCode::InvalidRequest, why);
         match entry {
-            Entry::File { content, .. } if content.size() > BLAMED => {
-                Err(refused("the file is too large for blame"))
-            }
+            Entry::File { content, .. } if content.size() > BLAMED => Err(refused(
+                "the file has more than 4 MiB, which is too large for blame",
+            )),
             Entry::File { .. } => {
                 let bytes = seen.repository().bytes(entry).await?;
                 match bytes.iter().take(8000).any(|byte| *byte == 0) {
@@ -245,9 +251,11 @@ impl Projects {
         }
     }
 
-    /// Goes back through the versions of a file until it finds the step that
-    /// added each line. Stops where the previous version was dropped, or where
-    /// one response has compared enough text: then it also returns that step.
+    /// Returns the step that added each line of `content`, which is the file
+    /// before step `before`. Reads the versions of the file from new to old. Stops
+    /// at a version whose predecessor was deleted, or when it has compared too
+    /// much text; then also returns the sequence number of that version's step,
+    /// and the older lines have no step.
     async fn blamed(
         &self,
         seen: &Seen,
@@ -259,7 +267,8 @@ impl Projects {
         let mut content = content;
         let mut budget = LineBudget::of_one_answer();
         let count = lines(&content);
-        // The position of each line in the version at hand.
+        // For each line of the newest version, its position in the version that
+        // is being read; `None` once its step is found.
         let mut at: Vec<Option<u32>> = (0..count).map(Some).collect();
         let mut found: Vec<Option<FileVersion>> = vec![None; count as usize];
         for _ in 0..VERSIONS {
@@ -277,7 +286,8 @@ impl Projects {
             let from = version.change.from.clone();
             let is_hidden = from.as_ref().is_some_and(|from| !seen.shows(from, false));
             let earlier = match &version.change.before {
-                // The history of the previous path is hidden, too.
+                // The file was moved from a hidden path. Its lines count as
+                // added by the move, because the older history is hidden.
                 _ if is_hidden => None,
                 Some(entry @ Entry::File { content, .. }) if content.size() <= BLAMED => {
                     match self.bytes_before(seen, &version, entry).await? {
@@ -315,9 +325,10 @@ impl Projects {
         Ok((runs(&found), None))
     }
 
-    /// Returns the content of a file before a step; `None` if it was dropped.
-    /// Reads without a guard: an object that exists has the right content, and
-    /// a missing object was dropped before.
+    /// Returns the content of a file before a step; `None` if that version was
+    /// deleted. Needs no guard against garbage collection: an object that exists
+    /// has the right content, and if it is missing, the catalog says whether its
+    /// version was deleted.
     async fn bytes_before(
         &self,
         seen: &Seen,
@@ -385,12 +396,13 @@ fn log_out(entry: &LogEntry) -> api::LogEntry {
     }
 }
 
-/// Describes a version with the sides of it that a view shows; nothing if the
-/// view hides it.
+/// Converts a change of a path to its form in the API, with only those sides
+/// (before, after) that the view shows; `None` if the view shows neither.
 fn version_out(view: &View, version: &FileVersion) -> Option<api::FileVersion> {
     let change = &version.change;
     let earlier = change.from.as_ref().unwrap_or(&change.path);
-    // A change of only the directory does not cover its entries.
+    // For a change of a whole directory the view must show some entry in it; for
+    // a change of its mode alone, the directory itself.
     let is_shown = |path: &TreePath, entry: &Entry| {
         shows(view, path, change.is_whole() && is_directory(entry))
     };
@@ -399,7 +411,8 @@ fn version_out(view: &View, version: &FileVersion) -> Option<api::FileVersion> {
     let after = change.after.as_ref();
     let after = after.filter(|entry| is_shown(&change.path, entry));
     let kind = match (before, after) {
-        // A move into a hidden place is hidden with that place.
+        // A move to a hidden path must not look like a deletion, and a move
+        // would reveal the hidden path.
         (Some(_), None) if change.from.is_some() => return None,
         (None, None) => return None,
         (None, Some(_)) => VersionKind::Added,

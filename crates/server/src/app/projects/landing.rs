@@ -1,11 +1,12 @@
-//! Landing: merges a change against the head of a project, stores the result,
-//! and moves the head by compare-and-swap, together with versions and reviews.
+//! Landing: merges a change into the head of a project, stores the result, and
+//! moves the head in one transaction with the versions and reviews.
 //!
-//! Objects are stored first and the head moves last, so a server that is killed
-//! in between leaves unreferenced snapshots and the previous head. The
-//! transaction checks everything that a landing was computed from (head,
-//! policy, base of the workspace, reviews), so any number of servers may land
-//! at once, and a new policy binds every landing after it.
+//! Objects are stored first and the head moves last. So a server that is killed
+//! in between leaves the previous head, and snapshots that the next garbage
+//! collection deletes. The transaction fails if any of the rows that the landing
+//! was computed from has changed: head, policy, base of the workspace, reviews.
+//! So several processes may land at the same time, and a new policy applies to
+//! every landing after it.
 
 pub(crate) mod job;
 pub(crate) mod precedence;
@@ -38,18 +39,19 @@ use crate::failure::{Failure, Result};
 use crate::platform::clock;
 use crate::platform::trace::step;
 
-/// Maximum attempts to land while other servers move the head.
+/// Maximum attempts to land a batch while other processes move the head.
 const ATTEMPTS: usize = 16;
 
 /// The result of an attempt to land a batch.
 enum Attempt {
-    /// Every job has its result.
+    /// Every job of the batch has its result.
     Done,
-    /// These jobs have to be merged again, into a newer head.
+    /// These jobs must be merged into the newer head.
     Retry(Vec<Waiting>),
 }
 
-/// Lands changes in projects.
+/// Lands changes in projects. Holds a queue of waiting jobs for each project:
+/// all jobs that wait at the same time land in one transaction.
 pub(crate) struct Landings {
     catalog: Arc<dyn Catalog>,
     heads: Arc<Heads>,
@@ -75,20 +77,22 @@ impl Landings {
         }
     }
 
-    /// Merges a job into its project's head. Continues in the background if the
-    /// caller goes away.
+    /// Lands a job in a project. The landing continues if the client
+    /// disconnects.
     pub(crate) async fn land(self: &Arc<Self>, project: &Project, job: Job) -> Result<Done> {
         let (answer, mut answered) = oneshot::channel();
         let queue = self.queues.of(&project.id);
-        // Before the wait for the turn: the task that lands next takes all jobs
-        // that are in the queue by then.
+        // Pushed before the wait for the lock: the task that gets the lock next
+        // lands all jobs of the queue in one batch.
         queue.push(Waiting { job, answer })?;
         let (app, project) = (self.clone(), project.clone());
-        let lost = |_| Failure::internal(&std::io::Error::other("a merge was lost"));
+        let lost =
+            |_| Failure::internal(&std::io::Error::other("a landing ended without a result"));
         let tenant = project.tenant;
         let working = self.stores.spawn(tenant, async move {
             let _turn = queue.turn.lock().await;
-            // Another task may have landed the job while this one waited.
+            // While this task waited for the lock, another task may have landed
+            // the job with its batch.
             loop {
                 match answered.try_recv() {
                     Ok(done) => return done,
@@ -96,6 +100,8 @@ impl Landings {
                     Err(oneshot::error::TryRecvError::Empty) => {}
                 }
                 let batch = queue.take();
+                // Another task has the job in its batch and will send the
+                // result.
                 if batch.is_empty() {
                     return answered.await.unwrap_or_else(|_| Err(lost(())));
                 }
@@ -105,6 +111,8 @@ impl Landings {
         working.await.map_err(|error| Failure::internal(&error))?
     }
 
+    /// Lands a batch of jobs, with a limited number of attempts, and sends each
+    /// job its result.
     async fn carry_out(&self, tenant: TenantId, project: &str, jobs: Vec<Waiting>) {
         let mut left = jobs;
         for _ in 0..ATTEMPTS {
@@ -114,13 +122,14 @@ impl Landings {
             };
         }
         for waiting in left {
-            let message = "the head of the project moved during every attempt to merge";
+            let message = "the head of the project moved during every attempt to merge; retry";
             let failure = Failure::new(ErrorCode::VersionConflict, message).retry_after(1);
             let _ = waiting.answer.send(Err(failure));
         }
     }
 
-    /// Tries to land a batch.
+    /// Merges the jobs of a batch into the head, one after another, and moves
+    /// the head in one transaction.
     async fn attempt(&self, tenant: TenantId, project: &str, jobs: Vec<Waiting>) -> Attempt {
         let mut base = match self.preparer.base(tenant, project).await {
             Ok(base) => base,
@@ -129,15 +138,15 @@ impl Landings {
                 return Attempt::Done;
             }
         };
-        // The transaction compares the head from before the batch, and
-        // `base.head` moves with every job below.
+        // The transaction compares the stored head with the head before the
+        // batch. `base.head` moves with every job below.
         let expected_head = base.head;
         let (mut prepared, mut waiting) = (Vec::new(), Vec::new());
         for job in jobs {
             match self.preparer.prepare(&base, &job.job).await {
                 Ok(done) => {
-                    // The next job is merged into this result, so that the
-                    // steps of a batch form one chain.
+                    // The next job is merged into this result, because its step
+                    // follows this one in the history.
                     if done.step.snapshot != base.head {
                         base.head = done.step.snapshot;
                         base.tree = done.merge.tree.clone();
@@ -145,6 +154,7 @@ impl Landings {
                     prepared.push(done);
                     waiting.push(job);
                 }
+                // The others of the batch can still land.
                 Err(failure) => {
                     let _ = job.answer.send(Err(failure));
                 }
@@ -153,7 +163,8 @@ impl Landings {
         if prepared.is_empty() {
             return Attempt::Done;
         }
-        // Nothing else keeps the new objects until the catalog refers to them.
+        // This guard alone keeps the new objects from garbage collection until
+        // the catalog refers to them.
         let _made = match store(&base.repository, &mut prepared).await {
             Ok(made) => made,
             Err(failure) => {
@@ -187,6 +198,7 @@ impl Landings {
         }
     }
 
+    /// Decides what happens to the jobs of a batch whose transaction failed.
     async fn not_landed(
         &self,
         tenant: TenantId,
@@ -195,22 +207,26 @@ impl Landings {
         mut waiting: Vec<Waiting>,
     ) -> Attempt {
         match error {
-            // The landing is computed again, with the new head and policy.
+            // The merges were computed with an old head or policy.
             CatalogError::HeadMoved { .. } | CatalogError::PolicyMoved { .. } => {
                 Attempt::Retry(waiting)
             }
-            // One job makes the transaction of all fail: land each alone.
+            // A single job can cause the failure, and the error does not say
+            // which. So each job lands in a separate transaction.
             _ if waiting.len() > 1 => {
                 for alone in waiting {
                     Box::pin(self.carry_out(tenant, project, vec![alone])).await;
                 }
                 Attempt::Done
             }
-            // The next attempt reads the changed rows again. A decision was
-            // made for a review as it was, so it fails instead.
+            // A review or workspace has changed, and the next attempt reads the
+            // new row. A decision must not be applied to a review that has
+            // changed since its author read it, so it fails (below).
             CatalogError::Changed { .. } if waiting.iter().all(is_no_decision) => {
                 Attempt::Retry(waiting)
             }
+            // An earlier attempt of the same request has landed. The client gets
+            // that step; its merge is no longer known.
             CatalogError::Repeated { landed, .. } => {
                 if let Some(alone) = waiting.pop() {
                     let _ = alone.answer.send(Ok(Done {
@@ -229,7 +245,8 @@ impl Landings {
         }
     }
 
-    /// Lands a job, or only computes the result.
+    /// Lands a job, or only computes its result in a dry run. Returns the part
+    /// of the result that the agent of the job may see.
     pub(crate) async fn settle(
         self: &Arc<Self>,
         project: &Project,
@@ -257,6 +274,8 @@ impl Landings {
         Ok(out::merge_result(project, &view, &done, theirs, false))
     }
 
+    /// Denies a strategy that the policy of a project does not allow requests to
+    /// set.
     pub(crate) async fn check_override(
         &self,
         project: &Project,
@@ -276,7 +295,7 @@ impl Landings {
                 let message = format!("the policy does not allow the strategy `{strategy}`");
                 let failure = Failure::new(ErrorCode::PolicyRefused, message);
                 Err(failure.remediation(
-                    "Leave `strategy` out, or have it added to `overrides` of the policy.",
+                    "Leave `strategy` out, or add it to `overrides` in the policy of the project.",
                 ))
             }
         }
@@ -287,8 +306,8 @@ fn is_no_decision(waiting: &Waiting) -> bool {
     waiting.job.decides.is_none()
 }
 
-/// Stores the objects of all jobs in one commit. The guard keeps them from
-/// garbage collection.
+/// Stores the objects and snapshots of all jobs in one commit. The returned
+/// guard keeps them from garbage collection; `None` if there are no snapshots.
 async fn store(repository: &Repository, prepared: &mut [Prepared]) -> Result<Option<Guard>> {
     let mut objects: HashMap<ObjectKey, Object> = HashMap::new();
     let mut order = Vec::new();
@@ -296,8 +315,8 @@ async fn store(repository: &Repository, prepared: &mut [Prepared]) -> Result<Opt
     for commit in prepared.iter_mut().flat_map(|done| done.commits.drain(..)) {
         for object in commit.objects {
             let key = object.key;
-            // A job is merged into the results of the jobs before it, so its
-            // commit may repeat their objects.
+            // Each job is merged into the results of the jobs before it, so its
+            // commit can contain objects of theirs.
             if objects.insert(key, object).is_none() {
                 order.push(key);
             }

@@ -1,4 +1,5 @@
-//! Merges of workspaces.
+//! Merges workspaces into their projects, and completes them: a last merge, and
+//! the deletion of the workspace.
 
 mod retries;
 
@@ -20,7 +21,8 @@ use crate::app::resources::Resources;
 use crate::app::workspaces::Workspaces;
 use crate::failure::{Failure, Result};
 
-/// Maximum attempts of a merge while the base of the workspace keeps moving.
+/// Maximum attempts of a merge while other requests move the base of the
+/// workspace.
 const ATTEMPTS: usize = 5;
 
 /// Merges workspaces into their projects.
@@ -46,7 +48,7 @@ impl Merges {
         }
     }
 
-    /// Lands the changes of a workspace.
+    /// Lands the changes of a workspace in its project.
     pub(crate) async fn merge(
         self: &Arc<Self>,
         who: &Principal,
@@ -60,7 +62,8 @@ impl Merges {
             once.rehearsed();
         } else if once.is_again() {
             let project = self.projects.of_workspace(&row).await?;
-            // An earlier attempt may have landed without storing its response.
+            // The server may have stopped after the landing of an earlier
+            // attempt, before it stored the response.
             if let Some(done) = self.landings.landed_before(&project, &once).await? {
                 return Ok(done);
             }
@@ -69,6 +72,8 @@ impl Merges {
             .await
     }
 
+    /// Lands the changes of a workspace, and retries while other requests merge
+    /// or refresh it. `last` is true for a workspace that is deleted afterwards.
     pub(crate) async fn merge_row(
         self: &Arc<Self>,
         who: &Principal,
@@ -100,7 +105,8 @@ impl Merges {
                 ..Job::new(who, wish, taken.snapshot, request.clone())
             };
             match self.landings.settle(&project, job, wish.dry_run).await {
-                // The base has moved, so the files have to be read again.
+                // The base of the workspace has moved since its files were read,
+                // so the next attempt reads them again.
                 Err(failure) if failure.code == ErrorCode::WorkspaceBusy => {
                     attempts.next().ok_or(failure)?;
                 }
@@ -132,8 +138,8 @@ impl Merges {
         let project = self.projects.of_workspace(&row).await?;
         match wish.dry_run {
             true => once.rehearsed(),
-            // Recorded before the merge: a retry may find the workspace
-            // deleted, and needs the project to look up the result.
+            // Recorded before the merge. A retry that finds no workspace needs
+            // the project to look up the result.
             false => once.note(&Completing::new(&project, &row)).await?,
         }
         let result = match row.read_only {
@@ -149,8 +155,8 @@ impl Merges {
         Ok(result)
     }
 
-    /// Deletes a workspace after its last merge. A workspace with refused
-    /// changes stays: they exist nowhere else.
+    /// Deletes a workspace after its last merge, unless the merge refused
+    /// changes: only the workspace has them.
     pub(crate) async fn remove_completed(
         &self,
         row: &Workspace,

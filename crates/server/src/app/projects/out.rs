@@ -1,4 +1,5 @@
-//! Merges and their conflicts as the API shows them.
+//! Converts merges, conflicts and file versions to their forms in the API and in
+//! the catalog.
 
 use elevo_api as api;
 use elevo_catalog::{PathChange, Project, Review, VersionKind};
@@ -15,10 +16,10 @@ use crate::failure::Failure;
 /// Maximum entries of each kind in a response.
 const LISTED: usize = 1000;
 
-/// Maximum hunks shown of a file.
+/// Maximum hunks of a file in a response.
 const HUNKS: usize = 100;
 
-/// Maximum bytes shown of each side of a hunk.
+/// Maximum bytes of each side of a hunk in a response.
 const HUNK_BYTES: usize = 4 << 10;
 
 /// Maximum bytes of all hunks that a review stores, as JSON.
@@ -58,6 +59,7 @@ pub(crate) fn merge_result(
     out
 }
 
+/// Returns the result of a merge without changes.
 pub(crate) fn nothing(project: &Project, head: SnapshotId) -> api::MergeResult {
     api::MergeResult {
         project: project.id.clone(),
@@ -78,7 +80,7 @@ pub(crate) fn nothing(project: &Project, head: SnapshotId) -> api::MergeResult {
     }
 }
 
-/// The failure of an atomic merge that cannot land completely.
+/// Returns the failure of an atomic merge that cannot land completely.
 pub(crate) fn not_atomic(
     view: &View,
     merge: &TreeMerge,
@@ -99,16 +101,16 @@ pub(crate) fn not_atomic(
         .about("refused", json!(refused))
 }
 
-/// The failure of a last merge with unfinished work, which would be lost with
-/// the workspace.
+/// Returns the failure of a last merge whose files have conflict markers. These
+/// files would be lost with the workspace.
 pub(crate) fn unfinished(merge: &TreeMerge) -> Failure {
     let refused: Vec<_> = merge.refused.iter().take(100).map(refused).collect();
     let message = "files of the workspace still have conflict markers from a refresh";
     Failure::new(ErrorCode::MergeConflict, message)
         .about("refused", json!(refused))
         .remediation(
-            "Nothing has landed, and the workspace stays. Edit the files that `details` names, \
-             and complete it again.",
+            "Nothing has landed, and the workspace was not deleted. Resolve the conflicts in the \
+             files that `details` names, and complete the workspace again.",
         )
 }
 
@@ -122,13 +124,13 @@ fn landed(landed: &Landed) -> api::LandedFile {
     }
 }
 
-/// Describes a change of the log as a landed change.
+/// Converts a change that the history stores to a landed change.
 pub(crate) fn changed(change: &PathChange) -> api::LandedFile {
     api::LandedFile {
         path: readable(change.path.as_bytes()),
         from: change.from.as_ref().map(|from| readable(from.as_bytes())),
         kind: change.kind.to_string(),
-        // A directory by itself counts as one entry.
+        // The catalog stores 0 for a change of a directory without its entries.
         entries: change.files.max(1),
         algorithm: change.algorithm.clone(),
     }
@@ -141,8 +143,8 @@ fn refused(refused: &Refused) -> api::FileRefused {
     }
 }
 
-/// Returns the first conflicts of a merge, with the hunks that a response has
-/// room for.
+/// Returns the first `count` conflicts of a merge, with hunks up to the size
+/// limit of a response.
 pub(crate) fn conflicts(view: &View, merge: &TreeMerge, count: usize) -> Vec<api::Conflict> {
     let mut room = ANSWER_BYTES;
     let found = merge.conflicts.iter().take(count);
@@ -175,7 +177,7 @@ pub(crate) const fn suggestion(suggestion: &Suggestion) -> &'static str {
     }
 }
 
-/// Returns the details of a conflict that its review stores.
+/// Returns the details of a conflict that a review stores as JSON.
 pub(crate) fn detail(
     from: Option<&TreePath>,
     found: &[Hunk],
@@ -183,7 +185,8 @@ pub(crate) fn detail(
     reason: &str,
 ) -> Value {
     json!({
-        // A path that is not UTF-8 is left out; the change then comes up again.
+        // JSON cannot hold a path that is not UTF-8. Without it, a decision does
+        // not cover the old path, and the next merge opens another review.
         "from": from.and_then(|path| std::str::from_utf8(path.as_bytes()).ok()),
         "hunks": hunks(found, &mut { DETAIL_BYTES }),
         "suggestion": suggestion,
@@ -204,13 +207,14 @@ pub(crate) fn message_of(review: &Review) -> &str {
     review.detail["message"].as_str().unwrap_or_default()
 }
 
-/// Returns the path that the reviewed entry had in the base, if one side moved
-/// it.
+/// Returns the path that the file of a review had in the base, if one side moved
+/// the file.
 pub(crate) fn moved_from(review: &Review) -> Option<TreePath> {
     TreePath::new(review.detail["from"].as_str()?).ok()
 }
 
-/// Returns the first hunks of a conflict that there is room for.
+/// Returns the first hunks of a conflict that fit into `room` bytes of JSON, and
+/// subtracts their size.
 fn hunks(found: &[Hunk], room: &mut usize) -> Vec<api::ConflictHunk> {
     let mut shown = Vec::new();
     for found in found.iter().take(HUNKS).map(hunk) {
@@ -250,7 +254,8 @@ fn hunk(hunk: &Hunk) -> api::ConflictHunk {
 }
 
 /// Describes an entry without its content. The id and the size of a directory
-/// cover everything in it, so they are left out if the view hides some of it.
+/// depend on all its entries, so they are left out if the view hides some of
+/// them.
 pub(crate) fn version(view: &View, path: &TreePath, entry: &Entry) -> api::Version {
     let (kind, id, size, mode) = match entry {
         Entry::File { mode, content } => {
@@ -301,13 +306,13 @@ pub(crate) fn path_change(landed: &Landed) -> PathChange {
         from: landed.from.clone(),
         before: landed.before.clone(),
         after: landed.after.clone(),
-        // A change of only the directory does not cover its entries.
+        // 0 marks a change of the directory itself, without its entries.
         files: if alone { 0 } else { landed.entries },
         algorithm: landed.algorithm.to_owned(),
     }
 }
 
-/// A path as the API shows it.
+/// Returns a path as text for the API.
 pub(crate) fn path_text(path: &TreePath) -> String {
     readable(path.as_bytes())
 }

@@ -1,4 +1,4 @@
-//! Export of a version of a project as a tar, straight from the store.
+//! Exports a version of a project as a tar archive, directly from the store.
 
 use std::io::Write;
 
@@ -11,8 +11,8 @@ use crate::app::projects::reading::tree_path;
 use crate::failure::Result;
 
 impl Projects {
-    /// Returns a future that writes a path of a project as a tar, without
-    /// hidden paths.
+    /// Checks the request, and returns a future that writes a path of a project
+    /// as a tar archive, without the paths that are hidden from the principal.
     pub(crate) async fn pack<W: Write + Send + 'static>(
         &self,
         who: &Principal,
@@ -23,7 +23,8 @@ impl Projects {
     ) -> Result<impl Future<Output = Result<()>> + Send + use<W>> {
         let seen = self.seen(who, project, at).await?;
         let path = tree_path(path)?;
-        // Checked before the response begins, while it can still be an error.
+        // Checked before the response begins: after that, a missing path could
+        // not become an error response.
         seen.entry(&path).await?;
         let snapshot = seen.repository().snapshot(seen.snapshot).await?;
         let packing = move || {

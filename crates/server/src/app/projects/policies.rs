@@ -1,4 +1,5 @@
-//! Policies, compiled once.
+//! Policies of projects: replaces the names of agents by their ids, compiles
+//! policies, and caches the compiled ones.
 
 use std::sync::Arc;
 
@@ -11,12 +12,13 @@ use serde_json::Value;
 use crate::app::projects::Projects;
 use crate::failure::{Failure, Result};
 
-/// Compiled policies that were used recently.
+/// A cache of compiled policies.
 #[derive(Debug)]
 pub(crate) struct Policies {
-    /// By project, version, and whether `.gitignore` files may apply.
+    /// The key is the project, the version of its policy, and true if
+    /// `.gitignore` files may apply.
     compiled: Cache<(String, u64, bool), Arc<Compiled>>,
-    /// Projects and policy versions whose unknown agents were logged.
+    /// Projects and policy versions whose unknown agents are in the log.
     warned: Cache<(String, u64), ()>,
 }
 
@@ -30,8 +32,8 @@ impl Default for Policies {
 }
 
 impl Policies {
-    /// Logs the agents that a stored policy names and that do not exist, once.
-    /// Older servers stored any name.
+    /// Logs once for each policy version the agents that it names but that do not
+    /// exist. Earlier versions of the server did not check the names.
     fn warn_of_unknown_agents(&self, project: &Project, bound: &Bound) {
         let key = (project.id.clone(), project.policy_version);
         if self.warned.get(&key).is_some() {
@@ -42,7 +44,8 @@ impl Policies {
         tracing::warn!(
             project = project.id,
             problems = problems.join("; "),
-            "the policy names agents that do not exist; set it again with `elevo project policy`"
+            "the policy names agents that do not exist; correct their names and set the policy \
+             with `elevo project policy`"
         );
     }
 }
@@ -53,9 +56,9 @@ impl Projects {
         self.policy_by(project, true).await
     }
 
-    /// Returns the policy for a landing. `.gitignore` files apply only to
-    /// changes of workspaces, where they keep build output from landing: a
-    /// client that names or imports a file means it.
+    /// Returns the compiled policy for a landing. `.gitignore` files apply only
+    /// to changes from workspaces, where they keep build output from landing. A
+    /// client that sends or imports a file by its path wants it to land.
     pub(crate) async fn policy_for(
         &self,
         project: &Project,
@@ -65,6 +68,8 @@ impl Projects {
         self.policy_by(project, from_workspace).await
     }
 
+    /// Returns the compiled policy of a project, from the cache if possible.
+    /// Without `gitignore`, `.gitignore` files do not apply.
     async fn policy_by(&self, project: &Project, gitignore: bool) -> Result<Arc<Compiled>> {
         let key = (project.id.clone(), project.policy_version, gitignore);
         if let Some(known) = self.policies.compiled.get(&key) {
@@ -80,20 +85,23 @@ impl Projects {
             let key = (project.id.clone(), found.version, gitignore);
             self.policies.compiled.insert(key, compiled.clone());
         } else {
-            // Not cached, so that the policy binds an agent that is created
-            // later with such a name.
+            // Not cached: an agent that is created later with such a name must
+            // be found.
             self.policies.warn_of_unknown_agents(project, &bound);
         }
         Ok(compiled)
     }
 
-    /// Returns a policy in its stored form, with ids for names. Rejects a
-    /// policy that names an agent unknown to the tenant.
+    /// Returns a policy in its stored form, with the ids of agents instead of
+    /// their names. Rejects a policy that names an agent that the tenant does not
+    /// have.
     pub(crate) async fn bound_policy(&self, tenant: TenantId, policy: &Policy) -> Result<Policy> {
         let bound = self.bind(tenant, policy).await?;
         bound.checked().map_err(|error| invalid(&error))
     }
 
+    /// Replaces the names of agents in a policy by their ids. The result lists
+    /// the names that the tenant does not have.
     pub(crate) async fn bind(&self, tenant: TenantId, policy: &Policy) -> Result<Bound> {
         let agents = match policy.names_agents() {
             true => self.catalog.agents(tenant).await?,

@@ -1,5 +1,5 @@
-//! Reads of a project: files, directories and differences of any version,
-//! without hidden paths.
+//! Reads files, directories and differences of any version of a project, without
+//! the paths that are hidden from the principal.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::app::snapshots::{Kept, info};
 use crate::app::workspaces::hide::hide;
 use crate::failure::{Failure, Result, short};
 
-/// A version of a project, with the principal's view of it.
+/// A version of a project, with the paths of it that a principal may see.
 pub(crate) struct Seen {
     pub(crate) project: Project,
     pub(crate) view: View,
@@ -30,11 +30,11 @@ pub(crate) struct Seen {
     pub(crate) tree: StateTree,
 }
 
-/// Maximum size of a patch.
+/// Maximum size of a patch in bytes.
 const PATCH: usize = 16 << 20;
 
 impl Projects {
-    /// Opens the project's head, or another of its versions.
+    /// Opens a version of a project for reading, by default the head.
     pub(crate) async fn seen(
         &self,
         who: &Principal,
@@ -69,13 +69,14 @@ impl Projects {
         if let Entry::Directory { .. } = &entry {
             let message = format!("`{}` is a directory", readable(path.as_bytes()));
             let failure = Failure::new(ErrorCode::PathNotFound, message);
-            return Err(failure.remediation("List it with `GET …/tree`, or download an archive."));
+            return Err(failure
+                .remediation("List the directory with `GET …/tree`, or download an archive."));
         }
         let content = Content::open(&self.stores, seen.tree.repository(), &entry).await?;
         Ok((out::version(&seen.view, &path, &entry), content))
     }
 
-    /// Lists a directory of a project.
+    /// Returns a page of the visible entries of a directory.
     pub(crate) async fn tree(
         &self,
         who: &Principal,
@@ -125,7 +126,7 @@ impl Projects {
         }
     }
 
-    /// Returns the changes between two versions of a project.
+    /// Returns the visible changes between two versions of a project.
     pub(crate) async fn diff(
         &self,
         who: &Principal,
@@ -151,7 +152,8 @@ impl Projects {
         Ok(out)
     }
 
-    /// Returns the changes as a patch for `git apply`.
+    /// Returns the visible changes between two versions of a project as a patch
+    /// for `git apply`.
     pub(crate) async fn patch(
         &self,
         who: &Principal,
@@ -173,7 +175,8 @@ impl Projects {
         Ok(bytes)
     }
 
-    /// Returns the changes as counts of added and removed lines.
+    /// Returns the numbers of added and removed lines between two versions of a
+    /// project, for each visible file and in total.
     pub(crate) async fn stat(
         &self,
         who: &Principal,
@@ -209,6 +212,8 @@ impl Projects {
         Ok(out)
     }
 
+    /// Opens two versions of a project for a comparison: `to`, by default the
+    /// head, and `from`, by default the version before `to`.
     async fn states(
         &self,
         who: &Principal,
@@ -227,7 +232,8 @@ impl Projects {
         Ok((diff, after, from))
     }
 
-    /// Returns the head before this version.
+    /// Returns the version before this one; for the first version, that version
+    /// itself.
     pub(crate) async fn before(&self, seen: &Seen) -> Result<Kept> {
         let landed = self
             .catalog
@@ -236,7 +242,8 @@ impl Projects {
         self.snapshots.keep_version(&seen.project, before).await
     }
 
-    /// Returns the project's head, or a version named by its id or a tag.
+    /// Returns a version of a project by its snapshot id or tag; without either,
+    /// the head.
     pub(crate) async fn version(&self, project: &Project, text: Option<&str>) -> Result<Kept> {
         let Some(text) = text else {
             return self.snapshots.keep_head(project).await;
@@ -248,7 +255,7 @@ impl Projects {
         if id == project.head || self.was_head(project, id).await? {
             return self.snapshots.keep_version(project, id).await;
         }
-        let message = format!("snapshot `{}` was never the project's head", short(text));
+        let message = format!("snapshot `{}` is not a version of the project", short(text));
         let failure = Failure::new(ErrorCode::SnapshotNotFound, message);
         Err(failure.remediation("Choose a snapshot from `elevo project log`."))
     }
@@ -258,12 +265,13 @@ impl Projects {
         if landed.is_some() {
             return Ok(true);
         }
-        // The version that the project began with.
+        // The first version has no step; it is the parent of step 1.
         let first = self.catalog.landing(&project.id, 1).await?;
         Ok(first.is_some_and(|first| first.parent == id))
     }
 
-    /// Returns a snapshot without the paths that the view hides.
+    /// Returns a snapshot without the paths that the view hides: a new snapshot,
+    /// or `of` if it has no such paths.
     pub(crate) async fn visible_part(
         &self,
         who: &Principal,
@@ -280,18 +288,20 @@ impl Projects {
         if tree.tree().await? == snapshot.tree {
             return Ok(of.clone());
         }
-        let mut info = info(who, format!("what may be seen of {}", of.id));
+        let mut info = info(who, format!("visible part of {}", of.id));
+        // The same part of the same snapshot always gets the same id.
         info.created = snapshot.created;
         Kept::of(&repository, tree.commit(info).await?).await
     }
 }
 
 impl Seen {
-    /// Returns the entry at a path, if it is visible.
+    /// Returns the entry at a path. Fails if the path does not exist or is
+    /// hidden, with the same message.
     pub(crate) async fn entry(&self, path: &TreePath) -> Result<Entry> {
         let missing = || {
             let path = readable(path.as_bytes());
-            let message = format!("there is no `{path}` in this state of the project");
+            let message = format!("there is no `{path}` in this version of the project");
             Failure::new(ErrorCode::PathNotFound, message).about("path", path)
         };
         if path.is_root() {
@@ -305,11 +315,13 @@ impl Seen {
             .ok_or_else(missing)
     }
 
-    /// Whether a path is visible; for a directory, whether anything in it is.
+    /// Returns true if a path is visible or, for a directory, if any path in it
+    /// may be.
     pub(crate) fn shows(&self, path: &TreePath, is_directory: bool) -> bool {
         shows(&self.view, path, is_directory)
     }
 
+    /// Returns the next visible change of a comparison.
     async fn next_of(&self, diff: &mut Diff) -> Result<Option<Change>> {
         while let Some(change) = diff.next().await? {
             if let Some(kind) = self.shown_part(&change.path, change.kind) {
@@ -321,8 +333,9 @@ impl Seen {
         Ok(None)
     }
 
-    /// Returns a change without its hidden side. Only one side may be hidden
-    /// when a file became a directory or the other way round.
+    /// Returns a change without its hidden side; `None` if it is hidden
+    /// completely. One side alone can be hidden if a file became a directory or a
+    /// directory a file.
     fn shown_part(&self, path: &TreePath, kind: ChangeKind) -> Option<ChangeKind> {
         let is_shown = |entry: &Entry| self.shows(path, is_directory(entry));
         match kind {
@@ -353,14 +366,14 @@ impl Seen {
     }
 }
 
-/// Parses a path that a client names.
+/// Parses a path in a request. Slashes at its start and end are ignored.
 pub(crate) fn tree_path(text: &str) -> Result<TreePath> {
     let trimmed = text.trim_matches('/');
     TreePath::new(trimmed).map_err(|error| Failure::invalid(format!("`path`: {error}")))
 }
 
-/// Whether a view shows a path; for a directory, whether it shows anything in
-/// it.
+/// Returns true if a view shows a path or, for a directory, if it may show any
+/// path in it.
 pub(crate) fn shows(view: &View, path: &TreePath, is_directory: bool) -> bool {
     match is_directory {
         true => view.uniform(path) != Some(Access::None),

@@ -1,4 +1,5 @@
-//! Retention: drops the versions whose content a project does not keep.
+//! Retention: drops the versions that a project does not keep. The history keeps
+//! the steps of dropped versions, but garbage collection deletes their content.
 
 use std::collections::HashSet;
 
@@ -34,12 +35,12 @@ pub(crate) const fn out(retention: Retention) -> api::Retention {
     }
 }
 
-/// Options for dropping versions.
+/// The options for dropping versions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dropping {
-    /// Versions that became the head at this time or later are kept.
+    /// Versions that landed at this time or later are kept.
     pub(crate) since: Timestamp,
-    /// Whether to only compute the versions that would be dropped.
+    /// Computes which versions would be dropped, without dropping them.
     pub(crate) dry_run: bool,
 }
 
@@ -47,12 +48,13 @@ pub(crate) struct Dropping {
 #[derive(Debug, Default)]
 pub(crate) struct DroppedVersions {
     pub(crate) count: u64,
-    /// The versions that a dry run would drop.
+    /// In a dry run, the versions that would be dropped; otherwise empty.
     pub(crate) would_be: HashSet<SnapshotId>,
 }
 
 impl Projects {
-    /// Drops the versions of a tenant's projects that retention does not keep.
+    /// Drops the versions that the retention of a tenant's projects does not
+    /// keep.
     pub(crate) async fn drop_versions(
         &self,
         tenant: TenantId,
@@ -72,8 +74,8 @@ impl Projects {
                 .drop_from(&project, dropping, &in_use, &mut dropped)
                 .await
             {
-                // Another request has changed the retention, or deletes the
-                // project.
+                // Another request has changed the retention of the project or is
+                // deleting the project. The next collection handles it.
                 Err(CatalogError::Changed { .. })
                 | Err(CatalogError::BeingRemoved { .. })
                 | Err(CatalogError::NotFound { .. }) => {}
@@ -83,7 +85,7 @@ impl Projects {
         Ok(dropped)
     }
 
-    /// Returns the projects that do not keep all versions.
+    /// Returns the projects of a tenant that do not keep all versions.
     async fn with_retention(&self, tenant: TenantId) -> Result<Vec<Project>> {
         let mut query = ProjectQuery {
             tenant: Some(tenant),
@@ -119,8 +121,8 @@ impl Projects {
         loop {
             let page = self.catalog.unkept_versions(project, &query).await?;
             let mut unkept = page.snapshots;
-            // A workspace may use layers of versions that its row no longer
-            // names.
+            // A workspace on this machine may use the layer of a version that
+            // the row of the workspace no longer refers to.
             unkept.retain(|id| !in_use.contains(id));
             if dropping.dry_run {
                 let needed = self.catalog.needed_versions(project).await?;

@@ -1,4 +1,5 @@
-//! Reviews: held changes that wait for a decision.
+//! Reviews: lists, shows and expires changes that were held back and wait for a
+//! decision. The submodule `resolve` carries out decisions.
 
 mod resolve;
 
@@ -34,7 +35,7 @@ pub(crate) struct ReviewsQuery {
     pub(crate) page: PageQuery,
 }
 
-/// One of the versions of a review.
+/// One of the three sides of the merge that opened a review.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Base,
@@ -42,7 +43,8 @@ pub(crate) enum Side {
     Theirs,
 }
 
-/// Reviews of changes that conflict or that a policy holds back.
+/// Lists and decides the reviews of changes that conflict or that a policy holds
+/// back.
 pub(crate) struct Reviews {
     catalog: Arc<dyn Catalog>,
     stores: Arc<TenantStores>,
@@ -99,7 +101,8 @@ impl Reviews {
                 };
                 items.push(review_out(who, &view, review));
                 if items.len() >= query.limit as usize {
-                    // Only a visible review may be the cursor of the next page.
+                    // The cursor contains the id of a review, so it must be one
+                    // that the principal may see.
                     let next = crate::app::projects::next(
                         std::slice::from_ref(review),
                         1,
@@ -115,7 +118,8 @@ impl Reviews {
         }
     }
 
-    /// Returns the principal's view of a review; `None` if its path is hidden.
+    /// Returns the principal's view of the project of a review; `None` if the
+    /// path of the review is hidden from the principal.
     async fn view(&self, who: &Principal, review: &Review) -> Result<Option<View>> {
         if who.agent.is_none() {
             let everything = policies::compile(&Policy::default())?;
@@ -131,7 +135,8 @@ impl Reviews {
         Ok(is_shown.then_some(view))
     }
 
-    /// Returns a review that this principal may see, with its project and view.
+    /// Returns a review that the principal may see, with its project and the
+    /// principal's view of the project.
     async fn visible(&self, who: &Principal, id: &str) -> Result<(Review, Project, View)> {
         let missing = || {
             let message = format!("there is no review `{}`", short(id));
@@ -151,7 +156,7 @@ impl Reviews {
         Ok(review_out(who, &view, &review))
     }
 
-    /// Opens the content of one side of a review; `None` if that side has none.
+    /// Opens the file of one side of a review; `None` if that side has no file.
     pub(crate) async fn content(
         self: &Arc<Self>,
         who: &Principal,
@@ -170,9 +175,10 @@ impl Reviews {
             Some(entry) => {
                 let repository = self.stores.repository(who.tenant);
                 match Content::open(&self.stores, &repository, &entry).await {
-                    // Only an open review keeps its sides.
+                    // Garbage collection keeps the sides of open reviews only.
                     Err(EngineError::MissingObject(_)) if review.state != ReviewState::Open => {
-                        let message = "the review is closed, and this side was dropped";
+                        let message = "the review is closed, and garbage collection has deleted \
+                                       the content of this side";
                         Err(Failure::new(ErrorCode::VersionDropped, message))
                     }
                     content => Ok(Some(content?)),
@@ -181,7 +187,7 @@ impl Reviews {
         }
     }
 
-    /// Closes reviews that were not decided in time.
+    /// Closes the reviews that have expired without a decision.
     pub(crate) async fn expire(&self) -> Result<()> {
         let now = self.time.now().await?;
         for review in self
@@ -191,6 +197,7 @@ impl Reviews {
         {
             let change = ReviewChange::new(ReviewState::Open, ReviewState::Expired);
             match self.catalog.change_review(&review.id, &change, now).await {
+                // `Changed` means that a request has closed the review.
                 Ok(_) | Err(elevo_catalog::Error::Changed { .. }) => {}
                 Err(error) => {
                     let (id, cause) = (&review.id, crate::failure::chain(&error));

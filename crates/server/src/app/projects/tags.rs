@@ -1,4 +1,4 @@
-//! Tags: names of versions. A tagged version is kept.
+//! Tags: names for versions of a project. Retention keeps a tagged version.
 
 use elevo_api as api;
 use elevo_api::Scope;
@@ -13,7 +13,7 @@ use crate::app::snapshots::no_snapshot;
 use crate::failure::{Failure, Result, short};
 use crate::platform::clock;
 
-/// Minimum digits of an abbreviated id of a version.
+/// Minimum digits of an abbreviated snapshot id.
 const DIGITS: usize = 6;
 
 impl Projects {
@@ -30,6 +30,7 @@ impl Projects {
             return Err(Failure::invalid("`message` has more than 1000 bytes"));
         }
         let project = self.find(who, project).await?;
+        // A retry: the earlier attempt has set this tag.
         if let Some(noted) = once.noted::<String>()
             && let Some(tag) = self.catalog.tag(&project.id, &wish.name).await?
             && tag.snapshot.to_string() == noted
@@ -116,8 +117,9 @@ impl Projects {
     }
 }
 
-const UNKNOWN: &str = "Use the full id of a snapshot, from `elevo project log --json`, or one of \
-                       its tags (`elevo project tag`).";
+/// The remedy for a name that is neither a snapshot id nor a tag.
+const UNKNOWN: &str = "Use the full id of a snapshot from `elevo project log --json`, or a tag \
+                       of the project (`elevo project tag`).";
 
 fn taken(name: &str) -> Failure {
     let message = format!("the project already has a tag `{}`", short(name));
@@ -125,7 +127,7 @@ fn taken(name: &str) -> Failure {
     failure.remediation("Choose another name, or send `move` to move the tag.")
 }
 
-/// Rejects names that could be confused with other names of a version.
+/// Rejects a tag that could also be read as `head`, a step or a snapshot id.
 fn check_name(name: &str) -> Result<()> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     let why = if name.is_empty() || name.len() > 100 {
@@ -135,11 +137,11 @@ fn check_name(name: &str) -> Result<()> {
     } else if !name.as_bytes()[0].is_ascii_alphanumeric() {
         "it must begin with a letter or a digit"
     } else if name == "head" {
-        "`head` is the newest version"
+        "`head` always names the newest version"
     } else if name.bytes().all(|byte| byte.is_ascii_digit()) {
         "a number names a step"
     } else if name.len() >= DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        "it could be the first digits of an id"
+        "it could be the first digits of a snapshot id"
     } else {
         return Ok(());
     };

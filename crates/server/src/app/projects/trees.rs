@@ -1,4 +1,4 @@
-//! Small operations on trees that several services need.
+//! Operations on editable trees that several services need.
 
 use elevo_core::TreePath;
 use elevo_engine::{CommitInfo, StateTree};
@@ -7,13 +7,14 @@ use elevo_objects::Entry;
 use crate::app::snapshots::Kept;
 use crate::failure::Result;
 
-/// Commits a tree and keeps the snapshot.
+/// Stores a tree as a snapshot, and keeps it from garbage collection.
 pub(crate) async fn committed(tree: &StateTree, said: CommitInfo) -> Result<Kept> {
     let id = tree.commit(said).await?;
     Kept::of(tree.repository(), id).await
 }
 
-/// Puts an entry at a path, or removes the path if there is one.
+/// Puts an entry at a path, or removes the path if there is no entry. Removing a
+/// missing path is not an error.
 pub(crate) async fn put(tree: &StateTree, path: &TreePath, entry: Option<Entry>) -> Result<()> {
     let done = match entry {
         Some(entry) => tree.put(path, entry).await,

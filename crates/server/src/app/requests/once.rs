@@ -1,4 +1,4 @@
-//! A request as its use case sees it.
+//! The idempotency of a request, as the services see it: derived ids and notes.
 
 use crate::app::requests::{AtWork, hash};
 use crate::failure::{Failure, Result};
@@ -8,29 +8,35 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A request as its use case sees it. The default has no `Idempotency-Key` and
-/// is never retried.
+/// The idempotency of a request. A service derives the ids of new resources from
+/// it and records notes in it, so that a retry finds these resources. The default
+/// is a request without an `Idempotency-Key`: its ids are random, and notes are
+/// not recorded.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Once(pub(super) Option<Arc<Request>>);
 
+/// One attempt of a request with an `Idempotency-Key`.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) catalog: Arc<dyn Catalog>,
     pub(super) at_work: Arc<AtWork>,
     pub(super) run: RequestRun,
-    /// Random letters.
+    /// The random id of the request, the same in every attempt.
     pub(super) id: String,
+    /// True for a retry.
     pub(super) is_again: bool,
     pub(super) note: Mutex<Note>,
 }
 
+/// The notes of a request.
 #[derive(Debug, Default)]
 pub(super) struct Note {
-    /// The thing that was or is about to be created, as JSON.
+    /// The id or state that a retry needs, as JSON. It is recorded in the catalog
+    /// before the resource is created.
     pub(super) made: Option<String>,
-    /// Whether it is a command, whose output is not stored.
+    /// True if `made` is the id of a command, whose output is not stored.
     pub(super) is_command: bool,
-    /// Whether the request was a dry run, so that there is nothing to remember.
+    /// True if the request was a dry run, so that its row can be deleted.
     pub(super) is_rehearsal: bool,
 }
 
@@ -39,17 +45,17 @@ impl Once {
         request.note.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the request can be retried.
+    /// Returns true if the request has an `Idempotency-Key`.
     pub(crate) fn is_keyed(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Whether an earlier attempt may have created something.
+    /// Returns true for a retry: an earlier attempt may have created resources.
     pub(crate) fn is_again(&self) -> bool {
         self.0.as_ref().is_some_and(|request| request.is_again)
     }
 
-    /// Returns the id of the only thing that the request creates.
+    /// Returns the id for the only resource that the request creates.
     pub(crate) fn id(&self, prefix: &str) -> String {
         match &self.0 {
             Some(request) => format!("{prefix}{}", request.id),
@@ -57,7 +63,7 @@ impl Once {
         }
     }
 
-    /// Returns the id of one of several things that the request creates.
+    /// Returns the id for one of several resources that the request creates.
     pub(crate) fn id_of(&self, prefix: &str, number: u32) -> String {
         let Some(request) = &self.0 else {
             return clock::id(prefix);
@@ -67,7 +73,7 @@ impl Once {
         clock::id_of(prefix, &first_half(bytes))
     }
 
-    /// Returns bytes for a binary id.
+    /// Returns the binary id for the only resource that the request creates.
     pub(crate) fn bytes(&self) -> [u8; 16] {
         match &self.0 {
             Some(request) => first_half(hash("bytes", [request.id.as_bytes()])),
@@ -75,20 +81,21 @@ impl Once {
         }
     }
 
-    /// Returns the name under which the request lands.
+    /// Returns the name of the request in the history of a project, by which a
+    /// retry finds its landing; `None` without an `Idempotency-Key`.
     pub(crate) fn landing(&self) -> Option<String> {
         self.0.as_ref().map(|_| self.id("req-"))
     }
 
-    /// Returns the note of this attempt or an earlier one.
+    /// Returns the note that this or an earlier attempt has recorded.
     pub(crate) fn noted<T: DeserializeOwned>(&self) -> Option<T> {
         let request = self.0.as_ref()?;
         let made = Self::note_of(request).made.clone()?;
         serde_json::from_str(&made).ok()
     }
 
-    /// Records what is about to be created. After this returns, a retry finds
-    /// the note even if this process is killed.
+    /// Records a note, usually the id of a resource that is about to be created.
+    /// After this returns, a retry finds the note even if this process is killed.
     pub(crate) async fn note(&self, made: &(impl Serialize + Sync)) -> Result<()> {
         let Some(request) = &self.0 else {
             return Ok(());
@@ -99,22 +106,23 @@ impl Once {
         Ok(())
     }
 
-    /// Records the command that is about to be started. Retries attach to that
-    /// from now on.
+    /// Records the command that is about to be started. From now on, a retry
+    /// attaches to its output.
     pub(crate) async fn note_command(&self, command: &str) -> Result<()> {
         self.note(&command).await?;
         self.show_command();
         Ok(())
     }
 
-    /// Returns the command that an attempt has recorded. Retries attach to that
-    /// from now on.
+    /// Returns the command that an earlier attempt has recorded. From now on,
+    /// other retries attach to its output as well.
     pub(crate) fn noted_command(&self) -> Option<String> {
         let command = self.noted()?;
         self.show_command();
         Some(command)
     }
 
+    /// Lets retries attach to the command while this attempt is running.
     pub(super) fn show_command(&self) {
         let Some(request) = &self.0 else {
             return;
@@ -125,7 +133,7 @@ impl Once {
         }
     }
 
-    /// Clears the note: the thing that it names was certainly not created.
+    /// Clears the note. The caller knows that the resource was not created.
     pub(crate) async fn take_back(&self) -> Result<()> {
         self.note(&()).await?;
         let Some(request) = &self.0 else {
@@ -138,8 +146,8 @@ impl Once {
         Ok(())
     }
 
-    /// Marks the request as a dry run: the key can be used for the real
-    /// request.
+    /// Marks the request as a dry run, so that the client can use the same
+    /// `Idempotency-Key` for the real request.
     pub(crate) fn rehearsed(&self) {
         if let Some(request) = &self.0 {
             Self::note_of(request).is_rehearsal = true;
@@ -154,7 +162,7 @@ pub(super) fn first_half(bytes: [u8; 32]) -> [u8; 16] {
 }
 
 impl Request {
-    /// Copies the request for a retry that creates nothing.
+    /// Returns a copy for a retry that only reads the results.
     pub(super) fn looked_at(&self) -> Self {
         let made = Once::note_of(self).made.clone();
         Self {

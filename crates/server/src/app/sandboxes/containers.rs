@@ -1,4 +1,6 @@
-//! Containers of sandboxes, their slots, and the turns to create them.
+//! Containers of sandboxes: their specifications, their slots, and the limit of
+//! concurrent creations. A slot is an empty directory that a container is created
+//! with; the workspace is mounted into it later.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,34 +21,39 @@ use crate::app::tenant_stores;
 use crate::config::Config;
 use crate::failure::{Failure, Result};
 
-/// Maximum time that a creation waits for its turn.
+/// Maximum time that a creation waits for a permit.
 const TURN: Duration = Duration::from_secs(60);
 
-/// Creations that wait for each one that runs: at half a second each, the last
-/// has its turn within ten seconds.
+/// Maximum waiting creations for each running one. A creation takes about half a
+/// second, so the last one waits about ten seconds.
 pub(crate) const LINE: usize = 20;
 
-/// Paths in a container.
+/// Path of the workspace agent in a container.
 const AGENT: &str = "/.elevo/bin/workspace-agent";
 
+/// Directory of the workspace agent in a container.
 const AGENT_DIR: &str = "/.elevo/bin";
 
+/// Directory of the server's socket for agents in a container.
 const SOCKET_DIR: &str = "/.elevo/run";
 
+/// Home directory of the user in a container.
 const HOME: &str = "/home/agent";
 
-/// Directories of a workspace on this machine.
+/// The directories on this machine that a container mounts: those of a workspace
+/// or of a slot.
 pub(crate) struct Places {
     pub(crate) files: PathBuf,
     pub(crate) home: PathBuf,
     pub(crate) read_only: bool,
-    /// The mount of a workspace that follows a project, shown once the
-    /// container runs.
+    /// The mount of a workspace that follows a project. It is made visible in the
+    /// container once the container runs.
     pub(crate) binding: Option<Binding>,
-    /// Whether these are an empty slot, which is filled once the container
-    /// runs.
+    /// True for an empty slot, into which the workspace is mounted once the
+    /// container runs.
     pub(crate) is_slot: bool,
-    /// The owner of the files. They may be older than the setting.
+    /// The owner of the files; `None` for the user in the settings. Existing
+    /// files may have an owner from an earlier setting.
     pub(crate) owner: Option<Owner>,
 }
 
@@ -63,14 +70,15 @@ impl Places {
     }
 }
 
-/// Containers of sandboxes, their slots, and the turns to create them.
+/// Builds, inspects and deletes the containers of sandboxes and their slots, and
+/// limits concurrent creations.
 pub(crate) struct Containers {
     config: Arc<Config>,
     links: AgentLinks,
     runtime: Arc<dyn SandboxRuntime>,
     /// Limits the sandboxes that are created at the same time.
     pub(super) creations: Semaphore,
-    /// Limits the creations that wait for a turn.
+    /// Limits the creations that wait for a permit of `creations`.
     creations_waiting: Semaphore,
     pub(super) slots: Arc<Slots>,
 }
@@ -89,14 +97,15 @@ impl Containers {
         }
     }
 
-    /// Returns the reason for which a container ended, as far as the engine
-    /// knows.
+    /// Returns the reason for which a container ended, for the row of its
+    /// sandbox.
     pub(crate) async fn why_ended(&self, container: &ContainerId) -> Result<String> {
         let status = self.runtime.status(container).await?;
         Ok(status.as_ref().map_or_else(|| GONE.to_owned(), ended))
     }
 
-    /// Mounts the workspace of a sandbox in its slot.
+    /// Mounts the workspace of a sandbox into its slot, which makes the files
+    /// visible in the running container.
     pub(crate) async fn fill_slot(&self, id: &str, places: &Places) -> Result<()> {
         let (slots, id) = (self.slots.clone(), tenant_stores::workspace_id(id)?);
         let (files, home) = (places.files.clone(), places.home.clone());
@@ -109,16 +118,17 @@ impl Containers {
         tenant_stores::blocking(move || Ok(slots.remove(&id)?)).await
     }
 
-    /// Whether a sandbox was once warm, and still has that container.
+    /// Returns true if the container of a sandbox has a slot, because it comes
+    /// from a warm pool.
     pub(crate) fn has_slot(&self, id: &str) -> Result<bool> {
         Ok(self.slots.get(&tenant_stores::workspace_id(id)?).is_some())
     }
 
-    /// Waits for a turn to create a sandbox. The line is limited to what can be
-    /// served while a client waits.
+    /// Waits for a permit to create a sandbox. Fails at once if so many creations
+    /// wait that a client would not wait for its result.
     pub(crate) async fn turn_to_create(&self) -> Result<tokio::sync::SemaphorePermit<'_>> {
         let refused = || {
-            let message = "too many sandboxes are being created";
+            let message = "too many sandboxes are being created; retry later";
             Failure::new(ErrorCode::Overloaded, message).retry_after(10)
         };
         let place = self.creations_waiting.try_acquire();
@@ -129,7 +139,8 @@ impl Containers {
             .ok_or_else(refused)
     }
 
-    /// Deletes the container of a sandbox, with its connection and its slot.
+    /// Deletes the container of a sandbox and its slot, and closes the connection
+    /// to its agent.
     pub(crate) async fn remove_container(&self, id: &str) -> Result<()> {
         if let Some(container) = ContainerId::new(id) {
             self.runtime.remove(&container).await?;
@@ -138,7 +149,7 @@ impl Containers {
         self.remove_slot(id).await
     }
 
-    /// Returns the user of new sandboxes.
+    /// Returns the user that processes in new sandboxes run as.
     pub(crate) fn sandbox_user(&self) -> Owner {
         let (uid, gid) = self.config.sandbox_user;
         Owner { uid, gid }
@@ -153,8 +164,8 @@ impl Containers {
     ) -> ContainerSpec {
         let Owner { uid, gid } = places.owner.unwrap_or(self.sandbox_user());
         let server = format!("unix://{SOCKET_DIR}/agent.sock");
-        // Its variables are sent with each command: see `secrets.rs`. The
-        // container engine would keep them in a plain file.
+        // The variables of the sandbox are not set here, but sent with each
+        // command: the container engine would store them in a plain file.
         let env = BTreeMap::from([
             ("HOME".into(), HOME.into()),
             ("WORKSPACE_SERVER".into(), server),

@@ -1,4 +1,5 @@
-//! Creation of sandboxes.
+//! Creates sandboxes: checks the request, chooses the specification and the
+//! source of the files, and adds the row. `Starts` creates the container.
 
 use crate::app::access::keys::check_name;
 use crate::app::access::principal::Principal;
@@ -22,7 +23,7 @@ use std::time::Duration;
 use tracing::Instrument;
 
 impl Sandboxes {
-    /// Creates a sandbox. Returns when commands can run.
+    /// Creates a sandbox. Returns when the sandbox can run commands.
     pub(crate) async fn create(
         self: &Arc<Self>,
         who: &Principal,
@@ -34,7 +35,8 @@ impl Sandboxes {
             check_name(name)?;
         }
         let (app, who) = (self.clone(), who.clone());
-        // The creation, from row to start, continues if the caller goes away.
+        // A separate task, so that the creation is completed even if the
+        // client disconnects.
         let creating = async move { app.create_once(&who, wish, &once).await };
         let creating = tokio::spawn(creating.in_current_span());
         let made = creating
@@ -55,7 +57,8 @@ impl Sandboxes {
         self.can_make_sandboxes().await?;
         let template = self.catalog.template(&wish.template).await?;
         let Some(template) = template else {
-            // Without an engine no template can be added either.
+            // Without a container engine the client cannot add a template
+            // either, so that failure is reported first.
             self.runtime.check().await?;
             return Err(no_template(&wish.template));
         };
@@ -67,7 +70,8 @@ impl Sandboxes {
         let mut source = self.stores.shares.apart(who.tenant, source).await?;
         let now = self.time.now().await?;
         let warm = match &source {
-            // A workspace that follows a project needs another kind of mount.
+            // A read-only workspace follows its project through a mount that a
+            // warm container does not have.
             Source::Project(made) if made.row.read_only => None,
             Source::Existing(row) if row.read_only => None,
             _ => self.pools.take(&spec),
@@ -81,12 +85,13 @@ impl Sandboxes {
         if let Source::Existing(row) = &source {
             new.row.workspace = row.id.clone();
             new.row.agent = row.agent.clone();
-            // A sandbox that fails to start must not delete work that was
-            // there before it.
+            // The workspace is older than this sandbox. If the sandbox fails to
+            // start, its deletion must not delete the workspace.
             new.row.keep_workspace = true;
         }
         let added = self.add_rows(who, std::slice::from_mut(&mut new)).await;
         match (&source, added) {
+            // Another sandbox has the workspace: its id is unique among rows.
             (Source::Existing(row), Err(failure)) if failure.code == ErrorCode::NameTaken => {
                 return Err(parking::in_use(row));
             }
@@ -95,8 +100,8 @@ impl Sandboxes {
         self.starts.create_new(new, spec, source).await
     }
 
-    /// Fails while the agent is missing, before the caller is asked for a
-    /// template.
+    /// Fails if the server has no binary of the workspace agent. Checked before
+    /// the template, because without the agent no template helps.
     async fn can_make_sandboxes(&self) -> Result<()> {
         let agent = self.config.data_dir.join("agent/workspace-agent");
         if agent.is_file() {
@@ -110,7 +115,8 @@ impl Sandboxes {
         ))
     }
 
-    /// Adds the rows of new sandboxes, all or none.
+    /// Adds the rows of new sandboxes: all of them, or none if a limit is
+    /// reached.
     pub(crate) async fn add_rows(&self, who: &Principal, new: &mut [NewSandbox]) -> Result<()> {
         use elevo_catalog::Error::{Busy, LimitReached, NotFound, Refused};
         let rows: Vec<_> = new.iter().map(|new| new.row.clone()).collect();
@@ -119,7 +125,8 @@ impl Sandboxes {
             total: Some(self.config.limits.max_sandboxes),
         };
         let added = self.catalog.add_sandboxes(&rows, limits).await;
-        // Only a container that certainly has no row goes back to its pool.
+        // After one of these errors there is certainly no row, and the warm
+        // container goes back to its pool. After others the row may exist.
         let is_refused = matches!(
             added,
             Err(Busy | LimitReached { .. } | NotFound { .. } | Refused(_))
@@ -130,6 +137,8 @@ impl Sandboxes {
         Ok(added?)
     }
 
+    /// Builds the row of a new sandbox, and registers it as being started. A warm
+    /// container has its token already.
     pub(crate) fn new_row(
         &self,
         who: &Principal,

@@ -1,4 +1,5 @@
-//! The files of sandboxes: sources, forks and snapshots.
+//! The files of sandboxes: the sources of new ones, forks, snapshots and
+//! restores.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,8 +25,8 @@ use crate::platform::clock;
 use crate::platform::trace::step;
 
 impl Sandboxes {
-    /// Returns the source of a new workspace. A fork keeps the disk of its
-    /// origin.
+    /// Returns the source of the files of a new sandbox. Sets the disk limit in
+    /// `spec` for a fork, which has the limit of its origin.
     pub(crate) async fn source(
         &self,
         who: &Principal,
@@ -62,7 +63,7 @@ impl Sandboxes {
                 spec.keep_disk(
                     wish,
                     disk,
-                    "a fork cannot have another disk limit than its origin",
+                    "a fork must have the disk limit of its origin; leave the limit out",
                 )?;
                 Ok(Source::Fork(Box::new((who.clone(), origin))))
             }
@@ -88,7 +89,7 @@ impl Sandboxes {
         Ok(Source::Snapshot(imported.await?))
     }
 
-    /// Forks the files of a sandbox into new sandboxes.
+    /// Creates sandboxes with copies of the files of another sandbox.
     pub(crate) async fn fork(
         self: &Arc<Self>,
         who: &Principal,
@@ -98,8 +99,8 @@ impl Sandboxes {
     ) -> Result<api::Forked> {
         who.needs(Scope::SandboxesWrite)?;
         let (app, who, id) = (self.clone(), who.clone(), id.to_owned());
-        // The whole fork, from rows to start, continues if the caller goes
-        // away.
+        // A separate task, so that the fork is completed even if the client
+        // disconnects.
         let forking = async move { app.fork_once(&who, &id, wish, &once).await };
         let forking = tokio::spawn(forking.in_current_span());
         forking.await.map_err(|error| Failure::internal(&error))?
@@ -130,8 +131,8 @@ impl Sandboxes {
         }
         let now = self.time.now().await?;
         let warm: Vec<_> = (0..count).map(|_| self.pools.take(&spec)).collect();
-        // Derived from the request or recorded with it before the rows exist: a
-        // retry after a crash finds the forks by these ids.
+        // The ids are derived from the request or recorded in its row before the
+        // forks get rows, so that a retry after a crash finds the forks.
         let ids = ids_for_forks(once, &warm).await?;
         let mut new = Vec::new();
         for ((number, id), warm) in (1..=count).zip(ids).zip(warm) {
@@ -143,8 +144,9 @@ impl Sandboxes {
         }
         let rows: Vec<_> = new.iter().map(|new| new.row.clone()).collect();
         let started = clock::instant();
-        // Rows come before files and containers: after a crash, recovery rolls
-        // back rows that are still starting, with everything they have.
+        // The rows are added before files and containers are created. After a
+        // crash, the recovery deletes rows in the state `starting` together with
+        // their files and containers.
         self.add_rows(who, &mut new).await?;
         if let Err(failure) = self.starts.fork_workspace(who, &origin, &rows).await {
             for row in &rows {
@@ -157,6 +159,7 @@ impl Sandboxes {
         Ok(outcome)
     }
 
+    /// Starts the forks at the same time. Some may fail while others succeed.
     async fn make_forks(self: &Arc<Self>, new: Vec<NewSandbox>, spec: &Spec) -> api::Forked {
         let making = new.into_iter().map(|new| {
             let (app, spec, id) = (self.clone(), spec.clone(), new.row.id.clone());
@@ -183,7 +186,7 @@ impl Sandboxes {
     ) -> Result<api::SnapshotTaken> {
         who.needs(Scope::SandboxesWrite)?;
         if wish.message.len() > 10_000 {
-            return Err(Failure::invalid("`message` has more than 10000 bytes"));
+            return Err(Failure::invalid("`message` must have at most 10000 bytes"));
         }
         let started = clock::instant();
         let _held = self.locks.hold(id).await;

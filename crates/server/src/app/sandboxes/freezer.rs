@@ -1,4 +1,5 @@
-//! Freezes the processes of sandboxes while their files are read.
+//! Freezes the processes of a sandbox while its files are read, so that a
+//! snapshot is consistent.
 
 use std::io;
 use std::sync::Arc;
@@ -10,7 +11,8 @@ use elevo_workspace::Freeze;
 
 use crate::app::sandboxes::rows::container_of;
 
-/// Freezes the processes of a sandbox.
+/// Freezes and thaws the container of one sandbox, for the blocking code of
+/// workspaces.
 pub(crate) struct Frozen {
     runtime: Arc<dyn SandboxRuntime>,
     container: Option<ContainerId>,
@@ -36,13 +38,13 @@ impl Freeze for Frozen {
             tracing::error!(
                 container = container.as_str(),
                 cause,
-                "cannot thaw a container"
+                "cannot thaw a container; its processes stay frozen"
             );
         }
     }
 }
 
-/// Freezes the processes of sandboxes while their files are read.
+/// Creates a [`Frozen`] for each sandbox whose files are to be read.
 pub(crate) struct Freezer {
     runtime: Arc<dyn SandboxRuntime>,
 }
@@ -52,6 +54,7 @@ impl Freezer {
         Self { runtime }
     }
 
+    /// Freezes the container of a sandbox if the sandbox is running.
     pub(crate) fn frozen(&self, sandbox: &Sandbox) -> Frozen {
         let runs = sandbox.state == SandboxState::Running;
         Frozen {
@@ -61,7 +64,7 @@ impl Freezer {
         }
     }
 
-    /// For a workspace in which the server runs nothing.
+    /// Freezes nothing, for a workspace without a sandbox.
     pub(crate) fn frozen_nothing(&self) -> Frozen {
         Frozen {
             runtime: self.runtime.clone(),

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Sandboxes {
-    /// Deletes a sandbox. Its workspace is deleted too, or parked if it is to
-    /// be kept.
+    /// Deletes a sandbox. Its workspace is deleted as well or, with
+    /// `keep_workspace`, parked.
     pub(crate) async fn delete(
         self: &Arc<Self>,
         who: &Principal,
@@ -35,6 +35,8 @@ impl Sandboxes {
             elevo_catalog::Error::NotFound { .. } => Failure::no_sandbox(id),
             error => error.into(),
         })?;
+        // A separate task, so that the deletion is completed even if the
+        // client disconnects.
         let app = self.clone();
         let removing = tokio::spawn(async move { app.starts.remove(&sandbox).await });
         removing.await.map_err(|error| Failure::internal(&error))?
@@ -59,6 +61,7 @@ impl Sandboxes {
         for (id, deleted) in futures::future::join_all(deletions).await {
             match deleted {
                 Ok(()) => outcome.succeeded.push(id),
+                // An earlier attempt of this request has deleted the sandbox.
                 Err(_) if before.contains(&id) => outcome.succeeded.push(id),
                 Err(failure) => outcome.failed.push(failed(id, failure)),
             }
@@ -66,7 +69,7 @@ impl Sandboxes {
         Ok(outcome)
     }
 
-    /// Stops everything that runs in a sandbox. Its workspace stays.
+    /// Stops the processes and the container of a sandbox. Its workspace stays.
     pub(crate) async fn stop(self: &Arc<Self>, who: &Principal, id: &str) -> Result<api::Sandbox> {
         who.needs(Scope::SandboxesWrite)?;
         let sandbox = self.visible(who, id).await?;
@@ -93,7 +96,7 @@ impl Sandboxes {
             .change(id, &from, SandboxState::Stopping, None)
             .await?;
         if let Some(link) = self.links.get(id) {
-            // An agent that does not stop is killed below.
+            // An error is ignored: the container is killed below.
             let _ = link.shut_down(Duration::from_secs(5)).await;
         }
         if let Some(container) = container_of(&sandbox)
@@ -139,6 +142,8 @@ impl Sandboxes {
         who.needs(Scope::SandboxesWrite)?;
         let _held = self.locks.hold(id).await;
         let sandbox = self.visible(who, id).await?;
+        // A retry must not extend a second time, so the first attempt records
+        // the new expiry.
         if let Some((seconds, nanos)) = once.noted() {
             let noted = Timestamp::new(seconds, nanos).unwrap_or(sandbox.expires);
             return self.expire_at(id, noted.max(sandbox.expires)).await;
@@ -156,7 +161,10 @@ impl Sandboxes {
                 .seconds()
                 .saturating_sub(sandbox.expires.seconds())
                 .max(0);
-            let message = format!("a sandbox lives at most until {}", clock::text(last));
+            let message = format!(
+                "this sandbox can be extended at most until {}",
+                clock::text(last)
+            );
             let failure = Failure::new(ErrorCode::LifetimeExceeded, message);
             return Err(failure.about("limit", left));
         }

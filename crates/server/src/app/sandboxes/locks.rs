@@ -1,11 +1,11 @@
-//! Locks of sandboxes: only one operation at a time changes each.
+//! A lock for each sandbox, so that only one operation at a time changes it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-/// The locks of all sandboxes that were recently changed, by id.
+/// The locks of sandboxes, by id. A lock is created on its first use.
 #[derive(Debug, Default)]
 pub(crate) struct SandboxLocks(Mutex<HashMap<String, Arc<Mutex<()>>>>);
 
@@ -15,6 +15,8 @@ impl SandboxLocks {
         let lock = {
             let mut locks = self.0.lock().await;
             if locks.len() > 1000 {
+                // A lock whose only owner is this map is neither held nor
+                // awaited.
                 locks.retain(|_, lock| Arc::strong_count(lock) > 1);
             }
             locks.entry(id.to_owned()).or_default().clone()

@@ -1,9 +1,10 @@
-//! Sandboxes whose container has died or whose agent is lost. Both are errors
-//! with a reason and an event: no request stopped the sandbox.
+//! Detects sandboxes whose container has ended or whose workspace agent is lost.
+//! Such a sandbox gets the state `error`, a reason and an event, because no
+//! request stopped it.
 //!
-//! An agent may be away for a moment, for example while it reconnects; it is
-//! lost after `AGENT_TIMEOUT`. Its container and processes stay, and the
-//! sandbox runs again as soon as the agent is back.
+//! An agent may be disconnected for a short time; it is lost after
+//! `AGENT_TIMEOUT`. Its container and processes keep running, and the sandbox
+//! gets the state `running` as soon as the agent reconnects.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,7 +27,8 @@ use crate::config::Config;
 use crate::failure::{Result, log_failure};
 use crate::platform::clock;
 
-/// The times since which the agents of running containers have been missing.
+/// The time at which the agent of each running container was first found
+/// disconnected, by sandbox.
 #[derive(Debug, Default)]
 pub(crate) struct Missing(Mutex<HashMap<String, Instant>>);
 
@@ -42,7 +44,8 @@ impl Missing {
     }
 }
 
-/// Sandboxes whose container has died or whose agent is lost.
+/// Detects sandboxes whose container has ended or whose agent is lost, and
+/// updates their rows.
 pub(crate) struct LostSandboxes {
     catalog: Arc<dyn Catalog>,
     config: Arc<Config>,
@@ -66,8 +69,8 @@ impl LostSandboxes {
         }
     }
 
-    /// Updates the row of a sandbox to the state of its container and its
-    /// agent.
+    /// Compares the row of a sandbox with its container and its agent, and
+    /// updates the row.
     pub(crate) async fn look_after(&self, id: &str) -> Result<()> {
         let _held = self.locks.hold(id).await;
         let found = self.catalog.sandbox_of_any_tenant(id).await?;
@@ -93,7 +96,8 @@ impl LostSandboxes {
         }
     }
 
-    /// Checks the container of a sandbox whose agent is missing.
+    /// Checks the container of a running sandbox whose agent is disconnected.
+    /// Sets the state `error` if the container has ended or the agent is lost.
     async fn look_at_container(&self, sandbox: &Sandbox) -> Result<()> {
         let Some(container) = container_of(sandbox) else {
             return Ok(());
@@ -103,7 +107,7 @@ impl LostSandboxes {
             None => GONE.to_owned(),
             Some(status) => match status.state {
                 ContainerState::Exited => ended(&status),
-                // A snapshot has frozen the processes.
+                // A snapshot has frozen the agent as well, so it cannot respond.
                 ContainerState::Frozen => {
                     self.missing.forget(&sandbox.id);
                     return Ok(());
@@ -127,8 +131,8 @@ impl LostSandboxes {
         Ok(())
     }
 
-    /// Updates the row of every sandbox whose agent is missing, or has come
-    /// back.
+    /// Checks every running sandbox without a connected agent, and every lost one
+    /// whose agent has reconnected.
     pub(crate) async fn look_after_all(&self) -> Result<()> {
         for sandbox in all_sandboxes(&*self.catalog).await? {
             let has_agent = self.links.get(&sandbox.id).is_some();
@@ -142,7 +146,7 @@ impl LostSandboxes {
                     looked,
                     "sandbox",
                     &sandbox.id,
-                    "cannot check its container and agent",
+                    "cannot check the container and agent of a sandbox",
                 );
             }
         }

@@ -1,14 +1,15 @@
-//! Tracks the sandboxes that are being started, and ends starts without a task.
+//! Tracks the sandboxes that this process is starting.
 //!
-//! A row in state `starting` has a maker as long as its [`Making`] lives: a
-//! task that panics, or a future that is dropped, drops it as well. A row
-//! without a maker would count for limits until the next start of the server.
+//! The task that starts a sandbox holds a [`Making`], which is dropped even if the
+//! task panics or is cancelled. So a row in the state `starting` without a
+//! [`Making`] has no task, and a job rolls it back. Without that, the row would
+//! count for limits until the next start of the server.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The sandboxes that this process is starting, with the number of makers: the
-/// next may enter before the last has left.
+/// The sandboxes that this process is starting, with the number of their tasks.
+/// The number can be 2 for a moment, if a task begins before the last has ended.
 #[derive(Debug, Default)]
 pub(crate) struct Makers(Mutex<HashMap<String, usize>>);
 
@@ -24,7 +25,8 @@ impl Makers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enters a sandbox. Must be called before its row says `starting`.
+    /// Marks a sandbox as being started. Must be called before its row gets the
+    /// state `starting`.
     pub(crate) fn enter(self: &Arc<Self>, id: &str) -> Making {
         *self.lock().entry(id.to_owned()).or_default() += 1;
         Making {

@@ -1,4 +1,5 @@
-//! The sandboxes of warm pools that are ready, taken, or being created.
+//! The state of the warm pools: sandboxes that are ready, being created, or taken
+//! by a request that has not added a row yet.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,34 +10,39 @@ use tokio::sync::Notify;
 use crate::app::sandboxes::spec::Spec;
 use crate::config::WarmPool;
 
-/// The warm sandboxes.
+/// The sandboxes of all warm pools, and a notification that they changed.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     pub(crate) state: Mutex<State>,
     pub(crate) changed: Notify,
 }
 
+/// The sandboxes of all warm pools.
 #[derive(Debug, Default)]
 pub(crate) struct State {
+    /// Sandboxes that are ready to be taken.
     pub(crate) warm: Vec<Warm>,
-    /// All sandboxes that are or will be warm, and those that were taken and
-    /// have no row yet: their ids, with the hashes of their tokens.
+    /// Sandboxes without a row that must not be cleaned up: those that are ready
+    /// or being created, and those that were taken. Their ids, with the hashes of
+    /// their tokens.
     pub(crate) known: HashMap<String, [u8; 32]>,
 }
 
-/// A warm sandbox.
+/// A sandbox of a warm pool that is ready.
 #[derive(Debug)]
 pub(crate) struct Warm {
     pub(crate) id: String,
-    /// The configured pool that it was created for.
+    /// The warm pool in the settings that this sandbox was created for.
     pub(crate) setting: WarmPool,
     pub(crate) spec: Spec,
-    /// The id of its image, even if the name now refers to another image.
+    /// The id of the image that the container was created from. The name of the
+    /// image may refer to another image by now.
     pub(crate) image: String,
     pub(crate) token_hash: [u8; 32],
 }
 
-/// A sandbox taken from a pool. It goes back unless it is used.
+/// A sandbox that was taken from a pool. It returns to the pool on drop, unless
+/// [`used`](Self::used) was called.
 #[derive(Debug)]
 pub(crate) struct Taken {
     pub(crate) pool: Arc<Pool>,
@@ -54,7 +60,7 @@ impl Taken {
         self.token_hash
     }
 
-    /// Removes the sandbox from the pool: it has a row from now on.
+    /// Removes the sandbox from the pool for good, because it has a row now.
     pub(crate) fn used(&mut self) {
         self.warm = None;
         self.pool.forget(&self.id);
@@ -75,26 +81,29 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether this is the token of a sandbox that is or will be warm.
+    /// Returns true if this is the token of a sandbox in the pool that has no row
+    /// yet.
     pub(crate) fn has_token(&self, id: &str, token: &SandboxToken) -> bool {
         let hash = self.lock().known.get(id).copied();
         hash.is_some_and(|hash| token.matches(&hash))
     }
 
-    /// Returns the ids of the sandboxes without a row.
+    /// Returns the ids of the sandboxes in the pool that have no row yet.
     pub(crate) fn ids(&self) -> HashSet<String> {
         self.lock().known.keys().cloned().collect()
     }
 
+    /// Registers a sandbox, before its container is created.
     pub(crate) fn know(&self, id: &str, token_hash: [u8; 32]) {
         self.lock().known.insert(id.into(), token_hash);
     }
 
+    /// Removes the registration of a sandbox that has a row or was deleted.
     pub(crate) fn forget(&self, id: &str) {
         self.lock().known.remove(id);
     }
 
-    /// Removes and returns the warm sandboxes that are not wanted.
+    /// Removes and returns the ready sandboxes for which `is_wanted` is false.
     pub(crate) fn weed(&self, mut is_wanted: impl FnMut(&Warm) -> bool) -> Vec<Warm> {
         let mut state = self.lock();
         let all = std::mem::take(&mut state.warm);

@@ -1,31 +1,33 @@
-//! The reasons that rows of sandboxes state.
+//! The reasons in the rows of sandboxes. Some are compared with stored rows, so
+//! their text must not change.
 
 use elevo_catalog::Sandbox;
 use elevo_core::SandboxState;
 use elevo_sandbox::ContainerStatus;
 
-/// Reason stored while an existing sandbox starts again. A new sandbox has
-/// none. Recovery relies on this: it may roll back only a sandbox whose id was
-/// never returned.
+/// The reason of an existing sandbox while it is being started. A new sandbox has
+/// no reason while it is being started. The recovery depends on the difference:
+/// it rolls back only a sandbox whose id no client knows.
 pub(crate) const AGAIN: &str = "it is being started again";
 
-/// Beginning of the reason for a container that has died.
+/// Beginning of the reason for a container that has ended.
 pub(crate) const ENDED: &str = "its container ended";
 
 /// The reason for an agent that is lost.
 pub(crate) const LOST: &str = "its agent does not answer; its processes may still run";
 
-/// The reason for a container that was removed.
-pub(crate) const GONE: &str = "its container is gone; `start` makes a new one";
+/// The reason for a container that no longer exists.
+pub(crate) const GONE: &str = "its container no longer exists; `start` creates a new one";
 
-/// Whether a sandbox has failed only because its agent is lost.
+/// Returns true if a sandbox has failed only because its agent is lost.
 pub(crate) fn is_lost(sandbox: &Sandbox) -> bool {
     sandbox.state == SandboxState::Error && sandbox.reason.as_deref() == Some(LOST)
 }
 
-/// Whether to start the container of a sandbox again: it has run, and has the
-/// files that were written to its root. A container that failed to start may be
-/// the cause of the failure.
+/// Returns true if a start must use the existing container of a sandbox: the
+/// container has run, and has the files that were written outside the workspace.
+/// A container that never started is replaced, because it may be the cause of the
+/// failure.
 pub(crate) fn keeps_container(sandbox: &Sandbox) -> bool {
     let reason = sandbox.reason.as_deref().unwrap_or_default();
     match sandbox.state {
@@ -35,6 +37,7 @@ pub(crate) fn keeps_container(sandbox: &Sandbox) -> bool {
     }
 }
 
+/// Returns the reason for a container that has ended.
 pub(crate) fn ended(status: &ContainerStatus) -> String {
     match (status.oom_killed, status.exit_code) {
         (true, _) => format!("{ENDED}: it used more memory than it may"),

@@ -1,5 +1,5 @@
-//! Retries of requests for sandboxes, after an earlier attempt has created or
-//! deleted some.
+//! Retries of requests that create, fork or delete sandboxes: finds the results
+//! of the earlier attempt.
 
 use std::collections::HashSet;
 
@@ -15,8 +15,8 @@ use crate::failure::{Failure, Result};
 use crate::platform::clock;
 
 impl Sandboxes {
-    /// Returns the sandbox that an earlier attempt has created. Rolls back one
-    /// that it was still creating.
+    /// Returns the sandbox that an earlier attempt has created. Rolls back a
+    /// sandbox that the earlier attempt had not finished.
     pub(crate) async fn created_before(
         &self,
         who: &Principal,
@@ -41,9 +41,9 @@ impl Sandboxes {
         Ok(None)
     }
 
-    /// Returns the id of a new sandbox. Records it where a retry could not
-    /// derive it: a warm container already has an id, and something may be left
-    /// of the sandbox of an earlier attempt.
+    /// Returns the id of a new sandbox. Records the id if a retry cannot derive
+    /// it from the request: a warm container has an id already, and a retry needs
+    /// a new id because parts of the rolled back sandbox may still exist.
     pub(crate) async fn id_for_sandbox(&self, once: &Once, warm: Option<&Taken>) -> Result<String> {
         let id = match warm {
             Some(warm) => warm.id().to_owned(),
@@ -54,8 +54,8 @@ impl Sandboxes {
         Ok(id)
     }
 
-    /// Returns the forks that an earlier attempt has created, if any. Rolls
-    /// back those that it was still creating.
+    /// Returns the forks that an earlier attempt has created; `None` if there are
+    /// none. Rolls back forks that the earlier attempt had not finished.
     pub(crate) async fn forked_before(
         &self,
         who: &Principal,
@@ -76,7 +76,7 @@ impl Sandboxes {
             match self.made_before(who, &id).await? {
                 Some(made) => outcome.succeeded.push(spec::out(&made)?),
                 None => {
-                    let message = "the server stopped while the fork was being created";
+                    let message = "the server stopped while the fork was being created; fork again";
                     let failure = Failure::new(ErrorCode::SandboxStartFailed, message);
                     outcome.failed.push(failed(id, failure));
                 }
@@ -86,7 +86,8 @@ impl Sandboxes {
     }
 
     /// Returns the sandboxes that an earlier attempt has deleted. The first
-    /// attempt records which of them exist.
+    /// attempt records which of the sandboxes exist, so that a retry can tell a
+    /// deleted sandbox from one that never existed.
     pub(crate) async fn deleted_before(
         &self,
         who: &Principal,
@@ -115,7 +116,8 @@ impl Sandboxes {
     }
 }
 
-/// Returns the ids of new forks, recorded like the id of one sandbox.
+/// Returns the ids of new forks. Records them if a retry cannot derive them from
+/// the request.
 pub(crate) async fn ids_for_forks(once: &Once, warm: &[Option<Taken>]) -> Result<Vec<String>> {
     let id = |(number, warm): (u32, &Option<Taken>)| match warm {
         Some(warm) => warm.id().to_owned(),

@@ -1,4 +1,4 @@
-//! Rows of sandboxes.
+//! Reads the rows of sandboxes.
 
 use elevo_catalog::{Catalog, Sandbox, SandboxQuery};
 use elevo_core::{ErrorCode, TenantId};
@@ -21,19 +21,22 @@ pub(crate) async fn all_sandboxes(catalog: &dyn Catalog) -> Result<Vec<Sandbox>>
     }
 }
 
-/// Returns the sandboxes of a tenant.
+/// Returns all sandboxes of a tenant.
 pub(crate) async fn sandboxes_of(catalog: &dyn Catalog, tenant: TenantId) -> Result<Vec<Sandbox>> {
     let all = all_sandboxes(catalog).await?.into_iter();
     Ok(all.filter(|sandbox| sandbox.tenant == tenant).collect())
 }
 
-/// Returns the container of a sandbox, if it was named.
+/// Returns the container in the row of a sandbox; `None` if the start has not
+/// chosen one yet.
 pub(crate) fn container_of(sandbox: &Sandbox) -> Option<ContainerId> {
-    // A container is named before it is created, so that none is ever lost.
+    // The row gets the name of the container before the container is created,
+    // so that every container can be found.
     ContainerId::new(sandbox.container.clone()?)
 }
 
-/// The failure of an operation that the state of a sandbox does not allow.
+/// Returns the failure of an operation that the state of a sandbox does not
+/// allow. `wanted` completes the sentence "it cannot …".
 pub(crate) fn wrong_state(sandbox: &Sandbox, wanted: &str) -> Failure {
     let message = format!("the sandbox is {}, so it cannot {wanted}", sandbox.state);
     Failure::new(ErrorCode::SandboxWrongState, message)

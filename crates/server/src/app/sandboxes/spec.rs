@@ -1,5 +1,5 @@
-//! The resolved specification of a sandbox: the request with all defaults
-//! filled in. It is stored with the row.
+//! The specification of a sandbox: the request with all defaults filled in. The
+//! row of the sandbox stores it.
 
 use std::collections::BTreeMap;
 
@@ -14,24 +14,25 @@ use crate::config::{Config, Limits};
 use crate::failure::{Failure, Result, short};
 use crate::platform::clock;
 
-/// The resolved specification of a sandbox.
+/// The specification of a sandbox, as its row stores it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Spec {
     pub(crate) image: String,
     pub(crate) writable_root: bool,
-    /// The sealed variables; absent if there are none.
+    /// The sealed environment variables; `None` if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) variables: Option<String>,
+    /// Thousandths of a processor.
     pub(crate) cpu: u32,
+    /// Bytes.
     pub(crate) memory: u64,
-    /// Bytes; absent if this machine cannot enforce a limit and none was
-    /// requested.
+    /// Bytes; `None` if this machine cannot limit the disk of a workspace.
     pub(crate) disk: Option<u64>,
     pub(crate) pids: u32,
     pub(crate) network: NetworkMode,
     #[serde(default)]
     pub(crate) runtime: Option<String>,
-    /// The initial lifetime in seconds.
+    /// The lifetime in seconds, without extensions.
     pub(crate) timeout: u64,
     #[serde(default)]
     pub(crate) on_expiry: OnExpiry,
@@ -43,6 +44,8 @@ impl Spec {
         serde_json::from_value(sandbox.spec.clone()).map_err(|error| Failure::internal(&error))
     }
 
+    /// Resolves a request: fills in the defaults, and rejects values beyond the
+    /// limits of the server, the tenant and the key.
     pub(crate) fn decide(
         config: &Config,
         boundary: &Boundary<'_>,
@@ -72,8 +75,8 @@ impl Spec {
         })
     }
 
-    /// Takes over the disk limit of existing files. Rejects a request for
-    /// another one.
+    /// Sets the disk limit to that of existing files. Rejects a request for
+    /// another limit, with `message`.
     pub(crate) fn keep_disk(
         &mut self,
         wish: &api::CreateSandbox,
@@ -88,7 +91,8 @@ impl Spec {
         Ok(())
     }
 
-    /// Whether a container with this specification suits the other.
+    /// Returns true if a container with this specification can serve a request
+    /// for the other. The disk and the lifetime do not matter to the container.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let container = |spec: &Self| {
             let limits = (spec.cpu, spec.memory, spec.pids);
@@ -115,12 +119,13 @@ impl Spec {
     }
 }
 
-/// The networks and runtimes that a caller may choose from: those that the server,
+/// The networks and runtimes that a principal may choose: those that the server,
 /// the tenant and the key all allow.
 pub(crate) struct Boundary<'a> {
     config: &'a Config,
-    /// Lists of the tenant and of the key, if they have any.
+    /// The allowed networks of the tenant and of the key; `None` allows all.
     networks: [Option<&'a [String]>; 2],
+    /// The allowed runtimes of the tenant and of the key; `None` allows all.
     runtimes: [Option<&'a [String]>; 2],
 }
 
@@ -134,7 +139,7 @@ impl<'a> Boundary<'a> {
         }
     }
 
-    /// Returns the boundary of the server's own pools.
+    /// Returns the boundary for warm pools, which belong to no tenant.
     pub(crate) fn of_server(config: &'a Config) -> Self {
         Self {
             config,
@@ -143,7 +148,8 @@ impl<'a> Boundary<'a> {
         }
     }
 
-    /// Checks the network and the runtime of an existing sandbox.
+    /// Denies the network or the runtime of an existing sandbox if the principal
+    /// may not choose it.
     pub(crate) fn check(&self, spec: &Spec) -> Result<()> {
         self.network(Some(spec.network))?;
         self.runtime(spec.runtime.as_deref()).map(drop)
@@ -153,8 +159,8 @@ impl<'a> Boundary<'a> {
         let is_allowed = |network: &NetworkMode| {
             self.config.networks.contains(network) && is_in_all(network.name(), self.networks)
         };
-        // Without a request it is the default, or else the strictest that is
-        // allowed.
+        // If the request names no network, the default of the server applies. If
+        // that is not allowed, the strictest allowed network applies.
         let default = self.config.default_network;
         let default = [default, NetworkMode::None, NetworkMode::Internet];
         let found = match wished {
@@ -163,7 +169,8 @@ impl<'a> Boundary<'a> {
         };
         found.ok_or_else(|| {
             let name = wished.unwrap_or(self.config.default_network).name();
-            let message = format!("the network `{name}` is not allowed here");
+            let message =
+                format!("the network `{name}` is not allowed for this key on this server");
             let failure = Failure::new(ErrorCode::ResourceRefused, message);
             failure.about("resource", "network")
         })
@@ -178,7 +185,10 @@ impl<'a> Boundary<'a> {
         match is_in_all(wished, [of_server]) && is_in_all(wished, self.runtimes) {
             true => Ok(Some(wished.to_owned())),
             false => {
-                let message = format!("the runtime `{}` is not allowed here", short(wished));
+                let message = format!(
+                    "the runtime `{}` is not allowed for this key on this server",
+                    short(wished)
+                );
                 let failure = Failure::new(ErrorCode::ResourceRefused, message);
                 Err(failure
                     .about("resource", "runtime")
@@ -188,7 +198,8 @@ impl<'a> Boundary<'a> {
     }
 }
 
-/// Whether a name is in every list that is given.
+/// Returns true if a name is in every list. `None` stands for a list of all
+/// names.
 fn is_in_all<const N: usize>(name: &str, lists: [Option<&[String]>; N]) -> bool {
     let has = |list: &[String]| list.iter().any(|one| one == name);
     lists.into_iter().flatten().all(has)
@@ -228,6 +239,7 @@ pub(crate) fn out(sandbox: &Sandbox) -> Result<api::Sandbox> {
     })
 }
 
+/// Returns the lifetime of a new sandbox in seconds.
 pub(crate) fn timeout(seconds: Option<u32>, limits: &Limits) -> Result<u64> {
     let longest = limits.max_lifetime.as_secs();
     let seconds = seconds.map_or(limits.default_timeout.as_secs(), u64::from);
@@ -238,7 +250,8 @@ pub(crate) fn timeout(seconds: Option<u32>, limits: &Limits) -> Result<u64> {
     }
 }
 
-/// Parses an amount that has a default and a maximum.
+/// Parses a requested amount. Returns the default if there is none, and fails if
+/// it exceeds the maximum.
 fn amount<T: PartialOrd + Copy + Into<u64>>(
     wanted: Option<&str>,
     (default, most): (T, T),
@@ -299,7 +312,8 @@ fn refused(name: &str, most: u64) -> Failure {
         .about("limit", most)
 }
 
-/// Rejects variables that an environment cannot hold, and those of the agent.
+/// Rejects variables that an environment cannot hold, and variables that the
+/// workspace agent uses itself.
 pub(crate) fn check_envs(envs: &BTreeMap<String, String>) -> Result<()> {
     const OURS: [&str; 4] = [
         "WORKSPACE_SERVER",
@@ -313,7 +327,7 @@ pub(crate) fn check_envs(envs: &BTreeMap<String, String>) -> Result<()> {
         .sum();
     if envs.len() > 1000 || size > 64 << 10 {
         return Err(Failure::invalid(
-            "`envs` has more than 1000 variables or 64 KiB",
+            "`envs` has more than 1000 variables or more than 64 KiB",
         ));
     }
     for (name, value) in envs {
@@ -326,7 +340,7 @@ pub(crate) fn check_envs(envs: &BTreeMap<String, String>) -> Result<()> {
         }
         if OURS.contains(&name.as_str()) {
             return Err(Failure::invalid(format!(
-                "`envs`: `{name}` is reserved for the agent"
+                "`envs`: `{name}` is reserved for the workspace agent"
             )));
         }
     }

@@ -1,4 +1,6 @@
-//! The start of a sandbox: workspace, container, agent.
+//! Starts sandboxes: creates the workspace and the container, starts the
+//! container, and waits for its agent. The submodules start stopped sandboxes,
+//! roll back starts, and delete sandboxes.
 
 mod abandoned;
 mod again;
@@ -35,22 +37,23 @@ use crate::failure::{Failure, Result};
 use crate::platform::clock;
 use crate::platform::trace::step;
 
-/// The source of a workspace.
+/// The source of the files of a sandbox.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
     Empty,
     Snapshot(Kept),
-    /// A workspace on a project, whose row is to be added.
+    /// A new workspace of a project. Its row is added with the sandbox.
     Project(Box<NewWorkspace>),
-    /// The workspace of another sandbox, and the principal of the request.
+    /// A copy of the workspace of another sandbox, for this principal.
     Fork(Box<(Principal, Sandbox)>),
     /// A parked workspace.
     Existing(Box<Workspace>),
-    /// The workspace already exists.
+    /// The workspace of the sandbox, which exists already.
     Made,
 }
 
-/// Starts sandboxes, rolls back failed starts, and deletes sandboxes.
+/// Starts sandboxes, rolls back failed starts, and deletes sandboxes. Holds the
+/// set of sandboxes that this process is starting.
 pub(crate) struct Starts {
     catalog: Arc<dyn Catalog>,
     config: Arc<Config>,
@@ -85,13 +88,13 @@ impl Starts {
     }
 
     /// Marks a sandbox as being started until the result is dropped. Must be
-    /// called before its row says `starting`.
+    /// called before its row gets the state `starting`.
     pub(crate) fn enter(&self, id: &str) -> Making {
         self.makers.enter(id)
     }
 
-    /// Creates the sandbox of a new row. If that fails, everything is rolled
-    /// back.
+    /// Creates the workspace and the container of a new row, and starts the
+    /// sandbox. If that fails, deletes the row, the workspace and the container.
     pub(crate) async fn create_new(
         &self,
         new: NewSandbox,
@@ -99,16 +102,17 @@ impl Starts {
         source: Source,
     ) -> Result<Sandbox> {
         let started = clock::instant();
-        // The workspace is locked first, as everywhere: a parked one may be on
-        // its way into the store.
+        // A parked workspace has its own lock, because a job may be moving its
+        // files into the store. All operations lock the workspace before the
+        // sandbox, so that they cannot wait for each other.
         let existing = match &source {
             Source::Existing(row) => Some(self.locks.hold(&row.id).await),
             _ => None,
         };
         let held = self.locks.hold(&new.row.id).await;
         let made = self.make_held(&new, &spec, source).await;
-        // `give_up` locks the sandbox again, and would wait for this task
-        // forever.
+        // `give_up` acquires the lock of the sandbox, which this task must not
+        // hold then.
         drop((held, existing));
         match made {
             Ok(sandbox) => {
@@ -120,7 +124,7 @@ impl Starts {
                 tracing::warn!(
                     sandbox = new.row.id,
                     cause = failure.summary(),
-                    "not created"
+                    "cannot create a sandbox, so it is rolled back"
                 );
                 self.give_up(&new.row.id).await;
                 Err(failure)
@@ -128,10 +132,13 @@ impl Starts {
         }
     }
 
+    /// Creates and starts a sandbox whose locks the caller holds: in a warm
+    /// container if there is one, else in a new container.
     async fn make_held(&self, new: &NewSandbox, spec: &Spec, source: Source) -> Result<Sandbox> {
         let sandbox = &new.row;
-        // Before the turn: the task that holds the origin may be waiting for
-        // one.
+        // The fork waits for the lock of its origin. The task that holds this
+        // lock may be waiting for a permit to create containers, so the fork
+        // must not hold such a permit.
         if let Source::Fork(origin) = &source {
             let (who, origin) = &**origin;
             self.fork_workspace(who, origin, std::slice::from_ref(sandbox))
@@ -156,17 +163,20 @@ impl Starts {
             tracing::warn!(
                 sandbox = sandbox.id,
                 cause,
-                "cannot use a warm container, so a new one starts"
+                "cannot use a warm container, so a new one is created"
             );
-            // The new container has the same name. The workspace exists
-            // already.
+            // The new container will have the same name. The workspace was
+            // created above.
             self.containers.remove_container(&sandbox.id).await?;
             return self.make_cold(new, spec, Source::Made).await;
         }
+        // The agent connected before the sandbox had a row, so its event is
+        // recorded now.
         self.runs_now(sandbox, &[EventKind::AgentConnected]).await
     }
 
-    /// Marks a sandbox as running: commands can run in it from now on.
+    /// Sets the state of a sandbox to running. Records the events `before`, and
+    /// the events of a running and, for a first start, of a created sandbox.
     async fn runs_now(&self, sandbox: &Sandbox, before: &[EventKind]) -> Result<Sandbox> {
         let mut tells = before.to_vec();
         tells.push(EventKind::SandboxRunning);
@@ -183,29 +193,33 @@ impl Starts {
         self.change_as(&sandbox.id, &change).await
     }
 
-    /// Shows a workspace in a warm container.
+    /// Mounts a workspace into a warm container, which is running already.
     async fn use_warm(&self, id: &str, places: &Places) -> Result<()> {
         if places.read_only {
-            let message = "a read-only workspace cannot be shown in a running container";
+            let message = "a read-only workspace cannot be mounted into a running container";
             return Err(Failure::new(ErrorCode::SandboxStartFailed, message));
         }
         if places
             .owner
             .is_some_and(|owner| owner != self.containers.sandbox_user())
         {
-            let message = "the files belong to another user than the running container";
+            let message = "the files of the workspace belong to another user than the processes \
+                           of the running container";
             return Err(Failure::new(ErrorCode::SandboxStartFailed, message));
         }
         self.containers.fill_slot(id, places).await?;
+        // The agent may have disconnected after the container was taken from its
+        // pool.
         match self.links.get(id) {
             Some(_) => Ok(()),
             None => {
-                let message = "the agent is no longer connected";
+                let message = "the workspace agent of the warm container is no longer connected";
                 Err(Failure::new(ErrorCode::AgentUnreachable, message))
             }
         }
     }
 
+    /// Creates and starts a sandbox with a new container.
     async fn make_cold(&self, new: &NewSandbox, spec: &Spec, source: Source) -> Result<Sandbox> {
         let sandbox = &new.row;
         let _turn = self
@@ -225,6 +239,8 @@ impl Starts {
             .await
     }
 
+    /// Creates, resumes or finds the workspace of a sandbox, depending on the
+    /// source. Returns its directories.
     async fn make_workspace(&self, row: &Sandbox, spec: &Spec, source: Source) -> Result<Places> {
         let id = tenant_stores::workspace_id(&row.workspace)?;
         let (created, limit) = (row.created, spec.disk);
@@ -242,7 +258,8 @@ impl Starts {
                     workspaces.create(&id, new.row.base, created, limit, &progress)?
                 }
                 Source::Existing(_) => match workspaces.resume(&id, &progress) {
-                    // Its files were never moved into the store.
+                    // The disk was full when the workspace was parked, so its
+                    // files are still in their directory.
                     Err(elevo_workspace::Error::NotParked(_)) => workspaces.path(&id)?,
                     resumed => resumed?,
                 },
@@ -269,8 +286,9 @@ impl Starts {
         made.await
     }
 
-    /// Creates the container of a sandbox. It is named by the sandbox's id,
-    /// which is recorded first, so that it is found after any failure.
+    /// Creates the container of a sandbox. The name of the container is the id of
+    /// the sandbox, and the row records it before the container exists. So the
+    /// container can be found and deleted after any failure.
     async fn make_container(
         &self,
         sandbox: &Sandbox,
@@ -294,11 +312,14 @@ impl Starts {
         Ok(())
     }
 
-    /// Starts the container and waits for its agent.
+    /// Starts the container of a sandbox, waits for its agent, and sets the state
+    /// to running.
     async fn start_container(&self, sandbox: &Sandbox, places: Places) -> Result<Sandbox> {
         let id = &*sandbox.id;
         let container = ContainerId::new(id).ok_or_else(|| Failure::no_sandbox(id))?;
         self.runtime.start(&container).await?;
+        // A mount that follows a project can be made visible only in a running
+        // container.
         if let Some(binding) = places.binding {
             let shown = self.stores.with(sandbox.tenant, move |workspaces| {
                 Ok(workspaces.show(binding)?)
@@ -309,7 +330,8 @@ impl Starts {
         self.runs_now(sandbox, &[]).await
     }
 
-    /// Waits for the agent, unless the sandbox is deleted.
+    /// Waits until the agent of a sandbox connects. Fails after `START_TIMEOUT`,
+    /// or as soon as a request deletes the sandbox.
     async fn wait_for_start(&self, id: &str) -> Result<()> {
         let patience = self.config.limits.start_timeout;
         let began = clock::instant();
@@ -325,10 +347,12 @@ impl Starts {
             }
         }
         let seconds = patience.as_secs();
-        let message = format!("the agent did not connect within {seconds} seconds");
+        let message = format!("the workspace agent did not connect within {seconds} seconds");
         Err(Failure::new(ErrorCode::SandboxStartFailed, message))
     }
 
+    /// Copies the workspace of a sandbox for new sandboxes. Its processes are
+    /// frozen while the files are read.
     pub(crate) async fn fork_workspace(
         &self,
         who: &Principal,
@@ -351,7 +375,8 @@ impl Starts {
         forked.instrument(step!("workspaces.fork")).await
     }
 
-    /// Changes the state of a sandbox, if it is in one of `from`.
+    /// Changes the state of a sandbox and records the event. Fails if the current
+    /// state is not in `from`.
     pub(crate) async fn change(
         &self,
         id: &str,
@@ -376,6 +401,8 @@ impl Starts {
         self.change_as(id, &change).await
     }
 
+    /// Changes the row of a sandbox. A sandbox that is being deleted counts as
+    /// missing.
     pub(crate) async fn change_as(&self, id: &str, change: &SandboxChange) -> Result<Sandbox> {
         let to = change.to.map_or("another state", SandboxState::name);
         let changed = self.catalog.change_sandbox(id, change, clock::now()).await;

@@ -1,4 +1,4 @@
-//! Templates: images that sandboxes start from.
+//! Templates: named images that sandboxes are created from.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::app::sandboxes::warm_pools::WarmPools;
 use crate::failure::{Failure, Result};
 use crate::platform::clock;
 
-/// Templates of sandboxes.
+/// Lists, adds and deletes templates, and pulls their images.
 pub(crate) struct Templates {
     catalog: Arc<dyn Catalog>,
     runtime: Arc<dyn SandboxRuntime>,
@@ -41,8 +41,8 @@ impl Templates {
         })
     }
 
-    /// Adds a template. Pulls its image if the engine does not have it, and
-    /// reports the progress to `progress`.
+    /// Adds or replaces a template. Pulls its image if the container engine does
+    /// not have it, and sends the progress of the pull to `progress`.
     pub(crate) async fn add(
         self: &Arc<Self>,
         who: &Principal,
@@ -53,7 +53,8 @@ impl Templates {
         check(&wish)?;
         let image = wish.image.clone().unwrap_or_else(|| wish.name.clone());
         let app = self.clone();
-        // Continues even if the caller goes away.
+        // A separate task, so that the pull is completed even if the client
+        // disconnects.
         let adding = tokio::spawn(async move {
             let found = match app.runtime.image(&image).await? {
                 Some(found) => found,
@@ -81,7 +82,7 @@ impl Templates {
         progress: Option<mpsc::Sender<PullEvent>>,
     ) -> Result<elevo_sandbox::Image> {
         let unavailable = |message: String| {
-            let message = format!("cannot get the image `{image}`: {message}");
+            let message = format!("cannot pull the image `{image}`: {message}");
             Failure::new(ErrorCode::ImageUnavailable, message)
         };
         let mut steps = self.runtime.pull(image).await;
@@ -91,7 +92,8 @@ impl Templates {
                 failure => unavailable(failure.message),
             })?;
             if let Some(progress) = &progress {
-                // A slow reader misses a step, but not the end.
+                // The channel is full if the client reads slowly. Then this
+                // progress is skipped; the result has its own path.
                 let _ = progress.try_send(PullEvent::Progress {
                     layer: step.layer.unwrap_or_default(),
                     status: step.status,
@@ -101,10 +103,12 @@ impl Templates {
             }
         }
         let found = self.runtime.image(image).await?;
-        found.ok_or_else(|| unavailable("it was pulled but does not exist".into()))
+        found.ok_or_else(|| {
+            unavailable("the container engine does not have it after the pull".into())
+        })
     }
 
-    /// Removes a template. The image stays in the engine.
+    /// Deletes a template. The container engine keeps the image.
     pub(crate) async fn remove(&self, who: &Principal, name: &str) -> Result<()> {
         who.needs(Scope::TemplatesWrite)?;
         match self.catalog.remove_template(name).await? {

@@ -1,10 +1,10 @@
 //! Warm pools: sandboxes that are started before a request needs them.
 //!
-//! A warm sandbox is a container whose agent is connected, with an id, a token,
-//! and a slot in place of a workspace. A request for a sandbox of that kind
-//! takes it over: its id becomes the id of the sandbox, and the workspace is
-//! mounted in the slot. It has no row before; the next server deletes it like
-//! any container without a row.
+//! A warm sandbox is a running container whose agent is connected. It has an id
+//! and a token, and an empty slot in the place of a workspace. A request for a
+//! matching sandbox takes it: its id becomes the id of the new sandbox, and the
+//! workspace is mounted into the slot. Until then it has no row, so after a crash
+//! the next server process deletes it like any container without a row.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -29,15 +29,17 @@ use crate::failure::{Failure, Result, log_failure};
 use crate::platform::clock;
 use crate::platform::room::Room;
 
-/// Interval between checks of the pools when nothing is taken from them.
+/// Maximum time between two checks of the pools. A taken sandbox causes a check
+/// at once.
 const LOOK: Duration = Duration::from_secs(10);
-/// Interval at which a pool checks whether requests still create sandboxes.
+/// Interval at which a pool checks whether requests are still creating
+/// sandboxes.
 const GIVE_WAY: Duration = Duration::from_millis(50);
-/// Maximum containers that are deleted at a time.
+/// Maximum containers that are deleted at the same time.
 const REMOVALS: usize = 8;
 
-/// Desired state of one configured pool, resolved against the current template
-/// and image.
+/// A warm pool of the settings, with the specification and the image id that its
+/// sandboxes must have now.
 struct Wanted {
     setting: WarmPool,
     spec: Spec,
@@ -45,12 +47,14 @@ struct Wanted {
 }
 
 impl Wanted {
+    /// Returns true if a warm sandbox still has the specification and the image
+    /// of this pool.
     fn is(&self, warm: &Warm) -> bool {
         self.setting == warm.setting && self.spec.is_like(&warm.spec) && self.image == warm.image
     }
 }
 
-/// Keeps sandboxes started before a request needs them.
+/// Fills the warm pools of the settings, and hands out their sandboxes.
 pub(crate) struct WarmPools {
     catalog: Arc<dyn Catalog>,
     config: Arc<Config>,
@@ -76,13 +80,13 @@ impl WarmPools {
         }
     }
 
-    /// Returns the ids of the sandboxes without a row.
+    /// Returns the ids of the sandboxes in the pools that have no row yet.
     pub(crate) fn ids(&self) -> HashSet<String> {
         self.pool.ids()
     }
 
-    /// Takes a warm sandbox that matches `spec` and whose agent is connected,
-    /// if any.
+    /// Takes a warm sandbox that matches `spec` and whose agent is connected;
+    /// `None` if there is none.
     pub(crate) fn take(&self, spec: &Spec) -> Option<Taken> {
         if self.config.warm.is_empty() {
             return None;
@@ -105,6 +109,7 @@ impl WarmPools {
         if self.config.warm.is_empty() {
             return;
         }
+        // A problem is logged once, not at every check.
         let mut told = String::new();
         loop {
             let problem = match self.tend_once().await {
@@ -119,14 +124,14 @@ impl WarmPools {
         }
     }
 
-    /// Requests a check of the pools, since something that they depend on has
-    /// changed.
+    /// Causes a check of the pools at once. Called when a template or the free
+    /// disk space has changed.
     pub(crate) fn check_soon(&self) {
         self.pool.changed.notify_one();
     }
 
-    /// Deletes unwanted sandboxes and creates missing ones. Returns the
-    /// problems of pools that cannot be filled.
+    /// Deletes the warm sandboxes that no pool needs, and creates missing ones.
+    /// Returns the problems of pools that cannot be filled.
     async fn tend_once(&self) -> Result<Vec<String>> {
         self.room.check()?;
         let mut problems = Vec::new();
@@ -134,11 +139,13 @@ impl WarmPools {
         for setting in &self.config.warm {
             match self.wanted(setting).await {
                 Ok(pool) => wanted.push(pool),
-                // Nothing is deleted because a component did not respond.
+                // If the catalog or the engine does not respond, no sandbox may
+                // count as unneeded.
                 Err(failure) if failure.code.retry() == Retry::Later => return Err(failure),
                 Err(failure) => problems.push(failure.summary()),
             }
         }
+        // For each pool, the number of sandboxes that it still needs.
         let mut room: Vec<_> = wanted.iter().map(|pool| pool.setting.size).collect();
         let unwanted = self.pool.weed(|warm| {
             let place = wanted.iter().position(|pool| pool.is(warm));
@@ -165,6 +172,8 @@ impl WarmPools {
         Ok(problems)
     }
 
+    /// Resolves a pool of the settings. Fails if its template or image is
+    /// missing.
     async fn wanted(&self, setting: &WarmPool) -> Result<Wanted> {
         let name = &setting.template;
         let template = self.catalog.template(name).await?;
@@ -187,7 +196,8 @@ impl WarmPools {
         })
     }
 
-    /// Creates a warm sandbox, once no request is creating one.
+    /// Creates a warm sandbox. Waits until no request is creating a sandbox, so
+    /// that requests are not delayed.
     async fn make_warm(&self, pool: &Wanted) -> Result<()> {
         let most = self.config.limits.max_concurrent_creations as usize;
         while self.containers.creations.available_permits() < most {
@@ -198,6 +208,8 @@ impl WarmPools {
             SandboxToken::from_random(clock::random()),
         );
         let token_hash = token.hash();
+        // Registered before the container exists: the cleanup would delete an
+        // unknown container, and the agent's token must be valid.
         self.pool.know(&id, token_hash);
         let made = self.start_warm(&id, &token, &pool.spec).await;
         if let Err(failure) = made {
@@ -214,6 +226,8 @@ impl WarmPools {
         Ok(())
     }
 
+    /// Creates and starts a container with an empty slot, and waits for its
+    /// agent.
     async fn start_warm(&self, id: &str, token: &SandboxToken, spec: &Spec) -> Result<()> {
         let (slots, workspace) = (
             self.containers.slots.clone(),
@@ -227,14 +241,16 @@ impl WarmPools {
         let patience = self.config.limits.start_timeout;
         let connected = tokio::time::timeout(patience, self.links.connected(id)).await;
         connected.map_err(|_| {
-            let message = "the agent of a warm sandbox did not connect";
+            let message =
+                "the workspace agent of a warm sandbox did not connect within START_TIMEOUT";
             Failure::new(ErrorCode::SandboxStartFailed, message)
         })?;
         self.check_slot(&container, id, &slot).await
     }
 
-    /// Checks that a container sees mounts that are made after its start: some
-    /// runtimes hide them, and a sandbox would have an empty workspace.
+    /// Checks that mounts which are made after the start of a container are
+    /// visible in it. With some runtimes they are not, and the sandbox would have
+    /// an empty workspace.
     async fn check_slot(&self, container: &ContainerId, id: &str, slot: &Slot) -> Result<()> {
         let status = self.runtime.status(container).await?;
         let pid = status.and_then(|status| status.pid);
@@ -244,7 +260,8 @@ impl WarmPools {
         );
         let probe = slot.home.clone();
         let is_seen = tenant_stores::blocking(move || {
-            // Any directory other than the slot will do.
+            // Mounts a directory into the slot as a test. It can be any
+            // directory other than the slot.
             slots.fill(&workspace, &probe, &probe)?;
             let seen = pid.is_some_and(|pid| {
                 let inside = format!("/proc/{pid}/root/workspace");
@@ -256,21 +273,22 @@ impl WarmPools {
         match is_seen.await? {
             true => Ok(()),
             false => {
-                let message = "warm sandboxes do not see a workspace that is mounted after their \
-                               start: their runtime cannot have a pool";
+                let message = "the runtime of this warm pool does not show mounts that are made \
+                               after the start of a container; remove the pool from the settings";
                 Err(Failure::new(ErrorCode::SandboxStartFailed, message))
             }
         }
     }
 
-    /// Deletes a sandbox that is or was to be warm.
+    /// Deletes a container without a row, and removes it from the pools.
     async fn discard(&self, id: &str) -> Result<()> {
         self.containers.remove_container(id).await?;
         self.pool.forget(id);
         Ok(())
     }
 
-    /// Deletes containers without a row. Returns the number of deleted ones.
+    /// Deletes containers without a row. Logs failures. Returns the number of
+    /// deleted containers.
     pub(crate) async fn discard_all(&self, ids: Vec<String>) -> u64 {
         let mut removed = 0;
         for some in ids.chunks(REMOVALS) {
@@ -285,15 +303,16 @@ impl WarmPools {
         removed
     }
 
-    /// Deletes all sandboxes without a row, because the server is about to
-    /// stop.
+    /// Deletes all sandboxes of the pools that have no row, because the server is
+    /// stopping.
     pub(crate) async fn drain(&self) {
         self.pool.lock().warm.clear();
         let ids = self.pool.ids();
         self.discard_all(ids.into_iter().collect()).await;
     }
 
-    /// Deletes slots that belong neither to `known` nor to a warm sandbox.
+    /// Deletes the slots that belong neither to a sandbox in `known` nor to a
+    /// warm sandbox.
     pub(crate) async fn clear_slots(&self, known: &HashSet<&str>) -> Result<()> {
         let slots = self.containers.slots.clone();
         let ids: Vec<WorkspaceId> = tenant_stores::blocking(move || Ok(slots.list()?)).await?;
@@ -311,7 +330,7 @@ impl WarmPools {
         Ok(())
     }
 
-    /// Returns the size and the ready sandboxes of each pool.
+    /// Returns the size of each pool and the number of its ready sandboxes.
     pub(crate) fn stats(&self) -> Vec<api::PoolStats> {
         let state = self.pool.lock();
         let settings = self.config.warm.iter();
@@ -333,6 +352,7 @@ impl WarmPools {
     }
 }
 
+/// Returns true if two paths lead to the same file or directory.
 fn is_same(one: &std::path::Path, other: &std::path::Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let identity = |path: &std::path::Path| {

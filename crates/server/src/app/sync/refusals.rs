@@ -1,8 +1,8 @@
 //! Changes that an automatic merge refuses.
 //!
-//! No caller reads the response to such a merge, so an event reports the
-//! changes that did not land. The files stay in the workspace; merging them
-//! again makes no sense until the files, the project or its policy change.
+//! An automatic merge has no client that reads its response, so an event reports
+//! the refused changes. The files stay in the workspace. Another merge would have
+//! the same result until the files, the head or the policy change.
 
 use elevo_api as api;
 use elevo_catalog::{EventKind, NewEvent, Workspace};
@@ -13,10 +13,10 @@ use crate::app::sync::Syncing;
 use crate::failure::Result;
 use crate::platform::clock;
 
-/// Maximum size of the refused paths in an event, as JSON.
+/// Maximum bytes of the refused paths in an event, as JSON.
 const LISTED_BYTES: usize = 8 << 10;
 
-/// Everything that the result of a merge depends on.
+/// The values that determine the result of a merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Inputs {
     pub(crate) files: Tree,
@@ -25,17 +25,19 @@ pub(crate) struct Inputs {
     policy_version: u64,
 }
 
-/// The automatic merges of a workspace so far.
+/// The last automatic merge of a workspace.
 #[derive(Debug, Default)]
 pub(crate) struct Attempts {
-    /// The inputs after the last merge, if they are known.
+    /// The inputs that a merge directly after the last one would have; `None` if
+    /// they are unknown.
     last: Option<Inputs>,
-    /// The paths in the last event.
+    /// The paths that the last merge refused.
     refused: Vec<String>,
 }
 
 impl Attempts {
-    /// Whether a merge of these inputs would repeat the last result.
+    /// Returns true if a merge of these inputs would have the same result as the
+    /// last one.
     pub(crate) fn is_known(&self, inputs: &Inputs) -> bool {
         self.last.as_ref() == Some(inputs)
     }
@@ -52,8 +54,8 @@ impl Syncing {
         })
     }
 
-    /// Records the result of an automatic merge, and adds an event if it
-    /// refused other paths than the last one.
+    /// Records the result of an automatic merge in `attempts`. Records an event
+    /// if the merge refused other paths than the last one.
     pub(crate) async fn note_attempt(
         &self,
         row: &Workspace,
@@ -70,8 +72,8 @@ impl Syncing {
         Ok(())
     }
 
-    /// Returns the inputs after a merge: the files that it read, with the
-    /// current base and head.
+    /// Returns the inputs after a merge: the files that it read, and the current
+    /// base, head and policy.
     async fn left_by(&self, row: &Workspace, result: &api::MergeResult) -> Result<Option<Inputs>> {
         let Ok(taken) = result.snapshot.parse() else {
             return Ok(None);
@@ -101,7 +103,7 @@ fn refused_event(row: &Workspace, result: &api::MergeResult) -> NewEvent {
     }
 }
 
-/// The first refused paths that an event has room for.
+/// Returns the first refused paths that fit into [`LISTED_BYTES`].
 fn listed(refused: &[api::FileRefused]) -> Vec<Value> {
     let mut room = LISTED_BYTES;
     let values = refused.iter().map(|one| json!(one));

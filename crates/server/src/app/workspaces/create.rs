@@ -1,4 +1,5 @@
-//! Creation of workspaces.
+//! Creates workspaces on projects: for agents outside sandboxes, and rows for
+//! sandboxes and forks.
 
 use crate::app::access::keys::check_name;
 use crate::app::access::principal::Principal;
@@ -18,11 +19,12 @@ use elevo_workspace::Owner;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A workspace that is about to be created.
+/// The row of a workspace that is about to be created.
 #[derive(Clone, Debug)]
 pub(crate) struct NewWorkspace {
     pub(crate) row: Workspace,
-    /// Keeps the snapshots of the workspace until the catalog refers to them.
+    /// Keeps the base and the version of the project from garbage collection
+    /// until the catalog has the row.
     _kept: [Kept; 2],
 }
 
@@ -34,7 +36,7 @@ fn check_sync(sync: api::Sync) -> Result<api::Sync> {
     }
 }
 
-/// Rejects an owner for a workspace that cannot have one.
+/// Rejects the owner of a workspace that cannot have one.
 fn check_owned(row: &Workspace) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         let message = "`owner` needs a server that runs as root";
@@ -61,8 +63,8 @@ impl Workspaces {
             check_name(name)?;
         }
         let (app, who, tenant) = (self.clone(), who.clone(), who.tenant);
-        // The creation, from row to directory, continues if the caller goes
-        // away.
+        // A separate task, so that the creation is completed even if the
+        // client disconnects.
         let creating = async move { app.create_once(&who, wish, &once).await };
         let creating = self.stores.spawn(tenant, creating);
         creating.await.map_err(|error| Failure::internal(&error))?
@@ -83,6 +85,7 @@ impl Workspaces {
             if self.has_directory(&row).await? {
                 return self.out(&row).await;
             }
+            // The earlier attempt was interrupted after it had added the row.
             self.forget_workspace(&row).await?;
         }
         let owner = wish.owner.as_deref().map(owners::find).transpose()?;
@@ -100,7 +103,7 @@ impl Workspaces {
         self.out(&row).await
     }
 
-    /// Whether a workspace has its directory and is not being deleted.
+    /// Returns true if a workspace has its directory and is not being deleted.
     async fn has_directory(&self, row: &Workspace) -> Result<bool> {
         let id = tenant_stores::workspace_id(&row.id)?;
         let found = self
@@ -112,7 +115,8 @@ impl Workspaces {
         Ok(row.state != WorkspaceState::Removing && found.await?)
     }
 
-    /// Prepares the row of a workspace on a project.
+    /// Builds the row of a workspace on a project. Its base is the visible part
+    /// of a version, by default of the head.
     pub(crate) async fn new_row(
         &self,
         who: &Principal,
@@ -157,11 +161,13 @@ impl Workspaces {
         Ok(NewWorkspace { row, _kept })
     }
 
+    /// Returns the agent of a new workspace: the requested one, or that of the
+    /// key.
     async fn agent_for(&self, who: &Principal, wanted: Option<&str>) -> Result<Option<String>> {
         match (&who.agent, wanted) {
             (bound, None) => Ok(bound.clone()),
             (Some(bound), Some(wanted)) if bound != wanted => {
-                let message = "this key acts for another agent";
+                let message = "this key is bound to another agent";
                 Err(Failure::new(ErrorCode::Forbidden, message).about("agent", short(wanted)))
             }
             (_, Some(wanted)) => {
@@ -175,6 +181,7 @@ impl Workspaces {
         }
     }
 
+    /// Creates the directory of a workspace with the files of its base.
     async fn make_directory(
         &self,
         row: &Workspace,
@@ -196,7 +203,8 @@ impl Workspaces {
         made.await
     }
 
-    /// Adds rows for the forks of a workspace, if it is on a project.
+    /// Adds rows for forks of the workspace of a sandbox. Does nothing for a
+    /// workspace without a project.
     pub(crate) async fn add_forks(&self, from: &Sandbox, into: &[Sandbox]) -> Result<()> {
         let row = self.catalog.workspace(from.tenant, &from.workspace).await?;
         let Some(row) = row.filter(|row| row.project.is_some()) else {

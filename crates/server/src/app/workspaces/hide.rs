@@ -1,4 +1,4 @@
-//! Removes the paths that a policy hides.
+//! Removes the paths from a tree that a policy hides.
 
 use crate::failure::Result;
 use elevo_core::TreePath;
@@ -6,8 +6,7 @@ use elevo_engine::StateTree;
 use elevo_objects::Entry;
 use elevo_policy::{Access, View};
 
-/// Removes the hidden paths from a tree, and the directories that this leaves
-/// empty.
+/// Removes the hidden paths from a tree, and the directories that become empty.
 pub(crate) async fn hide(tree: &StateTree, view: &View) -> Result<()> {
     let mut open = vec![TreePath::root()];
     let mut entered = Vec::new();
@@ -28,6 +27,7 @@ pub(crate) async fn hide(tree: &StateTree, view: &View) -> Result<()> {
             };
         }
     }
+    // In reverse order, so that a directory comes after its subdirectories.
     while let Some(path) = entered.pop() {
         if count_of(tree.entry(&path).await?.as_ref()) == Some(0) {
             tree.remove(&path).await?;
@@ -36,10 +36,11 @@ pub(crate) async fn hide(tree: &StateTree, view: &View) -> Result<()> {
     Ok(())
 }
 
+/// Maximum entries read at a time.
 const PAGE: usize = 1000;
 
-/// Removes one entry if it is hidden. Returns whether it is a directory that is
-/// only partly visible.
+/// Removes one entry if it is hidden. Returns true for a directory that is only
+/// partly visible.
 async fn hide_one(tree: &StateTree, view: &View, path: &TreePath) -> Result<bool> {
     let entry = tree.entry(path).await?;
     let access = match count_of(entry.as_ref()) {

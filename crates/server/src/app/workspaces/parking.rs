@@ -1,9 +1,8 @@
-//! Workspaces that outlive their sandbox: parked at its end, and resumed by a
-//! new sandbox.
+//! Parks workspaces whose sandbox ends, and resumes them for a new sandbox.
 //!
-//! The row of a parked workspace is the promise to keep it. It is written
-//! before the sandbox's row is deleted, so that the workspace has a row at any
-//! time.
+//! The row of a parked workspace protects it from the cleanup. It is written
+//! before the row of the sandbox is deleted, so that one of the two rows exists
+//! at any time.
 
 use std::collections::BTreeMap;
 
@@ -24,24 +23,27 @@ use crate::app::workspaces::Workspaces;
 use crate::failure::{Failure, Result, log_failure};
 use crate::platform::clock;
 
-/// Keeps other requests from changing a workspace until dropped.
+/// The locks of a workspace and of its sandbox, held until this value is
+/// dropped.
 pub(crate) struct HeldWorkspace {
-    /// The sandbox that the workspace is in.
+    /// The sandbox that uses the workspace.
     pub(crate) sandbox: Option<Sandbox>,
     _guards: [Option<OwnedMutexGuard<()>>; 2],
 }
 
 impl Workspaces {
-    /// Locks a workspace, and the sandbox it is in.
+    /// Locks a workspace and the sandbox that uses it.
     pub(crate) async fn hold_workspace(&self, row: &Workspace) -> Result<HeldWorkspace> {
-        // Most workspaces have the id of their sandbox. The order of the locks
-        // is always the same: the workspace, then the sandbox.
+        // Most workspaces have the id of their sandbox, and then one lock is
+        // enough. All operations lock the workspace before the sandbox, so that
+        // they cannot wait for each other.
         let first = self.locks.hold(&row.id).await;
         let sandbox = || self.catalog.sandbox_of_workspace(row.tenant, &row.id);
         let mut found = sandbox().await?;
         let mut second = None;
         if let Some(other) = found.as_ref().filter(|sandbox| sandbox.id != row.id) {
             second = Some(self.locks.hold(&other.id).await);
+            // The sandbox may have changed while this task waited.
             found = sandbox().await?;
         }
         Ok(HeldWorkspace {
@@ -50,9 +52,9 @@ impl Workspaces {
         })
     }
 
-    /// Parks the workspace of a sandbox that ends. Continues when repeated
-    /// after a crash. On a full disk the files stay in place, and are stored
-    /// once there is room.
+    /// Parks the workspace of a sandbox that is being deleted. A repetition after
+    /// a crash continues. On a full disk the files stay in their directory, and a
+    /// job moves them into the store once there is free space.
     pub(crate) async fn park_workspace(&self, sandbox: &Sandbox) -> Result<()> {
         let id = tenant_stores::workspace_id(&sandbox.workspace)?;
         let author = sandbox.agent.as_ref().unwrap_or(&sandbox.key).clone();
@@ -67,11 +69,14 @@ impl Workspaces {
             };
             match parked {
                 Ok(()) | Err(WorkspaceError::Parked(_)) => {}
-                // There is nothing to keep.
+                // There are no files to keep.
                 Err(WorkspaceError::NotFound(_)) => return Ok(None),
                 Err(error) => match Failure::from(error) {
                     full if full.code == ErrorCode::InsufficientStorage => {
-                        tracing::warn!(workspace = %id, "parked in place");
+                        tracing::warn!(
+                            workspace = %id,
+                            "the disk is full; the files of a parked workspace stay in place"
+                        );
                     }
                     failure => return Err(failure),
                 },
@@ -87,6 +92,8 @@ impl Workspaces {
         }
     }
 
+    /// Sets the state of the workspace of a sandbox to parked. A workspace
+    /// without a project gets its row only now.
     async fn note_parked(&self, sandbox: &Sandbox, record: &Record) -> Result<()> {
         let expires = clock::after(self.time.now().await?, self.config.expired_keep);
         let change = WorkspaceChange {
@@ -100,7 +107,7 @@ impl Workspaces {
             .change_workspace(tenant, id, &change, clock::now());
         match changed.await {
             Ok(_) => Ok(()),
-            // Another request is deleting it.
+            // Another request is deleting the workspace.
             Err(elevo_catalog::Error::BeingRemoved { .. }) => Ok(()),
             Err(elevo_catalog::Error::NotFound { .. }) => {
                 let row = Workspace {
@@ -116,8 +123,8 @@ impl Workspaces {
         }
     }
 
-    /// Returns a parked workspace that this principal may resume, and sets its
-    /// disk in `spec`.
+    /// Returns a parked workspace that the principal may resume. Sets the disk
+    /// limit in `spec` to that of the workspace.
     pub(crate) async fn parked(
         &self,
         who: &Principal,
@@ -140,12 +147,12 @@ impl Workspaces {
         spec.keep_disk(
             wish,
             record.await?.limit,
-            "the disk limit of an existing workspace cannot change",
+            "the disk limit of an existing workspace cannot change; leave `disk` out",
         )?;
         Ok(row)
     }
 
-    /// Makes a parked workspace live, for its new sandbox.
+    /// Sets the state of a parked workspace to live, for its new sandbox.
     pub(crate) async fn revive(&self, row: &Workspace) -> Result<()> {
         let change = WorkspaceChange {
             from: Some(WorkspaceState::Parked),
@@ -166,8 +173,8 @@ impl Workspaces {
         }
     }
 
-    /// Converts workspaces that earlier servers recorded as kept, by a setting
-    /// each, into parked ones.
+    /// Adds rows for the workspaces that earlier versions of the server kept by a
+    /// setting, so that they are parked.
     pub(crate) async fn adopt_kept(&self) {
         for (tenant, id) in self.stores.all_workspaces().await {
             let adopted = self.adopt_one(tenant, &id).await;
@@ -180,6 +187,8 @@ impl Workspaces {
         }
     }
 
+    /// Adds the row of a parked workspace if it has the setting of
+    /// [`kept_name`], and deletes the setting.
     pub(crate) async fn adopt_one(&self, tenant: TenantId, id: &WorkspaceId) -> Result<()> {
         let setting = kept_name(id.as_str());
         if self.catalog.setting(&setting).await?.is_none() {
@@ -190,6 +199,7 @@ impl Workspaces {
             .stores
             .with(tenant, move |workspaces| Ok(workspaces.get(&wanted)?));
         let record = record.await?;
+        // The setting does not say which key created the workspace.
         let keys = self.catalog.keys(tenant).await?;
         let key = keys.first().map(|key| key.id.clone()).unwrap_or_default();
         let row = Workspace {
@@ -209,13 +219,14 @@ impl Workspaces {
     }
 }
 
-/// The setting by which earlier servers recorded that a workspace outlives its
-/// sandbox.
+/// Returns the name of the setting by which earlier versions of the server
+/// recorded that a workspace outlives its sandbox. The restore from the
+/// quarantine uses it as well.
 pub(crate) fn kept_name(workspace: &str) -> String {
     format!("kept-workspace:{workspace}")
 }
 
-/// Returns the row of a workspace without a project.
+/// Returns the row of a parked workspace without a project.
 fn parked_row(tenant: TenantId, id: &str, key: &str, base: SnapshotId) -> Workspace {
     let now = clock::now();
     Workspace {
@@ -239,6 +250,7 @@ fn parked_row(tenant: TenantId, id: &str, key: &str, base: SnapshotId) -> Worksp
     }
 }
 
+/// Returns the metadata of the snapshot of a parked workspace.
 pub(crate) fn parked_info(author: String, id: &WorkspaceId) -> CommitInfo {
     CommitInfo {
         parents: Vec::new(),
@@ -250,12 +262,16 @@ pub(crate) fn parked_info(author: String, id: &WorkspaceId) -> CommitInfo {
     }
 }
 
-/// The failure of a second sandbox on a workspace.
+/// Returns the failure of a request for a second sandbox with a workspace.
 pub(crate) fn in_use(row: &Workspace) -> Failure {
-    let message = format!("workspace `{}` is in use", row.id);
+    let message = format!(
+        "another sandbox uses workspace `{}`, or it is not parked",
+        row.id
+    );
     Failure::new(ErrorCode::WorkspaceBusy, message)
         .about("workspaceId", row.id.as_str())
         .remediation(
-            "Only a parked workspace can be resumed: `GET /api/v1/workspaces?state=parked`.",
+            "Only a parked workspace can be resumed. `GET /api/v1/workspaces?state=parked` lists \
+             them.",
         )
 }

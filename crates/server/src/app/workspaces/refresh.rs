@@ -1,8 +1,8 @@
-//! Refreshes: bring the newer head of a project into its workspaces.
+//! Refreshes workspaces: merges the newer head of a project into their files.
 //!
-//! Where both sides changed the same path, a refresh that an agent requests
-//! leaves the conflict to the workspace (`unsettled.rs`). An automatic refresh
-//! changes nothing there: the workspace keeps its file and its base, so that
+//! If both sides changed the same path, a refresh that an agent requests writes
+//! the conflict into the workspace (`unsettled.rs`). An automatic refresh does
+//! not change such a path: the workspace keeps its file and its base, so that
 //! its next merge finds the conflict.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +27,7 @@ use crate::app::workspaces::unsettled::Notes;
 use crate::failure::{Failure, Result};
 use crate::platform::clock;
 
-/// Maximum attempts of a refresh while merges keep changing the workspace.
+/// Maximum attempts of a refresh while merges move the base of the workspace.
 const ATTEMPTS: usize = 5;
 
 /// Maximum entries of each kind in a response.
@@ -36,34 +36,38 @@ const LISTED: usize = 1000;
 /// The way a refresh treats conflicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnConflict {
-    /// Leaves them to the workspace, with markers in text files.
+    /// Writes the conflicts into the workspace: as conflict markers in text
+    /// files, and as records for other files.
     Leave,
-    /// Keeps the files of the workspace as they are.
+    /// Keeps the files of the workspace at conflicting paths.
     Keep,
 }
 
-/// The result of a refresh.
+/// The computed result of a refresh, before it is written to the workspace.
 struct Brought {
     merge: TreeMerge,
-    /// Files that then have conflict markers.
+    /// Files that have conflict markers after the refresh.
     marked: Vec<TreePath>,
-    /// Records of unsettled conflicts to write before the files, if they
-    /// change.
+    /// The records of unsettled conflicts to write before the files; `None` if
+    /// they do not change.
     first: Option<Vec<Unsettled>>,
-    /// Records of unsettled conflicts to write after the files, if they change.
+    /// The records of unsettled conflicts to write after the files; `None` if
+    /// they do not change.
     last: Option<Vec<Unsettled>>,
     /// The head that was merged.
     head: Kept,
     /// The files that the workspace should contain.
     target: Kept,
-    /// The state that the workspace and the project then agree on.
+    /// The state that the workspace and the project have in common after the
+    /// refresh.
     base: Kept,
     /// The view of the workspace's agent.
     view: View,
 }
 
 impl Workspaces {
-    /// Merges the head of the project into a workspace.
+    /// Merges the head of its project into a workspace, and retries while other
+    /// requests change the workspace.
     pub(crate) async fn refresh(
         self: &Arc<Self>,
         who: &Principal,
@@ -76,7 +80,8 @@ impl Workspaces {
             let row = self.visible(who, id).await?;
             let app = self.clone();
             let (who, dry_run) = (who.clone(), wish.dry_run);
-            // Continues even if the caller goes away.
+            // A separate task, so that the refresh is completed even if the
+            // client disconnects.
             let tenant = row.tenant;
             let refreshing = async move { app.refresh_row(&who, &row, dry_run, on_conflict).await };
             let done = self.stores.spawn(tenant, refreshing);
@@ -89,8 +94,8 @@ impl Workspaces {
         Err(Failure::new(elevo_core::ErrorCode::WorkspaceBusy, message).retry_after(1))
     }
 
-    /// Returns `None` if another request changed the workspace at the same
-    /// time.
+    /// Refreshes a workspace once. Returns `None` if another request changed the
+    /// workspace at the same time.
     pub(crate) async fn refresh_row(
         self: &Arc<Self>,
         who: &Principal,
@@ -103,7 +108,7 @@ impl Workspaces {
             return self.follow(who, row, &project, dry_run).await;
         }
         let held = self.hold_workspace(row).await?;
-        // A merge may have moved the base.
+        // A merge may have moved the base before the lock was acquired.
         let row = &self.visible(who, &row.id).await?;
         if dry_run {
             let taken = self.snapshot_held(who, row).await?;
@@ -120,6 +125,8 @@ impl Workspaces {
         let (app, who, copy) = (self.clone(), who.clone(), row.clone());
         let brought = self.stores.with(row.tenant, move |workspaces| {
             let mut brought = None;
+            // The processes are frozen from the snapshot until the new files are
+            // written, so the merge runs in the callback.
             workspaces.refresh::<Failure>(&id, info, &frozen, &Progress::new(), |taken| {
                 let made = app.bring_and_note(&who, &copy, &project, taken, on_conflict);
                 brought = handle.block_on(made)?;
@@ -141,8 +148,8 @@ impl Workspaces {
     }
 
     /// Computes the files that a workspace should contain, and records the
-    /// conflicts that are left to it. Returns `None` if the workspace has
-    /// changed since.
+    /// conflicts that they will have. Returns `None` if the row of the workspace
+    /// has changed.
     async fn bring_and_note(
         &self,
         who: &Principal,
@@ -163,7 +170,7 @@ impl Workspaces {
         Ok(is_noted.then_some(brought))
     }
 
-    /// Moves a read-only workspace to the newest head.
+    /// Refreshes a read-only workspace to the head, without a merge.
     async fn follow(
         &self,
         who: &Principal,
@@ -201,8 +208,8 @@ impl Workspaces {
         Ok(moved.then_some(done))
     }
 
-    /// Changes a workspace unless it has changed since `row` was read. Returns
-    /// whether it did.
+    /// Changes the row of a workspace. Returns false, and changes nothing, if the
+    /// row has changed since `row` was read.
     async fn change_expected(&self, row: &Workspace, change: WorkspaceChange) -> Result<bool> {
         let change = WorkspaceChange {
             expected: Some((row.base, row.merges)),
@@ -213,8 +220,8 @@ impl Workspaces {
             .change_workspace(row.tenant, &row.id, &change, clock::now());
         match changed.await {
             Ok(_) => Ok(true),
-            // The head may have moved, and retention may have dropped the
-            // merged version; the next attempt merges the newest.
+            // `Dropped`: the head has moved, and retention has dropped the
+            // version that was merged. The next attempt merges the new head.
             Err(elevo_catalog::Error::Changed { .. } | elevo_catalog::Error::Dropped { .. }) => {
                 Ok(false)
             }
@@ -223,7 +230,7 @@ impl Workspaces {
     }
 
     /// Merges the visible part of the head into a snapshot of a workspace, and
-    /// commits the result. Does not write to the workspace.
+    /// stores the result as snapshots. Does not write to the workspace.
     async fn bring(
         &self,
         who: &Principal,
@@ -242,8 +249,8 @@ impl Workspaces {
             self.snapshots.keep(row.tenant, row.base),
         );
         let (taken, before) = tokio::try_join!(taken, before)?;
-        // The visible part of the head may come into the workspace, so no other
-        // rule of the policy applies.
+        // The agent may read everything in the visible part of the head, so no
+        // rule of the policy applies to this merge.
         let everything = policies::compile(&Policy::default())?;
         let rules = Rules {
             view: &everything.for_agent(None),
@@ -311,7 +318,8 @@ fn refreshed(brought: &Brought) -> api::Refreshed {
     }
 }
 
-/// A refresh merges the head into the workspace; the API calls the head ours.
+/// Swaps the sides of a conflict. A refresh merges the head into the workspace,
+/// so its side `ours` is the workspace; in the API, `ours` is always the head.
 fn seen_from_the_project(mut conflict: api::Conflict) -> api::Conflict {
     std::mem::swap(&mut conflict.ours, &mut conflict.theirs);
     for hunk in &mut conflict.hunks {

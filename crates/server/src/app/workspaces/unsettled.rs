@@ -1,20 +1,22 @@
-//! Conflicts that a refresh left to a workspace, and how far it has settled them.
+//! Unsettled conflicts: conflicts of a refresh that are to be resolved in the
+//! workspace.
 //!
-//! A refresh that an agent asks for makes the project's version the base of each
-//! such path and notes what it left in the workspace: a text with conflict
-//! markers, or the workspace's own version. Without the note, the next merge
-//! would take the workspace's version for a change of the project's version.
-//! So a merge looks at each noted path first:
+//! A refresh that an agent requests makes the version of the project the base of
+//! each conflicting path. It records the content that it leaves in the workspace:
+//! a text with conflict markers, or the version of the workspace. Without this
+//! record, the next merge would take that content for an intended change and
+//! overwrite the version of the project. So a merge first checks each recorded
+//! path:
 //!
-//! | the workspace has | then |
+//! | content in the workspace | effect on the merge |
 //! |---|---|
-//! | a file with markers | the change is refused |
-//! | what the refresh left | the change is a conflict, as before the refresh |
-//! | anything else | the conflict is settled: the change is merged, and the note is removed |
+//! | a file with conflict markers | the change is refused |
+//! | the content that the refresh left | the change is a conflict, as before the refresh |
+//! | any other content | the conflict is resolved: the change is merged, and the record is deleted |
 //!
-//! Notes are written before the files, and bases move after them. A server that
-//! is killed in between leaves a note without a new base: the merge then finds
-//! the conflict that was there before the refresh.
+//! A refresh writes the records first, then the files, and moves the base last. A
+//! server that is killed in between leaves a record with the old base: the next
+//! merge then finds the conflict as it was before the refresh.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,11 +33,12 @@ use crate::app::workspaces::Workspaces;
 use crate::failure::Result;
 use crate::platform::clock;
 
-/// Maximum number of conflicts that one refresh leaves to a workspace. It keeps
-/// its own version of all others, as in an automatic refresh.
+/// Maximum conflicts that one refresh writes into a workspace. At the other
+/// conflicting paths the workspace keeps its version, as in an automatic refresh.
 const LEFT: usize = 1000;
 
-/// The files of a workspace at one moment, with its base and notes then.
+/// A snapshot of a workspace, with its base and its unsettled conflicts at the
+/// same moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Taken {
     pub(crate) snapshot: Kept,
@@ -44,7 +47,8 @@ pub(crate) struct Taken {
 }
 
 impl Workspaces {
-    /// Takes a snapshot of a workspace while no refresh changes it.
+    /// Creates a snapshot of a workspace under its lock, so that no refresh
+    /// changes the base at the same time.
     pub(crate) async fn take(&self, who: &Principal, row: &Workspace) -> Result<Taken> {
         let _held = self.hold_workspace(row).await?;
         let unsettled = self.catalog.unsettled(row.tenant, &row.id).await?;
@@ -56,7 +60,7 @@ impl Workspaces {
         })
     }
 
-    /// Copies the notes of a workspace to a fork of it.
+    /// Copies the unsettled conflicts of a workspace to its fork.
     pub(crate) async fn copy_unsettled(&self, from: &Workspace, fork: &Workspace) -> Result<()> {
         let unsettled = self.catalog.unsettled(from.tenant, &from.id).await?;
         if unsettled.is_empty() {
@@ -73,14 +77,16 @@ impl Workspaces {
     }
 }
 
-/// The state of a workspace's unsettled conflicts.
+/// The unsettled conflicts of a workspace, divided by the current content of
+/// their paths.
 #[derive(Debug, Default)]
 pub(crate) struct Standing {
-    /// Paths that the workspace has settled.
+    /// Paths whose conflict was resolved in the workspace.
     pub(crate) settled: Vec<TreePath>,
-    /// Paths that are as the refresh left them, without markers.
+    /// Paths that still have the content that the refresh left, without conflict
+    /// markers.
     pub(crate) untouched: BTreeSet<TreePath>,
-    /// Files that still have markers.
+    /// Files that still have conflict markers.
     pub(crate) marked: Vec<TreePath>,
 }
 
@@ -100,8 +106,9 @@ impl Standing {
         Ok(standing)
     }
 
-    /// Returns the workspace's snapshot with the base's version of each file
-    /// that still has markers, so that a merge leaves them alone.
+    /// Returns a copy of the snapshot `theirs` in which each file with conflict
+    /// markers has the version of the base. So a merge sees no change of these
+    /// files. Returns `None` if there are no such files.
     pub(crate) async fn without_marked(
         &self,
         repository: &Repository,
@@ -119,7 +126,7 @@ impl Standing {
         let info = CommitInfo {
             parents: Vec::new(),
             author: "elevo".into(),
-            message: "what can be merged of a workspace".into(),
+            message: "workspace without files that have conflict markers".into(),
             created: theirs.created,
             labels: BTreeMap::new(),
             reference: None,
@@ -127,7 +134,7 @@ impl Standing {
         committed(&tree, info).await.map(Some)
     }
 
-    /// Reports the files that still have markers.
+    /// Adds the files with conflict markers to the refused changes of a merge.
     pub(crate) fn refuse(&self, merge: &mut TreeMerge) {
         let refused = self.marked.iter().map(|path| Refused {
             path: path.clone(),
@@ -139,6 +146,7 @@ impl Standing {
     }
 }
 
+/// Returns true if a file still has the conflict markers of a refresh.
 async fn is_marked(workspace: &StateTree, one: &Unsettled) -> Result<bool> {
     let fits = |size| size <= Limits::default().file_bytes;
     match workspace.entry(&one.path).await? {
@@ -149,7 +157,8 @@ async fn is_marked(workspace: &StateTree, one: &Unsettled) -> Result<bool> {
     }
 }
 
-/// A change of only the mode settles nothing.
+/// Returns true if an entry is as the refresh left it. A change of the mode alone
+/// does not resolve a conflict.
 fn is_untouched(entry: Option<&Entry>, one: &Unsettled) -> bool {
     match (entry, &one.left) {
         (Some(Entry::File { content, .. }), Some(Entry::File { content: left, .. })) => {
@@ -159,12 +168,12 @@ fn is_untouched(entry: Option<&Entry>, one: &Unsettled) -> bool {
     }
 }
 
-/// The notes of a workspace during a refresh.
+/// The records of unsettled conflicts of a workspace, as a refresh changes them.
 #[derive(Debug)]
 pub(crate) struct Notes {
     before: Vec<Unsettled>,
     known: BTreeMap<TreePath, Unsettled>,
-    /// Files that have markers after the refresh.
+    /// Files that have conflict markers after the refresh.
     pub(crate) marked: Vec<TreePath>,
 }
 
@@ -178,14 +187,15 @@ impl Notes {
         }
     }
 
-    /// Leaves the conflicts of a refresh to the workspace.
+    /// Writes the conflicts of a refresh into the merged tree, and records them.
     pub(crate) async fn leave(&mut self, merge: &mut TreeMerge, theirs: &StateTree) -> Result<()> {
         let conflicts = merge.conflicts.clone().into_iter();
         for conflict in conflicts.filter(Conflict::can_be_left).take(LEFT) {
             match self.known.get(&conflict.path) {
                 Some(one) if is_marked(&merge.tree, one).await? => {
                     self.marked.push(conflict.path.clone());
-                    // An earlier refresh wrote the markers and was interrupted.
+                    // An earlier refresh of the same version wrote the markers
+                    // and was interrupted before it moved the base.
                     if one.seen == conflict.theirs {
                         merge.adopt(&conflict, theirs).await?;
                     }
@@ -213,14 +223,16 @@ impl Notes {
         self.known.insert(left.path, one);
     }
 
-    /// Returns the notes to write before the files, if there are new ones.
+    /// Returns the records to write before the files; `None` if they are
+    /// unchanged.
     pub(crate) fn first(&self) -> Option<Vec<Unsettled>> {
         let all: Vec<_> = self.known.values().cloned().collect();
         (all != self.before).then_some(all)
     }
 
-    /// Returns the notes to write after the files, if they have changed: a path
-    /// that was untouched before the refresh is untouched after it.
+    /// Returns the records to write after the files; `None` if they are
+    /// unchanged. A path that was untouched before the refresh gets the content
+    /// that this refresh leaves, so that it still counts as untouched.
     pub(crate) async fn last(
         mut self,
         workspace: &StateTree,

@@ -12,7 +12,7 @@ async fn a_runtime_that_hides_later_mounts_has_no_pool_and_works_without() {
     let log = service.data.with_file_name("log");
     eventually("the log says why there is none", async || {
         let log = std::fs::read_to_string(&log).unwrap();
-        log.contains("their runtime cannot have a pool")
+        log.contains("does not show mounts that are made after the start")
     })
     .await;
     let stats = service.get("/api/v1/stats").await;

@@ -1,4 +1,5 @@
-//! The directory of a backup, from its beginning to its final name.
+//! The directory of a backup: it is written under a temporary name and renamed
+//! when it is complete.
 
 use crate::failure::{Failure, Result};
 use crate::platform::backup::manifest::Manifest;
@@ -9,20 +10,24 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The directory of a running backup, locked until dropped.
+/// The directory of a running backup. The directory of all backups is locked
+/// until this value is dropped.
 #[derive(Debug)]
 pub(super) struct BackupDirectory {
     pub(super) backups: PathBuf,
     pub(super) unfinished: PathBuf,
-    /// The newest backup before this one.
+    /// The previous backup. The new backup links to files of its store instead
+    /// of copying them.
     pub(super) earlier: Option<PathBuf>,
     pub(super) _lock: File,
 }
 
 impl BackupDirectory {
+    /// Creates the directory for a new backup in `backups`, which must be outside
+    /// the directories `apart`: those are the ones that are backed up.
     pub(super) fn begin(backups: &Path, apart: [&Path; 2]) -> Result<Self> {
         if !backups.is_absolute() {
-            return Err(Failure::invalid("`directory` is not an absolute path"));
+            return Err(Failure::invalid("`directory` must be an absolute path"));
         }
         let failed = |error: io::Error| not_written(backups, &error);
         files::make_private(backups).map_err(failed)?;
@@ -30,19 +35,24 @@ impl BackupDirectory {
         for other in apart {
             let other = other.canonicalize().map_err(failed)?;
             if backups.starts_with(&other) {
-                let message = format!("{} lies inside {}", backups.display(), other.display());
+                let message = format!(
+                    "{} lies inside {}, which is backed up; choose a directory outside",
+                    backups.display(),
+                    other.display()
+                );
                 return Err(Failure::invalid(message));
             }
         }
         let lock = File::create(backups.join("lock")).map_err(failed)?;
         if lock.try_lock().is_err() {
-            let message = format!("another backup is being made in {}", backups.display());
+            let message = format!("another backup is being created in {}", backups.display());
             let failure = Failure::new(ErrorCode::CollectionRunning, message);
             return Err(failure
-                .remediation("Wait until it is done.")
+                .remediation("Wait until that backup is finished, and retry.")
                 .retry_after(10));
         }
         let unfinished = backups.join(UNFINISHED);
+        // Left by a backup that was interrupted.
         files::remove(&unfinished).map_err(failed)?;
         files::make_private(&unfinished).map_err(failed)?;
         Ok(Self {
@@ -53,8 +63,9 @@ impl BackupDirectory {
         })
     }
 
-    /// Writes the manifest, and gives the backup its name once everything is on
-    /// disk. Then deletes the oldest backups until `keep` are left.
+    /// Writes the manifest, and renames the directory once all its files are on
+    /// disk. Then deletes the oldest backups until `keep` are left. Returns the
+    /// path of the backup, its manifest and the deleted backups.
     pub(super) fn finish(
         &self,
         mut manifest: Manifest,
@@ -81,7 +92,8 @@ impl BackupDirectory {
         Ok((path, manifest, removed))
     }
 
-    /// Named by the second, so that names are in order of time.
+    /// Returns an unused path for the backup. Its name is the time at which the
+    /// backup began, so that names sort by time.
     pub(super) fn free_name(&self, begun: &str) -> PathBuf {
         let seconds = begun.split('.').next().unwrap_or_default();
         let name = format!("{}Z", seconds.trim_end_matches('Z').replace(':', "-"));
@@ -95,6 +107,8 @@ impl BackupDirectory {
         path
     }
 
+    /// Deletes the oldest backups until `keep` are left, but never the newest.
+    /// Returns the deleted backups.
     pub(super) fn prune(&self, keep: Option<u32>) -> io::Result<Vec<String>> {
         let Some(keep) = keep else {
             return Ok(Vec::new());
@@ -102,8 +116,8 @@ impl BackupDirectory {
         let mut old = backup::all(&self.backups)?;
         old.truncate(old.len().saturating_sub(keep.max(1) as usize));
         for path in &old {
-            // From here on it is not a backup, even if the deletion is
-            // interrupted.
+            // Without its manifest, the directory is not a backup. So a deletion
+            // that is interrupted leaves no incomplete backup.
             Manifest::remove(path)?;
             files::sync(path)?;
             files::remove(path)?;
@@ -114,6 +128,6 @@ impl BackupDirectory {
 }
 
 pub(super) fn not_written(path: &Path, error: &io::Error) -> Failure {
-    let message = format!("the backup in {} cannot be written", path.display());
+    let message = format!("cannot write the backup in {}", path.display());
     Failure::new(ErrorCode::StorageFailed, message).caused_by(error)
 }

@@ -1,4 +1,5 @@
-//! Import of git repositories: one commit, or a history step by step.
+//! Imports a git repository: the files of one commit, or its first-parent
+//! history with a step for each commit.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,32 +21,34 @@ use crate::app::snapshots::{Kept, info, writing};
 use crate::failure::{Failure, Result, chain};
 use crate::platform::clock;
 
-/// Maximum commits of an imported history.
+/// Maximum commits in an imported history.
 const COMMITS: usize = 100_000;
 
 /// Maximum commits that land in one transaction. With more than 30 futures,
-/// `join_all` no longer polls them in order.
+/// `join_all` does not poll them in order, and the steps must land in order.
 const BATCH: usize = 30;
 
-/// Maximum bytes of a commit message that are kept.
+/// Maximum bytes of a commit message in the message of its step.
 const MESSAGE: usize = 3000;
 
 /// Maximum entries of each kind in a response.
 const LISTED: usize = 1000;
 
-/// A commit whose files are in the store.
+/// A git commit whose files are in the store.
 struct Read {
     commit: Commit,
     tree: Tree,
-    /// Number of commits that are read after it.
+    /// Number of commits of the history that are still to be read.
     left: usize,
     submodules: u64,
-    /// Keeps the stored objects until a snapshot contains them.
+    /// Keeps the stored objects from garbage collection until a snapshot
+    /// contains them.
     _writing: Guard,
 }
 
 impl Changes {
-    /// Reads the files of one commit.
+    /// Stores the files of the git commit `revision` of the repository at `path`
+    /// as a snapshot.
     pub(crate) async fn read_git(
         &self,
         target: &Target,
@@ -77,14 +80,18 @@ impl Changes {
         target: Target,
         (path, revision): (PathBuf, String),
     ) -> Result<api::ImportResult> {
-        // Recorded first: some steps may have landed when another is refused.
+        // Recorded before the first step lands. A failure can follow steps that
+        // have landed, so a retry must know that this request has begun.
         target.once.note(&"history").await?;
         let (sender, commits) = mpsc::channel(2 * BATCH);
         let store = self.stores.repository(target.who.tenant);
         let reading = move || read_all(&store, &path, &revision, &sender);
         let reading = self.stores.blocking(target.who.tenant, reading);
-        // A failed landing closes the channel, which ends the reading.
+        // The reader sends commits while earlier ones land. A failed landing
+        // drops the receiver, which stops the reader.
         let (read, landed) = tokio::join!(reading, self.land_all(&target, commits));
+        // A failed landing is the cause of an error of the reader, not the
+        // other way round.
         let landed = landed?;
         read?;
         landed.ok_or_else(|| Failure::invalid("the repository has no commit"))
@@ -98,8 +105,8 @@ impl Changes {
         let Target { who, project, .. } = target;
         let (mut base, around) = self.changeable(who, project, None).await?;
         let mut total: Option<api::ImportResult> = None;
-        // The first commit lands alone: it is the largest, and all others build
-        // on it.
+        // The first commit lands alone: it adds all its files, while the others
+        // change only some.
         let mut room = 1;
         loop {
             let mut batch = Vec::with_capacity(room);
@@ -150,8 +157,8 @@ fn read_all(
     Ok(())
 }
 
-/// Commits the project with the target directory replaced by the files of a
-/// commit.
+/// Stores a snapshot of the project in which the target directory is replaced by
+/// the files of a git commit.
 async fn snapshot_of(target: &Target, around: &StateTree, read: &Read) -> Result<Kept> {
     let Target { who, path, .. } = target;
     let tree = match path.is_root() {
@@ -166,14 +173,15 @@ async fn snapshot_of(target: &Target, around: &StateTree, read: &Read) -> Result
     committed(&tree, said).await
 }
 
+/// Returns the job that lands one git commit.
 fn step(target: &Target, read: &Read, base: Kept, theirs: Kept) -> Job {
     let wish = api::Merge {
         message: message(&read.commit),
         ..api::Merge::default()
     };
-    // The last step carries the name of the whole request, so that a retry
-    // finds that name only when every step has landed. The names of the other
-    // steps keep a retry from landing them twice.
+    // The last step has the name of the whole request, so a retry finds that
+    // name only if all steps have landed. The other steps have names of their
+    // own, so a retry does not land them twice.
     let request = target.once.landing().map(|name| match read.left {
         0 => name,
         _ => format!("{name}/{}", read.commit.id),
@@ -185,7 +193,8 @@ fn step(target: &Target, read: &Read, base: Kept, theirs: Kept) -> Job {
     }
 }
 
-/// Returns the message of a commit with its author, date and id.
+/// Returns the message of a step: the message, author, date and id of its git
+/// commit.
 fn message(commit: &Commit) -> String {
     let said = commit.message.trim().replace('\0', "");
     let end = said.floor_char_boundary(MESSAGE);
@@ -222,7 +231,7 @@ fn not_kept(submodules: u64) -> Vec<String> {
     }
 }
 
-/// Adds the result of one step to the total.
+/// Adds the result of one step to the result of the import.
 fn add(total: &mut Option<api::ImportResult>, step: api::MergeResult) {
     let Some(total) = total else {
         *total = Some(api::ImportResult {

@@ -30,32 +30,34 @@ use crate::app::snapshots::{Kept, info, losses_out, writing};
 use crate::failure::{Failure, Result};
 use crate::platform::archive;
 
-/// Limits the number of imports that read at the same time.
+/// Limits the imports that read files at the same time.
 static READING: Semaphore = Semaphore::const_new(4);
 
 /// Names that a project never contains.
 const NEVER: [&[u8]; 2] = [b".git", RESERVED_NAME];
 
-/// Imported files, as a snapshot.
+/// Imported files as a snapshot, and descriptions of metadata that it could not
+/// keep.
 pub(crate) struct ImportedFiles {
     pub(super) snapshot: Kept,
     pub(super) not_kept: Vec<String>,
 }
 
-/// The destination of an import, and its message.
+/// The principal, the destination and the options of an import.
 pub(crate) struct Target {
     pub(crate) who: Principal,
     pub(crate) project: Project,
     pub(crate) path: TreePath,
     pub(crate) message: String,
-    /// Whether to only compute the result.
+    /// Computes the result without landing it.
     pub(crate) dry_run: bool,
     pub(crate) once: Once,
 }
 
 impl Changes {
-    /// Replaces a directory of a project by files from elsewhere. Continues in
-    /// the background if the caller goes away.
+    /// Replaces a directory of a project by a directory on the server's machine,
+    /// a git commit or a snapshot, or lands a git history. The import continues
+    /// if the client disconnects.
     pub(crate) async fn import_into(
         self: &Arc<Self>,
         who: &Principal,
@@ -89,14 +91,16 @@ impl Changes {
                 (None, Some(path), None) => {
                     let revision = wish.revision.unwrap_or_else(|| "HEAD".into());
                     let source = (absolute(path.into())?, revision);
-                    // A dry run reports what all steps together would change.
+                    // A dry run reports the changes of all steps together, which
+                    // are those of the newest commit.
                     match wish.history && !target.dry_run {
                         true => return app.land_history(target, source).await,
                         false => app.read_git(&target, source).await?,
                     }
                 }
                 _ => {
-                    let message = "exactly one of `directory`, `git` and `snapshot` is needed";
+                    let message =
+                        "the request must have exactly one of `directory`, `git` and `snapshot`";
                     return Err(Failure::invalid(message));
                 }
             };
@@ -105,7 +109,7 @@ impl Changes {
         importing.await.map_err(|error| Failure::internal(&error))?
     }
 
-    /// Replaces a directory of a project by the content of a tar.
+    /// Replaces a directory of a project by the content of a tar archive.
     pub(crate) async fn unpack_into(
         self: &Arc<Self>,
         who: &Principal,
@@ -141,6 +145,8 @@ impl Changes {
         })
     }
 
+    /// Returns the result of an earlier attempt of this request, if that attempt
+    /// has landed.
     async fn imported_before(&self, target: &Target) -> Result<Option<api::ImportResult>> {
         let done = self.landings.landed_before(&target.project, &target.once);
         Ok(done.await?.map(|merge| api::ImportResult {
@@ -159,9 +165,9 @@ impl Changes {
         self.stores.blocking(target.who.tenant, reading).await
     }
 
-    /// Applies the rule of merges: paths that `.gitignore` files name are not
-    /// imported, unless the project already contains them or its policy does
-    /// not follow `.gitignore`.
+    /// Returns the rules for paths that an import skips. As in merges, paths that
+    /// `.gitignore` files name are skipped, unless the project contains them or
+    /// its policy does not follow `.gitignore`.
     async fn ignoring(&self, target: &Target) -> Result<Option<Ignoring>> {
         let Target { who, project, .. } = target;
         if !self
@@ -201,7 +207,7 @@ impl Changes {
         })
     }
 
-    /// Lands files as one step.
+    /// Lands imported files as one step.
     async fn land_files(
         self: &Arc<Self>,
         target: Target,
@@ -230,7 +236,8 @@ impl Changes {
         })
     }
 
-    /// Returns the head, and the head with the target's directory replaced.
+    /// Returns two snapshots: the head, and the head with the target directory
+    /// replaced by `files`.
     async fn replaced(&self, target: &Target, files: &Kept) -> Result<(Kept, Kept)> {
         let Target {
             who, project, path, ..
@@ -246,7 +253,7 @@ impl Changes {
     }
 }
 
-/// Puts a directory at a path and replaces the entry there, if any.
+/// Puts a directory at a path. Replaces an existing entry.
 pub(crate) async fn replace(tree: &StateTree, path: &TreePath, by: Tree) -> Result<()> {
     let entry = Entry::Directory {
         mode: Mode::EXECUTABLE,
@@ -279,7 +286,7 @@ fn absolute(path: PathBuf) -> Result<PathBuf> {
     }
 }
 
-/// Reads a directory into the store.
+/// Stores the files of a directory as a snapshot.
 fn read(
     repository: &Repository,
     path: &Path,
@@ -300,7 +307,8 @@ fn read(
     Ok(ImportedFiles { snapshot, not_kept })
 }
 
-/// Reads an archive into the store.
+/// Stores the files of a tar archive as a snapshot. Rejects an archive without
+/// files.
 fn unpacked(
     repository: &Repository,
     from: impl io::Read + Send,
@@ -312,7 +320,8 @@ fn unpacked(
     let had_only_git = block_on(without_never(&received.state))?
         && block_on(received.state.tree())? == Tree::EMPTY;
     if received.entries == 0 || is_left_out || had_only_git {
-        // An empty archive would delete everything that it replaces.
+        // An empty archive is probably a mistake, and it would delete the whole
+        // directory that it replaces.
         let message = "the archive contains nothing to import";
         return Err(Failure::new(ErrorCode::ArchiveRefused, message));
     }
@@ -322,8 +331,8 @@ fn unpacked(
     })
 }
 
-/// Removes the names that a project never contains. Returns whether it found
-/// any.
+/// Removes all entries whose names a project never contains. Returns true if
+/// there were any.
 async fn without_never(tree: &StateTree) -> Result<bool> {
     let repository = tree.repository().clone();
     let mut inside = Diff::new(&repository, Tree::EMPTY, tree.tree().await?);

@@ -1,4 +1,4 @@
-//! Patches that clients send, and the failures of refused patches.
+//! Converts the errors of the patch parser into failures that name the file.
 
 pub(crate) mod reader;
 
@@ -43,9 +43,10 @@ pub(crate) fn refused_at(path: &TreePath, why: &str) -> Failure {
     refused(format!("`{path}`: {why}")).about("path", path)
 }
 
-/// The failure of a hunk, counted from 0, that does not match the file.
+/// Returns the failure of a hunk that does not match the file. `hunk` counts
+/// from 0, the message from 1.
 pub(crate) fn misfit(path: &TreePath, hunk: usize) -> Failure {
     let number = hunk + 1;
-    let why = format!("hunk {number} does not match the file");
+    let why = format!("hunk {number} does not match the file in the version `base`");
     refused_at(path, &why).about("hunk", number)
 }

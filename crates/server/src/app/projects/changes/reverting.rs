@@ -1,5 +1,5 @@
-//! Undoes landed changes: a step, a step at one path, or all changes of a path
-//! since a version.
+//! Undoes landed changes: those of a step, those of a step at one path, or all
+//! changes of a path since a version.
 
 use std::sync::Arc;
 
@@ -20,7 +20,8 @@ use crate::app::requests::once::Once;
 use crate::app::snapshots::{Kept, info};
 use crate::failure::{Failure, Result};
 
-/// A merge that undoes changes, with its default message.
+/// A change that undoes earlier changes: from `base` to `theirs`, with the
+/// message of the step if the request has none.
 struct Undoing {
     base: Kept,
     theirs: Kept,
@@ -28,7 +29,7 @@ struct Undoing {
 }
 
 impl Changes {
-    /// Undoes the changes of one step, all of them or at one path.
+    /// Undoes the changes of one step, at all paths or at one path.
     pub(crate) async fn revert(
         self: &Arc<Self>,
         who: &Principal,
@@ -60,7 +61,7 @@ impl Changes {
         .await
     }
 
-    /// Restores a path from a version.
+    /// Restores a path of a project to its state in a version.
     pub(crate) async fn restore_path(
         self: &Arc<Self>,
         who: &Principal,
@@ -112,8 +113,8 @@ impl Changes {
         self.landings.settle(project, job, wish.dry_run).await
     }
 
-    /// Computes the change from the version after a step to the one before it,
-    /// everywhere or at one path.
+    /// Computes the change from the version after a step to the version before
+    /// the step, at all paths or at one path.
     async fn step_back(
         &self,
         who: &Principal,
@@ -164,8 +165,8 @@ impl Changes {
         })
     }
 
-    /// Computes the change from the head to the head with an earlier state of a
-    /// path.
+    /// Computes the change from the head to the head with `path` as it was in the
+    /// version `snapshot`.
     async fn path_back(
         &self,
         who: &Principal,
@@ -181,7 +182,9 @@ impl Changes {
         let then = earlier.entry(path).await?;
         let path_text = readable(path.as_bytes());
         if then.is_none() && tree.entry(path).await?.is_none() {
-            let message = format!("`{path_text}` is in neither version of the project");
+            let message = format!(
+                "`{path_text}` exists neither in the head nor in this version of the project"
+            );
             return Err(Failure::new(ErrorCode::PathNotFound, message).about("path", path_text));
         }
         put(&tree, path, then).await?;
@@ -195,7 +198,7 @@ impl Changes {
     }
 }
 
-/// Parses a path that is not the whole project.
+/// Parses a path, and rejects the root of the project.
 fn inner_path(text: &str) -> Result<TreePath> {
     let path = tree_path(text)?;
     match path.is_root() {
@@ -206,8 +209,8 @@ fn inner_path(text: &str) -> Result<TreePath> {
     }
 }
 
-/// Removes the parent directories of a path that are empty now and did not
-/// exist before.
+/// Removes the parent directories of a path that are empty in `tree` and do not
+/// exist in `before`.
 async fn remove_new_directories(
     tree: &StateTree,
     before: &StateTree,
@@ -228,7 +231,7 @@ async fn remove_new_directories(
     Ok(())
 }
 
-/// Puts an entry at a path, or removes the path.
+/// Puts an entry at a path, or removes the path if there is no entry.
 async fn put(tree: &StateTree, path: &TreePath, entry: Option<Entry>) -> Result<()> {
     let put = match entry {
         Some(entry) => tree.put(path, entry).await,

@@ -1,4 +1,4 @@
-//! Changes that wait to land, and their results.
+//! Jobs: changes that wait to land, and their results.
 
 use std::collections::HashMap;
 
@@ -15,42 +15,43 @@ use crate::app::access::principal::Principal;
 use crate::app::snapshots::Kept;
 use crate::failure::Result;
 
-/// A change to merge into a project's head.
+/// A change to merge into the head of a project. The change is the difference
+/// between a base and `theirs`.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) kind: LandingKind,
-    /// The snapshot that the change started from, if it is not the workspace's
-    /// base.
+    /// The snapshot that the change started from, if that is not the base of the
+    /// workspace.
     pub(crate) base: Option<Kept>,
-    /// The base of the workspace when `theirs` was taken: the change is the
-    /// difference between the two. The landing fails if the base has moved
-    /// since.
+    /// The base of the workspace when the snapshot `theirs` was created. The
+    /// landing fails if the base has changed since, because the difference would
+    /// be wrong.
     pub(crate) expected: Option<SnapshotId>,
-    /// Conflicts that refreshes left to the workspace.
+    /// Conflicts that refreshes of the workspace left unresolved in its files.
     pub(crate) unsettled: Vec<Unsettled>,
-    /// Whether this is the last merge of the workspace before its deletion.
+    /// True for the last merge of a workspace, which is deleted afterwards.
     pub(crate) last: bool,
-    /// The changed files.
+    /// The project with the changed files.
     pub(crate) theirs: Kept,
-    /// The workspace whose base moves.
+    /// The workspace that the change comes from. Its base moves with the landing.
     pub(crate) workspace: Option<String>,
     /// The agent that the step is attributed to.
     pub(crate) agent: Option<String>,
-    /// The agent whose rights apply; `None` means no limits.
+    /// The agent whose access to paths applies; `None` means access to all.
     pub(crate) rights: Option<String>,
     pub(crate) key: String,
     pub(crate) message: String,
-    /// The name of the request, so that a retry does not land twice.
+    /// The name of the request in the catalog, by which a retry is detected.
     pub(crate) request: Option<String>,
     pub(crate) strategy: Option<Strategy>,
     pub(crate) renames: bool,
     pub(crate) atomic: bool,
-    /// The review that the job decides.
+    /// The decision on a review that the job carries out.
     pub(crate) decides: Option<Decision>,
 }
 
 impl Job {
-    /// Creates a job of a principal, which changes no workspace.
+    /// Creates a job for a principal, without a workspace.
     pub(crate) fn new(
         who: &Principal,
         wish: &api::Merge,
@@ -78,7 +79,7 @@ impl Job {
     }
 }
 
-/// A decision on a review.
+/// A review, and the change of its row by a decision.
 #[derive(Clone, Debug)]
 pub(crate) struct Decision {
     pub(crate) review: Review,
@@ -86,7 +87,8 @@ pub(crate) struct Decision {
 }
 
 impl Decision {
-    /// The record for the log, read back as `api::Decided`.
+    /// Returns the record of the decision for the history. Its format must match
+    /// `api::Decided`, as which the history reads it.
     pub(crate) fn for_log(&self) -> serde_json::Value {
         let resolution = self.change.resolution.as_ref();
         let told = |name: &str| resolution.map(|value| value[name].clone());
@@ -97,17 +99,17 @@ impl Decision {
     }
 }
 
-/// The result of a job.
+/// The result of a job that has landed.
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) head: SnapshotId,
     pub(crate) sequence: Option<u64>,
     pub(crate) merge: Option<TreeMerge>,
-    /// The review of each held path.
+    /// The id of the review of each path that was held back.
     pub(crate) reviews: HashMap<TreePath, String>,
 }
 
-/// A job, and the channel for its result.
+/// A job in the queue, and the channel for its result.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub(crate) job: Job,

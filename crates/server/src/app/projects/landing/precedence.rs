@@ -1,11 +1,12 @@
-//! Precedence between two changes of one path.
+//! Decides by the priorities of agents which side of a conflict comes first.
 
 use elevo_catalog::Catalog;
 use elevo_core::TreePath;
 use elevo_merge::Precedence;
 use elevo_policy::Compiled;
 
-/// Precedence by the priorities of the policy.
+/// Compares the priorities that the policy of a project gives to two agents: the
+/// agent that changed a path last, and the agent whose change lands.
 pub(crate) struct ByPriority<'a> {
     pub(crate) catalog: &'a dyn Catalog,
     pub(crate) project: &'a str,

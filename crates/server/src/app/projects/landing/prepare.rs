@@ -1,5 +1,5 @@
-//! Merges jobs into the head of a project, and computes the steps that land
-//! them. Nothing here moves the head.
+//! Merges jobs into the head of a project and computes their steps, reviews and
+//! new objects. Nothing here moves the head or writes to the store's refs.
 
 mod decisions;
 
@@ -32,30 +32,33 @@ pub(crate) struct Prepared {
     pub(crate) merge: TreeMerge,
     pub(crate) reviews: HashMap<TreePath, String>,
     pub(crate) commits: Vec<Commit>,
-    /// Keeps the snapshot that the merge refers to.
+    /// Keeps the snapshot that was merged, if it is not the one of the job.
     _kept: Option<Kept>,
 }
 
 /// The result of merging one job.
 struct MergedJob {
     merge: TreeMerge,
-    /// Conflicts of refreshes that the workspace has settled.
+    /// Paths whose conflict of a refresh was resolved in the workspace.
     settled: Vec<TreePath>,
+    /// The merged snapshot, if it is not the one of the job.
     kept: Option<Kept>,
 }
 
-/// The state that the jobs of a batch are merged into, one after the other.
+/// The head that the next job of a batch is merged into, with the project and
+/// its policy. It moves with every job.
 pub(crate) struct LandingBase {
     pub(crate) project: Project,
     policy: Arc<Compiled>,
     pub(crate) repository: Repository,
     pub(crate) head: SnapshotId,
     pub(crate) tree: StateTree,
-    /// Keeps the head that the first job is merged into.
+    /// Keeps the head before the batch from garbage collection.
     _kept: Kept,
 }
 
-/// Merges jobs and computes their steps.
+/// Merges jobs into a head, and computes the steps and reviews for their
+/// landing.
 pub(crate) struct Preparer {
     catalog: Arc<dyn Catalog>,
     drivers: Arc<Drivers>,
@@ -79,7 +82,7 @@ impl Preparer {
         }
     }
 
-    /// Reads the head of a project, which the first job is merged into.
+    /// Reads the project and its head, into which the first job is merged.
     pub(crate) async fn base(&self, tenant: TenantId, project: &str) -> Result<LandingBase> {
         let (project, kept) = self.snapshots.with_head(tenant, project).await?;
         let repository = self.stores.repository(tenant);
@@ -93,7 +96,7 @@ impl Preparer {
         })
     }
 
-    /// Computes a merge without landing it.
+    /// Merges a job into the head for a dry run. Returns the head and the merge.
     pub(crate) async fn rehearse(
         &self,
         project: &Project,
@@ -105,6 +108,8 @@ impl Preparer {
         Ok((base.head, done.merge))
     }
 
+    /// Returns the workspace of a job. Fails if its base has changed since the
+    /// snapshot of the job was created.
     async fn workspace_of(&self, base: &LandingBase, job: &Job) -> Result<Option<Workspace>> {
         let Some(id) = &job.workspace else {
             return Ok(None);
@@ -124,12 +129,14 @@ impl Preparer {
         workspace: Option<&Workspace>,
     ) -> Result<MergedJob> {
         let from = start_of(base, job, workspace);
-        // Held, because a refresh may move the workspace's base at the same
-        // time.
+        // The hold keeps this snapshot from garbage collection. A refresh may
+        // move the base of the workspace to another snapshot at the same time.
         let _from = base.repository.hold(from).await?;
         let from = base.repository.snapshot(from).await?;
         let theirs = base.repository.snapshot(job.theirs.id).await?;
         let taken = StateTree::at(&base.repository, &theirs);
+        // Files with conflict markers of a refresh must not land. They are
+        // merged as unchanged, and reported as refused below.
         let standing = Standing::of(&taken, &job.unsettled).await?;
         let kept = standing.without_marked(&base.repository, &from, &theirs);
         let kept = kept.await?;
@@ -172,8 +179,8 @@ impl Preparer {
         })
     }
 
-    /// Merges a job into the state before it, and computes the step that lands
-    /// it. Fails if the job must not land at all.
+    /// Merges a job into `base`, and computes the step that lands the result.
+    /// Fails if no part of the job may land.
     pub(crate) async fn prepare(&self, base: &LandingBase, job: &Job) -> Result<Prepared> {
         let open = self.open_reviews(job.workspace.as_deref());
         let (workspace, open) = tokio::try_join!(self.workspace_of(base, job), open)?;
@@ -184,7 +191,7 @@ impl Preparer {
         } = self.merge(base, job, workspace.as_ref()).await?;
         check(base, job, &merge)?;
         let mut commits = Vec::new();
-        // A job without changes adds no snapshot, so the head stays.
+        // A job without changes adds no snapshot: the head does not move.
         let snapshot = if merge.landed.is_empty() {
             base.head
         } else {
@@ -208,8 +215,9 @@ impl Preparer {
         if let Some(decision) = &job.decides {
             reviews.push(self.decided(decision, base, &merge).await?);
         }
-        // A decision names the workspace only if it moves its base: the step
-        // must fail if another request moves that base first.
+        // The step of a decision names the workspace of the review only if it
+        // moves the base of that workspace. Then the transaction fails if
+        // another request has moved the base first.
         let decided = job.decides.as_ref();
         let decided = decided.and_then(|decision| decision.review.workspace.clone());
         let decided = decided.filter(|_| moved.is_some());
@@ -255,7 +263,7 @@ impl Preparer {
     }
 }
 
-/// Fails if a merged job must not land, not even in part.
+/// Fails if no part of a merged job may land.
 fn check(base: &LandingBase, job: &Job, merge: &TreeMerge) -> Result<()> {
     if job.last && merge.refused.iter().any(is_marked) {
         return Err(out::unfinished(merge));
@@ -266,13 +274,15 @@ fn check(base: &LandingBase, job: &Job, merge: &TreeMerge) -> Result<()> {
     }
     if merge.conflicts.len() >= elevo_catalog::MAX_REVIEWS {
         let message = format!(
-            "the merge has too many conflicts: {}",
+            "the merge has {} conflicts, which is too many for one landing; land the change in \
+             parts, or base it on the current head",
             merge.conflicts.len()
         );
         let failure = Failure::new(ErrorCode::TooManyChanges, message);
         return Err(failure.about("limit", elevo_catalog::MAX_REVIEWS));
     }
-    // Otherwise the review would close although its change has not landed.
+    // A refused change does not land. Without this check, the review would be
+    // closed as if it had.
     if let (Some(_), Some(refused)) = (&job.decides, merge.refused.first()) {
         let failure = Failure::new(ErrorCode::PolicyRefused, refused.why.to_string());
         return Err(failure.remediation(refused.why.remedy()));
@@ -280,7 +290,8 @@ fn check(base: &LandingBase, job: &Job, merge: &TreeMerge) -> Result<()> {
     Ok(())
 }
 
-/// Returns the part of a step that the job and its changes determine.
+/// Returns a step with the fields that depend only on the job and its merge. The
+/// caller sets the snapshot, the workspace, the reviews and the base.
 fn step_of(job: &Job, merge: &TreeMerge) -> Step {
     Step {
         kind: job.kind,
@@ -302,7 +313,8 @@ fn step_of(job: &Job, merge: &TreeMerge) -> Step {
     }
 }
 
-/// The base of the workspace's next merge: the state that both sides agree on.
+/// Returns the move of a workspace's base to the state that the workspace and
+/// the head have in common after the merge. The next merge starts from there.
 async fn base_move(
     base: &LandingBase,
     job: &Job,
@@ -313,12 +325,15 @@ async fn base_move(
     Ok(BaseMove {
         expected: row.base,
         base: agreed(base, job, row, merge, commits).await?,
-        // A merge brings nothing into the workspace.
+        // A merge does not change the files of the workspace, so the version
+        // that it was last refreshed to stays.
         synced: row.synced,
         settled: Vec::new(),
     })
 }
 
+/// Returns the snapshot that a workspace and the head have in common after a
+/// merge. Adds its commit to `commits` if the snapshot is new.
 async fn agreed(
     base: &LandingBase,
     job: &Job,
@@ -326,6 +341,7 @@ async fn agreed(
     merge: &TreeMerge,
     commits: &mut Vec<Commit>,
 ) -> Result<SnapshotId> {
+    // Everything landed: the files of the workspace are the common state.
     if merge.is_complete() {
         return Ok(job.theirs.id);
     }
@@ -338,13 +354,15 @@ async fn agreed(
     Ok(id)
 }
 
+/// Returns true if a file was refused because it has conflict markers.
 fn is_marked(refused: &Refused) -> bool {
     matches!(refused.why, Why::Markers(_))
 }
 
-/// A refresh or another merge came between the snapshot and this landing.
+/// Returns the failure of a job whose workspace was merged or refreshed after the
+/// snapshot of the job was created.
 fn moved_meanwhile() -> Failure {
-    let message = "another request merged or refreshed the workspace";
+    let message = "another request merged or refreshed the workspace at the same time; retry";
     Failure::new(ErrorCode::WorkspaceBusy, message).retry_after(1)
 }
 
@@ -359,7 +377,7 @@ fn agreed_info(base: &LandingBase, workspace: &str) -> CommitInfo {
     }
 }
 
-/// Returns the snapshot that a job's change started from.
+/// Returns the snapshot that the change of a job started from.
 fn start_of(base: &LandingBase, job: &Job, workspace: Option<&Workspace>) -> SnapshotId {
     let given = job.base.as_ref().map(|kept| kept.id);
     given.or(workspace.map(|row| row.base)).unwrap_or(base.head)

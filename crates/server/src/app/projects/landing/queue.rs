@@ -1,5 +1,6 @@
-//! Queues of the merges of each project. The first waiting task lands all jobs
-//! that gathered during the previous landing, in one transaction.
+//! A queue of jobs for each project. A task that gets the lock of the queue
+//! lands all jobs that were added during the previous landing in one
+//! transaction.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,13 +11,14 @@ use crate::failure::{Failure, Result};
 /// Maximum jobs in one transaction.
 const BATCH: usize = 32;
 
-/// Maximum jobs that wait for one project.
+/// Maximum jobs in the queue of one project.
 const WAITING: usize = 1000;
 
-/// The queues of all projects with waiting jobs.
+/// The queues of projects, by the id of the project.
 #[derive(Debug, Default)]
 pub(crate) struct Queues(Mutex<HashMap<String, Arc<Queue>>>);
 
+/// The queue of one project.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     waiting: Mutex<VecDeque<Waiting>>,
@@ -28,8 +30,8 @@ impl Queues {
     pub(crate) fn of(&self, project: &str) -> Arc<Queue> {
         let mut queues = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if queues.len() > 1000 {
-            // Queues are cloned only here, under the lock, so a queue with one
-            // owner is not in use.
+            // A queue is cloned only here, under the lock. So a queue whose only
+            // owner is this map is not in use.
             queues.retain(|_, queue| Arc::strong_count(queue) > 1);
         }
         queues.entry(project.to_owned()).or_default().clone()
@@ -40,7 +42,7 @@ impl Queue {
     pub(crate) fn push(&self, waiting: Waiting) -> Result<()> {
         let mut queue = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if queue.len() >= WAITING {
-            let message = "too many merges wait for this project";
+            let message = "too many merges wait for this project; retry later";
             let failure = Failure::new(elevo_core::ErrorCode::Overloaded, message);
             return Err(failure.retry_after(5));
         }
@@ -48,6 +50,7 @@ impl Queue {
         Ok(())
     }
 
+    /// Removes and returns the jobs of the next batch.
     pub(crate) fn take(&self) -> Vec<Waiting> {
         let mut queue = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let count = queue.len().min(BATCH);

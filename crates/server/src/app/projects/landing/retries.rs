@@ -1,6 +1,5 @@
-//! Retries of requests that have landed, after the server stopped before it
-//! stored their response. The log and the versions of files contain most of
-//! that response.
+//! Retries of requests that have landed, if the server stopped before it stored
+//! their response. The history of the project contains most of that response.
 
 use elevo_api as api;
 use elevo_catalog::{LandedStep, MAX_PAGE, Project};
@@ -11,7 +10,8 @@ use crate::app::requests::once::Once;
 use crate::failure::Result;
 
 impl Landings {
-    /// Returns the result of an earlier attempt, if it has landed.
+    /// Returns the result of an earlier attempt of a request, if that attempt
+    /// has landed.
     pub(crate) async fn landed_before(
         &self,
         project: &Project,
@@ -27,6 +27,8 @@ impl Landings {
         }
     }
 
+    /// Reads the result of a landed step from the history. The lists of
+    /// conflicts and refused changes are not stored, only their numbers.
     async fn result_of(&self, project: &Project, landed: LandedStep) -> Result<api::MergeResult> {
         let mut result = out::nothing(project, landed.head);
         result.sequence = landed.sequence;

@@ -1,4 +1,4 @@
-//! Plans the reviews of a merge.
+//! Computes which reviews a landing opens, supersedes and leaves open.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,16 +11,17 @@ use elevo_objects::SnapshotId;
 use crate::app::projects::out;
 use crate::platform::clock;
 
-/// Time in which a review must be decided.
+/// Time after which an open review expires.
 const REVIEW_TIME: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// The inputs of a merge that opens reviews.
+/// The merge whose conflicts become reviews.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReviewInputs<'a> {
     pub(crate) project: &'a Project,
     pub(crate) workspace: Option<&'a str>,
     pub(crate) agent: Option<&'a str>,
-    /// Whether the merge decides a review, which then stays open.
+    /// True if the merge carries out a decision on a review. A conflict then
+    /// keeps that review open instead of opening another.
     pub(crate) decides: bool,
     pub(crate) message: &'a str,
     pub(crate) base: SnapshotId,
@@ -28,7 +29,8 @@ pub(crate) struct ReviewInputs<'a> {
     pub(crate) theirs: SnapshotId,
 }
 
-/// The reviews that a merge opens, changes and leaves open.
+/// The reviews that a landing opens and changes, and the review of each
+/// conflict.
 #[derive(Debug, Default)]
 pub(crate) struct ReviewPlan {
     pub(crate) opens: Vec<Review>,
@@ -37,10 +39,10 @@ pub(crate) struct ReviewPlan {
 }
 
 impl ReviewPlan {
-    /// Opens a review for every conflict. A review that is open for the same
-    /// path of the same workspace stays if its sides are the same, and is
-    /// superseded otherwise. A review whose path no longer conflicts is
-    /// superseded without a successor.
+    /// Plans one open review for every conflict. `open` has the open reviews of
+    /// the workspace, by path. A review stays if the sides of its conflict are
+    /// the same, and is superseded by a new one otherwise. A review whose path no
+    /// longer conflicts is superseded without a successor.
     pub(crate) fn of(
         inputs: ReviewInputs<'_>,
         mut open: HashMap<TreePath, Review>,
@@ -82,7 +84,8 @@ fn same(one: &Sides, other: &Sides) -> bool {
     (&one.base, &one.ours, &one.theirs) == (&other.base, &other.ours, &other.theirs)
 }
 
-/// Returns the open reviews that a merge would leave unchanged, by path.
+/// Returns the ids of the open reviews that a landing of this merge would leave
+/// unchanged, by path.
 pub(crate) fn under_review(
     mut open: HashMap<TreePath, Review>,
     merge: &TreeMerge,

@@ -1,5 +1,5 @@
-//! Retries of requests that completed a workspace, after the server stopped before
-//! it stored their response.
+//! Retries of requests that complete a workspace, if the server stopped before it
+//! stored their response.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use crate::app::projects::out;
 use crate::app::requests::once::Once;
 use crate::failure::Result;
 
-/// The record of a request that completes a workspace. The workspace may be
-/// gone when the request is retried.
+/// The record of a request that completes a workspace. A retry needs it because
+/// the workspace may have been deleted.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Completing {
     project: String,
-    /// The workspace's base, if the workspace is read-only.
+    /// The base of a read-only workspace, which has nothing to merge.
     unchanged: Option<String>,
 }
 
@@ -34,8 +34,9 @@ impl Completing {
 }
 
 impl Merges {
-    /// Returns the result of an earlier attempt to complete a workspace, if it
-    /// has landed. Deletes the workspace if the attempt did not get that far.
+    /// Returns the result of an earlier attempt to complete a workspace, if that
+    /// attempt has landed. Deletes the workspace if the attempt had not yet
+    /// deleted it.
     pub(crate) async fn completed_before(
         self: &Arc<Self>,
         who: &Principal,
@@ -59,8 +60,8 @@ impl Merges {
         }
     }
 
-    /// Merges the changes made since an earlier attempt landed, and deletes the
-    /// workspace.
+    /// Deletes the workspace of an earlier attempt. If an agent has changed files
+    /// since that attempt landed, lands those changes first.
     async fn complete_again(
         self: &Arc<Self>,
         who: &Principal,

@@ -1,4 +1,4 @@
-//! Decisions on reviews.
+//! Carries out decisions on reviews by landing the chosen content.
 
 use crate::app::access::principal::Principal;
 use crate::app::projects::landing::job::{Decision, Job};
@@ -20,6 +20,8 @@ use elevo_objects::Entry;
 use serde_json::json;
 use std::sync::Arc;
 
+/// Writes the decided content to the path of a review, with the mode of the
+/// first side that is a file.
 pub(super) async fn write(tree: &StateTree, review: &Review, bytes: Vec<u8>) -> Result<()> {
     let mode = [&review.sides.theirs, &review.sides.ours, &review.sides.base]
         .into_iter()
@@ -35,6 +37,7 @@ pub(super) async fn write(tree: &StateTree, review: &Review, bytes: Vec<u8>) -> 
     Ok(tree.write(&review.path, bytes.into(), attributes).await?)
 }
 
+/// Returns the content that the decision sends; `None` deletes the path.
 pub(super) fn edited(wish: &api::ResolveReview) -> Result<Option<Vec<u8>>> {
     match (&wish.content, &wish.base64) {
         (Some(_), Some(_)) => Err(Failure::invalid("send only one of `content` and `base64`")),
@@ -49,6 +52,7 @@ pub(super) fn edited(wish: &api::ResolveReview) -> Result<Option<Vec<u8>>> {
     }
 }
 
+/// Returns the failure of a decision on a closed review.
 pub(super) fn closed(review: &Review) -> Failure {
     let message = format!("the review is already {}", review.state);
     let failure = Failure::new(ErrorCode::ReviewClosed, message).about("reviewId", &*review.id);
@@ -59,8 +63,9 @@ pub(super) fn closed(review: &Review) -> Failure {
 }
 
 impl Reviews {
-    /// Decides a review. The decision is merged against the current head; if
-    /// that conflicts, the review stays open with the new conflict.
+    /// Carries out a decision: merges the chosen content into the current head
+    /// and closes the review. If the merge conflicts, the review stays open with
+    /// the new conflict.
     pub(crate) async fn resolve(
         self: &Arc<Self>,
         who: &Principal,
@@ -106,7 +111,8 @@ impl Reviews {
         self.get(who, id).await
     }
 
-    /// Rejects agents that approve their own changes.
+    /// Denies a decision by which an agent approves its own change. The agent
+    /// may reject the change.
     pub(super) fn check_decider(
         &self,
         who: &Principal,
@@ -119,7 +125,9 @@ impl Reviews {
             true => {
                 let message = "an agent may not approve its own change";
                 let failure = Failure::new(ErrorCode::Forbidden, message);
-                Err(failure.remediation("Ask another agent or a person to decide, or `reject` it."))
+                Err(failure.remediation(
+                    "Ask another agent or a person to decide, or `reject` the change.",
+                ))
             }
             false => Ok(()),
         }
@@ -156,8 +164,8 @@ impl Reviews {
         })
     }
 
-    /// Commits the head that the review was opened with, changed by the
-    /// decision.
+    /// Returns a snapshot of the head that the review was opened against, with
+    /// the decided content at the path of the review.
     pub(super) async fn resolved_tree(
         &self,
         who: &Principal,
@@ -190,7 +198,8 @@ impl Reviews {
         committed(&tree, info).await
     }
 
-    /// Returns the suggestion of the driver that found the conflict.
+    /// Returns the content that the driver of the conflict suggests; `None` if
+    /// no driver can merge the sides.
     pub(super) async fn suggested(&self, review: &Review) -> Result<Option<Vec<u8>>> {
         Ok(match self.preparer.merged(review, &review.sides).await? {
             Merged::Conflict(conflicted) => Some(conflicted.suggestion),

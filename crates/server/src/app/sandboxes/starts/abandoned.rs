@@ -1,4 +1,4 @@
-//! Ends starts of sandboxes that no task carries out any more.
+//! Ends starts whose task no longer exists, for example because it panicked.
 
 use elevo_catalog::{Sandbox, SandboxChange, SandboxQuery};
 use elevo_core::{ErrorCode, SandboxState};
@@ -8,22 +8,23 @@ use crate::failure::{Failure, Result};
 use crate::platform::clock;
 
 impl Starts {
-    /// Ends the start of every sandbox without a maker: a new sandbox is rolled
-    /// back, an earlier one has failed.
+    /// Ends the start of every sandbox in the state `starting` that no task of
+    /// this process is starting.
     pub(crate) async fn end_abandoned_starts(&self) -> Result<()> {
         let query = SandboxQuery {
             state: Some(SandboxState::Starting),
             removing: Some(false),
             ..SandboxQuery::default()
         };
-        // The rows are read first: a maker enters before it writes one.
+        // The rows must be read before the set of running starts: a task enters
+        // the set before it writes the state `starting`.
         for sandbox in self.catalog.sandboxes(&query).await?.items {
             if self.is_being_made(&sandbox.id) {
                 continue;
             }
             match self.end_start(&sandbox).await {
                 Ok(()) => {}
-                // Its maker ended the start after the rows were read.
+                // The task finished the start after the rows were read.
                 Err(failure)
                     if matches!(
                         failure.code,
@@ -40,19 +41,22 @@ impl Starts {
         Ok(())
     }
 
-    /// Whether this process is starting a sandbox.
+    /// Returns true if a task of this process is starting the sandbox.
     pub(crate) fn is_being_made(&self, id: &str) -> bool {
         self.makers.lock().contains_key(id)
     }
 
-    /// Ends a start, unless it has already ended.
+    /// Ends a start: rolls back a new sandbox, and sets the state of an older one
+    /// to error. Fails if the sandbox is no longer in the state `starting`.
     pub(crate) async fn end_start(&self, sandbox: &Sandbox) -> Result<()> {
         let starting = [SandboxState::Starting];
         if sandbox.reason.is_some() {
-            let reason = Some("its start was abandoned; `start` tries again".into());
+            let reason =
+                Some("the start of the sandbox was interrupted; `start` retries it".into());
             let changed = self.change(&sandbox.id, &starting, SandboxState::Error, reason);
             return changed.await.map(drop);
         }
+        // No client knows the id of a sandbox without a reason: see `AGAIN`.
         let mark = SandboxChange {
             from: Some(starting.to_vec()),
             removing: Some(true),
@@ -62,7 +66,10 @@ impl Starts {
             .catalog
             .change_sandbox(&sandbox.id, &mark, clock::now());
         let marked = marked.await.map_err(Failure::from)?;
-        tracing::warn!(sandbox = sandbox.id, "rolled back: no task was starting it");
+        tracing::warn!(
+            sandbox = sandbox.id,
+            "a new sandbox is rolled back, because no task is starting it"
+        );
         self.remove(&marked).await
     }
 }

@@ -1,4 +1,4 @@
-//! Starts sandboxes that have run before.
+//! Starts sandboxes that were stopped or have failed.
 
 use crate::app::sandboxes::reasons::{AGAIN, keeps_container};
 use crate::app::sandboxes::spec::Spec;
@@ -11,8 +11,8 @@ use elevo_core::SandboxState;
 use elevo_sandbox::ContainerId;
 
 impl Starts {
-    /// Starts a sandbox that was stopped or has failed: in its container if
-    /// that has run, else in a new one.
+    /// Starts a sandbox that was stopped or has failed: in its existing container
+    /// if that container has run, else in a new one.
     pub(crate) async fn start_again(&self, id: &str) -> Result<Sandbox> {
         let _held = self.locks.hold(id).await;
         let _making = self.makers.enter(id);
@@ -35,6 +35,8 @@ impl Starts {
         started
     }
 
+    /// Starts a sandbox whose lock the caller holds. `before` is its row before
+    /// the start, which tells whether the existing container can be used.
     pub(super) async fn start_held(&self, sandbox: &Sandbox, before: &Sandbox) -> Result<Sandbox> {
         let _turn = self.containers.turn_to_create().await?;
         let spec = Spec::of(sandbox)?;
@@ -42,10 +44,11 @@ impl Starts {
         let container =
             ContainerId::new(&sandbox.id).ok_or_else(|| Failure::no_sandbox(&sandbox.id))?;
         let keep = keeps_container(before) && self.runtime.status(&container).await?.is_some();
-        // Otherwise the wait for the agent would end at once, with the
-        // connection of the previous run.
+        // Closes the connection of the previous run. With it, the wait for the
+        // agent would end before the new agent has connected.
         self.links.forget(&sandbox.id);
         if keep {
+            // A lost sandbox may still have a running container.
             self.runtime.kill(&container).await?;
             if self.containers.has_slot(&sandbox.id)? {
                 self.containers.fill_slot(&sandbox.id, &places).await?;

@@ -1,4 +1,4 @@
-//! Rolls back creations, and deletes sandboxes.
+//! Deletes sandboxes, and rolls back failed creations.
 
 use crate::app::sandboxes::starts::Starts;
 use crate::app::tenant_stores::{self};
@@ -7,8 +7,8 @@ use crate::platform::clock;
 use elevo_catalog::{Sandbox, SandboxChange};
 
 impl Starts {
-    /// Rolls back a creation. The row is marked first, so that the next cleanup
-    /// finishes a rollback that fails.
+    /// Rolls back the creation of a sandbox. Marks the row first, so that the
+    /// cleanup finishes a rollback that fails or is interrupted.
     pub(crate) async fn give_up(&self, id: &str) {
         let mark = SandboxChange {
             removing: Some(true),
@@ -27,13 +27,14 @@ impl Starts {
         }
     }
 
-    /// Deletes everything of a sandbox that is marked for deletion. After an
-    /// interruption it starts over.
+    /// Deletes a sandbox that is marked for deletion: its container, its
+    /// workspace (or parks it) and its row. Each step can be repeated, so the
+    /// cleanup calls this after an interruption.
     pub(crate) async fn remove(&self, sandbox: &Sandbox) -> Result<()> {
         let _held = self.locks.hold(&sandbox.id).await;
         self.containers.remove_container(&sandbox.id).await?;
         match sandbox.keep_workspace {
-            // The erasure of its tenant deletes the workspace.
+            // The erasure of the tenant deletes the workspace.
             _ if self.stores.is_closed(sandbox.tenant) => {}
             true => self.workspaces.park_workspace(sandbox).await?,
             false => {
@@ -47,7 +48,7 @@ impl Starts {
         self.catalog
             .remove_sandbox(&sandbox.id, clock::now())
             .await?;
-        tracing::info!(sandbox = sandbox.id, "sandbox deleted");
+        tracing::info!(sandbox = sandbox.id, "deleted a sandbox");
         Ok(())
     }
 }

@@ -1,35 +1,35 @@
 //! Parses patches in the format of `git diff` and applies them exactly: a hunk
-//! must match at its stated position, or the patch is refused. Independent of
-//! the source of a patch.
+//! that does not match at its stated position makes the patch invalid.
 
 use bytes::Bytes;
 use diffy::Line;
 use diffy::patch_set::{FileMode, FileOperation, FilePatch, ParseOptions, PatchKind, PatchSet};
 use elevo_core::TreePath;
 
-/// Maximum bytes of a line with two file names.
+/// Maximum bytes of a `diff --git` line, which has two file names.
 const HEADER_BYTES: usize = 10_000;
 
-/// Maximum spaces in such a line: the second name may begin after each of them.
+/// Maximum spaces in a `diff --git` line. The second name may begin after each
+/// space, so the parser tries all of them.
 const HEADER_SPACES: usize = 256;
 
-/// Maximum bytes of an invalid name quoted in an error.
+/// Maximum bytes of an invalid name that an error quotes.
 const SHOWN_BYTES: usize = 200;
 
-/// The reason for refusing a patch.
+/// The reason why a patch is rejected.
 #[derive(Debug)]
 pub(crate) enum Refused {
     /// The patch is not valid.
     Patch(String),
     /// A name in the patch is not valid.
     Name {
-        /// The beginning of the name, if it is long.
+        /// The name, cut to [`SHOWN_BYTES`].
         name: Vec<u8>,
         why: String,
     },
-    /// The patch does something unsupported to a file.
+    /// The patch changes a file in an unsupported way.
     File(TreePath, &'static str),
-    /// The patch is binary.
+    /// The patch has a binary change of this file.
     Binary(TreePath),
     /// A hunk, counted from 0, does not match the file.
     Misfit(TreePath, usize),
@@ -41,7 +41,7 @@ type Result<T, E = Refused> = std::result::Result<T, E>;
 #[derive(Debug)]
 pub(crate) struct Edit {
     pub(crate) kind: EditKind,
-    /// The new kind and mode, if the patch sets them.
+    /// The new file mode, if the patch sets one.
     pub(crate) mode: Option<FileMode>,
     pub(crate) hunks: Vec<Hunk>,
 }
@@ -56,14 +56,15 @@ pub(crate) enum EditKind {
     Copy { from: TreePath, to: TreePath },
 }
 
-/// A run of lines that are replaced.
+/// A hunk: consecutive lines of a file with their replacements.
 #[derive(Debug)]
 pub(crate) struct Hunk {
-    /// Number of lines before the hunk.
+    /// Number of lines of the old file before the hunk.
     before: usize,
     lines: Vec<Change>,
 }
 
+/// A line of a hunk, with its newline.
 #[derive(Debug)]
 enum Change {
     Keep(Bytes),
@@ -72,7 +73,7 @@ enum Change {
 }
 
 impl Edit {
-    /// Returns the path to name in a failure.
+    /// Returns the path that a failure of this edit names.
     pub(crate) fn path(&self) -> &TreePath {
         match &self.kind {
             EditKind::Create(path) | EditKind::Remove(path) | EditKind::Modify(path) => path,
@@ -93,13 +94,15 @@ pub(crate) fn read(patch: &Bytes) -> Result<Vec<Edit>> {
         let file = file.map_err(|error| refused(format!("this is not a valid patch: {error}")))?;
         edits.push(edit(patch, &file)?);
     }
-    // The parser skips text between files, and with it a misplaced hunk.
+    // The parser ignores text between files. A hunk in such text must not be
+    // lost silently.
     if edits.iter().map(|edit| edit.hunks.len()).sum::<usize>() != headers.hunks {
-        return Err(refused("a hunk is misplaced"));
+        return Err(refused("a hunk does not follow the header of a file"));
     }
     Ok(edits)
 }
 
+/// Results of a first pass over the lines of a patch.
 struct Headers {
     is_git: bool,
     hunks: usize,
@@ -116,7 +119,7 @@ fn check_lines(patch: &[u8]) -> Result<Headers> {
             headers.is_git = true;
             let spaces = line.iter().filter(|byte| **byte == b' ').count();
             if line.len() > HEADER_BYTES || spaces > HEADER_SPACES {
-                return Err(refused("a line with file names is too long"));
+                return Err(refused("a `diff --git` line is too long"));
             }
         }
     }
@@ -139,7 +142,7 @@ fn edit(patch: &Bytes, file: &FilePatch<'_, [u8]>) -> Result<Edit> {
     };
     for (number, found) in text.hunks().iter().enumerate() {
         let range = found.old_range();
-        // An empty range names the line before it.
+        // In the format, an empty range has the number of the line before it.
         let before = match range.is_empty() {
             true => Some(range.start()),
             false => range.start().checked_sub(1),
@@ -171,7 +174,10 @@ fn kind(operation: &FileOperation<'_, [u8]>) -> Result<EditKind> {
         FileOperation::Modify { original, modified } => {
             let (original, modified) = (below(original)?, below(modified)?);
             if original != modified {
-                return Err(Refused::File(modified, "the patch gives it two names"));
+                return Err(Refused::File(
+                    modified,
+                    "the patch has two names for it but is not a rename",
+                ));
             }
             EditKind::Modify(modified)
         }
@@ -186,7 +192,7 @@ fn kind(operation: &FileOperation<'_, [u8]>) -> Result<EditKind> {
     })
 }
 
-/// Removes the prefix `a/` or `b/` of a path.
+/// Parses a path without its first component, which is `a` or `b` in a git diff.
 fn below(path: &[u8]) -> Result<TreePath> {
     let slash = path.iter().position(|byte| *byte == b'/');
     match slash {
@@ -219,8 +225,8 @@ fn refused(why: impl Into<String>) -> Refused {
     Refused::Patch(why.into())
 }
 
-/// Applies hunks to a file. Fails with the index of the first hunk that does
-/// not match.
+/// Returns the content of a file after the hunks. Fails with the index of the
+/// first hunk that does not match.
 pub(crate) fn patched(old: &[u8], hunks: &[Hunk]) -> Result<Vec<u8>, usize> {
     let mut rest = old.split_inclusive(|byte| *byte == b'\n');
     let (mut new, mut at) = (Vec::with_capacity(old.len()), 0);
@@ -250,7 +256,8 @@ pub(crate) fn patched(old: &[u8], hunks: &[Hunk]) -> Result<Vec<u8>, usize> {
     Ok(new)
 }
 
-/// Fails if the line before has no end: only the last line may lack one.
+/// Appends a line. Fails if the line before has no newline: only the last line
+/// of a file may lack one.
 fn add(new: &mut Vec<u8>, line: &[u8]) -> Option<()> {
     if new.last().is_some_and(|last| *last != b'\n') {
         return None;

@@ -1,4 +1,4 @@
-//! Decisions on reviews that a job carries out.
+//! The effects of a decision on its review and on the workspace of the review.
 
 use crate::app::projects::landing::job::Decision;
 use crate::app::projects::landing::prepare::{LandingBase, Preparer, agreed_info};
@@ -13,8 +13,9 @@ use elevo_merge::{Merged, TreeMerge, Versions};
 use serde_json::Value;
 
 impl Preparer {
-    /// Returns the change of the decided review. If the decision meets another
-    /// conflict, the review stays open, now against the current head.
+    /// Returns the change of the review that a job decides. If the decision
+    /// conflicts with the current head, the review stays open, with that head as
+    /// its side `ours`.
     pub(super) async fn decided(
         &self,
         decision: &Decision,
@@ -40,8 +41,9 @@ impl Preparer {
         })
     }
 
-    /// Adds the decided change to the base of its workspace, so that the next
-    /// merge does not bring it up again.
+    /// Adds the change of a decided review to the base of its workspace, so that
+    /// the next merge of the workspace does not open the same review. Returns
+    /// `None` if the review has no workspace.
     pub(super) async fn settled(
         &self,
         base: &LandingBase,
@@ -70,7 +72,7 @@ impl Preparer {
         }))
     }
 
-    /// Returns the details of a review with these sides.
+    /// Returns the stored details of a review for these sides.
     pub(super) async fn detail_of(&self, review: &Review, sides: &ReviewSides) -> Result<Value> {
         let from = out::moved_from(review);
         let from = from.as_ref();
@@ -80,7 +82,7 @@ impl Preparer {
         })
     }
 
-    /// Merges these sides with the driver that found the conflict.
+    /// Merges the sides of a review with the driver that found the conflict.
     pub(crate) async fn merged(&self, review: &Review, sides: &ReviewSides) -> Result<Merged> {
         let driver = self.drivers.named(&review.algorithm);
         let (Some(driver), Some(ours), Some(theirs)) = (driver, &sides.ours, &sides.theirs) else {
