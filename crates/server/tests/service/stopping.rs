@@ -172,7 +172,7 @@ async fn terminals_are_notified_and_closed() {
             _ => {}
         }
     }
-    assert!(told.expect("a message").contains("connect again"));
+    assert!(told.expect("a message").contains("reconnect with"));
     assert_eq!(closed, Some(1001));
     service.wait();
 
