@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::query::SandboxQuery;
+use crate::records::IdempotentRequest;
 use crate::records::{Agent, ApiKey, NewEvent, Sandbox, Template, Tenant, Webhook};
-use crate::request::IdempotentRequest;
 
 pub(crate) use projects::*;
 pub use projects::{

@@ -56,7 +56,7 @@ pub use versions::*;
 pub use whole::*;
 pub use workspaces::*;
 
-use crate::catalog::Catalog;
+use crate::catalog::*;
 use crate::change::SandboxChange;
 use crate::error::{Error, Kind, Result};
 use crate::query::{AddLimits, SandboxQuery};

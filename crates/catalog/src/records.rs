@@ -3,8 +3,10 @@
 mod event;
 mod landing;
 mod project;
+mod request;
 mod retention;
 mod review;
+mod roots;
 mod tag;
 mod version;
 mod workspace;
@@ -20,9 +22,12 @@ pub use event::{
 };
 pub use landing::{BaseMove, Landed, LandedStep, Landing, LandingKind, LogEntry, ReviewStep, Step};
 pub use project::{Project, ProjectChange, ProjectPolicy, ProjectQuery};
+pub use request::{Begun, IdempotentRequest, RequestRun};
 pub(crate) use retention::Earlier;
 pub use retention::{Retention, Unkept, UnkeptQuery};
 pub use review::{Review, ReviewChange, ReviewQuery, ReviewState, Sides};
+pub(crate) use roots::Place;
+pub use roots::{RootPlace, Roots};
 pub use tag::Tag;
 pub use version::{FileVersion, PathChange, VersionKind};
 pub use workspace::{Unsettled, Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState};

@@ -9,7 +9,7 @@ use super::{
     sandbox,
 };
 use crate::bounds::{MAX_REASON_BYTES, MAX_SPEC_BYTES};
-use crate::catalog::Catalog;
+use crate::catalog::*;
 use crate::change::SandboxChange;
 use crate::error::{Error, Kind};
 use crate::records::Sandbox;

@@ -14,10 +14,8 @@ use super::{
     key, list, of_tenant, sandbox, tenant,
 };
 use crate::bounds::MAX_PAGE;
-use crate::catalog::Catalog;
+use crate::catalog::*;
 use crate::error::{Error, Kind};
-use crate::events::Events;
-use crate::projects::Projects;
 use crate::records::{
     EventKind, EventQuery, NewEvent, ReviewQuery, Step, Tenant, Webhook, WorkspaceQuery,
 };

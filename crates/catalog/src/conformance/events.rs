@@ -10,11 +10,9 @@ use super::{
     AGENT, AGENT_KEYS, ALICE, BOB, NO_LIMITS, Place, add, assert_exists, at, furnished, sandbox,
 };
 use crate::bounds::{MAX_PAGE, MAX_WEBHOOKS};
-use crate::catalog::Catalog;
+use crate::catalog::*;
 use crate::change::SandboxChange;
 use crate::error::{Error, Kind};
-use crate::events::Events;
-use crate::projects::Projects;
 use crate::query::AddLimits;
 use crate::records::{
     Attempt, DeliveryState, Event, EventKind, EventQuery, NewEvent, Sandbox, Webhook, Workspace,

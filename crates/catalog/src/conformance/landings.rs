@@ -11,9 +11,8 @@ use super::samples::{
 };
 use super::{AGENT, ALICE, Place, assert_refused, at, furnished};
 use crate::bounds::MAX_STEPS;
-use crate::catalog::Catalog;
+use crate::catalog::*;
 use crate::error::Error;
-use crate::projects::Projects;
 use crate::records::{
     Landed, LandedStep, LandingKind, LogEntry, Project, ReviewChange, ReviewState, ReviewStep,
     Step, Workspace,

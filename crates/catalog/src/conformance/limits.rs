@@ -5,7 +5,7 @@ use futures::future::join_all;
 use super::{
     AGENT_KEYS, ALICE, BOB, Place, add, at, furnished, list, of_tenant, removing, sandbox,
 };
-use crate::catalog::Catalog;
+use crate::catalog::*;
 use crate::error::{Error, Limit, Result};
 use crate::query::{AddLimits, SandboxQuery};
 use crate::records::{Sandbox, TENANT_LIMITS, TenantLimits};

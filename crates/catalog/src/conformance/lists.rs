@@ -7,7 +7,7 @@ use super::{
     sandbox,
 };
 use crate::bounds::MAX_PAGE;
-use crate::catalog::Catalog;
+use crate::catalog::*;
 use crate::query::SandboxQuery;
 use crate::records::Sandbox;
 

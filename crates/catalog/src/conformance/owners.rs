@@ -4,7 +4,7 @@ use super::{
     AGENT, ALICE, BOB, KEY, Place, add, agent, assert_exists, assert_not_found, at, furnished, key,
     list, of_tenant, sandbox, tenant,
 };
-use crate::catalog::Catalog;
+use crate::catalog::*;
 use crate::error::Kind;
 use crate::records::{ApiKey, KeyLimits};
 

@@ -10,8 +10,7 @@ use super::samples::{
 use super::text::HOSTILE;
 use super::{ALICE, Place, agent, assert_refused, furnished, key};
 use crate::bounds::{MAX_NAME_BYTES, MAX_TEXT_BYTES};
-use crate::catalog::Catalog;
-use crate::projects::Projects;
+use crate::catalog::*;
 use crate::records::{PathChange, Project, Review, Step, Workspace};
 
 /// Promise 9, for ids, names and all other text.

@@ -13,10 +13,9 @@ use super::{
     assert_refused, at, furnished, sandbox,
 };
 use crate::bounds::{MAX_PAGE, MAX_POLICY_BYTES};
-use crate::catalog::Catalog;
+use crate::catalog::*;
 use crate::change::SandboxChange;
 use crate::error::{Error, Kind};
-use crate::projects::Projects;
 use crate::records::{Project, ProjectChange, ProjectPolicy, ProjectQuery, Retention, Step};
 use crate::records::{
     ReviewQuery, Sandbox, Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState,

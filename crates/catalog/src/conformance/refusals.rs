@@ -12,8 +12,8 @@ use super::{
     furnished,
 };
 use crate::bounds::{MAX_CHANGES, MAX_COUNTS_BYTES, MAX_REVIEWS, MAX_STEPS, MAX_TEXT_BYTES};
+use crate::catalog::*;
 use crate::error::{Error, Kind};
-use crate::projects::Projects;
 use crate::records::{Landing, ReviewState, Step};
 
 /// Promise 2, for every expectation that can fail.

@@ -5,9 +5,9 @@ use futures::future::join_all;
 
 use super::{ALICE, BOB, Place, assert_not_found, assert_refused, at, furnished};
 use crate::bounds::{MAX_BODY_BYTES, MAX_TEXT_BYTES};
-use crate::catalog::Catalog;
+use crate::catalog::*;
 use crate::error::Kind;
-use crate::request::{Begun, IdempotentRequest, RequestRun};
+use crate::records::{Begun, IdempotentRequest, RequestRun};
 
 fn run(tenant: TenantId, name: u8, process: &str) -> RequestRun {
     RequestRun {

@@ -16,9 +16,8 @@ use super::{
     furnished,
 };
 use crate::bounds::MAX_PAGE;
-use crate::catalog::Catalog;
+use crate::catalog::*;
 use crate::error::{Error, Kind};
-use crate::projects::Projects;
 use crate::records::{
     Landing, Project, ProjectChange, Retention, ReviewChange, ReviewState, Step, UnkeptQuery,
     WorkspaceChange,

@@ -14,8 +14,8 @@ use super::{
     furnished,
 };
 use crate::bounds::{MAX_DETAIL_BYTES, MAX_PAGE};
+use crate::catalog::*;
 use crate::error::{Error, Kind};
-use crate::projects::Projects;
 use crate::records::{
     Project, Review, ReviewChange, ReviewQuery, ReviewState, ReviewStep, Sides, Step,
 };

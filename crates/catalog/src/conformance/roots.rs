@@ -11,8 +11,7 @@ use super::samples::{
 use super::tags::tag;
 use super::{ALICE, BOB, Place, assert_refused, at, furnished};
 use crate::bounds::MAX_PAGE;
-use crate::catalog::Catalog;
-use crate::projects::Projects;
+use crate::catalog::*;
 use crate::records::{Review, ReviewChange, ReviewState, Sides};
 
 pub(super) async fn all_roots(

@@ -5,7 +5,7 @@ use elevo_objects::{Content, Entry, Hash, Mode, SnapshotId, Tree};
 use serde_json::json;
 
 use super::{KEY, at};
-use crate::catalog::Catalog;
+use crate::catalog::*;
 use crate::records::{
     BaseMove, Landed, Landing, LandingKind, LogEntry, PathChange, Project, Retention, Review,
     ReviewState, Sides, Step, VersionKind, Workspace, WorkspaceState,

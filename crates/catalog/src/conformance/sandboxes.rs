@@ -8,7 +8,7 @@ use super::{
     assert_refused, at, furnished, get, list, of_tenant, removing, sandbox,
 };
 use crate::bounds::{MAX_BATCH, MAX_REASON_BYTES};
-use crate::catalog::Catalog;
+use crate::catalog::*;
 use crate::error::Kind;
 use crate::records::{Sandbox, Template};
 

@@ -9,8 +9,8 @@ use super::{
     assert_refused, at, furnished,
 };
 use crate::bounds::{MAX_NAME_BYTES, MAX_PAGE, MAX_TEXT_BYTES};
+use crate::catalog::*;
 use crate::error::{Error, Kind};
-use crate::projects::Projects;
 use crate::records::Tag;
 
 pub(super) fn tag(project: &str, name: &str, version: u64) -> Tag {

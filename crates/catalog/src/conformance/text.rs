@@ -7,7 +7,7 @@ use super::{
     sandbox, tenant,
 };
 use crate::bounds::{MAX_NAME_BYTES, MAX_SPEC_BYTES, MAX_TEXT_BYTES, MAX_WORDS};
-use crate::catalog::Catalog;
+use crate::catalog::*;
 use crate::query::SandboxQuery;
 use crate::records::{Sandbox, Template};
 

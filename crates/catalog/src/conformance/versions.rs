@@ -10,8 +10,7 @@ use super::samples::{
 };
 use super::{ALICE, Place, assert_refused, at, furnished};
 use crate::bounds::MAX_PAGE;
-use crate::catalog::Catalog;
-use crate::projects::Projects;
+use crate::catalog::*;
 use crate::records::{PathChange, VersionKind};
 
 /// Returns the landings that changed a path, newest first, with the path of each

@@ -6,7 +6,7 @@ use elevo_core::SandboxState;
 use futures::future::{join_all, poll_immediate};
 
 use super::{ALICE, Place, add, at, furnished, get, list, of_state, of_tenant, sandbox, tenant};
-use crate::catalog::Catalog;
+use crate::catalog::*;
 use crate::query::AddLimits;
 
 /// Promise 3.

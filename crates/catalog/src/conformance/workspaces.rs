@@ -14,9 +14,8 @@ use super::{
     assert_exists, assert_not_found, assert_refused, at, furnished, removing, sandbox,
 };
 use crate::bounds::{MAX_PAGE, MAX_SYNC_BYTES};
-use crate::catalog::Catalog;
+use crate::catalog::*;
 use crate::error::{Error, Kind};
-use crate::projects::Projects;
 use crate::records::{
     BaseMove, Review, Sandbox, Step, Unsettled, Workspace, WorkspaceChange, WorkspaceQuery,
     WorkspaceState,

@@ -1,12 +1,13 @@
 //! Events.
 
+use async_trait::async_trait;
 use elevo_core::Timestamp;
 use serde_json::json;
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
-use super::database::Database;
-use super::{failure, rows};
+use super::{SqliteCatalog, failure, rows};
 use crate::bounds::{self, micros};
+use crate::catalog::Events;
 use crate::error::Result;
 use crate::records::{Event, EventKind, EventQuery, NewEvent, Sandbox, Workspace};
 
@@ -22,11 +23,63 @@ const INSERT: &str =
 /// Maximum number of events deleted in one transaction.
 const FORGOTTEN: u32 = 5000;
 
-pub(super) async fn add(database: &Database, event: &NewEvent) -> Result<u64> {
-    let mut transaction = database.write().await?;
-    let id = insert(&mut transaction, event).await?;
-    transaction.commit().await?;
-    Ok(id)
+#[async_trait]
+impl Events for SqliteCatalog {
+    async fn add_event(&self, event: &NewEvent) -> Result<u64> {
+        let mut transaction = self.database.write().await?;
+        let id = insert(&mut transaction, event).await?;
+        transaction.commit().await?;
+        Ok(id)
+    }
+
+    async fn events(&self, query: &EventQuery) -> Result<Vec<Event>> {
+        bounds::limit(query.limit)?;
+        let mut select =
+            QueryBuilder::new(concat!("SELECT ", columns!(), " FROM events WHERE 1 = 1"));
+        push_filters(&mut select, query);
+        select.push(" ORDER BY id LIMIT ").push_bind(query.limit);
+        let rows = select.build().fetch_all(self.database.readers()).await;
+        rows::all(&rows.map_err(failure::of)?, rows::event)
+    }
+
+    async fn last_event(&self) -> Result<u64> {
+        last_in(
+            &mut *self
+                .database
+                .readers()
+                .acquire()
+                .await
+                .map_err(failure::of)?,
+        )
+        .await
+    }
+
+    async fn forget_events(&self, before: Timestamp) -> Result<u64> {
+        const OLD: &str = "SELECT id FROM events WHERE at < ?1 \
+         AND id <= (SELECT coalesce(min(position), 9223372036854775807) FROM webhooks \
+             WHERE webhooks.tenant = events.tenant OR webhooks.tenant IS NULL) \
+         AND NOT EXISTS (SELECT 1 FROM deliveries \
+             WHERE deliveries.event = events.id AND deliveries.state = 'pending') \
+         ORDER BY at LIMIT ?2";
+        let mut transaction = self.database.write().await?;
+        let old: Vec<i64> = sqlx::query_scalar(OLD)
+            .bind(micros(before)?)
+            .bind(FORGOTTEN)
+            .fetch_all(&mut *transaction)
+            .await
+            .map_err(failure::of)?;
+        for statement in [
+            "DELETE FROM deliveries WHERE event = ?",
+            "DELETE FROM events WHERE id = ?",
+        ] {
+            for id in &old {
+                let deleted = sqlx::query(statement).bind(id).execute(&mut *transaction);
+                deleted.await.map_err(failure::of)?;
+            }
+        }
+        transaction.commit().await?;
+        Ok(old.len() as u64)
+    }
 }
 
 pub(super) async fn insert(connection: &mut SqliteConnection, event: &NewEvent) -> Result<u64> {
@@ -99,15 +152,6 @@ pub(super) async fn tell_of_workspace(
     insert(connection, &event).await.map(drop)
 }
 
-pub(super) async fn list(database: &Database, query: &EventQuery) -> Result<Vec<Event>> {
-    bounds::limit(query.limit)?;
-    let mut select = QueryBuilder::new(concat!("SELECT ", columns!(), " FROM events WHERE 1 = 1"));
-    push_filters(&mut select, query);
-    select.push(" ORDER BY id LIMIT ").push_bind(query.limit);
-    let rows = select.build().fetch_all(database.readers()).await;
-    rows::all(&rows.map_err(failure::of)?, rows::event)
-}
-
 /// Binds all values; none becomes part of the SQL text.
 pub(super) fn push_filters(builder: &mut QueryBuilder<Sqlite>, query: &EventQuery) {
     let after = i64::try_from(query.after).unwrap_or(i64::MAX);
@@ -135,40 +179,9 @@ pub(super) fn push_filters(builder: &mut QueryBuilder<Sqlite>, query: &EventQuer
     }
 }
 
-pub(super) async fn last(database: &Database) -> Result<u64> {
-    last_in(&mut *database.readers().acquire().await.map_err(failure::of)?).await
-}
-
 /// Includes deleted events.
 pub(super) async fn last_in(connection: &mut SqliteConnection) -> Result<u64> {
     let last = sqlx::query_scalar("SELECT seq FROM sqlite_sequence WHERE name = 'events'");
     let last: Option<i64> = last.fetch_optional(connection).await.map_err(failure::of)?;
     Ok(last.unwrap_or_default() as u64)
-}
-
-pub(super) async fn forget(database: &Database, before: Timestamp) -> Result<u64> {
-    const OLD: &str = "SELECT id FROM events WHERE at < ?1 \
-         AND id <= (SELECT coalesce(min(position), 9223372036854775807) FROM webhooks \
-             WHERE webhooks.tenant = events.tenant OR webhooks.tenant IS NULL) \
-         AND NOT EXISTS (SELECT 1 FROM deliveries \
-             WHERE deliveries.event = events.id AND deliveries.state = 'pending') \
-         ORDER BY at LIMIT ?2";
-    let mut transaction = database.write().await?;
-    let old: Vec<i64> = sqlx::query_scalar(OLD)
-        .bind(micros(before)?)
-        .bind(FORGOTTEN)
-        .fetch_all(&mut *transaction)
-        .await
-        .map_err(failure::of)?;
-    for statement in [
-        "DELETE FROM deliveries WHERE event = ?",
-        "DELETE FROM events WHERE id = ?",
-    ] {
-        for id in &old {
-            let deleted = sqlx::query(statement).bind(id).execute(&mut *transaction);
-            deleted.await.map_err(failure::of)?;
-        }
-    }
-    transaction.commit().await?;
-    Ok(old.len() as u64)
 }

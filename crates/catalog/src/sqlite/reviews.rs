@@ -1,13 +1,14 @@
 //! Reviews.
 
+use async_trait::async_trait;
 use elevo_core::{TenantId, Timestamp, TreePath};
 use elevo_objects::Entry;
 use serde_json::json;
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
-use super::database::Database;
-use super::{events, failure, lists, retention, rows};
+use super::{SqliteCatalog, events, failure, pages, retention, rows};
 use crate::bounds::{self, micros};
+use crate::catalog::Reviews;
 use crate::error::{Error, Kind, Result};
 use crate::query::Page;
 use crate::records::{EventKind, NewEvent, Review, ReviewChange, ReviewQuery, ReviewState};
@@ -46,6 +47,67 @@ const UPDATE: &str = "UPDATE reviews SET base = ?, ours = ?, theirs = ?, base_sn
                       ours_snapshot = ?, theirs_snapshot = ?, state = ?, detail = ?, \
                       expires = ?, closed = ?, closed_by = ?, resolution = ?, successor = ?, \
                       reopened = ? WHERE id = ?";
+
+#[async_trait]
+impl Reviews for SqliteCatalog {
+    async fn review(&self, tenant: TenantId, id: &str) -> Result<Option<Review>> {
+        let row = sqlx::query(SELECT_ONE)
+            .bind(id)
+            .fetch_optional(self.database.readers())
+            .await
+            .map_err(failure::of)?;
+        let review = row.as_ref().map(rows::review).transpose()?;
+        Ok(review.filter(|review| review.tenant == tenant))
+    }
+
+    async fn reviews(&self, query: &ReviewQuery) -> Result<Page<Review>> {
+        bounds::limit(query.limit)?;
+        let mut count = QueryBuilder::new("SELECT count(*)");
+        push_filtered(&mut count, query);
+        let select = select_page(query)?;
+        pages::page(&self.database, count, select, rows::review).await
+    }
+
+    async fn open_reviews_of(
+        &self,
+        workspace: &str,
+        after: Option<&TreePath>,
+        limit: u32,
+    ) -> Result<Vec<Review>> {
+        bounds::limit(limit)?;
+        let rows = sqlx::query(SELECT_OPEN_OF)
+            .bind(workspace)
+            .bind(stored::path_after(after))
+            .bind(limit)
+            .fetch_all(self.database.readers())
+            .await
+            .map_err(failure::of)?;
+        rows::all(&rows, rows::review)
+    }
+
+    async fn expired_reviews(&self, now: Timestamp, limit: u32) -> Result<Vec<Review>> {
+        bounds::limit(limit)?;
+        let rows = sqlx::query(SELECT_EXPIRED)
+            .bind(micros(now)?)
+            .bind(limit)
+            .fetch_all(self.database.readers())
+            .await
+            .map_err(failure::of)?;
+        rows::all(&rows, rows::review)
+    }
+
+    async fn change_review(
+        &self,
+        id: &str,
+        change: &ReviewChange,
+        now: Timestamp,
+    ) -> Result<Review> {
+        let mut transaction = self.database.write().await?;
+        let review = apply(&mut transaction, id, change, now).await?;
+        transaction.commit().await?;
+        Ok(review)
+    }
+}
 
 pub(super) async fn insert(connection: &mut SqliteConnection, review: &Review) -> Result<()> {
     let (detail, resolution) = bounds::review_texts(review)?;
@@ -121,18 +183,6 @@ pub(super) async fn update(connection: &mut SqliteConnection, review: &Review) -
     Ok(())
 }
 
-pub(super) async fn change(
-    database: &Database,
-    id: &str,
-    change: &ReviewChange,
-    now: Timestamp,
-) -> Result<Review> {
-    let mut transaction = database.write().await?;
-    let review = apply(&mut transaction, id, change, now).await?;
-    transaction.commit().await?;
-    Ok(review)
-}
-
 /// Changes a review, and records an event if it was opened or has ended.
 pub(super) async fn apply(
     connection: &mut SqliteConnection,
@@ -175,24 +225,6 @@ pub(super) async fn tell(
         }),
     };
     events::insert(connection, &event).await.map(drop)
-}
-
-pub(super) async fn get(database: &Database, tenant: TenantId, id: &str) -> Result<Option<Review>> {
-    let row = sqlx::query(SELECT_ONE)
-        .bind(id)
-        .fetch_optional(database.readers())
-        .await
-        .map_err(failure::of)?;
-    let review = row.as_ref().map(rows::review).transpose()?;
-    Ok(review.filter(|review| review.tenant == tenant))
-}
-
-pub(super) async fn list(database: &Database, query: &ReviewQuery) -> Result<Page<Review>> {
-    bounds::limit(query.limit)?;
-    let mut count = QueryBuilder::new("SELECT count(*)");
-    push_filtered(&mut count, query);
-    let select = select_page(query)?;
-    lists::page(database, count, select, rows::review).await
 }
 
 /// Names the index: where several would do, SQLite chooses a longer one.
@@ -239,36 +271,4 @@ pub(super) fn select_page(query: &ReviewQuery) -> Result<QueryBuilder<Sqlite>> {
     select.push(" ORDER BY created, id LIMIT ");
     select.push_bind(query.limit);
     Ok(select)
-}
-
-pub(super) async fn open_of(
-    database: &Database,
-    workspace: &str,
-    after: Option<&TreePath>,
-    limit: u32,
-) -> Result<Vec<Review>> {
-    bounds::limit(limit)?;
-    let rows = sqlx::query(SELECT_OPEN_OF)
-        .bind(workspace)
-        .bind(stored::path_after(after))
-        .bind(limit)
-        .fetch_all(database.readers())
-        .await
-        .map_err(failure::of)?;
-    rows::all(&rows, rows::review)
-}
-
-pub(super) async fn expired(
-    database: &Database,
-    now: Timestamp,
-    limit: u32,
-) -> Result<Vec<Review>> {
-    bounds::limit(limit)?;
-    let rows = sqlx::query(SELECT_EXPIRED)
-        .bind(micros(now)?)
-        .bind(limit)
-        .fetch_all(database.readers())
-        .await
-        .map_err(failure::of)?;
-    rows::all(&rows, rows::review)
 }

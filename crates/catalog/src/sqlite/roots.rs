@@ -1,15 +1,16 @@
 //! Snapshots that must be kept.
 
+use async_trait::async_trait;
 use elevo_core::TenantId;
 use elevo_objects::SnapshotId;
-use sqlx::Sqlite;
-use sqlx::sqlite::{SqliteArguments, SqliteRow};
+use sqlx::sqlite::SqliteRow;
 
-use super::database::Database;
-use super::{failure, rows};
+use super::database::{Database, Statement};
+use super::{SqliteCatalog, failure, rows};
 use crate::bounds;
+use crate::catalog::SnapshotRoots;
 use crate::error::Result;
-use crate::roots::{Place, RootPlace, Roots};
+use crate::records::{Place, RootPlace, Roots};
 
 pub(super) const SELECT_HEADS: &str =
     "SELECT id, head FROM projects WHERE tenant = ? AND id > ? ORDER BY id LIMIT ?";
@@ -61,42 +62,47 @@ pub(super) const SELECT_WORKSPACES: &str =
 pub(super) const SELECT_REVIEWS: &str = "SELECT id, base_snapshot, ours_snapshot, theirs_snapshot FROM reviews \
      WHERE state = 'open' AND tenant = ? AND id > ? ORDER BY id LIMIT ?";
 
-pub(super) async fn page(
-    database: &Database,
-    tenant: TenantId,
-    after: Option<&RootPlace>,
-    limit: u32,
-) -> Result<Roots> {
-    bounds::limit(limit)?;
-    let first = || Place::Heads {
-        after: String::new(),
-    };
-    match after.map_or_else(first, |place| place.0.clone()) {
-        Place::Heads { after } => {
-            let rows = by_id(database, SELECT_HEADS, tenant, &after, limit).await?;
-            let then = Place::Landings {
-                project: String::new(),
-                sequence: 0,
-            };
-            let here = |after| Place::Heads { after };
-            roots(&rows, &["head"], limit, here, Some(then))
-        }
-        Place::Landings { project, sequence } => {
-            landings(database, tenant, &project, sequence, limit).await
-        }
-        Place::Tags { project, name } => tags(database, tenant, &project, &name, limit).await,
-        Place::Workspaces { after } => {
-            let rows = by_id(database, SELECT_WORKSPACES, tenant, &after, limit).await?;
-            let then = Place::Reviews {
-                after: String::new(),
-            };
-            let here = |after| Place::Workspaces { after };
-            roots(&rows, &["base", "synced"], limit, here, Some(then))
-        }
-        Place::Reviews { after } => {
-            let rows = by_id(database, SELECT_REVIEWS, tenant, &after, limit).await?;
-            let sides = ["base_snapshot", "ours_snapshot", "theirs_snapshot"];
-            roots(&rows, &sides, limit, |after| Place::Reviews { after }, None)
+#[async_trait]
+impl SnapshotRoots for SqliteCatalog {
+    async fn roots(
+        &self,
+        tenant: TenantId,
+        after: Option<&RootPlace>,
+        limit: u32,
+    ) -> Result<Roots> {
+        bounds::limit(limit)?;
+        let first = || Place::Heads {
+            after: String::new(),
+        };
+        match after.map_or_else(first, |place| place.0.clone()) {
+            Place::Heads { after } => {
+                let rows = by_id(&self.database, SELECT_HEADS, tenant, &after, limit).await?;
+                let then = Place::Landings {
+                    project: String::new(),
+                    sequence: 0,
+                };
+                let here = |after| Place::Heads { after };
+                roots(&rows, &["head"], limit, here, Some(then))
+            }
+            Place::Landings { project, sequence } => {
+                landings(&self.database, tenant, &project, sequence, limit).await
+            }
+            Place::Tags { project, name } => {
+                tags(&self.database, tenant, &project, &name, limit).await
+            }
+            Place::Workspaces { after } => {
+                let rows = by_id(&self.database, SELECT_WORKSPACES, tenant, &after, limit).await?;
+                let then = Place::Reviews {
+                    after: String::new(),
+                };
+                let here = |after| Place::Workspaces { after };
+                roots(&rows, &["base", "synced"], limit, here, Some(then))
+            }
+            Place::Reviews { after } => {
+                let rows = by_id(&self.database, SELECT_REVIEWS, tenant, &after, limit).await?;
+                let sides = ["base_snapshot", "ours_snapshot", "theirs_snapshot"];
+                roots(&rows, &sides, limit, |after| Place::Reviews { after }, None)
+            }
         }
     }
 }
@@ -211,13 +217,11 @@ async fn tags(
     })
 }
 
-type Select<'a> = sqlx::query::Query<'a, Sqlite, SqliteArguments>;
-
 /// Reads the rest of one project, and the projects after it, at one moment.
 async fn of_projects(
     database: &Database,
-    rest: Select<'_>,
-    more: Select<'_>,
+    rest: Statement<'_>,
+    more: Statement<'_>,
     limit: u32,
 ) -> Result<Vec<SqliteRow>> {
     let mut transaction = database.readers().begin().await.map_err(failure::of)?;

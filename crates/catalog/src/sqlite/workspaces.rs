@@ -1,14 +1,15 @@
 //! Workspaces.
 
+use async_trait::async_trait;
 use elevo_core::{TenantId, Timestamp};
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
-use super::database::Database;
-use super::{events, failure, lists, projects, quotas, retention, rows, unsettled};
+use super::{SqliteCatalog, events, failure, pages, projects, quotas, retention, rows, unsettled};
 use crate::bounds::{self, MAX_SYNC_BYTES, micros};
+use crate::catalog::Workspaces;
 use crate::error::{Error, Kind, Result};
 use crate::query::Page;
-use crate::records::{Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState};
+use crate::records::{Unsettled, Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState};
 
 macro_rules! columns {
     () => {
@@ -34,93 +35,134 @@ const UPDATE: &str = "UPDATE workspaces SET name = ?, base = ?, synced = ?, merg
                       sync = ?, read_only = ?, follows = ?, state = ?, last_merge = ?, \
                       expires = ?, updated = ? WHERE id = ?";
 
-pub(super) async fn add(database: &Database, workspace: &Workspace) -> Result<()> {
-    bounds::workspace(workspace)?;
-    let sync = sync_text(workspace)?;
-    let mut transaction = database.write().await?;
-    if let Some(project) = &workspace.project {
-        match projects::staying(&mut transaction, workspace.tenant, project).await {
-            Err(Error::NotFound { .. }) => return Err(Error::NotFound { what: Kind::Owner }),
-            found => found?,
-        };
-    }
-    check_kept(&mut transaction, workspace).await?;
-    sqlx::query(INSERT)
-        .bind(&workspace.id)
-        .bind(&workspace.tenant.as_bytes()[..])
-        .bind(&workspace.project)
-        .bind(&workspace.agent)
-        .bind(&workspace.key)
-        .bind(&workspace.name)
-        .bind(&workspace.base.0.as_bytes()[..])
-        .bind(&workspace.synced.0.as_bytes()[..])
-        .bind(workspace.merges as i64)
-        .bind(sync)
-        .bind(workspace.read_only)
-        .bind(workspace.follows)
-        .bind(rows::to_word(workspace.state))
-        .bind(workspace.last_merge.map(micros).transpose()?)
-        .bind(workspace.expires.map(micros).transpose()?)
-        .bind(micros(workspace.created)?)
-        .bind(micros(workspace.updated)?)
-        .execute(&mut *transaction)
-        .await
-        .map_err(failure::of_adding(Kind::Workspace))?;
-    quotas::check_workspaces(&mut transaction, workspace.tenant).await?;
-    transaction.commit().await
-}
-
-fn sync_text(workspace: &Workspace) -> Result<String> {
-    bounds::json("how a workspace is synced", &workspace.sync, MAX_SYNC_BYTES)
-}
-
-pub(super) async fn get(
-    database: &Database,
-    tenant: TenantId,
-    id: &str,
-) -> Result<Option<Workspace>> {
-    let row = sqlx::query(SELECT_ONE)
-        .bind(&tenant.as_bytes()[..])
-        .bind(id)
-        .fetch_optional(database.readers())
-        .await
-        .map_err(failure::of)?;
-    row.as_ref().map(rows::workspace).transpose()
-}
-
-pub(super) async fn list(database: &Database, query: &WorkspaceQuery) -> Result<Page<Workspace>> {
-    bounds::limit(query.limit)?;
-    let mut count = QueryBuilder::new("SELECT count(*) FROM workspaces WHERE 1 = 1");
-    push_filters(&mut count, query);
-    let mut select = QueryBuilder::new(concat!(
-        "SELECT ",
-        columns!(),
-        " FROM workspaces WHERE 1 = 1"
-    ));
-    push_filters(&mut select, query);
-    lists::push_newest_first(&mut select, query.after.as_ref(), query.limit)?;
-    lists::page(database, count, select, rows::workspace).await
-}
-
 pub(super) const SELECT_EXPIRED: &str = concat!(
     "SELECT ",
     columns!(),
     " FROM workspaces WHERE state = 'parked' AND expires <= ? ORDER BY expires, id LIMIT ?"
 );
 
-pub(super) async fn expired(
-    database: &Database,
-    now: Timestamp,
-    limit: u32,
-) -> Result<Vec<Workspace>> {
-    bounds::limit(limit)?;
-    let rows = sqlx::query(SELECT_EXPIRED)
-        .bind(micros(now)?)
-        .bind(limit)
-        .fetch_all(database.readers())
-        .await
-        .map_err(failure::of)?;
-    rows::all(&rows, rows::workspace)
+#[async_trait]
+impl Workspaces for SqliteCatalog {
+    async fn add_workspace(&self, workspace: &Workspace) -> Result<()> {
+        bounds::workspace(workspace)?;
+        let sync = sync_text(workspace)?;
+        let mut transaction = self.database.write().await?;
+        if let Some(project) = &workspace.project {
+            match projects::staying(&mut transaction, workspace.tenant, project).await {
+                Err(Error::NotFound { .. }) => return Err(Error::NotFound { what: Kind::Owner }),
+                found => found?,
+            };
+        }
+        check_kept(&mut transaction, workspace).await?;
+        sqlx::query(INSERT)
+            .bind(&workspace.id)
+            .bind(&workspace.tenant.as_bytes()[..])
+            .bind(&workspace.project)
+            .bind(&workspace.agent)
+            .bind(&workspace.key)
+            .bind(&workspace.name)
+            .bind(&workspace.base.0.as_bytes()[..])
+            .bind(&workspace.synced.0.as_bytes()[..])
+            .bind(workspace.merges as i64)
+            .bind(sync)
+            .bind(workspace.read_only)
+            .bind(workspace.follows)
+            .bind(rows::to_word(workspace.state))
+            .bind(workspace.last_merge.map(micros).transpose()?)
+            .bind(workspace.expires.map(micros).transpose()?)
+            .bind(micros(workspace.created)?)
+            .bind(micros(workspace.updated)?)
+            .execute(&mut *transaction)
+            .await
+            .map_err(failure::of_adding(Kind::Workspace))?;
+        quotas::check_workspaces(&mut transaction, workspace.tenant).await?;
+        transaction.commit().await
+    }
+
+    async fn workspace(&self, tenant: TenantId, id: &str) -> Result<Option<Workspace>> {
+        let row = sqlx::query(SELECT_ONE)
+            .bind(&tenant.as_bytes()[..])
+            .bind(id)
+            .fetch_optional(self.database.readers())
+            .await
+            .map_err(failure::of)?;
+        row.as_ref().map(rows::workspace).transpose()
+    }
+
+    async fn workspaces(&self, query: &WorkspaceQuery) -> Result<Page<Workspace>> {
+        bounds::limit(query.limit)?;
+        let mut count = QueryBuilder::new("SELECT count(*) FROM workspaces WHERE 1 = 1");
+        push_filters(&mut count, query);
+        let mut select = QueryBuilder::new(concat!(
+            "SELECT ",
+            columns!(),
+            " FROM workspaces WHERE 1 = 1"
+        ));
+        push_filters(&mut select, query);
+        pages::push_newest_first(&mut select, query.after.as_ref(), query.limit)?;
+        pages::page(&self.database, count, select, rows::workspace).await
+    }
+
+    async fn expired_workspaces(&self, now: Timestamp, limit: u32) -> Result<Vec<Workspace>> {
+        bounds::limit(limit)?;
+        let rows = sqlx::query(SELECT_EXPIRED)
+            .bind(micros(now)?)
+            .bind(limit)
+            .fetch_all(self.database.readers())
+            .await
+            .map_err(failure::of)?;
+        rows::all(&rows, rows::workspace)
+    }
+
+    async fn change_workspace(
+        &self,
+        tenant: TenantId,
+        id: &str,
+        change: &WorkspaceChange,
+        now: Timestamp,
+    ) -> Result<Workspace> {
+        let mut transaction = self.database.write().await?;
+        let workspace = held(&mut transaction, tenant, id).await?;
+        let workspace = change.apply(workspace, now)?;
+        bounds::unsettled(change.unsettled.as_deref().unwrap_or_default())?;
+        if change.state == Some(WorkspaceState::Live)
+            && let Some(project) = &workspace.project
+        {
+            projects::staying(&mut transaction, tenant, project).await?;
+        }
+        check_kept(&mut transaction, &workspace).await?;
+        update(&mut transaction, &workspace).await?;
+        if let Some(all) = &change.unsettled {
+            unsettled::replace(&mut transaction, id, all).await?;
+        }
+        for kind in &change.tells {
+            events::tell_of_workspace(&mut transaction, &workspace, *kind, now).await?;
+        }
+        transaction.commit().await?;
+        Ok(workspace)
+    }
+
+    async fn unsettled(&self, tenant: TenantId, workspace: &str) -> Result<Vec<Unsettled>> {
+        let rows = sqlx::query(unsettled::SELECT)
+            .bind(&tenant.as_bytes()[..])
+            .bind(workspace)
+            .fetch_all(self.database.readers())
+            .await
+            .map_err(failure::of)?;
+        rows::all(&rows, rows::unsettled)
+    }
+
+    async fn remove_workspace(&self, tenant: TenantId, id: &str) -> Result<bool> {
+        let statement = sqlx::query("DELETE FROM workspaces WHERE tenant = ? AND id = ?")
+            .bind(&tenant.as_bytes()[..])
+            .bind(id);
+        let done = self.database.run(statement).await?;
+        Ok(done > 0)
+    }
+}
+
+fn sync_text(workspace: &Workspace) -> Result<String> {
+    bounds::json("how a workspace is synced", &workspace.sync, MAX_SYNC_BYTES)
 }
 
 fn push_filters(builder: &mut QueryBuilder<Sqlite>, query: &WorkspaceQuery) {
@@ -139,34 +181,6 @@ fn push_filters(builder: &mut QueryBuilder<Sqlite>, query: &WorkspaceQuery) {
             .push(" AND state = ")
             .push_bind(rows::to_word(state));
     }
-}
-
-pub(super) async fn change(
-    database: &Database,
-    tenant: TenantId,
-    id: &str,
-    change: &WorkspaceChange,
-    now: Timestamp,
-) -> Result<Workspace> {
-    let mut transaction = database.write().await?;
-    let workspace = held(&mut transaction, tenant, id).await?;
-    let workspace = change.apply(workspace, now)?;
-    bounds::unsettled(change.unsettled.as_deref().unwrap_or_default())?;
-    if change.state == Some(WorkspaceState::Live)
-        && let Some(project) = &workspace.project
-    {
-        projects::staying(&mut transaction, tenant, project).await?;
-    }
-    check_kept(&mut transaction, &workspace).await?;
-    update(&mut transaction, &workspace).await?;
-    if let Some(all) = &change.unsettled {
-        unsettled::replace(&mut transaction, id, all).await?;
-    }
-    for kind in &change.tells {
-        events::tell_of_workspace(&mut transaction, &workspace, *kind, now).await?;
-    }
-    transaction.commit().await?;
-    Ok(workspace)
 }
 
 async fn check_kept(connection: &mut SqliteConnection, workspace: &Workspace) -> Result<()> {
@@ -213,12 +227,4 @@ pub(super) async fn update(connection: &mut SqliteConnection, workspace: &Worksp
         .await
         .map_err(failure::of)?;
     Ok(())
-}
-
-pub(super) async fn remove(database: &Database, tenant: TenantId, id: &str) -> Result<bool> {
-    let statement = sqlx::query("DELETE FROM workspaces WHERE tenant = ? AND id = ?")
-        .bind(&tenant.as_bytes()[..])
-        .bind(id);
-    let done = database.run(statement).await?;
-    Ok(done > 0)
 }

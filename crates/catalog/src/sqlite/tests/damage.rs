@@ -5,10 +5,8 @@ use std::fs;
 use elevo_core::{TenantId, TreePath};
 
 use super::Temporary;
-use crate::catalog::Catalog;
 use crate::conformance::Place;
 use crate::error::{Error, Result};
-use crate::projects::Projects;
 use crate::query::SandboxQuery;
 
 const ROW: &str = "

@@ -10,7 +10,6 @@ use sqlx::Connection;
 use super::super::{SqliteCatalog, SqliteOptions};
 use super::Temporary;
 use crate::bounds::MAX_LISTED;
-use crate::catalog::Catalog;
 use crate::conformance::Place;
 use crate::error::{Error, Limit};
 use crate::records::{Agent, ApiKey, KeyLimits, Template, Tenant};

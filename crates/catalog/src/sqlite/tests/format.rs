@@ -6,12 +6,11 @@ use sqlx::Row;
 
 use super::super::SqliteCatalog;
 use super::Temporary;
-use crate::catalog::Catalog;
 use crate::conformance::Place;
 use crate::error::Error;
 use crate::query::SandboxQuery;
 use crate::records::{Agent, ApiKey, KeyLimits, Sandbox, Template, Tenant};
-use crate::request::{Begun, IdempotentRequest, RequestRun};
+use crate::records::{Begun, IdempotentRequest, RequestRun};
 
 /// Returns the whole schema, as text.
 async fn schema(catalog: &SqliteCatalog) -> String {

@@ -11,11 +11,8 @@ use serde_json::json;
 
 use super::Temporary;
 use super::file::HASTY;
-use crate::catalog::Catalog;
 use crate::conformance::Place;
 use crate::error::Error;
-use crate::events::Events;
-use crate::projects::Projects;
 use crate::records::{
     EventQuery, Landing, LandingKind, PathChange, Project, Retention, Step, Tenant, VersionKind,
 };

@@ -8,7 +8,6 @@ use elevo_core::{TenantId, Timestamp};
 
 use super::super::{GENERATION, INSTALLATION, SqliteCatalog, SqliteOptions};
 use super::Temporary;
-use crate::catalog::Catalog;
 use crate::conformance::Place;
 use crate::records::Tenant;
 

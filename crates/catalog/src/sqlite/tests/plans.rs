@@ -77,7 +77,7 @@ async fn no_statement_reads_a_whole_table_or_sorts_it() {
 
 #[tokio::test]
 async fn landings_are_found_by_an_index() {
-    use super::super::log::{SELECT_BY_REQUEST, SELECT_BY_SNAPSHOT, SELECT_PAGE};
+    use super::super::landings::{SELECT_BY_REQUEST, SELECT_BY_SNAPSHOT, SELECT_PAGE};
     use super::super::versions::SELECT_IN;
     assert_plans(&[
         (SELECT_PAGE, &["PRIMARY KEY (project=? AND sequence<?)"]),
@@ -290,7 +290,7 @@ async fn dropped_versions_are_found_by_an_index() {
 
 #[tokio::test]
 async fn a_project_is_removed_without_looking_at_others() {
-    use super::super::removal::DELETE;
+    use super::super::projects::DELETE;
     for statement in DELETE {
         assert_plans(&[(statement, &["project=?"])]).await;
     }
@@ -298,7 +298,7 @@ async fn a_project_is_removed_without_looking_at_others() {
 
 #[tokio::test]
 async fn a_tenant_is_erased_without_looking_at_others() {
-    use super::super::erasure::{DELETE, DELETE_EVENTS, DELETE_UNSETTLED};
+    use super::super::tenants::{DELETE, DELETE_EVENTS, DELETE_UNSETTLED};
     let own = ["tenant=?"].as_slice();
     for statement in DELETE.iter().chain(&DELETE_EVENTS) {
         assert_plans(&[(statement, own)]).await;

@@ -7,7 +7,6 @@ use serde_json::json;
 use super::super::SqliteCatalog;
 use super::Temporary;
 use crate::conformance::Place;
-use crate::projects::Projects;
 use crate::records::{
     FileVersion, LandedStep, LandingKind, LogEntry, PathChange, Project, ProjectPolicy, Retention,
     Review, ReviewState, Sides, VersionKind, Workspace, WorkspaceState,

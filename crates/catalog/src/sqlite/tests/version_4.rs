@@ -3,7 +3,6 @@
 use super::Temporary;
 use super::version_2::{TENANT, at, log, project, snapshot};
 use crate::conformance::Place;
-use crate::projects::Projects;
 use crate::records::{Project, Retention, Tag};
 
 #[tokio::test]

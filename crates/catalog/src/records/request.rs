@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A process that crashes leaves its requests at work;
-//! [`release_all_but`](crate::Catalog::release_all_but) then releases them.
+//! [`release_all_but`](crate::Requests::release_all_but) then releases them.
 
 use elevo_core::{TenantId, Timestamp};
 
@@ -42,7 +42,7 @@ pub struct IdempotentRequest {
     pub keep_until: Timestamp,
 }
 
-/// The outcome of [`begin`](crate::Catalog::begin).
+/// The outcome of [`begin`](crate::Requests::begin).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Begun {
     /// The request is not known: carry it out, then finish, release or abandon
@@ -54,14 +54,14 @@ pub enum Begun {
     Again {
         /// The id that the request was begun with.
         id: String,
-        /// The text of the last [`note_made`](crate::Catalog::note_made).
+        /// The text of the last [`note_made`](crate::Requests::note_made).
         made: Option<String>,
     },
     /// The request was finished.
     Done {
         /// The id that the request was begun with.
         id: String,
-        /// The text of the last [`note_made`](crate::Catalog::note_made).
+        /// The text of the last [`note_made`](crate::Requests::note_made).
         made: Option<String>,
         /// Status of the response.
         status: u16,

@@ -1,0 +1,168 @@
+//! Deliveries of events to webhooks.
+
+use async_trait::async_trait;
+use elevo_core::Timestamp;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{QueryBuilder, Sqlite};
+
+use super::database::Database;
+use super::{SqliteCatalog, events, failure, rows, webhooks};
+use crate::bounds::{self, micros};
+use crate::catalog::Deliveries;
+use crate::error::{Error, Result};
+use crate::records::{Attempt, Delivery, DeliveryState, EventQuery};
+
+const SELECT: &str = "SELECT webhook, state, attempts, due, status, error, updated, \
+     id, tenant, agent, kind, subject, at, data \
+     FROM deliveries JOIN events ON events.id = deliveries.event WHERE webhook = ";
+
+#[async_trait]
+impl Deliveries for SqliteCatalog {
+    // Moves the position and adds the deliveries in one transaction, so that each
+    // event is queued once.
+    async fn queue_deliveries(&self, webhook: &str, limit: u32, now: Timestamp) -> Result<u64> {
+        bounds::limit(limit)?;
+        let mut transaction = self.database.write().await?;
+        let mut select = QueryBuilder::new(concat!(
+            "SELECT ",
+            webhooks::columns!(),
+            ", position FROM webhooks"
+        ));
+        select.push(" WHERE id = ").push_bind(webhook);
+        let row = select.build().fetch_optional(&mut *transaction).await;
+        let Some(row) = row.map_err(failure::of)? else {
+            return Ok(0);
+        };
+        let (receiver, position) = (rows::webhook(&row)?, rows::number(&row, "position")?);
+        let last = sqlx::query_scalar(
+            "SELECT max(id) FROM (SELECT id FROM events WHERE id > ? ORDER BY id LIMIT ?)",
+        );
+        let last = last.bind(position as i64).bind(limit);
+        let last: Option<i64> = last
+            .fetch_one(&mut *transaction)
+            .await
+            .map_err(failure::of)?;
+        let Some(last) = last else {
+            return Ok(0);
+        };
+        let query = EventQuery {
+            tenant: receiver.tenant,
+            agent: receiver.agent,
+            kinds: receiver.kinds,
+            after: position,
+            ..EventQuery::default()
+        };
+        let mut insert = QueryBuilder::new(
+            "INSERT INTO deliveries (webhook, event, state, attempts, due, updated) SELECT ",
+        );
+        let now = micros(now)?;
+        insert
+            .push_bind(webhook)
+            .push(", id, 'pending', 0, ")
+            .push_bind(now);
+        insert
+            .push(", ")
+            .push_bind(now)
+            .push(" FROM events WHERE id <= ")
+            .push_bind(last);
+        events::push_filters(&mut insert, &query);
+        let inserted = insert.build().execute(&mut *transaction).await;
+        inserted.map_err(failure::of)?;
+        let moved = sqlx::query("UPDATE webhooks SET position = ? WHERE id = ?");
+        let moved = moved
+            .bind(last)
+            .bind(webhook)
+            .execute(&mut *transaction)
+            .await;
+        moved.map_err(failure::of)?;
+        transaction.commit().await?;
+        Ok(last as u64 - position)
+    }
+
+    async fn pending_deliveries(&self, webhook: &str, limit: u32) -> Result<Vec<Delivery>> {
+        bounds::limit(limit)?;
+        let mut select = QueryBuilder::new(SELECT);
+        select.push_bind(webhook).push(" AND state = 'pending'");
+        select.push(" ORDER BY event LIMIT ").push_bind(limit);
+        fetch(&self.database, select).await
+    }
+
+    async fn note_attempts(
+        &self,
+        webhook: &str,
+        attempts: &[Attempt],
+        now: Timestamp,
+    ) -> Result<()> {
+        const UPDATE: &str = "UPDATE deliveries SET state = ?, attempts = ?, due = ?, status = ?, \
+         error = ?, updated = ? WHERE webhook = ? AND event = ?";
+        let mut transaction = self.database.write().await?;
+        for attempt in attempts {
+            sqlx::query(UPDATE)
+                .bind(attempt.state.name())
+                .bind(attempt.attempts)
+                .bind(micros(attempt.due)?)
+                .bind(attempt.status)
+                .bind(attempt.error.as_deref().map(bounds::reason))
+                .bind(micros(now)?)
+                .bind(webhook)
+                .bind(i64::try_from(attempt.event).unwrap_or(i64::MAX))
+                .execute(&mut *transaction)
+                .await
+                .map_err(failure::of)?;
+        }
+        transaction.commit().await
+    }
+
+    async fn deliveries(
+        &self,
+        webhook: &str,
+        state: Option<DeliveryState>,
+        before: Option<u64>,
+        limit: u32,
+    ) -> Result<Vec<Delivery>> {
+        bounds::limit(limit)?;
+        let mut select = QueryBuilder::new(SELECT);
+        select.push_bind(webhook);
+        if let Some(state) = state {
+            select.push(" AND state = ").push_bind(state.name());
+        }
+        if let Some(before) = before {
+            let before = i64::try_from(before).unwrap_or(i64::MAX);
+            select.push(" AND event < ").push_bind(before);
+        }
+        select.push(" ORDER BY event DESC LIMIT ").push_bind(limit);
+        fetch(&self.database, select).await
+    }
+
+    async fn replay(&self, webhook: &str, event: u64, now: Timestamp) -> Result<bool> {
+        const AGAIN: &str = "UPDATE deliveries SET state = 'pending', attempts = 0, due = ?1, \
+         status = NULL, error = NULL, updated = ?1 WHERE webhook = ?2 AND event = ?3";
+        let statement = sqlx::query(AGAIN)
+            .bind(micros(now)?)
+            .bind(webhook)
+            .bind(i64::try_from(event).unwrap_or(i64::MAX));
+        let done = self.database.run(statement).await?;
+        Ok(done > 0)
+    }
+}
+
+async fn fetch(database: &Database, mut select: QueryBuilder<Sqlite>) -> Result<Vec<Delivery>> {
+    let rows = select.build().fetch_all(database.readers()).await;
+    rows::all(&rows.map_err(failure::of)?, delivery)
+}
+
+fn delivery(row: &SqliteRow) -> Result<Delivery> {
+    let state: &str = rows::get(row, "state")?;
+    let attempts = rows::number(row, "attempts")?;
+    let status: Option<i64> = rows::get(row, "status")?;
+    Ok(Delivery {
+        webhook: rows::get(row, "webhook")?,
+        event: rows::event(row)?,
+        state: state.parse().map_err(Error::Damaged)?,
+        attempts: attempts.try_into().unwrap_or(u32::MAX),
+        due: rows::time(row, "due")?,
+        status: status.and_then(|status| status.try_into().ok()),
+        error: rows::get(row, "error")?,
+        updated: rows::time(row, "updated")?,
+    })
+}

@@ -1,0 +1,63 @@
+//! Policies of projects.
+
+use async_trait::async_trait;
+use elevo_core::{TenantId, Timestamp};
+use serde_json::Value;
+
+use super::{SqliteCatalog, failure, projects, rows};
+use crate::bounds::{self, MAX_POLICY_BYTES};
+use crate::catalog::Policies;
+use crate::error::{Error, Kind, Result};
+use crate::records::{Project, ProjectPolicy};
+
+#[async_trait]
+impl Policies for SqliteCatalog {
+    async fn policy(&self, tenant: TenantId, id: &str) -> Result<Option<ProjectPolicy>> {
+        let select = "SELECT policy_version, policy FROM projects JOIN policies ON project = id \
+                  WHERE tenant = ? AND id = ?";
+        let row = sqlx::query(select)
+            .bind(&tenant.as_bytes()[..])
+            .bind(id)
+            .fetch_optional(self.database.readers())
+            .await
+            .map_err(failure::of)?;
+        row.as_ref().map(rows::policy).transpose()
+    }
+
+    async fn set_policy(
+        &self,
+        tenant: TenantId,
+        id: &str,
+        expected_version: u64,
+        policy: &Value,
+        now: Timestamp,
+    ) -> Result<Project> {
+        let policy = to_text(policy)?;
+        let mut transaction = self.database.write().await?;
+        let project = projects::staying(&mut transaction, tenant, id).await?;
+        if project.policy_version != expected_version {
+            let what = Kind::Project;
+            return Err(Error::Changed { what });
+        }
+        let project = Project {
+            policy_version: project.policy_version + 1,
+            updated: bounds::kept(now),
+            ..project
+        };
+        bounds::project(&project)?;
+        projects::update(&mut transaction, &project).await?;
+        sqlx::query("UPDATE policies SET policy = ? WHERE project = ?")
+            .bind(policy)
+            .bind(id)
+            .execute(&mut *transaction)
+            .await
+            .map_err(failure::of)?;
+        transaction.commit().await?;
+        Ok(project)
+    }
+}
+
+/// Returns the stored form of a policy.
+pub(super) fn to_text(policy: &Value) -> Result<String> {
+    bounds::json("a policy", policy, MAX_POLICY_BYTES)
+}
