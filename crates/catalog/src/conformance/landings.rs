@@ -1,24 +1,29 @@
 //! Landings.
 
+mod refusals;
+
 use std::pin::pin;
 
 use futures::future::{join_all, poll_immediate};
 use serde_json::json;
 
-use super::samples::{
-    add_project, add_workspace, added, first, get_project, get_review, land, landing, move_base,
-    open, path, project, requested, review, snapshot, step, whole_log, workspace,
-};
-use super::{AGENT, ALICE, Place, assert_refused, at, furnished};
+pub use self::refusals::*;
 use crate::bounds::MAX_STEPS;
 use crate::catalog::*;
+use crate::conformance::Place;
+use crate::conformance::assertions::assert_refused;
+use crate::conformance::samples::{
+    AGENT, ALICE, KEY, add_project, add_workspace, added, at, first, furnished, get_project,
+    get_review, land, landing, move_base, open, path, project, requested, review, snapshot, step,
+    whole_log, workspace,
+};
 use crate::error::Error;
 use crate::records::{
     Landed, LandedStep, LandingKind, LogEntry, Project, ReviewChange, ReviewState, ReviewStep,
     Step, Workspace,
 };
 
-pub(super) fn supersede(id: &str, by: &str) -> ReviewStep {
+pub(in crate::conformance) fn supersede(id: &str, by: &str) -> ReviewStep {
     ReviewStep {
         id: id.into(),
         change: ReviewChange {
@@ -29,7 +34,9 @@ pub(super) fn supersede(id: &str, by: &str) -> ReviewStep {
 }
 
 /// Adds a project `p` with a workspace `w` and an open review `r` of `a/b`.
-pub(super) async fn furnished_with_project<P: Place>(place: &P) -> (P::Catalog, Project) {
+pub(in crate::conformance) async fn furnished_with_project<P: Place>(
+    place: &P,
+) -> (P::Catalog, Project) {
     let catalog = furnished(place).await;
     let one = project(ALICE, "p");
     add_project(&catalog, &one).await;
@@ -39,7 +46,7 @@ pub(super) async fn furnished_with_project<P: Place>(place: &P) -> (P::Catalog, 
 }
 
 /// A step that uses every feature of a step.
-pub(super) fn full_step(one: &Project) -> Step {
+pub(in crate::conformance) fn full_step(one: &Project) -> Step {
     Step {
         kind: LandingKind::Resolve,
         agent: Some(AGENT.into()),
@@ -84,7 +91,7 @@ pub async fn a_landing_changes_all_it_says(place: &impl Place) {
         kind: LandingKind::Resolve,
         agent: Some(AGENT.into()),
         workspace: Some("w".into()),
-        key: super::KEY.into(),
+        key: KEY.into(),
         message: "why\nnot".into(),
         request: Some("request".into()),
         counts: json!({ "added": 2 }),
@@ -176,7 +183,10 @@ pub async fn the_steps_of_a_landing_are_a_chain(place: &impl Place) {
 }
 
 /// Checks the chain and returns the log, oldest first.
-pub(super) async fn assert_chain(catalog: &impl Catalog, one: &Project) -> Vec<LogEntry> {
+pub(in crate::conformance) async fn assert_chain(
+    catalog: &impl Catalog,
+    one: &Project,
+) -> Vec<LogEntry> {
     let mut log = whole_log(catalog, one).await;
     log.reverse();
     let mut head = one.head;

@@ -1,24 +1,24 @@
-//! Projects and their policies.
+//! Projects.
 
 use elevo_core::Timestamp;
-use futures::future::join_all;
 use serde_json::json;
 
-use super::samples::{
-    add_project, add_workspace, added, first, get_project, land, landing, open, project, review,
-    snapshot, step, whole_log, workspace,
-};
-use super::{
-    ALICE, BOB, Place, add, assert_being_removed, assert_changed, assert_exists, assert_not_found,
-    assert_refused, at, furnished, sandbox,
-};
 use crate::bounds::{MAX_PAGE, MAX_POLICY_BYTES};
 use crate::catalog::*;
 use crate::change::SandboxChange;
+use crate::conformance::Place;
+use crate::conformance::assertions::{
+    assert_being_removed, assert_exists, assert_not_found, assert_refused,
+};
+use crate::conformance::samples::{
+    ALICE, BOB, add, add_project, add_workspace, added, at, first, furnished, get_project, land,
+    landing, open, project, review, sandbox, snapshot, step, whole_log, workspace,
+};
+use crate::conformance::tags::tag;
 use crate::error::{Error, Kind};
-use crate::records::{Project, ProjectChange, ProjectPolicy, ProjectQuery, Retention, Step};
 use crate::records::{
-    ReviewQuery, Sandbox, Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState,
+    Project, ProjectChange, ProjectPolicy, ProjectQuery, Retention, ReviewQuery, Sandbox, Step,
+    Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState,
 };
 
 /// All fields, with promises 4 and 10.
@@ -166,46 +166,6 @@ pub async fn a_project_is_renamed_and_described(place: &impl Place) {
     }
 }
 
-/// Promise 5, from two handles.
-pub async fn one_of_several_concurrent_policies_wins(place: &impl Place) {
-    let handles = [furnished(place).await, place.open().await];
-    let one = project(ALICE, "a");
-    add_project(&handles[0], &one).await;
-    for round in 0..4 {
-        let tries = (0..8).map(|n| {
-            let catalog = &handles[n % 2];
-            async move {
-                let policy = json!([round, n]);
-                let set = catalog.set_policy(ALICE, "a", round, &policy, at(101));
-                (set.await, policy)
-            }
-        });
-        let mut won = Vec::new();
-        for (result, policy) in join_all(tries).await {
-            match result {
-                Ok(project) => won.push((project.policy_version, policy)),
-                Err(Error::Changed { what }) => assert_eq!(what, Kind::Project),
-                Err(other) => panic!("{other:?}"),
-            }
-        }
-        assert_eq!(won.len(), 1, "one of them");
-        let found = handles[1].policy(ALICE, "a").await.expect("policy");
-        let found = found.map(|kept| (kept.version, kept.policy));
-        assert_eq!(found, won.pop());
-        assert_eq!(
-            get_project(&handles[0], &one).await.policy_version,
-            round + 1
-        );
-    }
-    let policy = json!({});
-    let early = handles[0].set_policy(ALICE, "a", 5, &policy, at(101)).await;
-    assert_changed(early, Kind::Project);
-    let unknown = handles[0].set_policy(BOB, "a", 4, &policy, at(101)).await;
-    assert_not_found(unknown, Kind::Project);
-    let long = json!("x".repeat(MAX_POLICY_BYTES));
-    assert_refused(handles[0].set_policy(ALICE, "a", 4, &long, at(101)).await);
-}
-
 /// A sandbox that works on a project prevents its removal.
 pub async fn a_project_with_a_sandbox_is_not_removed(place: &impl Place) {
     let catalog = furnished(place).await;
@@ -295,7 +255,7 @@ pub async fn a_removed_project_leaves_nothing(place: &impl Place) {
             ..step(snapshot(1))
         };
         land(&catalog, one, vec![many, held]).await;
-        let named = super::tags::tag(&one.id, "v", 1);
+        let named = tag(&one.id, "v", 1);
         catalog.set_tag(ALICE, &named, false).await.expect("set");
         let now = get_project(&catalog, one).await;
         let dropped = catalog.drop_versions(&now, &[snapshot(9)], at(101)).await;

@@ -1,11 +1,13 @@
-//! Idempotent requests.
+//! Requests with an idempotency key.
 
 use elevo_core::TenantId;
 use futures::future::join_all;
 
-use super::{ALICE, BOB, Place, assert_not_found, assert_refused, at, furnished};
 use crate::bounds::{MAX_BODY_BYTES, MAX_TEXT_BYTES};
 use crate::catalog::*;
+use crate::conformance::Place;
+use crate::conformance::assertions::{assert_not_found, assert_refused};
+use crate::conformance::samples::{ALICE, BOB, at, furnished};
 use crate::error::Kind;
 use crate::records::{Begun, IdempotentRequest, RequestRun};
 
@@ -28,7 +30,7 @@ fn request_of(run: RequestRun) -> IdempotentRequest {
     }
 }
 
-pub(super) fn request(tenant: TenantId, name: u8) -> IdempotentRequest {
+pub(in crate::conformance) fn request(tenant: TenantId, name: u8) -> IdempotentRequest {
     request_of(run(tenant, name, "one"))
 }
 

@@ -6,17 +6,18 @@ use elevo_core::Timestamp;
 use elevo_objects::SnapshotId;
 use futures::future::join_all;
 
-use super::samples::{
-    add_project, add_workspace, first, get_project, land, landing, move_base, open, project,
-    review, snapshot, step, whole_log, workspace,
-};
-use super::tags::tag;
-use super::{
-    ALICE, BOB, Place, assert_being_removed, assert_changed, assert_not_found, assert_refused, at,
-    furnished,
-};
 use crate::bounds::MAX_PAGE;
 use crate::catalog::*;
+use crate::conformance::Place;
+use crate::conformance::assertions::{
+    assert_being_removed, assert_changed, assert_not_found, assert_refused,
+};
+use crate::conformance::roots::all_roots;
+use crate::conformance::samples::{
+    ALICE, BOB, add_project, add_workspace, at, first, furnished, get_project, land, landing,
+    move_base, open, project, review, snapshot, step, whole_log, workspace,
+};
+use crate::conformance::tags::tag;
 use crate::error::{Error, Kind};
 use crate::records::{
     Landing, Project, ProjectChange, Retention, ReviewChange, ReviewState, Step, UnkeptQuery,
@@ -373,13 +374,13 @@ pub async fn a_dropped_version_is_not_a_root(place: &impl Place) {
     keep(&catalog, &one, Retention::Last(2)).await;
     assert_eq!(drop_unkept(&catalog, &one).await, snapshots(0..3));
     for limit in [1, 2, MAX_PAGE] {
-        let found = super::roots::all_roots(&catalog, ALICE, limit).await;
+        let found = all_roots(&catalog, ALICE, limit).await;
         let expected: BTreeSet<_> = snapshots([0, 1, 3, 4]).into_iter().collect();
         assert_eq!(found, expected, "in pages of {limit}");
     }
     let alone = keep(&catalog, &other, Retention::Last(1)).await;
     let dropped = catalog.drop_versions(&alone, &[first()], at(400)).await;
     assert_eq!(dropped.expect("dropped"), [first()]);
-    let found = super::roots::all_roots(&catalog, ALICE, 10).await;
+    let found = all_roots(&catalog, ALICE, 10).await;
     assert_eq!(found, snapshots([1, 3, 4]).into_iter().collect());
 }

@@ -5,16 +5,16 @@ use futures::future::join_all;
 use serde_json::json;
 use strum::VariantArray;
 
-use super::samples::{
-    add_project, directory, first, get_review, land, landing, open, path, project, review,
-    snapshot, step,
-};
-use super::{
-    AGENT, ALICE, BOB, Place, assert_changed, assert_exists, assert_not_found, assert_refused, at,
-    furnished,
-};
 use crate::bounds::{MAX_DETAIL_BYTES, MAX_PAGE};
 use crate::catalog::*;
+use crate::conformance::Place;
+use crate::conformance::assertions::{
+    assert_changed, assert_exists, assert_not_found, assert_refused,
+};
+use crate::conformance::samples::{
+    AGENT, ALICE, BOB, add_project, at, directory, first, furnished, get_review, land, landing,
+    open, path, project, review, snapshot, step,
+};
 use crate::error::{Error, Kind};
 use crate::records::{
     Project, Review, ReviewChange, ReviewQuery, ReviewState, ReviewStep, Sides, Step,

@@ -5,16 +5,18 @@ use std::collections::BTreeSet;
 use elevo_core::TenantId;
 use elevo_objects::SnapshotId;
 
-use super::samples::{
-    add_project, add_workspace, land, open, project, review, snapshot, step, workspace,
-};
-use super::tags::tag;
-use super::{ALICE, BOB, Place, assert_refused, at, furnished};
 use crate::bounds::MAX_PAGE;
 use crate::catalog::*;
+use crate::conformance::Place;
+use crate::conformance::assertions::assert_refused;
+use crate::conformance::samples::{
+    ALICE, BOB, add_project, add_workspace, at, furnished, land, open, project, review, snapshot,
+    step, workspace,
+};
+use crate::conformance::tags::tag;
 use crate::records::{Review, ReviewChange, ReviewState, Sides};
 
-pub(super) async fn all_roots(
+pub(in crate::conformance) async fn all_roots(
     catalog: &impl Catalog,
     tenant: TenantId,
     limit: u32,

@@ -1,251 +1,146 @@
-//! Sample projects and their records, for the checks.
+//! Sample records, and calls that must succeed.
 
-use elevo_core::{TenantId, TreePath};
-use elevo_objects::{Content, Entry, Hash, Mode, SnapshotId, Tree};
+mod projects;
+
+use elevo_core::{SandboxState, TenantId, Timestamp};
 use serde_json::json;
 
-use super::{KEY, at};
+pub(in crate::conformance) use self::projects::*;
 use crate::catalog::*;
-use crate::records::{
-    BaseMove, Landed, Landing, LandingKind, LogEntry, PathChange, Project, Retention, Review,
-    ReviewState, Sides, Step, VersionKind, Workspace, WorkspaceState,
+use crate::change::SandboxChange;
+use crate::conformance::Place;
+use crate::query::{AddLimits, SandboxQuery};
+use crate::records::{Agent, ApiKey, KeyLimits, Sandbox, Tenant};
+
+pub(in crate::conformance) const ALICE: TenantId = TenantId::new([0xa1; 16]);
+/// The last tenant in byte order.
+pub(in crate::conformance) const BOB: TenantId = TenantId::new([0xff; 16]);
+/// The agent of each of the two tenants.
+pub(in crate::conformance) const AGENT: &str = "agent";
+/// The key of each tenant that is not bound to an agent.
+pub(in crate::conformance) const KEY: &str = "key";
+/// Two keys of each tenant that are bound to the agent.
+pub(in crate::conformance) const AGENT_KEYS: [&str; 2] = ["agent-key-1", "agent-key-2"];
+
+pub(in crate::conformance) const NO_LIMITS: AddLimits = AddLimits {
+    per_key: None,
+    total: None,
 };
 
-/// A snapshot id that is unique for each number.
-pub(super) fn snapshot(n: u64) -> SnapshotId {
-    let mut bytes = [0x5a; 32];
-    bytes[..8].copy_from_slice(&n.to_be_bytes());
-    SnapshotId(Hash::from_bytes(bytes))
+pub(in crate::conformance) fn at(seconds: i64) -> Timestamp {
+    Timestamp::new(seconds, 0).expect("no nanoseconds")
 }
 
-/// The head of every new project.
-pub(super) fn first() -> SnapshotId {
-    snapshot(0)
+pub(in crate::conformance) fn tenant(id: TenantId, name: &str) -> Tenant {
+    Tenant::new(id, name, at(1))
 }
 
-pub(super) fn path(text: &str) -> TreePath {
-    TreePath::new(text).expect("a path")
-}
-
-pub(super) fn file(n: u8) -> Entry {
-    Entry::File {
-        mode: Mode::FILE,
-        content: Content::Chunk {
-            hash: Hash::from_bytes([n; 32]),
-            size: 1 + u64::from(n),
-        },
-    }
-}
-
-pub(super) fn directory(files: u64) -> Entry {
-    Entry::Directory {
-        mode: Mode::EXECUTABLE,
-        tree: Tree {
-            root: Some(Hash::from_bytes([0xdd; 32])),
-            count: files,
-            bytes: files.saturating_mul(10),
-        },
-    }
-}
-
-pub(super) fn project(tenant: TenantId, id: &str) -> Project {
-    Project {
+pub(in crate::conformance) fn agent(tenant: TenantId, id: &str) -> Agent {
+    Agent {
         id: id.into(),
         tenant,
         name: format!("name of {id}"),
-        description: None,
-        head: first(),
-        sequence: 0,
-        policy_version: 0,
-        retention: Retention::All,
-        created: at(100),
-        updated: at(100),
-        removing: false,
+        created: at(2),
     }
 }
 
-pub(super) async fn add_project(catalog: &impl Catalog, project: &Project) {
-    let added = catalog.add_project(project, &json!({})).await;
-    added.unwrap_or_else(|error| panic!("{}: {error:?}", project.id));
-}
-
-/// A live workspace, created with [`KEY`].
-pub(super) fn workspace(tenant: TenantId, id: &str, project: Option<&str>) -> Workspace {
-    Workspace {
+/// A key with a hash derived from its tenant and id.
+pub(in crate::conformance) fn key(tenant: TenantId, id: &str, agent: Option<&str>) -> ApiKey {
+    let mut hash = [tenant.as_bytes()[0]; 32];
+    hash[1..=id.len()].copy_from_slice(id.as_bytes());
+    ApiKey {
         id: id.into(),
         tenant,
-        project: project.map(Into::into),
+        agent: agent.map(Into::into),
+        name: format!("name of {id}"),
+        hash,
+        scopes: vec!["sandboxes".into(), "commands".into()],
+        limits: KeyLimits {
+            sandboxes: Some(10),
+            ..KeyLimits::default()
+        },
+        created: at(3),
+        expires: None,
+        revoked: None,
+    }
+}
+
+/// A sandbox in state `starting`, created with [`KEY`].
+pub(in crate::conformance) fn sandbox(tenant: TenantId, id: &str) -> Sandbox {
+    Sandbox {
+        id: id.into(),
+        tenant,
         agent: None,
         key: KEY.into(),
         name: None,
-        base: first(),
-        synced: first(),
-        merges: 0,
-        sync: json!({ "mode": "manual" }),
-        read_only: false,
-        follows: false,
-        state: WorkspaceState::Live,
-        last_merge: None,
-        expires: None,
+        state: SandboxState::Starting,
+        reason: None,
+        template: "base".into(),
+        container: None,
+        workspace: format!("workspace of {id}"),
+        token_hash: [7; 32],
         created: at(100),
+        expires: at(1000),
         updated: at(100),
+        removing: false,
+        keep_workspace: false,
+        spec: json!({ "memory": 1 << 30, "env": { "A": "b" } }),
     }
 }
 
-pub(super) async fn add_workspace(catalog: &impl Catalog, workspace: &Workspace) {
-    let added = catalog.add_workspace(workspace).await;
-    added.unwrap_or_else(|error| panic!("{}: {error:?}", workspace.id));
-}
-
-/// A change that adds a file.
-pub(super) fn added(at: &str, n: u8) -> PathChange {
-    PathChange {
-        path: path(at),
-        kind: VersionKind::Added,
-        from: None,
-        before: None,
-        after: Some(file(n)),
-        files: 1,
-        algorithm: "take".into(),
+pub(in crate::conformance) fn of_state(state: SandboxState) -> SandboxChange {
+    SandboxChange {
+        to: Some(state),
+        ..SandboxChange::default()
     }
 }
 
-/// A change that adds a directory with this many files.
-pub(super) fn added_whole(at: &str, files: u64) -> PathChange {
-    PathChange {
-        after: Some(directory(files)),
-        files,
-        ..added(at, 0)
+pub(in crate::conformance) fn removing() -> SandboxChange {
+    SandboxChange {
+        removing: Some(true),
+        ..SandboxChange::default()
     }
 }
 
-/// A merge that changes only the head.
-pub(super) fn step(snapshot: SnapshotId) -> Step {
-    Step {
-        kind: LandingKind::Merge,
-        snapshot,
-        agent: None,
-        workspace: None,
-        key: KEY.into(),
-        message: String::new(),
-        request: None,
-        counts: json!({}),
-        changes: vec![],
-        reviews: vec![],
-        opens: vec![],
-        base: None,
+pub(in crate::conformance) fn of_tenant(tenant: TenantId) -> SandboxQuery {
+    SandboxQuery {
+        tenant: Some(tenant),
+        ..SandboxQuery::default()
     }
 }
 
-/// The same step, with a request.
-pub(super) fn requested(snapshot: SnapshotId, request: &str) -> Step {
-    Step {
-        request: Some(request.into()),
-        ..step(snapshot)
+/// Opens the catalog of a new place and adds both tenants, their agents and their
+/// keys.
+pub(in crate::conformance) async fn furnished<P: Place>(place: &P) -> P::Catalog {
+    let catalog = place.open().await;
+    for (id, name) in [(ALICE, "alice"), (BOB, "bob")] {
+        let added = catalog.add_tenant(&tenant(id, name)).await;
+        added.expect("a new tenant");
+        catalog
+            .add_agent(&agent(id, AGENT))
+            .await
+            .expect("a new agent");
+        let of_agent = AGENT_KEYS.map(|name| key(id, name, Some(AGENT)));
+        for key in of_agent.iter().chain([&key(id, KEY, None)]) {
+            catalog.add_key(key).await.expect("a new key");
+        }
     }
+    catalog
 }
 
-pub(super) fn move_base(expected: u64, to: u64) -> Option<BaseMove> {
-    Some(BaseMove {
-        expected: snapshot(expected),
-        base: snapshot(to),
-        synced: snapshot(to),
-        settled: Vec::new(),
-    })
+pub(in crate::conformance) async fn add(catalog: &impl Catalog, sandbox: &Sandbox) {
+    let added = catalog.add_sandbox(sandbox, NO_LIMITS).await;
+    added.unwrap_or_else(|error| panic!("{}: {error:?}", sandbox.id));
 }
 
-pub(super) fn landing(project: &Project, expected: SnapshotId, steps: Vec<Step>) -> Landing {
-    Landing {
-        tenant: project.tenant,
-        project: project.id.clone(),
-        expected_head: expected,
-        expected_policy: project.policy_version,
-        steps,
-        now: at(200),
-    }
+pub(in crate::conformance) async fn get(catalog: &impl Catalog, id: &str) -> Option<Sandbox> {
+    catalog.sandbox_of_any_tenant(id).await.expect("sandbox")
 }
 
-/// Lands steps on the present head.
-pub(super) async fn land(catalog: &impl Catalog, project: &Project, steps: Vec<Step>) -> Landed {
-    let now = get_project(catalog, project).await;
-    let landed = catalog.land(&landing(project, now.head, steps)).await;
-    landed.unwrap_or_else(|error| panic!("{}: {error:?}", project.id))
-}
-
-/// Lands one step after another, each with some changes and a snapshot of its
-/// own.
-pub(super) async fn land_each(
+pub(in crate::conformance) async fn list(
     catalog: &impl Catalog,
-    project: &Project,
-    landings: impl IntoIterator<Item = Vec<PathChange>>,
-) {
-    for changes in landings {
-        let next = get_project(catalog, project).await.sequence + 1;
-        let step = Step {
-            changes,
-            ..step(snapshot(next))
-        };
-        land(catalog, project, vec![step]).await;
-    }
-}
-
-pub(super) async fn get_project(catalog: &impl Catalog, project: &Project) -> Project {
-    let found = catalog.project(project.tenant, &project.id).await;
-    found.expect("project").expect("it was added")
-}
-
-pub(super) async fn whole_log(catalog: &impl Catalog, project: &Project) -> Vec<LogEntry> {
-    let log = catalog.log(&project.id, None, crate::MAX_PAGE).await;
-    log.expect("log")
-}
-
-/// An open review.
-pub(super) fn review(
-    project: &Project,
-    id: &str,
-    workspace: Option<&str>,
-    at_path: &str,
-) -> Review {
-    Review {
-        id: id.into(),
-        tenant: project.tenant,
-        project: project.id.clone(),
-        workspace: workspace.map(Into::into),
-        agent: None,
-        path: path(at_path),
-        kind: "conflict".into(),
-        sides: Sides {
-            base: None,
-            ours: Some(file(1)),
-            theirs: Some(file(2)),
-            base_snapshot: snapshot(0),
-            ours_snapshot: snapshot(1),
-            theirs_snapshot: snapshot(2),
-        },
-        algorithm: "text".into(),
-        state: ReviewState::Open,
-        detail: json!({}),
-        created: at(300),
-        expires: None,
-        closed: None,
-        closed_by: None,
-        resolution: None,
-        successor: None,
-        reopened: 0,
-    }
-}
-
-/// Opens reviews with a step that leaves the head.
-pub(super) async fn open(catalog: &impl Catalog, project: &Project, reviews: Vec<Review>) {
-    let head = get_project(catalog, project).await.head;
-    let held = Step {
-        opens: reviews,
-        ..step(head)
-    };
-    land(catalog, project, vec![held]).await;
-}
-
-pub(super) async fn get_review(catalog: &impl Catalog, review: &Review) -> Review {
-    let found = catalog.review(review.tenant, &review.id).await;
-    found.expect("review").expect("it was opened")
+    query: &SandboxQuery,
+) -> Vec<String> {
+    let page = catalog.sandboxes(query).await.expect("sandboxes");
+    page.items.into_iter().map(|sandbox| sandbox.id).collect()
 }

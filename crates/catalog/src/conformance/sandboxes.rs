@@ -1,16 +1,25 @@
-//! Single sandboxes, templates, settings.
+//! Sandboxes.
+
+mod changes;
+mod limits;
+mod lists;
 
 use elevo_core::{SandboxState, Timestamp};
 use serde_json::json;
 
-use super::{
-    AGENT, AGENT_KEYS, ALICE, BOB, NO_LIMITS, Place, add, assert_exists, assert_not_found,
-    assert_refused, at, furnished, get, list, of_tenant, removing, sandbox,
-};
+pub use self::changes::*;
+pub use self::limits::*;
+pub use self::lists::*;
 use crate::bounds::{MAX_BATCH, MAX_REASON_BYTES};
 use crate::catalog::*;
+use crate::conformance::Place;
+use crate::conformance::assertions::{assert_exists, assert_not_found, assert_refused};
+use crate::conformance::samples::{
+    AGENT, AGENT_KEYS, ALICE, BOB, NO_LIMITS, add, at, furnished, get, list, of_tenant, removing,
+    sandbox,
+};
 use crate::error::Kind;
-use crate::records::{Sandbox, Template};
+use crate::records::Sandbox;
 
 /// All fields, with promise 10.
 pub async fn a_sandbox_comes_back_as_it_was_added(place: &impl Place) {
@@ -146,59 +155,29 @@ pub async fn expired_sandboxes_are_found_oldest_first(place: &impl Place) {
     }
 }
 
-/// Templates are listed by name.
-pub async fn a_template_is_replaced_and_removed(place: &impl Place) {
-    let catalog = place.open().await;
-    let first = Template {
-        name: "b".into(),
-        image: "docker.io/library/debian:12".into(),
-        description: Some("words".into()),
-        tags: vec!["one".into(), "two".into()],
-        size: i64::MAX as u64,
-        writable_root: true,
-        created: at(1),
+/// Also while the sandbox is being removed.
+pub async fn a_workspace_is_in_one_sandbox(place: &impl Place) {
+    let catalog = furnished(place).await;
+    let in_it = |tenant, id: &str| Sandbox {
+        workspace: "w".into(),
+        ..sandbox(tenant, id)
     };
-    let second = Template {
-        description: None,
-        tags: vec![],
-        size: 0,
-        writable_root: false,
-        ..first.clone()
+    let holder = async |tenant| {
+        let found = catalog.sandbox_of_workspace(tenant, "w").await;
+        found.expect("sandbox").map(|sandbox| sandbox.id)
     };
-    let other = Template {
-        name: "a".into(),
-        ..first.clone()
-    };
-    for template in [&first, &second, &other] {
-        catalog.put_template(template).await.expect("put");
-        let found = catalog.template(&template.name).await.expect("template");
-        assert_eq!(found.as_ref(), Some(template));
-    }
-    let all = catalog.templates().await.expect("templates");
-    assert_eq!(all, [other, second.clone()]);
-    assert!(catalog.remove_template("a").await.expect("remove"));
-    assert!(!catalog.remove_template("a").await.expect("remove"));
-    let all = catalog.templates().await.expect("templates");
-    assert_eq!(all, [second]);
-    let mut large = first;
-    large.size = u64::MAX;
-    assert_refused(catalog.put_template(&large).await);
-}
-
-/// The last value counts.
-pub async fn a_setting_is_kept(place: &impl Place) {
-    let catalog = place.open().await;
-    let value = async || catalog.setting("installation").await.expect("setting");
-    assert_eq!(value().await, None);
-    for text in ["one", "", "two"] {
-        let set = catalog.set_setting("installation", text).await;
-        set.expect("set");
-        assert_eq!(value().await.as_deref(), Some(text));
-    }
-    for is_there in [true, false] {
-        let removed = catalog.remove_setting("installation").await;
-        assert_eq!(removed.expect("remove"), is_there);
-    }
-    assert_eq!(value().await, None);
-    catalog.check().await.expect("all is well");
+    assert_eq!(holder(ALICE).await, None);
+    add(&catalog, &in_it(ALICE, "a")).await;
+    let second = catalog.add_sandbox(&in_it(ALICE, "b"), NO_LIMITS).await;
+    assert_exists(second, Kind::Sandbox);
+    let marked = catalog.change_sandbox("a", &removing(), at(101)).await;
+    marked.expect("mark it");
+    let third = catalog.add_sandbox(&in_it(ALICE, "b"), NO_LIMITS).await;
+    assert_exists(third, Kind::Sandbox);
+    assert_eq!(holder(ALICE).await.as_deref(), Some("a"));
+    assert_eq!(holder(BOB).await, None);
+    add(&catalog, &in_it(BOB, "of bob")).await;
+    catalog.remove_sandbox("a", at(102)).await.expect("remove");
+    add(&catalog, &in_it(ALICE, "b")).await;
+    assert_eq!(holder(ALICE).await.as_deref(), Some("b"));
 }

@@ -2,18 +2,20 @@
 
 use futures::future::join_all;
 
-use super::samples::{add_project, project, snapshot};
-use super::text::HOSTILE;
-use super::{
-    AGENT, ALICE, BOB, KEY, Place, assert_being_removed, assert_exists, assert_not_found,
-    assert_refused, at, furnished,
-};
 use crate::bounds::{MAX_NAME_BYTES, MAX_PAGE, MAX_TEXT_BYTES};
 use crate::catalog::*;
+use crate::conformance::Place;
+use crate::conformance::assertions::{
+    assert_being_removed, assert_exists, assert_not_found, assert_refused,
+};
+use crate::conformance::catalog::text::HOSTILE;
+use crate::conformance::samples::{
+    AGENT, ALICE, BOB, KEY, add_project, at, furnished, project, snapshot,
+};
 use crate::error::{Error, Kind};
 use crate::records::Tag;
 
-pub(super) fn tag(project: &str, name: &str, version: u64) -> Tag {
+pub(in crate::conformance) fn tag(project: &str, name: &str, version: u64) -> Tag {
     Tag {
         project: project.into(),
         name: name.into(),

@@ -5,12 +5,14 @@ use std::collections::BTreeSet;
 use elevo_core::TreePath;
 use elevo_objects::{Content, Entry, Hash, Link, Mode, Tree};
 
-use super::samples::{
-    add_project, added, added_whole, directory, file, land_each, path, project, snapshot,
-};
-use super::{ALICE, Place, assert_refused, at, furnished};
 use crate::bounds::MAX_PAGE;
 use crate::catalog::*;
+use crate::conformance::Place;
+use crate::conformance::assertions::assert_refused;
+use crate::conformance::samples::{
+    ALICE, add_project, added, added_whole, at, directory, file, furnished, land_each, path,
+    project, snapshot,
+};
 use crate::records::{PathChange, VersionKind};
 
 /// Returns the landings that changed a path, newest first, with the path of each

@@ -5,20 +5,19 @@ use elevo_objects::Entry;
 use futures::future::join_all;
 use serde_json::json;
 
-use super::samples::{
-    add_project, add_workspace, file, get_review, land, open, path, project, review, snapshot,
-    step, workspace,
-};
-use super::{
-    AGENT, AGENT_KEYS, ALICE, BOB, NO_LIMITS, Place, add, assert_being_removed, assert_changed,
-    assert_exists, assert_not_found, assert_refused, at, furnished, removing, sandbox,
-};
 use crate::bounds::{MAX_PAGE, MAX_SYNC_BYTES};
 use crate::catalog::*;
+use crate::conformance::Place;
+use crate::conformance::assertions::{
+    assert_being_removed, assert_changed, assert_exists, assert_not_found, assert_refused,
+};
+use crate::conformance::samples::{
+    AGENT, AGENT_KEYS, ALICE, BOB, add_project, add_workspace, at, file, furnished, land, path,
+    project, snapshot, step, workspace,
+};
 use crate::error::{Error, Kind};
 use crate::records::{
-    BaseMove, Review, Sandbox, Step, Unsettled, Workspace, WorkspaceChange, WorkspaceQuery,
-    WorkspaceState,
+    BaseMove, Step, Unsettled, Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState,
 };
 
 async fn get(catalog: &impl Catalog, id: &str) -> Option<Workspace> {
@@ -267,69 +266,6 @@ pub async fn expired_workspaces_are_found_oldest_first(place: &impl Place) {
     }
 }
 
-/// Also while the sandbox is being removed.
-pub async fn a_workspace_is_in_one_sandbox(place: &impl Place) {
-    let catalog = furnished(place).await;
-    let in_it = |tenant, id: &str| Sandbox {
-        workspace: "w".into(),
-        ..sandbox(tenant, id)
-    };
-    let holder = async |tenant| {
-        let found = catalog.sandbox_of_workspace(tenant, "w").await;
-        found.expect("sandbox").map(|sandbox| sandbox.id)
-    };
-    assert_eq!(holder(ALICE).await, None);
-    add(&catalog, &in_it(ALICE, "a")).await;
-    let second = catalog.add_sandbox(&in_it(ALICE, "b"), NO_LIMITS).await;
-    assert_exists(second, Kind::Sandbox);
-    let marked = catalog.change_sandbox("a", &removing(), at(101)).await;
-    marked.expect("mark it");
-    let third = catalog.add_sandbox(&in_it(ALICE, "b"), NO_LIMITS).await;
-    assert_exists(third, Kind::Sandbox);
-    assert_eq!(holder(ALICE).await.as_deref(), Some("a"));
-    assert_eq!(holder(BOB).await, None);
-    add(&catalog, &in_it(BOB, "of bob")).await;
-    catalog.remove_sandbox("a", at(102)).await.expect("remove");
-    add(&catalog, &in_it(ALICE, "b")).await;
-    assert_eq!(holder(ALICE).await.as_deref(), Some("b"));
-}
-
-/// The expiry of sandboxes, parked workspaces, open reviews and remembered
-/// requests, together with a setting.
-pub async fn every_expiry_moves_together(place: &impl Place) {
-    let catalog = furnished(place).await;
-    let project = project(ALICE, "p");
-    add_project(&catalog, &project).await;
-    add(&catalog, &sandbox(ALICE, "a")).await;
-    let parked = Workspace {
-        state: WorkspaceState::Parked,
-        expires: Some(at(1000)),
-        ..workspace(ALICE, "w", Some("p"))
-    };
-    let live = workspace(ALICE, "live", Some("p"));
-    for one in [&parked, &live] {
-        add_workspace(&catalog, one).await;
-    }
-    let held = Review {
-        expires: Some(at(1000)),
-        ..review(&project, "r", Some("w"), "path")
-    };
-    open(&catalog, &project, vec![held.clone()]).await;
-    for (by, end) in [(86_400_000_000, 87_400), (-86_400_000_000, 1000)] {
-        let moved = catalog.move_expiry(by, "clock", &end.to_string()).await;
-        moved.expect("moved");
-        let found = super::get(&catalog, "a").await.expect("it is there");
-        assert_eq!(found.expires, at(end));
-        let found = get(&catalog, "w").await.expect("it is there");
-        assert_eq!(found.expires, Some(at(end)));
-        assert_eq!(get_review(&catalog, &held).await.expires, Some(at(end)));
-        let setting = catalog.setting("clock").await.expect("setting");
-        assert_eq!(setting, Some(end.to_string()));
-    }
-    let found = get(&catalog, "live").await.expect("it is there");
-    assert_eq!(found.expires, None);
-}
-
 /// Promise 5, from two handles.
 pub async fn one_of_several_concurrent_workspace_changes_wins(place: &impl Place) {
     let handles = [furnished(place).await, place.open().await];
@@ -374,7 +310,11 @@ pub async fn a_removed_workspace_is_gone(place: &impl Place) {
     add_workspace(&catalog, &one).await;
 }
 
-pub(super) fn unsettled(at: &str, seen: Option<Entry>, left: Option<Entry>) -> Unsettled {
+pub(in crate::conformance) fn unsettled(
+    at: &str,
+    seen: Option<Entry>,
+    left: Option<Entry>,
+) -> Unsettled {
     Unsettled {
         path: path(at),
         marked: left.is_some(),
@@ -383,7 +323,7 @@ pub(super) fn unsettled(at: &str, seen: Option<Entry>, left: Option<Entry>) -> U
     }
 }
 
-pub(super) fn with_unsettled(all: &[Unsettled]) -> WorkspaceChange {
+pub(in crate::conformance) fn with_unsettled(all: &[Unsettled]) -> WorkspaceChange {
     WorkspaceChange {
         unsettled: Some(all.to_vec()),
         ..WorkspaceChange::default()

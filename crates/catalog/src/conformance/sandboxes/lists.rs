@@ -2,12 +2,13 @@
 
 use elevo_core::SandboxState;
 
-use super::{
-    AGENT, ALICE, BOB, NO_LIMITS, Place, add, assert_refused, at, furnished, list, of_tenant,
-    sandbox,
-};
 use crate::bounds::MAX_PAGE;
 use crate::catalog::*;
+use crate::conformance::Place;
+use crate::conformance::assertions::assert_refused;
+use crate::conformance::samples::{
+    AGENT, ALICE, BOB, NO_LIMITS, add, at, furnished, list, of_tenant, sandbox,
+};
 use crate::query::SandboxQuery;
 use crate::records::Sandbox;
 

@@ -4,13 +4,12 @@ use elevo_core::{SandboxState, Timestamp};
 use futures::future::{join, join_all};
 use serde_json::json;
 
-use super::{
-    ALICE, Place, add, assert_not_found, assert_refused, at, furnished, get, of_state, removing,
-    sandbox,
-};
 use crate::bounds::{MAX_REASON_BYTES, MAX_SPEC_BYTES};
 use crate::catalog::*;
 use crate::change::SandboxChange;
+use crate::conformance::Place;
+use crate::conformance::assertions::{assert_not_found, assert_refused};
+use crate::conformance::samples::{ALICE, add, at, furnished, get, of_state, removing, sandbox};
 use crate::error::{Error, Kind};
 use crate::records::Sandbox;
 

@@ -1,16 +1,17 @@
-//! Text in projects and their records.
+//! Untrusted text in projects and their records.
 
 use elevo_core::Timestamp;
 use serde_json::json;
 
-use super::samples::{
-    add_project, add_workspace, added, get_project, get_review, land, path, project, requested,
-    review, snapshot, whole_log, workspace,
-};
-use super::text::HOSTILE;
-use super::{ALICE, Place, agent, assert_refused, furnished, key};
 use crate::bounds::{MAX_NAME_BYTES, MAX_TEXT_BYTES};
 use crate::catalog::*;
+use crate::conformance::Place;
+use crate::conformance::assertions::assert_refused;
+use crate::conformance::catalog::text::HOSTILE;
+use crate::conformance::samples::{
+    ALICE, add_project, add_workspace, added, agent, furnished, get_project, get_review, key, land,
+    path, project, requested, review, snapshot, whole_log, workspace,
+};
 use crate::records::{PathChange, Project, Review, Step, Workspace};
 
 /// Promise 9, for ids, names and all other text.

@@ -1,24 +1,36 @@
-//! Erasure of a tenant.
+//! Tenants, and their erasure.
 
 use elevo_core::TenantId;
 use serde_json::json;
 
-use super::events::webhook;
-use super::requests::request;
-use super::samples::{
-    add_project, add_workspace, added, land, open, project, review, snapshot, step, workspace,
-};
-use super::workspaces::{unsettled, with_unsettled};
-use super::{
-    AGENT, ALICE, BOB, KEY, NO_LIMITS, Place, add, assert_not_found, assert_refused, at, furnished,
-    key, list, of_tenant, sandbox, tenant,
-};
 use crate::bounds::MAX_PAGE;
 use crate::catalog::*;
+use crate::conformance::Place;
+use crate::conformance::assertions::{assert_exists, assert_not_found, assert_refused};
+use crate::conformance::requests::request;
+use crate::conformance::samples::{
+    AGENT, ALICE, BOB, KEY, NO_LIMITS, add, add_project, add_workspace, added, at, furnished, key,
+    land, list, of_tenant, open, project, review, sandbox, snapshot, step, tenant, workspace,
+};
+use crate::conformance::webhooks::webhook;
+use crate::conformance::workspaces::{unsettled, with_unsettled};
 use crate::error::{Error, Kind};
 use crate::records::{
     EventKind, EventQuery, NewEvent, ReviewQuery, Step, Tenant, Webhook, WorkspaceQuery,
 };
+
+/// Neither its id nor its name can be taken twice.
+pub async fn a_tenant_is_added_once(place: &impl Place) {
+    let catalog = place.open().await;
+    let (alice, bob) = (tenant(ALICE, "alice"), tenant(BOB, "bob"));
+    catalog.add_tenant(&alice).await.expect("the first");
+    for taken in [tenant(ALICE, "other"), tenant(BOB, "alice")] {
+        assert_exists(catalog.add_tenant(&taken).await, Kind::Tenant);
+    }
+    catalog.add_tenant(&bob).await.expect("the second");
+    let tenants = catalog.tenants().await.expect("tenants");
+    assert_eq!(tenants, [alice, bob]);
+}
 
 /// Also after a later change of the tenant.
 pub async fn a_tenant_that_is_being_erased_stays_suspended(place: &impl Place) {

@@ -2,17 +2,18 @@
 
 use futures::future::join_all;
 
-use super::landings::{assert_chain, full_step, furnished_with_project, supersede};
-use super::samples::{
-    add_project, add_workspace, added, first, get_project, get_review, land, landing, move_base,
-    open, path, project, requested, review, snapshot, step, whole_log, workspace,
-};
-use super::{
-    ALICE, BOB, Place, assert_changed, assert_exists, assert_not_found, assert_refused, at,
-    furnished,
-};
 use crate::bounds::{MAX_CHANGES, MAX_COUNTS_BYTES, MAX_REVIEWS, MAX_STEPS, MAX_TEXT_BYTES};
 use crate::catalog::*;
+use crate::conformance::Place;
+use crate::conformance::assertions::{
+    assert_changed, assert_exists, assert_not_found, assert_refused,
+};
+use crate::conformance::landings::{assert_chain, full_step, furnished_with_project, supersede};
+use crate::conformance::samples::{
+    ALICE, BOB, add_project, add_workspace, added, at, first, furnished, get_project, get_review,
+    land, landing, move_base, open, path, project, requested, review, snapshot, step, whole_log,
+    workspace,
+};
 use crate::error::{Error, Kind};
 use crate::records::{Landing, ReviewState, Step};
 

@@ -2,16 +2,17 @@
 
 use elevo_core::Timestamp;
 
-use super::{
-    ALICE, NO_LIMITS, Place, add, agent, assert_refused, at, furnished, get, key, list, of_tenant,
-    sandbox, tenant,
-};
 use crate::bounds::{MAX_NAME_BYTES, MAX_SPEC_BYTES, MAX_TEXT_BYTES, MAX_WORDS};
 use crate::catalog::*;
+use crate::conformance::Place;
+use crate::conformance::assertions::assert_refused;
+use crate::conformance::samples::{
+    ALICE, NO_LIMITS, add, agent, at, furnished, get, key, list, of_tenant, sandbox, tenant,
+};
 use crate::query::SandboxQuery;
 use crate::records::{Sandbox, Template};
 
-pub(super) const HOSTILE: [&str; 12] = [
+pub(in crate::conformance) const HOSTILE: [&str; 12] = [
     "'; DROP TABLE sandboxes; --",
     "\" OR \"\"=\"",
     "%_\\",

@@ -2,10 +2,11 @@
 
 use futures::future::join_all;
 
-use super::{
-    AGENT_KEYS, ALICE, BOB, Place, add, at, furnished, list, of_tenant, removing, sandbox,
-};
 use crate::catalog::*;
+use crate::conformance::Place;
+use crate::conformance::samples::{
+    AGENT_KEYS, ALICE, BOB, add, at, furnished, list, of_tenant, removing, sandbox,
+};
 use crate::error::{Error, Limit, Result};
 use crate::query::{AddLimits, SandboxQuery};
 use crate::records::{Sandbox, TENANT_LIMITS, TenantLimits};

@@ -1,0 +1,30 @@
+//! Agents.
+
+use elevo_core::TenantId;
+
+use crate::catalog::*;
+use crate::conformance::Place;
+use crate::conformance::assertions::{assert_exists, assert_not_found};
+use crate::conformance::samples::{AGENT, ALICE, BOB, agent, furnished};
+use crate::error::Kind;
+
+/// Neither its id nor its name can be taken twice in a tenant; another tenant may
+/// use both.
+pub async fn an_agent_is_added_once_to_its_tenant(place: &impl Place) {
+    let catalog = furnished(place).await;
+    let mut same_name = agent(ALICE, "another id");
+    same_name.name = agent(ALICE, AGENT).name;
+    for taken in [agent(ALICE, AGENT), same_name] {
+        assert_exists(catalog.add_agent(&taken).await, Kind::Agent);
+    }
+    let nobody = TenantId::new([3; 16]);
+    assert_not_found(catalog.add_agent(&agent(nobody, "x")).await, Kind::Owner);
+    for id in [ALICE, BOB] {
+        let agents = catalog.agents(id).await.expect("agents");
+        assert_eq!(agents, [agent(id, AGENT)]);
+        let found = catalog.agent(id, AGENT).await.expect("agent");
+        assert_eq!(found, Some(agent(id, AGENT)));
+    }
+    let found = catalog.agent(ALICE, "another id").await.expect("agent");
+    assert_eq!(found, None);
+}

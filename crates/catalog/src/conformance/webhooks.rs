@@ -1,0 +1,71 @@
+//! Webhooks.
+
+use crate::bounds::MAX_WEBHOOKS;
+use crate::catalog::*;
+use crate::conformance::Place;
+use crate::conformance::assertions::assert_exists;
+use crate::conformance::samples::{AGENT, ALICE, BOB, at, furnished};
+use crate::error::{Error, Kind};
+use crate::records::{EventKind, Webhook};
+
+pub(in crate::conformance) fn webhook(id: &str) -> Webhook {
+    Webhook {
+        id: id.into(),
+        tenant: Some(ALICE),
+        agent: None,
+        url: "https://example.com/hook?a='b'".into(),
+        secret: "s3cret \u{1f511}".into(),
+        kinds: Vec::new(),
+        created: at(50),
+    }
+}
+
+/// With all its fields; also the limit for a tenant.
+pub async fn a_webhook_comes_back_as_it_was_added(place: &impl Place) {
+    let catalog = furnished(place).await;
+    let full = Webhook {
+        agent: Some(AGENT.into()),
+        kinds: vec![EventKind::SandboxError, EventKind::AgentConnected],
+        ..webhook("a")
+    };
+    let server = Webhook {
+        tenant: None,
+        created: at(60),
+        ..webhook("b")
+    };
+    for one in [&full, &server] {
+        catalog.add_webhook(one).await.expect("added");
+    }
+    assert_exists(catalog.add_webhook(&full).await, Kind::Webhook);
+    assert_eq!(
+        catalog.webhook("a").await.expect("webhook"),
+        Some(full.clone())
+    );
+    assert_eq!(catalog.webhook("x").await.expect("webhook"), None);
+    let of_all = catalog.webhooks(None).await.expect("webhooks");
+    assert_eq!(of_all, [full.clone(), server]);
+    let of_alice = catalog.webhooks(Some(ALICE)).await.expect("webhooks");
+    assert_eq!(of_alice, std::slice::from_ref(&full));
+    assert_eq!(catalog.webhooks(Some(BOB)).await.expect("webhooks"), []);
+    for n in 1..MAX_WEBHOOKS {
+        let added = catalog.add_webhook(&webhook(&format!("n{n}"))).await;
+        added.expect("there is room");
+    }
+    let beyond = catalog.add_webhook(&webhook("beyond")).await;
+    assert!(
+        matches!(beyond, Err(Error::LimitReached { .. })),
+        "{beyond:?}"
+    );
+    let changed = catalog.set_webhook_secret("a", "another").await;
+    assert!(changed.expect("changed"));
+    let found = catalog.webhook("a").await.expect("webhook");
+    let changed = Webhook {
+        secret: "another".into(),
+        ..full
+    };
+    assert_eq!(found, Some(changed));
+    assert!(catalog.remove_webhook("a").await.expect("removed"));
+    assert!(!catalog.remove_webhook("a").await.expect("gone"));
+    let changed = catalog.set_webhook_secret("a", "another").await;
+    assert!(!changed.expect("gone"));
+}
