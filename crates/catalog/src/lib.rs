@@ -16,6 +16,7 @@ mod anything;
 mod bounds;
 mod catalog;
 mod change;
+mod columns;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod error;

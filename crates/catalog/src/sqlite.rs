@@ -24,7 +24,6 @@ mod requests;
 mod retention;
 mod reviews;
 mod roots;
-mod rows;
 mod sandboxes;
 mod settings;
 mod steps;
@@ -34,6 +33,7 @@ mod tenants;
 #[cfg(test)]
 mod tests;
 mod unsettled;
+mod values;
 mod versions;
 mod webhooks;
 mod workspaces;

@@ -1,5 +1,8 @@
 use elevo_core::Timestamp;
 use elevo_objects::SnapshotId;
+use sqlx::{ColumnIndex, Decode, FromRow, Row, Type};
+
+use crate::columns::ImpossibleValue;
 
 /// The versions of a project that keep their content. A version that a record
 /// needs is kept regardless.
@@ -40,6 +43,40 @@ impl Retention {
                 made > day(now) - i64::from(days) && made != day(version.replaced)
             }
             Self::Named => false,
+        }
+    }
+}
+
+impl Retention {
+    /// Returns the stored form: the values of the columns `retention` and
+    /// `retention_count`.
+    pub(crate) const fn to_columns(self) -> (&'static str, Option<u32>) {
+        match self {
+            Self::All => ("all", None),
+            Self::Last(count) => ("last", Some(count)),
+            Self::Daily(days) => ("daily", Some(days)),
+            Self::Named => ("named", None),
+        }
+    }
+}
+
+impl<'r, R: Row> FromRow<'r, R> for Retention
+where
+    &'static str: ColumnIndex<R>,
+    &'r str: Decode<'r, R::Database> + Type<R::Database>,
+    Option<u32>: Decode<'r, R::Database> + Type<R::Database>,
+{
+    fn from_row(row: &'r R) -> sqlx::Result<Self> {
+        let count: Option<u32> = row.try_get("retention_count")?;
+        match (row.try_get("retention")?, count) {
+            ("all", None) => Ok(Self::All),
+            ("last", Some(count)) => Ok(Self::Last(count)),
+            ("daily", Some(days)) => Ok(Self::Daily(days)),
+            ("named", None) => Ok(Self::Named),
+            _ => Err(sqlx::Error::ColumnDecode {
+                index: "retention".into(),
+                source: ImpossibleValue(None).into(),
+            }),
         }
     }
 }

@@ -32,3 +32,12 @@ pub(crate) enum Place {
     /// The sides of an open review, by id.
     Reviews { after: String },
 }
+
+impl Place {
+    /// Returns the beginning of a walk.
+    pub(crate) const fn first() -> Self {
+        Self::Heads {
+            after: String::new(),
+        }
+    }
+}

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use elevo_core::TenantId;
 
-use super::{SqliteCatalog, database, failure, rows};
+use super::{SqliteCatalog, database, failure};
 use crate::bounds::{self, micros};
 use crate::catalog::Agents;
 use crate::error::{Kind, Limit, Result};
@@ -31,22 +31,20 @@ impl Agents for SqliteCatalog {
     async fn agents(&self, tenant: TenantId) -> Result<Vec<Agent>> {
         let agents = "SELECT tenant, id, name, created FROM agents WHERE tenant = ? \
                   ORDER BY created, id";
-        let rows = sqlx::query(agents)
+        sqlx::query_as(agents)
             .bind(&tenant.as_bytes()[..])
             .fetch_all(self.database.readers())
             .await
-            .map_err(failure::of)?;
-        rows::all(&rows, rows::agent)
+            .map_err(failure::of)
     }
 
     async fn agent(&self, tenant: TenantId, id: &str) -> Result<Option<Agent>> {
         let agent = "SELECT tenant, id, name, created FROM agents WHERE tenant = ? AND id = ?";
-        let row = sqlx::query(agent)
+        sqlx::query_as(agent)
             .bind(&tenant.as_bytes()[..])
             .bind(id)
             .fetch_optional(self.database.readers())
             .await
-            .map_err(failure::of)?;
-        row.as_ref().map(rows::agent).transpose()
+            .map_err(failure::of)
     }
 }

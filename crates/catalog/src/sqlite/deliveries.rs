@@ -2,19 +2,28 @@
 
 use async_trait::async_trait;
 use elevo_core::Timestamp;
-use sqlx::sqlite::SqliteRow;
 use sqlx::{QueryBuilder, Sqlite};
 
 use super::database::Database;
-use super::{SqliteCatalog, events, failure, rows, webhooks};
+use super::{SqliteCatalog, events, failure, webhooks};
 use crate::bounds::{self, micros};
 use crate::catalog::Deliveries;
-use crate::error::{Error, Result};
-use crate::records::{Attempt, Delivery, DeliveryState, EventQuery};
+use crate::columns::Column;
+use crate::error::Result;
+use crate::records::{Attempt, Delivery, DeliveryState, EventQuery, Webhook};
 
 const SELECT: &str = "SELECT webhook, state, attempts, due, status, error, updated, \
      id, tenant, agent, kind, subject, at, data \
      FROM deliveries JOIN events ON events.id = deliveries.event WHERE webhook = ";
+
+#[derive(sqlx::FromRow)]
+struct WebhookRow {
+    #[sqlx(flatten)]
+    webhook: Webhook,
+    /// Number of the last event that was queued.
+    #[sqlx(try_from = "Column<u64>")]
+    position: u64,
+}
 
 #[async_trait]
 impl Deliveries for SqliteCatalog {
@@ -29,11 +38,14 @@ impl Deliveries for SqliteCatalog {
             ", position FROM webhooks"
         ));
         select.push(" WHERE id = ").push_bind(webhook);
-        let row = select.build().fetch_optional(&mut *transaction).await;
-        let Some(row) = row.map_err(failure::of)? else {
+        let found = select.build_query_as().fetch_optional(&mut *transaction);
+        let Some(found) = found.await.map_err(failure::of)? else {
             return Ok(0);
         };
-        let (receiver, position) = (rows::webhook(&row)?, rows::number(&row, "position")?);
+        let WebhookRow {
+            webhook: receiver,
+            position,
+        } = found;
         let last = sqlx::query_scalar(
             "SELECT max(id) FROM (SELECT id FROM events WHERE id > ? ORDER BY id LIMIT ?)",
         );
@@ -147,22 +159,6 @@ impl Deliveries for SqliteCatalog {
 }
 
 async fn fetch(database: &Database, mut select: QueryBuilder<Sqlite>) -> Result<Vec<Delivery>> {
-    let rows = select.build().fetch_all(database.readers()).await;
-    rows::all(&rows.map_err(failure::of)?, delivery)
-}
-
-fn delivery(row: &SqliteRow) -> Result<Delivery> {
-    let state: &str = rows::get(row, "state")?;
-    let attempts = rows::number(row, "attempts")?;
-    let status: Option<i64> = rows::get(row, "status")?;
-    Ok(Delivery {
-        webhook: rows::get(row, "webhook")?,
-        event: rows::event(row)?,
-        state: state.parse().map_err(Error::Damaged)?,
-        attempts: attempts.try_into().unwrap_or(u32::MAX),
-        due: rows::time(row, "due")?,
-        status: status.and_then(|status| status.try_into().ok()),
-        error: rows::get(row, "error")?,
-        updated: rows::time(row, "updated")?,
-    })
+    let found = select.build_query_as().fetch_all(database.readers());
+    found.await.map_err(failure::of)
 }

@@ -5,7 +5,7 @@ use elevo_core::Timestamp;
 use serde_json::json;
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
-use super::{SqliteCatalog, failure, rows};
+use super::{SqliteCatalog, failure, values};
 use crate::bounds::{self, micros};
 use crate::catalog::Events;
 use crate::error::Result;
@@ -38,8 +38,8 @@ impl Events for SqliteCatalog {
             QueryBuilder::new(concat!("SELECT ", columns!(), " FROM events WHERE 1 = 1"));
         push_filters(&mut select, query);
         select.push(" ORDER BY id LIMIT ").push_bind(query.limit);
-        let rows = select.build().fetch_all(self.database.readers()).await;
-        rows::all(&rows.map_err(failure::of)?, rows::event)
+        let found = select.build_query_as().fetch_all(self.database.readers());
+        found.await.map_err(failure::of)
     }
 
     async fn last_event(&self) -> Result<u64> {
@@ -90,7 +90,7 @@ pub(super) async fn insert(connection: &mut SqliteConnection, event: &NewEvent) 
         .bind(event.kind.name())
         .bind(&event.subject)
         .bind(micros(event.at)?)
-        .bind(rows::to_json(&event.data)?)
+        .bind(values::to_json(&event.data)?)
         .execute(connection)
         .await
         .map_err(failure::of)?;

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use elevo_core::{TenantId, Timestamp};
 
-use super::{SqliteCatalog, database, failure, rows};
+use super::{SqliteCatalog, database, failure, values};
 use crate::bounds::{self, micros};
 use crate::catalog::Keys;
 use crate::error::{Kind, Limit, Result};
@@ -34,8 +34,8 @@ impl Keys for SqliteCatalog {
             .bind(&key.agent)
             .bind(&key.name)
             .bind(&key.hash[..])
-            .bind(rows::to_json(&key.scopes)?)
-            .bind(rows::to_json(&key.limits)?)
+            .bind(values::to_json(&key.scopes)?)
+            .bind(values::to_json(&key.limits)?)
             .bind(micros(key.created)?)
             .bind(key.expires.map(micros).transpose()?)
             .bind(key.revoked.map(micros).transpose()?)
@@ -47,12 +47,11 @@ impl Keys for SqliteCatalog {
 
     async fn key_by_hash(&self, hash: &[u8; 32]) -> Result<Option<ApiKey>> {
         let select = concat!("SELECT ", columns!(), " FROM api_keys WHERE hash = ?");
-        let row = sqlx::query(select)
+        sqlx::query_as(select)
             .bind(&hash[..])
             .fetch_optional(self.database.readers())
             .await
-            .map_err(failure::of)?;
-        row.as_ref().map(rows::key).transpose()
+            .map_err(failure::of)
     }
 
     async fn key(&self, tenant: TenantId, id: &str) -> Result<Option<ApiKey>> {
@@ -61,13 +60,12 @@ impl Keys for SqliteCatalog {
             columns!(),
             " FROM api_keys WHERE tenant = ? AND id = ?"
         );
-        let row = sqlx::query(select)
+        sqlx::query_as(select)
             .bind(&tenant.as_bytes()[..])
             .bind(id)
             .fetch_optional(self.database.readers())
             .await
-            .map_err(failure::of)?;
-        row.as_ref().map(rows::key).transpose()
+            .map_err(failure::of)
     }
 
     async fn keys(&self, tenant: TenantId) -> Result<Vec<ApiKey>> {
@@ -76,12 +74,11 @@ impl Keys for SqliteCatalog {
             columns!(),
             " FROM api_keys WHERE tenant = ? ORDER BY created, id"
         );
-        let rows = sqlx::query(select)
+        sqlx::query_as(select)
             .bind(&tenant.as_bytes()[..])
             .fetch_all(self.database.readers())
             .await
-            .map_err(failure::of)?;
-        rows::all(&rows, rows::key)
+            .map_err(failure::of)
     }
 
     async fn revoke_key(&self, tenant: TenantId, id: &str, at: Timestamp) -> Result<bool> {

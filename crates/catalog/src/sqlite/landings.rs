@@ -2,12 +2,12 @@
 
 use async_trait::async_trait;
 use elevo_objects::SnapshotId;
-use sqlx::sqlite::SqliteRow;
 use sqlx::{SqliteConnection, SqliteExecutor};
 
-use super::{SqliteCatalog, failure, retention, rows, steps};
+use super::{SqliteCatalog, failure, retention, steps};
 use crate::bounds::{self, micros};
 use crate::catalog::Landings;
+use crate::columns::Column;
 use crate::error::{Error, Kind, Result};
 use crate::records::{Landed, LandedStep, Landing, LogEntry, Step};
 
@@ -49,6 +49,18 @@ pub(super) const SELECT_BY_REQUEST: &str = "SELECT sequence, snapshot FROM landi
 const LARGE: usize = 5000;
 
 const MOVE_HEAD: &str = "UPDATE projects SET head = ?, sequence = ?, updated = ? WHERE id = ?";
+
+/// The part of a project that a landing expects.
+#[derive(sqlx::FromRow)]
+struct ProjectState {
+    #[sqlx(try_from = "Column<SnapshotId>")]
+    head: SnapshotId,
+    #[sqlx(try_from = "Column<u64>")]
+    sequence: u64,
+    #[sqlx(try_from = "Column<u64>")]
+    policy_version: u64,
+    removing: bool,
+}
 
 #[async_trait]
 impl Landings for SqliteCatalog {
@@ -93,13 +105,12 @@ impl Landings for SqliteCatalog {
     }
 
     async fn landing(&self, project: &str, sequence: u64) -> Result<Option<LogEntry>> {
-        let row = sqlx::query(SELECT_ONE)
+        sqlx::query_as(SELECT_ONE)
             .bind(project)
             .bind(sequence_bound(Some(sequence)))
             .fetch_optional(self.database.readers())
             .await
-            .map_err(failure::of)?;
-        row.as_ref().map(rows::log_entry).transpose()
+            .map_err(failure::of)
     }
 
     async fn landing_of_snapshot(
@@ -107,25 +118,23 @@ impl Landings for SqliteCatalog {
         project: &str,
         snapshot: SnapshotId,
     ) -> Result<Option<LogEntry>> {
-        let row = sqlx::query(SELECT_BY_SNAPSHOT)
+        sqlx::query_as(SELECT_BY_SNAPSHOT)
             .bind(project)
             .bind(&snapshot.0.as_bytes()[..])
             .fetch_optional(self.database.readers())
             .await
-            .map_err(failure::of)?;
-        row.as_ref().map(rows::log_entry).transpose()
+            .map_err(failure::of)
     }
 
     async fn log(&self, project: &str, before: Option<u64>, limit: u32) -> Result<Vec<LogEntry>> {
         bounds::limit(limit)?;
-        let rows = sqlx::query(SELECT_PAGE)
+        sqlx::query_as(SELECT_PAGE)
             .bind(project)
             .bind(sequence_bound(before))
             .bind(limit)
             .fetch_all(self.database.readers())
             .await
-            .map_err(failure::of)?;
-        rows::all(&rows, rows::log_entry)
+            .map_err(failure::of)
     }
 }
 
@@ -135,25 +144,24 @@ async fn check(connection: &mut SqliteConnection, landing: &Landing) -> Result<u
     let what = Kind::Project;
     let select = "SELECT head, sequence, policy_version, removing FROM projects \
                   WHERE tenant = ? AND id = ?";
-    let row = sqlx::query(select)
+    let found: Option<ProjectState> = sqlx::query_as(select)
         .bind(&landing.tenant.as_bytes()[..])
         .bind(&landing.project)
         .fetch_optional(&mut *connection)
         .await
         .map_err(failure::of)?;
-    let row = row.ok_or(Error::NotFound { what })?;
+    let project = found.ok_or(Error::NotFound { what })?;
     // Check for a repeated request before the head: a retry expects a head that
     // has since moved.
     check_requests(connection, landing).await?;
-    if rows::get(&row, "removing")? {
+    if project.removing {
         return Err(Error::BeingRemoved { what });
     }
-    let head = rows::snapshot(&row, "head")?;
-    let sequence = rows::number(&row, "sequence")?;
+    let ProjectState { head, sequence, .. } = project;
     if head != landing.expected_head {
         return Err(Error::HeadMoved { head, sequence });
     }
-    let version = rows::number(&row, "policy_version")?;
+    let version = project.policy_version;
     if version != landing.expected_policy {
         return Err(Error::PolicyMoved { version });
     }
@@ -221,21 +229,10 @@ async fn by_request(
     project: &str,
     request: &str,
 ) -> Result<Option<LandedStep>> {
-    let row = sqlx::query(SELECT_BY_REQUEST)
+    sqlx::query_as(SELECT_BY_REQUEST)
         .bind(project)
         .bind(request)
         .fetch_optional(executor)
         .await
-        .map_err(failure::of)?;
-    row.as_ref().map(landed).transpose()
-}
-
-fn landed(row: &SqliteRow) -> Result<LandedStep> {
-    let sequence: Option<i64> = rows::get(row, "sequence")?;
-    Ok(LandedStep {
-        sequence: sequence
-            .map(|_| rows::number(row, "sequence"))
-            .transpose()?,
-        head: rows::snapshot(row, "snapshot")?,
-    })
+        .map_err(failure::of)
 }

@@ -1,10 +1,10 @@
 //! Pages of lists.
 
 use sqlx::sqlite::SqliteRow;
-use sqlx::{QueryBuilder, Sqlite};
+use sqlx::{FromRow, QueryBuilder, Sqlite};
 
 use super::database::Database;
-use super::{failure, rows};
+use super::failure;
 use crate::bounds::micros;
 use crate::error::{Error, Result};
 use crate::query::{Page, Position};
@@ -15,16 +15,18 @@ pub(super) async fn page<T>(
     database: &Database,
     mut count: QueryBuilder<Sqlite>,
     mut select: QueryBuilder<Sqlite>,
-    read: fn(&SqliteRow) -> Result<T>,
-) -> Result<Page<T>> {
+) -> Result<Page<T>>
+where
+    T: for<'r> FromRow<'r, SqliteRow> + Send + Unpin,
+{
     let mut transaction = database.readers().begin().await.map_err(failure::of)?;
     let total: i64 = count
         .build_query_scalar()
         .fetch_one(&mut *transaction)
         .await
         .map_err(failure::of)?;
-    let rows = select.build().fetch_all(&mut *transaction).await;
-    let items = rows::all(&rows.map_err(failure::of)?, read)?;
+    let items = select.build_query_as().fetch_all(&mut *transaction).await;
+    let items = items.map_err(failure::of)?;
     transaction.commit().await.map_err(failure::of)?;
     Ok(Page {
         items,
@@ -48,7 +50,6 @@ pub(super) fn push_newest_first(
     Ok(())
 }
 
-/// Converts a count, which is never negative.
-pub(super) fn to_count(count: i64) -> Result<u64> {
+fn to_count(count: i64) -> Result<u64> {
     u64::try_from(count).map_err(|_| Error::Damaged("a count".into()))
 }

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use elevo_core::{TenantId, Timestamp};
 use serde_json::Value;
 
-use super::{SqliteCatalog, failure, projects, rows};
+use super::{SqliteCatalog, failure, projects};
 use crate::bounds::{self, MAX_POLICY_BYTES};
 use crate::catalog::Policies;
 use crate::error::{Error, Kind, Result};
@@ -15,13 +15,12 @@ impl Policies for SqliteCatalog {
     async fn policy(&self, tenant: TenantId, id: &str) -> Result<Option<ProjectPolicy>> {
         let select = "SELECT policy_version, policy FROM projects JOIN policies ON project = id \
                   WHERE tenant = ? AND id = ?";
-        let row = sqlx::query(select)
+        sqlx::query_as(select)
             .bind(&tenant.as_bytes()[..])
             .bind(id)
             .fetch_optional(self.database.readers())
             .await
-            .map_err(failure::of)?;
-        row.as_ref().map(rows::policy).transpose()
+            .map_err(failure::of)
     }
 
     async fn set_policy(

@@ -3,10 +3,10 @@
 use async_trait::async_trait;
 use elevo_core::{TenantId, Timestamp};
 use serde_json::Value;
-use sqlx::{QueryBuilder, Row, Sqlite, SqliteConnection};
+use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
 use super::database::Database;
-use super::{SqliteCatalog, failure, pages, policies, quotas, rows};
+use super::{SqliteCatalog, failure, pages, policies, quotas};
 use crate::bounds::{self, micros};
 use crate::catalog::Projects;
 use crate::error::{Error, Kind, Result};
@@ -72,7 +72,7 @@ impl Projects for SqliteCatalog {
             return Err(Error::Refused("a new project has no landings".into()));
         }
         let policy = policies::to_text(policy)?;
-        let (retention, count) = rows::retention_as_kept(project.retention);
+        let (retention, count) = project.retention.to_columns();
         let mut transaction = self.database.write().await?;
         sqlx::query(INSERT)
             .bind(&project.id)
@@ -116,7 +116,7 @@ impl Projects for SqliteCatalog {
             QueryBuilder::new(concat!("SELECT ", columns!(), " FROM projects WHERE 1 = 1"));
         push_filters(&mut select, query);
         pages::push_newest_first(&mut select, query.after.as_ref(), query.limit)?;
-        pages::page(&self.database, count, select, rows::project).await
+        pages::page(&self.database, count, select).await
     }
 
     async fn change_project(
@@ -193,13 +193,12 @@ async fn find(
     tenant: TenantId,
     text: &str,
 ) -> Result<Option<Project>> {
-    let row = sqlx::query(select)
+    sqlx::query_as(select)
         .bind(&tenant.as_bytes()[..])
         .bind(text)
         .fetch_optional(database.readers())
         .await
-        .map_err(failure::of)?;
-    row.as_ref().map(rows::project).transpose()
+        .map_err(failure::of)
 }
 
 fn push_filters(builder: &mut QueryBuilder<Sqlite>, query: &ProjectQuery) {
@@ -233,14 +232,14 @@ async fn sandbox_on(
 
 /// Returns a project that no one else can change until the transaction ends.
 async fn held(connection: &mut SqliteConnection, tenant: TenantId, id: &str) -> Result<Project> {
-    let row = sqlx::query(SELECT_ONE)
+    let found = sqlx::query_as(SELECT_ONE)
         .bind(&tenant.as_bytes()[..])
         .bind(id)
         .fetch_optional(connection)
         .await
         .map_err(failure::of)?;
     let what = Kind::Project;
-    rows::project(&row.ok_or(Error::NotFound { what })?)
+    found.ok_or(Error::NotFound { what })
 }
 
 /// Returns a project likewise, if it is not being removed.
@@ -258,7 +257,7 @@ pub(super) async fn staying(
 }
 
 pub(super) async fn update(connection: &mut SqliteConnection, project: &Project) -> Result<()> {
-    let (retention, count) = rows::retention_as_kept(project.retention);
+    let (retention, count) = project.retention.to_columns();
     sqlx::query(UPDATE)
         .bind(&project.name)
         .bind(&project.description)
@@ -275,13 +274,11 @@ pub(super) async fn update(connection: &mut SqliteConnection, project: &Project)
 }
 
 async fn is_removing(database: &Database, id: &str) -> Result<Option<bool>> {
-    let row = sqlx::query("SELECT removing FROM projects WHERE id = ?")
+    sqlx::query_scalar("SELECT removing FROM projects WHERE id = ?")
         .bind(id)
         .fetch_optional(database.readers())
         .await
-        .map_err(failure::of)?;
-    let removing = row.map(|row| row.try_get(0).map_err(failure::of));
-    removing.transpose()
+        .map_err(failure::of)
 }
 
 async fn delete_all(database: &Database, delete: &'static str, project: &str) -> Result<()> {

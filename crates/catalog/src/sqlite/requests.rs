@@ -3,12 +3,12 @@
 use async_trait::async_trait;
 use elevo_core::Timestamp;
 use sqlx::SqliteConnection;
-use sqlx::sqlite::SqliteRow;
 
 use super::database::{Database, Statement};
-use super::{SqliteCatalog, failure, rows};
+use super::{SqliteCatalog, failure};
 use crate::bounds::{self, micros};
 use crate::catalog::Requests;
+use crate::columns::Column;
 use crate::error::{Error, Kind, Result};
 use crate::records::{Begun, IdempotentRequest, RequestRun};
 
@@ -31,13 +31,24 @@ macro_rules! at_work {
     };
 }
 
+#[derive(sqlx::FromRow)]
+struct RequestRow {
+    #[sqlx(try_from = "Column<[u8; 32]>")]
+    fingerprint: [u8; 32],
+    id: String,
+    process: Option<String>,
+    made: Option<String>,
+    status: Option<u16>,
+    body: Option<Vec<u8>>,
+}
+
 #[async_trait]
 impl Requests for SqliteCatalog {
     async fn begin(&self, request: &IdempotentRequest) -> Result<Begun> {
         bounds::request(request)?;
         let mut transaction = self.database.write().await?;
         let begun = match find(&mut transaction, request).await? {
-            Some(row) => known(&row, request)?,
+            Some(row) => known(row, request),
             None => Begun::New,
         };
         match &begun {
@@ -100,10 +111,10 @@ impl Requests for SqliteCatalog {
 async fn find(
     transaction: &mut SqliteConnection,
     request: &IdempotentRequest,
-) -> Result<Option<SqliteRow>> {
+) -> Result<Option<RequestRow>> {
     let select = "SELECT fingerprint, id, process, made, status, body FROM requests \
                   WHERE tenant = ? AND name = ? AND keep_until > ?";
-    sqlx::query(select)
+    sqlx::query_as(select)
         .bind(&request.run.tenant.as_bytes()[..])
         .bind(&request.run.name[..])
         .bind(micros(request.now)?)
@@ -112,25 +123,22 @@ async fn find(
         .map_err(failure::of)
 }
 
-fn known(row: &SqliteRow, request: &IdempotentRequest) -> Result<Begun> {
-    let fingerprint: [u8; 32] = rows::bytes(row, "fingerprint")?;
-    if fingerprint != request.fingerprint {
-        return Ok(Begun::Mismatch);
+fn known(row: RequestRow, request: &IdempotentRequest) -> Begun {
+    if row.fingerprint != request.fingerprint {
+        return Begun::Mismatch;
     }
-    let (id, made) = (rows::get(row, "id")?, rows::get(row, "made")?);
-    if let Some(status) = rows::get(row, "status")? {
-        let body = rows::get(row, "body")?;
-        return Ok(Begun::Done {
+    let RequestRow { id, made, body, .. } = row;
+    if let Some(status) = row.status {
+        return Begun::Done {
             id,
             made,
             status,
             body,
-        });
+        };
     }
-    let process: Option<&str> = rows::get(row, "process")?;
-    match process {
-        Some(process) if process != request.run.process => Ok(Begun::Running),
-        _ => Ok(Begun::Again { id, made }),
+    match row.process {
+        Some(process) if process != request.run.process => Begun::Running,
+        _ => Begun::Again { id, made },
     }
 }
 

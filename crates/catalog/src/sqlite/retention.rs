@@ -5,12 +5,12 @@ use std::collections::{BTreeSet, HashSet};
 use async_trait::async_trait;
 use elevo_core::{TenantId, Timestamp};
 use elevo_objects::SnapshotId;
-use sqlx::sqlite::SqliteRow;
 use sqlx::{SqliteConnection, SqliteExecutor};
 
-use super::{SqliteCatalog, failure, projects, rows};
+use super::{SqliteCatalog, failure, projects};
 use crate::bounds::{self, micros};
 use crate::catalog::VersionRetention;
+use crate::columns::{Column, Optional};
 use crate::error::{Error, Kind, Result};
 use crate::records::{Earlier, Project, Unkept, UnkeptQuery};
 
@@ -48,13 +48,36 @@ pub(super) const SELECT_DROPPED_FROM: &str = "SELECT id FROM dropped_versions CR
 const INSERT: &str = "INSERT INTO dropped_versions (project, snapshot, dropped) VALUES (?, ?, ?) \
                       ON CONFLICT DO NOTHING";
 
+#[derive(sqlx::FromRow)]
+struct EarlierRow {
+    #[sqlx(try_from = "Column<u64>")]
+    version: u64,
+    #[sqlx(try_from = "Column<SnapshotId>")]
+    snapshot: SnapshotId,
+    /// `None` for the version that the project was created with.
+    #[sqlx(try_from = "Optional<Timestamp>")]
+    created: Option<Timestamp>,
+    #[sqlx(try_from = "Column<Timestamp>")]
+    replaced: Timestamp,
+}
+
+impl EarlierRow {
+    fn version(&self, project: &Project) -> Earlier {
+        Earlier {
+            sequence: self.version,
+            created: self.created.unwrap_or(project.created),
+            replaced: self.replaced,
+        }
+    }
+}
+
 #[async_trait]
 impl VersionRetention for SqliteCatalog {
     async fn unkept_versions(&self, project: &Project, query: &UnkeptQuery) -> Result<Unkept> {
         bounds::limit(query.limit)?;
         // The landing that replaced a version has the next sequence number.
         let after = query.after.map_or(0, |version| version.saturating_add(1));
-        let rows = sqlx::query(SELECT_EARLIER)
+        let rows: Vec<EarlierRow> = sqlx::query_as(SELECT_EARLIER)
             .bind(&project.id)
             .bind(i64::try_from(after).unwrap_or(i64::MAX))
             .bind(query.limit)
@@ -63,17 +86,17 @@ impl VersionRetention for SqliteCatalog {
             .map_err(failure::of)?;
         let mut snapshots = Vec::new();
         for row in &rows {
-            let version = earlier(row, project)?;
+            let version = row.version(project);
             let is_kept = version.created >= query.since
                 || project
                     .retention
                     .keeps(version, project.sequence, query.now);
             if !is_kept {
-                snapshots.push(rows::snapshot(row, "snapshot")?);
+                snapshots.push(row.snapshot);
             }
         }
         let last = rows.last().filter(|_| rows.len() == query.limit as usize);
-        let next = last.map(|row| rows::number(row, "version")).transpose()?;
+        let next = last.map(|row| row.version);
         Ok(Unkept { snapshots, next })
     }
 
@@ -119,37 +142,26 @@ impl VersionRetention for SqliteCatalog {
     }
 
     async fn dropped_from(&self, tenant: TenantId, snapshot: SnapshotId) -> Result<Vec<String>> {
-        let rows = sqlx::query(SELECT_DROPPED_FROM)
+        sqlx::query_scalar(SELECT_DROPPED_FROM)
             .bind(&snapshot.0.as_bytes()[..])
             .bind(&tenant.as_bytes()[..])
             .fetch_all(self.database.readers())
             .await
-            .map_err(failure::of)?;
-        rows.iter().map(|row| rows::get(row, "id")).collect()
+            .map_err(failure::of)
     }
-}
-
-fn earlier(row: &SqliteRow, project: &Project) -> Result<Earlier> {
-    Ok(Earlier {
-        sequence: rows::number(row, "version")?,
-        created: rows::optional_time(row, "created")?.unwrap_or(project.created),
-        replaced: rows::time(row, "replaced")?,
-    })
 }
 
 async fn needed(
     executor: impl SqliteExecutor<'_>,
     project: &Project,
 ) -> Result<HashSet<SnapshotId>> {
-    let rows = sqlx::query(SELECT_NEEDED)
+    let needed: Vec<Column<SnapshotId>> = sqlx::query_scalar(SELECT_NEEDED)
         .bind(&project.tenant.as_bytes()[..])
         .bind(&project.id)
         .fetch_all(executor)
         .await
         .map_err(failure::of)?;
-    rows.iter()
-        .map(|row| rows::snapshot(row, "snapshot"))
-        .collect()
+    Ok(needed.into_iter().map(SnapshotId::from).collect())
 }
 
 /// Fails if one of the snapshots was dropped. The caller must write the record

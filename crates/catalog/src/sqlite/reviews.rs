@@ -6,7 +6,7 @@ use elevo_objects::Entry;
 use serde_json::json;
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
-use super::{SqliteCatalog, events, failure, pages, retention, rows};
+use super::{SqliteCatalog, events, failure, pages, retention, values};
 use crate::bounds::{self, micros};
 use crate::catalog::Reviews;
 use crate::error::{Error, Kind, Result};
@@ -51,13 +51,12 @@ const UPDATE: &str = "UPDATE reviews SET base = ?, ours = ?, theirs = ?, base_sn
 #[async_trait]
 impl Reviews for SqliteCatalog {
     async fn review(&self, tenant: TenantId, id: &str) -> Result<Option<Review>> {
-        let row = sqlx::query(SELECT_ONE)
+        let found: Option<Review> = sqlx::query_as(SELECT_ONE)
             .bind(id)
             .fetch_optional(self.database.readers())
             .await
             .map_err(failure::of)?;
-        let review = row.as_ref().map(rows::review).transpose()?;
-        Ok(review.filter(|review| review.tenant == tenant))
+        Ok(found.filter(|review| review.tenant == tenant))
     }
 
     async fn reviews(&self, query: &ReviewQuery) -> Result<Page<Review>> {
@@ -65,7 +64,7 @@ impl Reviews for SqliteCatalog {
         let mut count = QueryBuilder::new("SELECT count(*)");
         push_filtered(&mut count, query);
         let select = select_page(query)?;
-        pages::page(&self.database, count, select, rows::review).await
+        pages::page(&self.database, count, select).await
     }
 
     async fn open_reviews_of(
@@ -75,25 +74,23 @@ impl Reviews for SqliteCatalog {
         limit: u32,
     ) -> Result<Vec<Review>> {
         bounds::limit(limit)?;
-        let rows = sqlx::query(SELECT_OPEN_OF)
+        sqlx::query_as(SELECT_OPEN_OF)
             .bind(workspace)
             .bind(stored::path_after(after))
             .bind(limit)
             .fetch_all(self.database.readers())
             .await
-            .map_err(failure::of)?;
-        rows::all(&rows, rows::review)
+            .map_err(failure::of)
     }
 
     async fn expired_reviews(&self, now: Timestamp, limit: u32) -> Result<Vec<Review>> {
         bounds::limit(limit)?;
-        let rows = sqlx::query(SELECT_EXPIRED)
+        sqlx::query_as(SELECT_EXPIRED)
             .bind(micros(now)?)
             .bind(limit)
             .fetch_all(self.database.readers())
             .await
-            .map_err(failure::of)?;
-        rows::all(&rows, rows::review)
+            .map_err(failure::of)
     }
 
     async fn change_review(
@@ -127,7 +124,7 @@ pub(super) async fn insert(connection: &mut SqliteConnection, review: &Review) -
         .bind(&sides.ours_snapshot.0.as_bytes()[..])
         .bind(&sides.theirs_snapshot.0.as_bytes()[..])
         .bind(&review.algorithm)
-        .bind(rows::to_word(review.state))
+        .bind(values::to_word(review.state))
         .bind(detail)
         .bind(micros(review.created)?)
         .bind(review.expires.map(micros).transpose()?)
@@ -149,10 +146,13 @@ fn entry(entry: &Option<Entry>) -> Option<Vec<u8>> {
 /// Reads a review inside the caller's write transaction, so that no other
 /// transaction can change it until that ends.
 pub(super) async fn held(connection: &mut SqliteConnection, id: &str) -> Result<Review> {
-    let row = sqlx::query(SELECT_ONE).bind(id);
-    let row = row.fetch_optional(connection).await;
+    let found = sqlx::query_as(SELECT_ONE)
+        .bind(id)
+        .fetch_optional(connection)
+        .await
+        .map_err(failure::of)?;
     let what = Kind::Review;
-    rows::review(&row.map_err(failure::of)?.ok_or(Error::NotFound { what })?)
+    found.ok_or(Error::NotFound { what })
 }
 
 pub(super) async fn update(connection: &mut SqliteConnection, review: &Review) -> Result<()> {
@@ -168,7 +168,7 @@ pub(super) async fn update(connection: &mut SqliteConnection, review: &Review) -
         .bind(&sides.base_snapshot.0.as_bytes()[..])
         .bind(&sides.ours_snapshot.0.as_bytes()[..])
         .bind(&sides.theirs_snapshot.0.as_bytes()[..])
-        .bind(rows::to_word(review.state))
+        .bind(values::to_word(review.state))
         .bind(detail)
         .bind(review.expires.map(micros).transpose()?)
         .bind(review.closed.map(micros).transpose()?)
@@ -221,7 +221,7 @@ pub(super) async fn tell(
             "reviewId": review.id,
             "workspaceId": review.workspace,
             "kind": review.kind,
-            "state": rows::to_word(review.state),
+            "state": values::to_word(review.state),
         }),
     };
     events::insert(connection, &event).await.map(drop)
@@ -254,7 +254,7 @@ fn push_filtered(builder: &mut QueryBuilder<Sqlite>, query: &ReviewQuery) {
         Some(state) => drop(
             builder
                 .push(" AND state = ")
-                .push_bind(rows::to_word(state)),
+                .push_bind(values::to_word(state)),
         ),
     }
 }

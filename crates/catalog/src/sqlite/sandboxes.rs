@@ -6,10 +6,11 @@ use async_trait::async_trait;
 use elevo_core::{SandboxState, TenantId, Timestamp};
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
-use super::{SqliteCatalog, events, failure, pages, quotas, rows};
+use super::{SqliteCatalog, events, failure, pages, quotas};
 use crate::bounds::{self, MAX_BATCH, micros};
 use crate::catalog::Sandboxes;
 use crate::change::SandboxChange;
+use crate::columns::Column;
 use crate::error::{Error, Kind, Limit, Result};
 use crate::query::{AddLimits, Page, SandboxQuery};
 use crate::records::{EventKind, Sandbox};
@@ -49,6 +50,14 @@ pub(super) const COUNT_OF_KEY: &str = "SELECT count(*) FROM sandboxes \
 
 pub(super) const COUNT_ALL: &str = "SELECT count(*) FROM sandboxes WHERE removing = 0";
 
+#[derive(sqlx::FromRow)]
+struct StateCount {
+    #[sqlx(try_from = "Column<SandboxState>")]
+    state: SandboxState,
+    #[sqlx(try_from = "Column<u64>")]
+    there: u64,
+}
+
 #[async_trait]
 impl Sandboxes for SqliteCatalog {
     async fn add_sandbox(&self, sandbox: &Sandbox, limits: AddLimits) -> Result<()> {
@@ -82,12 +91,11 @@ impl Sandboxes for SqliteCatalog {
     }
 
     async fn sandbox_of_any_tenant(&self, id: &str) -> Result<Option<Sandbox>> {
-        let row = sqlx::query(SELECT_ONE)
+        sqlx::query_as(SELECT_ONE)
             .bind(id)
             .fetch_optional(self.database.readers())
             .await
-            .map_err(failure::of)?;
-        row.as_ref().map(rows::sandbox).transpose()
+            .map_err(failure::of)
     }
 
     async fn sandbox_of_workspace(
@@ -95,13 +103,12 @@ impl Sandboxes for SqliteCatalog {
         tenant: TenantId,
         workspace: &str,
     ) -> Result<Option<Sandbox>> {
-        let row = sqlx::query(SELECT_BY_WORKSPACE)
+        sqlx::query_as(SELECT_BY_WORKSPACE)
             .bind(&tenant.as_bytes()[..])
             .bind(workspace)
             .fetch_optional(self.database.readers())
             .await
-            .map_err(failure::of)?;
-        row.as_ref().map(rows::sandbox).transpose()
+            .map_err(failure::of)
     }
 
     async fn sandboxes(&self, query: &SandboxQuery) -> Result<Page<Sandbox>> {
@@ -115,7 +122,7 @@ impl Sandboxes for SqliteCatalog {
         ));
         push_filters(&mut select, query);
         push_page(&mut select, query)?;
-        pages::page(&self.database, count, select, rows::sandbox).await
+        pages::page(&self.database, count, select).await
     }
 
     async fn expired(&self, now: Timestamp, limit: u32) -> Result<Vec<Sandbox>> {
@@ -125,13 +132,12 @@ impl Sandboxes for SqliteCatalog {
             columns!(),
             " FROM sandboxes WHERE removing = 0 AND expires <= ? ORDER BY expires, id LIMIT ?"
         );
-        let rows = sqlx::query(select)
+        sqlx::query_as(select)
             .bind(micros(now)?)
             .bind(limit)
             .fetch_all(self.database.readers())
             .await
-            .map_err(failure::of)?;
-        rows::all(&rows, rows::sandbox)
+            .map_err(failure::of)
     }
 
     async fn change_sandbox(
@@ -141,13 +147,9 @@ impl Sandboxes for SqliteCatalog {
         now: Timestamp,
     ) -> Result<Sandbox> {
         let mut transaction = self.database.write().await?;
-        let found = sqlx::query(SELECT_ONE).bind(id);
-        let found = found.fetch_optional(&mut *transaction).await;
+        let found = by_id(&mut transaction, id).await?;
         let what = Kind::Sandbox;
-        let found = found
-            .map_err(failure::of)?
-            .ok_or(Error::NotFound { what })?;
-        let sandbox = change.apply(rows::sandbox(&found)?, now)?;
+        let sandbox = change.apply(found.ok_or(Error::NotFound { what })?, now)?;
         sqlx::query(UPDATE)
             .bind(&sandbox.name)
             .bind(sandbox.state.name())
@@ -173,13 +175,11 @@ impl Sandboxes for SqliteCatalog {
 
     async fn remove_sandbox(&self, id: &str, now: Timestamp) -> Result<bool> {
         let mut transaction = self.database.write().await?;
-        let found = sqlx::query(SELECT_ONE).bind(id);
-        let found = found.fetch_optional(&mut *transaction).await;
-        let Some(found) = found.map_err(failure::of)? else {
+        let Some(sandbox) = by_id(&mut transaction, id).await? else {
             return Ok(false);
         };
         let deleted = EventKind::SandboxDeleted;
-        events::tell(&mut transaction, &rows::sandbox(&found)?, deleted, now).await?;
+        events::tell(&mut transaction, &sandbox, deleted, now).await?;
         sqlx::query("DELETE FROM sandboxes WHERE id = ?")
             .bind(id)
             .execute(&mut *transaction)
@@ -200,16 +200,21 @@ impl Sandboxes for SqliteCatalog {
             count.push_bind(tenant.as_bytes().to_vec());
         }
         count.push(" GROUP BY state");
-        let rows = count.build().fetch_all(self.database.readers()).await;
+        let found = count.build_query_as().fetch_all(self.database.readers());
+        let found: Vec<StateCount> = found.await.map_err(failure::of)?;
         let mut counts: BTreeMap<_, _> = SandboxState::ALL.map(|state| (state, 0)).into();
-        for row in rows.map_err(failure::of)? {
-            counts.insert(
-                rows::state(&row)?,
-                pages::to_count(rows::get(&row, "there")?)?,
-            );
-        }
+        counts.extend(found.into_iter().map(|row| (row.state, row.there)));
         Ok(counts)
     }
+}
+
+/// Returns a sandbox that no other transaction can change until this one ends.
+async fn by_id(connection: &mut SqliteConnection, id: &str) -> Result<Option<Sandbox>> {
+    sqlx::query_as(SELECT_ONE)
+        .bind(id)
+        .fetch_optional(connection)
+        .await
+        .map_err(failure::of)
 }
 
 async fn check_limits(

@@ -4,7 +4,7 @@ use elevo_objects::SnapshotId;
 use serde_json::json;
 use sqlx::SqliteConnection;
 
-use super::{events, failure, reviews, rows, unsettled, versions, workspaces};
+use super::{events, failure, reviews, unsettled, values, versions, workspaces};
 use crate::bounds::{self, MAX_COUNTS_BYTES, micros};
 use crate::error::{Error, Kind, Result};
 use crate::records::{EventKind, LandedStep, Landing, NewEvent, ReviewStep, Step};
@@ -78,7 +78,7 @@ async fn insert(
         .bind(sequence as i64)
         .bind(&step.snapshot.0.as_bytes()[..])
         .bind(&parent.0.as_bytes()[..])
-        .bind(rows::to_word(step.kind))
+        .bind(values::to_word(step.kind))
         .bind(&step.agent)
         .bind(&step.workspace)
         .bind(&step.key)

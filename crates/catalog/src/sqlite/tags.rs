@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use elevo_core::TenantId;
 
-use super::{SqliteCatalog, database, failure, projects, retention, rows};
+use super::{SqliteCatalog, database, failure, projects, retention};
 use crate::bounds::{self, micros};
 use crate::catalog::Tags;
 use crate::error::{Error, Kind, Limit, Result};
@@ -70,25 +70,23 @@ impl Tags for SqliteCatalog {
     }
 
     async fn tag(&self, project: &str, name: &str) -> Result<Option<Tag>> {
-        let row = sqlx::query(SELECT_ONE)
+        sqlx::query_as(SELECT_ONE)
             .bind(project)
             .bind(name)
             .fetch_optional(self.database.readers())
             .await
-            .map_err(failure::of)?;
-        row.as_ref().map(rows::tag).transpose()
+            .map_err(failure::of)
     }
 
     async fn tags(&self, project: &str, after: Option<&str>, limit: u32) -> Result<Vec<Tag>> {
         bounds::limit(limit)?;
-        let rows = sqlx::query(SELECT_PAGE)
+        sqlx::query_as(SELECT_PAGE)
             .bind(project)
             .bind(after.unwrap_or_default())
             .bind(limit)
             .fetch_all(self.database.readers())
             .await
-            .map_err(failure::of)?;
-        rows::all(&rows, rows::tag)
+            .map_err(failure::of)
     }
 
     async fn remove_tag(&self, project: &str, name: &str) -> Result<bool> {

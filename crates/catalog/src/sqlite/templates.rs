@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::{SqliteCatalog, database, failure, rows};
+use super::{SqliteCatalog, database, failure, values};
 use crate::bounds::{self, micros};
 use crate::catalog::Templates;
 use crate::error::{Limit, Result};
@@ -32,7 +32,7 @@ impl Templates for SqliteCatalog {
             .bind(&template.name)
             .bind(&template.image)
             .bind(&template.description)
-            .bind(rows::to_json(&template.tags)?)
+            .bind(values::to_json(&template.tags)?)
             .bind(template.size as i64)
             .bind(template.writable_root)
             .bind(micros(template.created)?)
@@ -44,21 +44,19 @@ impl Templates for SqliteCatalog {
 
     async fn template(&self, name: &str) -> Result<Option<Template>> {
         let select = concat!("SELECT ", columns!(), " FROM templates WHERE name = ?");
-        let row = sqlx::query(select)
+        sqlx::query_as(select)
             .bind(name)
             .fetch_optional(self.database.readers())
             .await
-            .map_err(failure::of)?;
-        row.as_ref().map(rows::template).transpose()
+            .map_err(failure::of)
     }
 
     async fn templates(&self) -> Result<Vec<Template>> {
         let select = concat!("SELECT ", columns!(), " FROM templates ORDER BY name");
-        let rows = sqlx::query(select)
+        sqlx::query_as(select)
             .fetch_all(self.database.readers())
             .await
-            .map_err(failure::of)?;
-        rows::all(&rows, rows::template)
+            .map_err(failure::of)
     }
 
     async fn remove_template(&self, name: &str) -> Result<bool> {

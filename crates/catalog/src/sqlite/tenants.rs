@@ -2,11 +2,10 @@
 
 use async_trait::async_trait;
 use elevo_core::{TenantId, Timestamp};
-use sqlx::Row;
 use sqlx::error::ErrorKind;
 
 use super::database::{self, Database};
-use super::{SqliteCatalog, failure, rows};
+use super::{SqliteCatalog, failure, values};
 use crate::bounds::{self, micros};
 use crate::catalog::{Projects, Tenants};
 use crate::error::{Error, Kind, Limit, Result};
@@ -61,7 +60,7 @@ impl Tenants for SqliteCatalog {
             .bind(&tenant.id.as_bytes()[..])
             .bind(&tenant.name)
             .bind(micros(tenant.created)?)
-            .bind(rows::to_json(&tenant.limits)?)
+            .bind(values::to_json(&tenant.limits)?)
             .bind(tenant.suspended.map(micros).transpose()?)
             .execute(&mut *transaction)
             .await
@@ -71,21 +70,19 @@ impl Tenants for SqliteCatalog {
 
     async fn tenants(&self) -> Result<Vec<Tenant>> {
         let select = concat!("SELECT ", columns!(), " FROM tenants ORDER BY created, id");
-        let rows = sqlx::query(select)
+        sqlx::query_as(select)
             .fetch_all(self.database.readers())
             .await
-            .map_err(failure::of)?;
-        rows::all(&rows, rows::tenant)
+            .map_err(failure::of)
     }
 
     async fn tenant(&self, id: TenantId) -> Result<Option<Tenant>> {
         let select = concat!("SELECT ", columns!(), " FROM tenants WHERE id = ?");
-        let row = sqlx::query(select)
+        sqlx::query_as(select)
             .bind(&id.as_bytes()[..])
             .fetch_optional(self.database.readers())
             .await
-            .map_err(failure::of)?;
-        row.as_ref().map(rows::tenant).transpose()
+            .map_err(failure::of)
     }
 
     async fn change_tenant(&self, tenant: &Tenant) -> Result<bool> {
@@ -94,7 +91,7 @@ impl Tenants for SqliteCatalog {
                   WHERE id = ? AND erasing IS NULL";
         let statement = sqlx::query(update)
             .bind(&tenant.name)
-            .bind(rows::to_json(&tenant.limits)?)
+            .bind(values::to_json(&tenant.limits)?)
             .bind(tenant.suspended.map(micros).transpose()?)
             .bind(&tenant.id.as_bytes()[..]);
         Ok(self.database.run(statement).await? > 0)
@@ -176,13 +173,11 @@ async fn first(
     select: &'static str,
     tenant: TenantId,
 ) -> Result<Option<String>> {
-    let row = sqlx::query(select)
+    sqlx::query_scalar(select)
         .bind(&tenant.as_bytes()[..])
         .fetch_optional(database.readers())
         .await
-        .map_err(failure::of)?;
-    let id = row.map(|row| row.try_get(0).map_err(failure::of));
-    id.transpose()
+        .map_err(failure::of)
 }
 
 async fn delete_all(database: &Database, delete: &'static str, tenant: TenantId) -> Result<()> {

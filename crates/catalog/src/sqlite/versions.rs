@@ -5,7 +5,7 @@ use elevo_core::TreePath;
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
 use super::landings::sequence_bound;
-use super::{SqliteCatalog, failure, rows};
+use super::{SqliteCatalog, failure, values};
 use crate::bounds;
 use crate::catalog::Versions;
 use crate::error::Result;
@@ -40,8 +40,8 @@ impl Versions for SqliteCatalog {
     ) -> Result<Vec<FileVersion>> {
         bounds::limit(limit)?;
         let mut select = select_of(&stored::path_and_above(path), project, before, limit);
-        let rows = select.build().fetch_all(self.database.readers()).await;
-        rows::all(&rows.map_err(failure::of)?, rows::version)
+        let found = select.build_query_as().fetch_all(self.database.readers());
+        found.await.map_err(failure::of)
     }
 
     async fn last_version(&self, project: &str, path: &TreePath) -> Result<Option<FileVersion>> {
@@ -57,15 +57,14 @@ impl Versions for SqliteCatalog {
         limit: u32,
     ) -> Result<Vec<FileVersion>> {
         bounds::limit(limit)?;
-        let rows = sqlx::query(SELECT_IN)
+        sqlx::query_as(SELECT_IN)
             .bind(project)
             .bind(sequence_bound(Some(sequence)))
             .bind(stored::path_after(after))
             .bind(limit)
             .fetch_all(self.database.readers())
             .await
-            .map_err(failure::of)?;
-        rows::all(&rows, rows::version)
+            .map_err(failure::of)
     }
 }
 
@@ -103,7 +102,7 @@ async fn insert_some(
         row.push_bind(project.to_owned())
             .push_bind(sequence as i64)
             .push_bind(stored::path(&change.path))
-            .push_bind(rows::to_word(change.kind))
+            .push_bind(values::to_word(change.kind))
             .push_bind(change.from.as_ref().map(stored::path))
             .push_bind(change.before.as_ref().map(stored::entry))
             .push_bind(change.after.as_ref().map(stored::entry))

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use elevo_core::TenantId;
 use sqlx::QueryBuilder;
 
-use super::{SqliteCatalog, events, failure, rows};
+use super::{SqliteCatalog, events, failure, values};
 use crate::bounds::{self, micros};
 use crate::catalog::Webhooks;
 use crate::error::{Error, Kind, Limit, Result};
@@ -49,7 +49,7 @@ impl Webhooks for SqliteCatalog {
             .bind(&webhook.agent)
             .bind(&webhook.url)
             .bind(&webhook.secret)
-            .bind(rows::to_json(&webhook.kinds)?)
+            .bind(values::to_json(&webhook.kinds)?)
             .bind(micros(webhook.created)?)
             .bind(position as i64)
             .execute(&mut *transaction)
@@ -61,9 +61,10 @@ impl Webhooks for SqliteCatalog {
     async fn webhook(&self, id: &str) -> Result<Option<Webhook>> {
         let mut select = QueryBuilder::new(SELECT);
         select.push(" WHERE id = ").push_bind(id);
-        let row = select.build().fetch_optional(self.database.readers()).await;
-        let row = row.map_err(failure::of)?;
-        row.as_ref().map(rows::webhook).transpose()
+        let found = select
+            .build_query_as()
+            .fetch_optional(self.database.readers());
+        found.await.map_err(failure::of)
     }
 
     async fn webhooks(&self, tenant: Option<TenantId>) -> Result<Vec<Webhook>> {
@@ -73,8 +74,8 @@ impl Webhooks for SqliteCatalog {
             select.push_bind(tenant.as_bytes().to_vec());
         }
         select.push(" ORDER BY created, id");
-        let rows = select.build().fetch_all(self.database.readers()).await;
-        rows::all(&rows.map_err(failure::of)?, rows::webhook)
+        let found = select.build_query_as().fetch_all(self.database.readers());
+        found.await.map_err(failure::of)
     }
 
     async fn set_webhook_secret(&self, id: &str, secret: &str) -> Result<bool> {

@@ -4,7 +4,9 @@ use async_trait::async_trait;
 use elevo_core::{TenantId, Timestamp};
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
-use super::{SqliteCatalog, events, failure, pages, projects, quotas, retention, rows, unsettled};
+use super::{
+    SqliteCatalog, events, failure, pages, projects, quotas, retention, unsettled, values,
+};
 use crate::bounds::{self, MAX_SYNC_BYTES, micros};
 use crate::catalog::Workspaces;
 use crate::error::{Error, Kind, Result};
@@ -67,7 +69,7 @@ impl Workspaces for SqliteCatalog {
             .bind(sync)
             .bind(workspace.read_only)
             .bind(workspace.follows)
-            .bind(rows::to_word(workspace.state))
+            .bind(values::to_word(workspace.state))
             .bind(workspace.last_merge.map(micros).transpose()?)
             .bind(workspace.expires.map(micros).transpose()?)
             .bind(micros(workspace.created)?)
@@ -80,13 +82,12 @@ impl Workspaces for SqliteCatalog {
     }
 
     async fn workspace(&self, tenant: TenantId, id: &str) -> Result<Option<Workspace>> {
-        let row = sqlx::query(SELECT_ONE)
+        sqlx::query_as(SELECT_ONE)
             .bind(&tenant.as_bytes()[..])
             .bind(id)
             .fetch_optional(self.database.readers())
             .await
-            .map_err(failure::of)?;
-        row.as_ref().map(rows::workspace).transpose()
+            .map_err(failure::of)
     }
 
     async fn workspaces(&self, query: &WorkspaceQuery) -> Result<Page<Workspace>> {
@@ -100,18 +101,17 @@ impl Workspaces for SqliteCatalog {
         ));
         push_filters(&mut select, query);
         pages::push_newest_first(&mut select, query.after.as_ref(), query.limit)?;
-        pages::page(&self.database, count, select, rows::workspace).await
+        pages::page(&self.database, count, select).await
     }
 
     async fn expired_workspaces(&self, now: Timestamp, limit: u32) -> Result<Vec<Workspace>> {
         bounds::limit(limit)?;
-        let rows = sqlx::query(SELECT_EXPIRED)
+        sqlx::query_as(SELECT_EXPIRED)
             .bind(micros(now)?)
             .bind(limit)
             .fetch_all(self.database.readers())
             .await
-            .map_err(failure::of)?;
-        rows::all(&rows, rows::workspace)
+            .map_err(failure::of)
     }
 
     async fn change_workspace(
@@ -143,13 +143,12 @@ impl Workspaces for SqliteCatalog {
     }
 
     async fn unsettled(&self, tenant: TenantId, workspace: &str) -> Result<Vec<Unsettled>> {
-        let rows = sqlx::query(unsettled::SELECT)
+        sqlx::query_as(unsettled::SELECT)
             .bind(&tenant.as_bytes()[..])
             .bind(workspace)
             .fetch_all(self.database.readers())
             .await
-            .map_err(failure::of)?;
-        rows::all(&rows, rows::unsettled)
+            .map_err(failure::of)
     }
 
     async fn remove_workspace(&self, tenant: TenantId, id: &str) -> Result<bool> {
@@ -179,7 +178,7 @@ fn push_filters(builder: &mut QueryBuilder<Sqlite>, query: &WorkspaceQuery) {
     if let Some(state) = query.state {
         builder
             .push(" AND state = ")
-            .push_bind(rows::to_word(state));
+            .push_bind(values::to_word(state));
     }
 }
 
@@ -199,14 +198,14 @@ pub(super) async fn held(
     tenant: TenantId,
     id: &str,
 ) -> Result<Workspace> {
-    let row = sqlx::query(SELECT_ONE)
+    let found = sqlx::query_as(SELECT_ONE)
         .bind(&tenant.as_bytes()[..])
         .bind(id)
         .fetch_optional(connection)
         .await
         .map_err(failure::of)?;
     let what = Kind::Workspace;
-    rows::workspace(&row.ok_or(Error::NotFound { what })?)
+    found.ok_or(Error::NotFound { what })
 }
 
 pub(super) async fn update(connection: &mut SqliteConnection, workspace: &Workspace) -> Result<()> {
@@ -218,7 +217,7 @@ pub(super) async fn update(connection: &mut SqliteConnection, workspace: &Worksp
         .bind(sync_text(workspace)?)
         .bind(workspace.read_only)
         .bind(workspace.follows)
-        .bind(rows::to_word(workspace.state))
+        .bind(values::to_word(workspace.state))
         .bind(workspace.last_merge.map(micros).transpose()?)
         .bind(workspace.expires.map(micros).transpose()?)
         .bind(micros(workspace.updated)?)

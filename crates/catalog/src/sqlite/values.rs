@@ -1,0 +1,15 @@
+//! The stored forms of values that a statement binds.
+
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+
+/// Returns a value as JSON.
+pub(super) fn to_json(value: &impl Serialize) -> Result<String> {
+    serde_json::to_string(value).map_err(|error| Error::Failed(Box::new(error)))
+}
+
+/// Returns the name of a variant.
+pub(super) fn to_word(variant: impl Into<&'static str>) -> &'static str {
+    variant.into()
+}
