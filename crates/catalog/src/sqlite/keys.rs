@@ -15,6 +15,9 @@ macro_rules! columns {
     };
 }
 
+pub(super) const SELECT_BY_HASH: &str =
+    concat!("SELECT ", columns!(), " FROM api_keys WHERE hash = ?");
+
 #[async_trait]
 impl Keys for SqliteCatalog {
     async fn add_key(&self, key: &ApiKey) -> Result<()> {
@@ -46,8 +49,7 @@ impl Keys for SqliteCatalog {
     }
 
     async fn key_by_hash(&self, hash: &[u8; 32]) -> Result<Option<ApiKey>> {
-        let select = concat!("SELECT ", columns!(), " FROM api_keys WHERE hash = ?");
-        sqlx::query_as(select)
+        sqlx::query_as(SELECT_BY_HASH)
             .bind(&hash[..])
             .fetch_optional(self.database.readers())
             .await

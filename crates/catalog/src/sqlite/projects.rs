@@ -112,11 +112,7 @@ impl Projects for SqliteCatalog {
         bounds::limit(query.limit)?;
         let mut count = QueryBuilder::new("SELECT count(*) FROM projects WHERE 1 = 1");
         push_filters(&mut count, query);
-        let mut select =
-            QueryBuilder::new(concat!("SELECT ", columns!(), " FROM projects WHERE 1 = 1"));
-        push_filters(&mut select, query);
-        pages::push_newest_first(&mut select, query.after.as_ref(), query.limit)?;
-        pages::page(&self.database, count, select).await
+        pages::page(&self.database, count, select_page(query)?).await
     }
 
     async fn change_project(
@@ -199,6 +195,15 @@ async fn find(
         .fetch_optional(database.readers())
         .await
         .map_err(failure::of)
+}
+
+/// Selects a page of projects.
+pub(super) fn select_page(query: &ProjectQuery) -> Result<QueryBuilder<Sqlite>> {
+    let mut select =
+        QueryBuilder::new(concat!("SELECT ", columns!(), " FROM projects WHERE 1 = 1"));
+    push_filters(&mut select, query);
+    pages::push_newest_first(&mut select, query.after.as_ref(), query.limit)?;
+    Ok(select)
 }
 
 fn push_filters(builder: &mut QueryBuilder<Sqlite>, query: &ProjectQuery) {

@@ -21,6 +21,10 @@ pub(super) const RELEASE_ALL_BUT: &str = "UPDATE requests SET process = NULL \
      WHERE status IS NULL AND process IS NOT NULL \
      AND process NOT IN (SELECT value FROM json_each(?))";
 
+/// Deletes requests whose `keep_until` has passed.
+pub(super) const DELETE_OLD: &str = "DELETE FROM requests WHERE rowid IN \
+     (SELECT rowid FROM requests WHERE keep_until <= ? LIMIT ?)";
+
 /// Appends the condition that a process still runs the request.
 macro_rules! at_work {
     ($statement:literal) => {
@@ -93,12 +97,10 @@ impl Requests for SqliteCatalog {
     }
 
     async fn forget_idempotent(&self, now: Timestamp) -> Result<u64> {
-        let delete = "DELETE FROM requests WHERE rowid IN \
-                  (SELECT rowid FROM requests WHERE keep_until <= ? LIMIT ?)";
         let now = micros(now)?;
         let mut forgotten = 0;
         loop {
-            let statement = sqlx::query(delete).bind(now).bind(FORGET);
+            let statement = sqlx::query(DELETE_OLD).bind(now).bind(FORGET);
             let done = self.database.run(statement).await?;
             forgotten += done;
             if done < u64::from(FORGET) {

@@ -30,6 +30,12 @@ pub(super) const SELECT_BY_WORKSPACE: &str = concat!(
     " FROM sandboxes WHERE tenant = ? AND workspace = ?"
 );
 
+pub(super) const SELECT_EXPIRED: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM sandboxes WHERE removing = 0 AND expires <= ? ORDER BY expires, id LIMIT ?"
+);
+
 const INSERT: &str = concat!(
     "INSERT INTO sandboxes (",
     columns!(),
@@ -115,24 +121,12 @@ impl Sandboxes for SqliteCatalog {
         bounds::query(query)?;
         let mut count = QueryBuilder::new("SELECT count(*) FROM sandboxes WHERE 1 = 1");
         push_filters(&mut count, query);
-        let mut select = QueryBuilder::new(concat!(
-            "SELECT ",
-            columns!(),
-            " FROM sandboxes WHERE 1 = 1"
-        ));
-        push_filters(&mut select, query);
-        push_page(&mut select, query)?;
-        pages::page(&self.database, count, select).await
+        pages::page(&self.database, count, select_page(query)?).await
     }
 
     async fn expired(&self, now: Timestamp, limit: u32) -> Result<Vec<Sandbox>> {
         bounds::limit(limit)?;
-        let select = concat!(
-            "SELECT ",
-            columns!(),
-            " FROM sandboxes WHERE removing = 0 AND expires <= ? ORDER BY expires, id LIMIT ?"
-        );
-        sqlx::query_as(select)
+        sqlx::query_as(SELECT_EXPIRED)
             .bind(micros(now)?)
             .bind(limit)
             .fetch_all(self.database.readers())
@@ -193,13 +187,7 @@ impl Sandboxes for SqliteCatalog {
         &self,
         tenant: Option<TenantId>,
     ) -> Result<BTreeMap<SandboxState, u64>> {
-        let mut count = QueryBuilder::new("SELECT state, count(*) AS there FROM sandboxes");
-        count.push(" WHERE removing = 0");
-        if let Some(tenant) = tenant {
-            count.push(" AND tenant = ");
-            count.push_bind(tenant.as_bytes().to_vec());
-        }
-        count.push(" GROUP BY state");
+        let mut count = count_by_state(tenant);
         let found = count.build_query_as().fetch_all(self.database.readers());
         let found: Vec<StateCount> = found.await.map_err(failure::of)?;
         let mut counts: BTreeMap<_, _> = SandboxState::ALL.map(|state| (state, 0)).into();
@@ -307,9 +295,28 @@ fn push_filters(builder: &mut QueryBuilder<Sqlite>, query: &SandboxQuery) {
     }
 }
 
-fn push_page(builder: &mut QueryBuilder<Sqlite>, query: &SandboxQuery) -> Result<()> {
-    pages::push_newest_first(builder, query.after.as_ref(), query.limit)?;
+/// Selects a page of sandboxes.
+pub(super) fn select_page(query: &SandboxQuery) -> Result<QueryBuilder<Sqlite>> {
+    let mut select = QueryBuilder::new(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM sandboxes WHERE 1 = 1"
+    ));
+    push_filters(&mut select, query);
+    pages::push_newest_first(&mut select, query.after.as_ref(), query.limit)?;
     let skipped = i64::from(query.page - 1) * i64::from(query.limit);
-    builder.push(" OFFSET ").push_bind(skipped);
-    Ok(())
+    select.push(" OFFSET ").push_bind(skipped);
+    Ok(select)
+}
+
+/// Counts the sandboxes in each state.
+pub(super) fn count_by_state(tenant: Option<TenantId>) -> QueryBuilder<Sqlite> {
+    let mut count = QueryBuilder::new("SELECT state, count(*) AS there FROM sandboxes");
+    count.push(" WHERE removing = 0");
+    if let Some(tenant) = tenant {
+        count.push(" AND tenant = ");
+        count.push_bind(tenant.as_bytes().to_vec());
+    }
+    count.push(" GROUP BY state");
+    count
 }

@@ -94,14 +94,7 @@ impl Workspaces for SqliteCatalog {
         bounds::limit(query.limit)?;
         let mut count = QueryBuilder::new("SELECT count(*) FROM workspaces WHERE 1 = 1");
         push_filters(&mut count, query);
-        let mut select = QueryBuilder::new(concat!(
-            "SELECT ",
-            columns!(),
-            " FROM workspaces WHERE 1 = 1"
-        ));
-        push_filters(&mut select, query);
-        pages::push_newest_first(&mut select, query.after.as_ref(), query.limit)?;
-        pages::page(&self.database, count, select).await
+        pages::page(&self.database, count, select_page(query)?).await
     }
 
     async fn expired_workspaces(&self, now: Timestamp, limit: u32) -> Result<Vec<Workspace>> {
@@ -162,6 +155,18 @@ impl Workspaces for SqliteCatalog {
 
 fn sync_text(workspace: &Workspace) -> Result<String> {
     bounds::json("how a workspace is synced", &workspace.sync, MAX_SYNC_BYTES)
+}
+
+/// Selects a page of workspaces.
+pub(super) fn select_page(query: &WorkspaceQuery) -> Result<QueryBuilder<Sqlite>> {
+    let mut select = QueryBuilder::new(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM workspaces WHERE 1 = 1"
+    ));
+    push_filters(&mut select, query);
+    pages::push_newest_first(&mut select, query.after.as_ref(), query.limit)?;
+    Ok(select)
 }
 
 fn push_filters(builder: &mut QueryBuilder<Sqlite>, query: &WorkspaceQuery) {

@@ -1,12 +1,16 @@
 //! Frequent statements read only the rows they need.
+//!
+//! Every statement here is the one that the catalog executes: a constant, or a
+//! query that its function has built.
 
+use elevo_core::{TenantId, Timestamp, TreePath};
 use sqlx::Row;
 
 use super::super::SqliteCatalog;
 use super::Temporary;
 use crate::conformance::Place;
-use crate::query::Position;
-use crate::records::{ReviewQuery, ReviewState};
+use crate::query::{Position, SandboxQuery};
+use crate::records::{ProjectQuery, ReviewQuery, ReviewState, WorkspaceQuery};
 
 /// Returns the query plan of a statement, one step per line.
 async fn plan(catalog: &SqliteCatalog, statement: &str) -> String {
@@ -34,36 +38,43 @@ async fn assert_plans(statements: &[(&str, &[&str])]) {
     }
 }
 
+/// The position that a page continues after.
+fn position() -> Position {
+    Position {
+        created: Timestamp::new(1, 0).unwrap(),
+        id: "x".into(),
+    }
+}
+
 #[tokio::test]
 async fn no_statement_reads_a_whole_table_or_sorts_it() {
-    use super::super::requests::RELEASE_ALL_BUT;
-    use super::super::sandboxes::{COUNT_ALL, COUNT_OF_KEY};
+    use super::super::keys::SELECT_BY_HASH;
+    use super::super::requests::{DELETE_OLD, RELEASE_ALL_BUT};
+    use super::super::sandboxes::{
+        COUNT_ALL, COUNT_OF_KEY, SELECT_EXPIRED, count_by_state, select_page,
+    };
     let place = Temporary::new();
     let catalog = place.open().await;
-    let list = "SELECT * FROM sandboxes WHERE tenant = ? AND (created, id) < (?, ?) \
-                ORDER BY created DESC, id DESC LIMIT ? OFFSET ?";
-    let list_all = "SELECT * FROM sandboxes WHERE 1 = 1 \
-                    ORDER BY created DESC, id DESC LIMIT ? OFFSET ?";
+    let of_tenant = SandboxQuery {
+        tenant: Some(TenantId::LOCAL),
+        after: Some(position()),
+        ..SandboxQuery::default()
+    };
+    let list = select_page(&of_tenant).unwrap().into_sql();
+    let list_all = select_page(&SandboxQuery::default()).unwrap().into_sql();
+    let counts = count_by_state(Some(TenantId::LOCAL)).into_sql();
     for (statement, index) in [
-        (list, "sandboxes_by_tenant (tenant=? AND"),
-        (list_all, "sandboxes_by_age"),
+        (list.as_str(), "sandboxes_by_tenant (tenant=? AND"),
+        (list_all.as_str(), "sandboxes_by_age"),
         (COUNT_OF_KEY, "sandboxes_by_key (tenant=? AND api_key=?)"),
         (COUNT_ALL, "COVERING INDEX sandboxes_by_"),
+        (SELECT_EXPIRED, "sandboxes_by_expiry (expires<?)"),
         (
-            "SELECT * FROM sandboxes WHERE removing = 0 AND expires <= ? \
-             ORDER BY expires, id LIMIT ?",
-            "sandboxes_by_expiry (expires<?)",
-        ),
-        (
-            "SELECT state, count(*) FROM sandboxes WHERE removing = 0 AND tenant = ? \
-             GROUP BY state",
+            counts.as_str(),
             "COVERING INDEX sandboxes_by_state (tenant=?)",
         ),
-        ("SELECT * FROM api_keys WHERE hash = ?", "(hash=?)"),
-        (
-            "SELECT rowid FROM requests WHERE keep_until <= ? LIMIT ?",
-            "requests_by_age (keep_until<?)",
-        ),
+        (SELECT_BY_HASH, "(hash=?)"),
+        (DELETE_OLD, "requests_by_age (keep_until<?)"),
         (RELEASE_ALL_BUT, "requests_at_work (process>?)"),
     ] {
         let plan = plan(&catalog, statement).await;
@@ -111,7 +122,7 @@ async fn a_history_looks_at_each_path_above_once() {
     use crate::stored;
     let place = Temporary::new();
     let catalog = place.open().await;
-    let path = elevo_core::TreePath::new("a/b/c").unwrap();
+    let path = TreePath::new("a/b/c").unwrap();
     let select = select_of(&stored::path_and_above(&path), "p", Some(7), 10);
     let plan = plan(&catalog, select.sql().as_str()).await;
     for part in [
@@ -134,29 +145,56 @@ async fn a_history_looks_at_each_path_above_once() {
 #[tokio::test]
 async fn lists_of_projects_and_their_records_are_in_the_order_of_an_index() {
     use super::super::reviews::{SELECT_EXPIRED, SELECT_OPEN_OF};
-    let newest = "ORDER BY created DESC, id DESC LIMIT ?";
-    let list = |table, filter: &str| format!("SELECT * FROM {table} WHERE 1 = 1 {filter} {newest}");
-    let place = "AND (created, id) < (?, ?)";
-    let projects = list("projects", &format!("AND tenant = ? {place}"));
-    let workspaces = list("workspaces", &format!("AND tenant = ? {place}"));
-    let of_project = list(
-        "workspaces",
-        &format!("AND tenant = ? AND project = ? {place}"),
-    );
-    let of_agent = list(
-        "workspaces",
-        &format!("AND tenant = ? AND agent = ? {place}"),
-    );
+    use super::super::{projects, workspaces};
+    let tenant = Some(TenantId::LOCAL);
+    let after = Some(position());
+    let projects_of = |tenant, after| {
+        let query = ProjectQuery {
+            tenant,
+            after,
+            ..ProjectQuery::default()
+        };
+        projects::select_page(&query).unwrap().into_sql()
+    };
+    let workspaces_of = |query: WorkspaceQuery| {
+        let select = workspaces::select_page(&query).unwrap();
+        select.into_sql()
+    };
+    let of_tenant = WorkspaceQuery {
+        tenant,
+        after: after.clone(),
+        ..WorkspaceQuery::default()
+    };
+    let of_project = WorkspaceQuery {
+        project: Some("p".into()),
+        ..of_tenant.clone()
+    };
+    let of_agent = WorkspaceQuery {
+        agent: Some("a".into()),
+        ..of_tenant.clone()
+    };
     assert_plans(&[
-        (&projects, &["projects_by_tenant (tenant=? AND"]),
-        (&list("projects", ""), &["projects_by_age"]),
-        (&workspaces, &["workspaces_by_tenant (tenant=? AND"]),
         (
-            &of_project,
+            projects_of(tenant, after).as_str(),
+            &["projects_by_tenant (tenant=? AND"],
+        ),
+        (projects_of(None, None).as_str(), &["projects_by_age"]),
+        (
+            workspaces_of(of_tenant).as_str(),
+            &["workspaces_by_tenant (tenant=? AND"],
+        ),
+        (
+            workspaces_of(of_project).as_str(),
             &["workspaces_by_project (tenant=? AND project=?"],
         ),
-        (&of_agent, &["workspaces_by_agent (tenant=? AND agent=?"]),
-        (&list("workspaces", ""), &["workspaces_by_age"]),
+        (
+            workspaces_of(of_agent).as_str(),
+            &["workspaces_by_agent (tenant=? AND agent=?"],
+        ),
+        (
+            workspaces_of(WorkspaceQuery::default()).as_str(),
+            &["workspaces_by_age"],
+        ),
         (
             SELECT_OPEN_OF,
             &["reviews_open_of_workspace (workspace=? AND path>?)"],
@@ -178,11 +216,8 @@ async fn lists_of_projects_and_their_records_are_in_the_order_of_an_index() {
 async fn reviews_are_listed_in_the_order_of_the_best_index() {
     use super::super::reviews::select_page;
     let all = ReviewQuery {
-        after: Some(Position {
-            created: elevo_core::Timestamp::new(1, 0).unwrap(),
-            id: "r".into(),
-        }),
-        ..ReviewQuery::of(elevo_core::TenantId::LOCAL)
+        after: Some(position()),
+        ..ReviewQuery::of(TenantId::LOCAL)
     };
     let project = Some("p".to_owned());
     let workspace = Some("w".to_owned());
