@@ -1,15 +1,16 @@
 //! The suite that every catalog must pass: at least one check for each promise of
-//! [`Catalog`].
+//! [`Catalog`](crate::Catalog).
 //!
 //! ```ignore
 //! elevo_catalog::conformance_tests!(Temporary::new());
 //! ```
 //!
-//! expands to one `#[tokio::test]` per check, each with its own [`Place`], which
+//! expands to one `#[tokio::test]` per check, each with its own [`Backend`], which
 //! must not hold a catalog yet. A failed check panics.
 
 mod agents;
 mod assertions;
+mod backend;
 mod catalog;
 mod deliveries;
 mod events;
@@ -31,9 +32,8 @@ mod versions;
 mod webhooks;
 mod workspaces;
 
-use std::future::Future;
-
 pub use self::agents::*;
+pub use self::backend::Backend;
 pub use self::catalog::*;
 pub use self::deliveries::*;
 pub use self::events::*;
@@ -53,16 +53,6 @@ pub use self::tenants::*;
 pub use self::versions::*;
 pub use self::webhooks::*;
 pub use self::workspaces::*;
-use crate::catalog::Catalog;
-
-/// The location of a catalog.
-pub trait Place: Sync {
-    /// The implementation to test.
-    type Catalog: Catalog;
-
-    /// Opens the catalog; a further call opens it as another process would.
-    fn open(&self) -> impl Future<Output = Self::Catalog> + Send;
-}
 
 /// Expands to one test per check of [`conformance`](crate::conformance).
 #[macro_export]
@@ -208,8 +198,8 @@ macro_rules! conformance_tests {
         $(
             #[::tokio::test(flavor = "multi_thread")]
             async fn $check() {
-                let place = $make;
-                $crate::conformance::$check(&place).await;
+                let backend = $make;
+                $crate::conformance::$check(&backend).await;
             }
         )*
     };

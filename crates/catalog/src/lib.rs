@@ -12,7 +12,6 @@
 //! implements them on one file. The traits expose no database, and no call spans
 //! two stores.
 
-mod anything;
 mod bounds;
 mod catalog;
 mod change;
@@ -20,19 +19,15 @@ mod columns;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+mod fuzzing;
+mod limits;
 mod query;
 mod records;
 pub mod secret;
 mod sqlite;
 mod stored;
 
-#[doc(hidden)]
-pub use anything::read_any_row;
-pub use bounds::{
-    MAX_BATCH, MAX_BODY_BYTES, MAX_CHANGES, MAX_COUNTS_BYTES, MAX_DETAIL_BYTES, MAX_LISTED,
-    MAX_NAME_BYTES, MAX_PAGE, MAX_POLICY_BYTES, MAX_REASON_BYTES, MAX_REVIEWS, MAX_SPEC_BYTES,
-    MAX_STEPS, MAX_SYNC_BYTES, MAX_TEXT_BYTES, MAX_UNSETTLED, MAX_WEBHOOKS, MAX_WORDS,
-};
 pub use catalog::{
     Agents, Catalog, Deliveries, Events, Keys, Landings, Policies, Projects, Requests, Reviews,
     Sandboxes, Settings, SnapshotRoots, Tags, Templates, Tenants, VersionRetention, Versions,
@@ -40,6 +35,13 @@ pub use catalog::{
 };
 pub use change::SandboxChange;
 pub use error::{Error, Kind, Limit, Result};
+#[cfg(any(test, feature = "fuzzing"))]
+pub use fuzzing::read_any_row;
+pub use limits::{
+    MAX_BATCH, MAX_BODY_BYTES, MAX_CHANGES, MAX_COUNTS_BYTES, MAX_DETAIL_BYTES, MAX_LISTED,
+    MAX_NAME_BYTES, MAX_PAGE, MAX_POLICY_BYTES, MAX_REASON_BYTES, MAX_REVIEWS, MAX_SPEC_BYTES,
+    MAX_STEPS, MAX_SYNC_BYTES, MAX_TEXT_BYTES, MAX_UNSETTLED, MAX_WEBHOOKS, MAX_WORDS,
+};
 pub use query::{AddLimits, Page, Position, SandboxQuery};
 pub use records::{
     Agent, ApiKey, Attempt, BaseMove, Begun, Delivery, DeliveryState, Event, EventKind, EventQuery,

@@ -24,10 +24,10 @@ pub use event::{
 pub use landing::{BaseMove, Landed, LandedStep, Landing, LandingKind, LogEntry, ReviewStep, Step};
 pub use project::{Project, ProjectChange, ProjectPolicy, ProjectQuery};
 pub use request::{Begun, IdempotentRequest, RequestRun};
-pub(crate) use retention::Earlier;
+pub(crate) use retention::ReplacedVersion;
 pub use retention::{Retention, Unkept, UnkeptQuery};
 pub use review::{Review, ReviewChange, ReviewQuery, ReviewState, Sides};
-pub(crate) use roots::Place;
+pub(crate) use roots::WalkPart;
 pub use roots::{RootPlace, Roots};
 pub use tag::Tag;
 pub use version::{FileVersion, PathChange, VersionKind};

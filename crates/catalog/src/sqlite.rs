@@ -8,14 +8,15 @@
 //! Other processes may open the same file: they wait for one another.
 
 mod agents;
+mod catalog;
+mod copies;
 mod database;
 mod deliveries;
 mod events;
 mod failure;
-mod group;
+mod found;
 mod keys;
 mod landings;
-mod look;
 mod pages;
 mod policies;
 mod projects;
@@ -37,45 +38,16 @@ mod values;
 mod versions;
 mod webhooks;
 mod workspaces;
+mod write_queue;
 
 use std::ops::Deref;
 use std::path::Path;
-use std::time::Duration;
-
-use async_trait::async_trait;
 
 use self::database::Database;
-pub use self::look::{ADOPTING, FoundCatalog, GENERATION, INSTALLATION};
+pub use self::database::SqliteOptions;
+pub use self::found::{ADOPTING, FoundCatalog, GENERATION, INSTALLATION};
 use crate::catalog::Catalog;
 use crate::error::Result;
-
-/// Each statement moves the expiry of one kind of record by the bound
-/// microseconds.
-const MOVES: [&str; 4] = [
-    "UPDATE sandboxes SET expires = expires + ? WHERE removing = 0",
-    "UPDATE workspaces SET expires = expires + ? WHERE expires IS NOT NULL",
-    "UPDATE reviews SET expires = expires + ? WHERE state = 'open' AND expires IS NOT NULL",
-    "UPDATE requests SET keep_until = keep_until + ?",
-];
-
-/// Options for opening a catalog in a file.
-#[derive(Clone, Copy, Debug)]
-pub struct SqliteOptions {
-    /// Number of connections that read.
-    pub readers: u32,
-    /// Time that a call waits before it fails with `Busy`: for a connection, and
-    /// once more for other processes.
-    pub wait: Duration,
-}
-
-impl Default for SqliteOptions {
-    fn default() -> Self {
-        Self {
-            readers: 4,
-            wait: Duration::from_secs(10),
-        }
-    }
-}
 
 /// A [`Catalog`] in one SQLite file. Needs a Tokio runtime.
 #[derive(Debug)]
@@ -94,13 +66,13 @@ impl SqliteCatalog {
     /// Reads the catalog in `file` without changing it. Returns `None` if there
     /// is none. Nothing may write to the file during the call.
     pub async fn find(file: &Path) -> Result<Option<FoundCatalog>> {
-        look::find(file).await
+        found::find(file).await
     }
 
     /// Copies the catalog in `file`, of any format, to `to`, where no file may
     /// exist. Nothing may write to the file during the call.
     pub async fn copy_file(file: &Path, to: &Path) -> Result<()> {
-        look::copy(file, to).await
+        copies::copy(file, to).await
     }
 
     /// Copies this catalog, as it is at one moment of the call, to `to`, where no
@@ -109,32 +81,13 @@ impl SqliteCatalog {
     pub async fn copy_to(&self, to: &Path) -> Result<()> {
         let reader = self.database.readers().acquire().await;
         let mut reader = reader.map_err(failure::of)?;
-        look::copy_from(&mut reader, to).await
+        copies::copy_from(&mut reader, to).await
     }
 
     /// Waits for running changes and closes the file. Later calls fail. Without
     /// it nothing is lost; the next start reads the write-ahead log.
     pub async fn close(&self) {
         self.database.close().await;
-    }
-}
-
-#[async_trait]
-impl Catalog for SqliteCatalog {
-    async fn move_expiry(&self, by: i64, setting: &str, value: &str) -> Result<()> {
-        settings::check(setting, value)?;
-        let mut transaction = self.database.write().await?;
-        for statement in MOVES {
-            let moved = sqlx::query(statement).bind(by).execute(&mut *transaction);
-            moved.await.map_err(failure::of)?;
-        }
-        let set = sqlx::query(settings::SET).bind(setting).bind(value);
-        set.execute(&mut *transaction).await.map_err(failure::of)?;
-        transaction.commit().await
-    }
-
-    async fn check(&self) -> Result<()> {
-        self.database.check().await
     }
 }
 

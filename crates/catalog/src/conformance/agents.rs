@@ -3,15 +3,15 @@
 use elevo_core::TenantId;
 
 use crate::catalog::*;
-use crate::conformance::Place;
 use crate::conformance::assertions::{assert_exists, assert_not_found};
+use crate::conformance::backend::Backend;
 use crate::conformance::samples::{AGENT, ALICE, BOB, agent, furnished};
 use crate::error::Kind;
 
 /// Neither its id nor its name can be taken twice in a tenant; another tenant may
 /// use both.
-pub async fn an_agent_is_added_once_to_its_tenant(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn an_agent_is_added_once_to_its_tenant(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let mut same_name = agent(ALICE, "another id");
     same_name.name = agent(ALICE, AGENT).name;
     for taken in [agent(ALICE, AGENT), same_name] {

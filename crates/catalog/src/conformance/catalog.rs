@@ -1,7 +1,7 @@
 //! Promises that concern all areas: several handles, dropped calls, tenants, times.
 
 mod project_text;
-pub(in crate::conformance) mod text;
+pub(crate) mod text;
 
 use std::pin::pin;
 
@@ -11,8 +11,8 @@ use futures::future::{join_all, poll_immediate};
 pub use self::project_text::*;
 pub use self::text::*;
 use crate::catalog::*;
-use crate::conformance::Place;
 use crate::conformance::assertions::assert_not_found;
+use crate::conformance::backend::Backend;
 use crate::conformance::samples::{
     ALICE, BOB, NO_LIMITS, add, add_project, add_workspace, at, furnished, get, get_review, key,
     list, of_state, of_tenant, open, project, review, sandbox, tenant, workspace,
@@ -22,8 +22,8 @@ use crate::query::AddLimits;
 use crate::records::{Review, Workspace, WorkspaceState};
 
 /// Promise 4.
-pub async fn nothing_crosses_tenants(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn nothing_crosses_tenants(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let extra = key(ALICE, "extra", None);
     catalog.add_key(&extra).await.expect("a new key");
     add(&catalog, &sandbox(ALICE, "a")).await;
@@ -45,8 +45,8 @@ pub async fn nothing_crosses_tenants(place: &impl Place) {
 }
 
 /// Promise 3.
-pub async fn every_handle_reads_the_writes_of_the_others(place: &impl Place) {
-    let (one, two) = (furnished(place).await, place.open().await);
+pub async fn every_handle_reads_the_writes_of_the_others(backend: &impl Backend) {
+    let (one, two) = (furnished(backend).await, backend.open().await);
     for n in 0..20 {
         let id = n.to_string();
         add(&one, &sandbox(ALICE, &id)).await;
@@ -60,8 +60,8 @@ pub async fn every_handle_reads_the_writes_of_the_others(place: &impl Place) {
 
 /// Dropped before it begins, or after any number of polls: it happened completely
 /// or not at all, and does not block the next call.
-pub async fn a_dropped_call_leaves_the_catalog_whole(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn a_dropped_call_leaves_the_catalog_whole(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let limits = AddLimits {
         per_key: Some(1000),
         total: Some(1000),
@@ -92,8 +92,8 @@ pub async fn a_dropped_call_leaves_the_catalog_whole(place: &impl Place) {
 }
 
 /// The first handle creates the catalog, and all of them can use it.
-pub async fn a_new_catalog_is_opened_by_many_at_once(place: &impl Place) {
-    let handles = join_all((0..8).map(|_| place.open())).await;
+pub async fn a_new_catalog_is_opened_by_many_at_once(backend: &impl Backend) {
+    let handles = join_all((0..8).map(|_| backend.open())).await;
     let added = handles[0].add_tenant(&tenant(ALICE, "alice")).await;
     added.expect("a new tenant");
     for handle in &handles {
@@ -104,8 +104,8 @@ pub async fn a_new_catalog_is_opened_by_many_at_once(place: &impl Place) {
 
 /// The expiry of sandboxes, parked workspaces, open reviews and remembered
 /// requests, together with a setting.
-pub async fn every_expiry_moves_together(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn every_expiry_moves_together(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let project = project(ALICE, "p");
     add_project(&catalog, &project).await;
     add(&catalog, &sandbox(ALICE, "a")).await;

@@ -1,7 +1,7 @@
 //! Deliveries of events to webhooks.
 
 use crate::catalog::*;
-use crate::conformance::Place;
+use crate::conformance::backend::Backend;
 use crate::conformance::events::note;
 use crate::conformance::samples::{BOB, at, furnished};
 use crate::conformance::webhooks::webhook;
@@ -9,8 +9,8 @@ use crate::records::{Attempt, DeliveryState, EventKind, NewEvent, Webhook};
 
 /// From the time it was added, in order, each once; without events that it may
 /// not see.
-pub async fn a_webhook_gets_the_events_that_it_may_see(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn a_webhook_gets_the_events_that_it_may_see(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     catalog.add_event(&note("before", 0)).await.expect("added");
     catalog.add_webhook(&webhook("a")).await.expect("added");
     let some = Webhook {
@@ -51,8 +51,8 @@ pub async fn a_webhook_gets_the_events_that_it_may_see(place: &impl Place) {
 }
 
 /// The outcomes of attempts, and a replay from the start.
-pub async fn attempts_are_recorded_and_deliveries_replayed(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn attempts_are_recorded_and_deliveries_replayed(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     catalog.add_webhook(&webhook("a")).await.expect("added");
     let mut ids = Vec::new();
     for n in 0..3 {

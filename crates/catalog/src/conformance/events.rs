@@ -4,24 +4,23 @@ use elevo_core::SandboxState;
 use futures::future::join_all;
 use serde_json::json;
 
-use crate::bounds::MAX_PAGE;
 use crate::catalog::*;
 use crate::change::SandboxChange;
-use crate::conformance::Place;
-use crate::conformance::landings::{full_step, furnished_with_project};
+use crate::conformance::backend::Backend;
 use crate::conformance::samples::{
-    AGENT, AGENT_KEYS, ALICE, BOB, NO_LIMITS, add, add_workspace, at, furnished, land, sandbox,
-    workspace,
+    AGENT, AGENT_KEYS, ALICE, BOB, NO_LIMITS, add, add_workspace, at, full_step, furnished,
+    furnished_with_project, land, sandbox, workspace,
 };
 use crate::conformance::webhooks::webhook;
 use crate::error::Error;
+use crate::limits::MAX_PAGE;
 use crate::query::AddLimits;
 use crate::records::{
     Attempt, DeliveryState, Event, EventKind, EventQuery, NewEvent, Sandbox, Workspace,
     WorkspaceChange, WorkspaceState,
 };
 
-pub(in crate::conformance) fn all() -> EventQuery {
+pub(crate) fn all() -> EventQuery {
     EventQuery {
         limit: MAX_PAGE,
         ..EventQuery::default()
@@ -33,7 +32,7 @@ async fn kinds(catalog: &impl Catalog, query: &EventQuery) -> Vec<EventKind> {
     events.into_iter().map(|event| event.event.kind).collect()
 }
 
-pub(in crate::conformance) fn note(subject: &str, n: u64) -> NewEvent {
+pub(crate) fn note(subject: &str, n: u64) -> NewEvent {
     NewEvent {
         tenant: ALICE,
         agent: None,
@@ -45,8 +44,8 @@ pub(in crate::conformance) fn note(subject: &str, n: u64) -> NewEvent {
 }
 
 /// A receiver that lags keeps only the events of its tenant.
-pub async fn a_webhook_keeps_no_events_of_other_tenants(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn a_webhook_keeps_no_events_of_other_tenants(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     catalog.add_webhook(&webhook("a")).await.expect("added");
     let theirs = NewEvent {
         tenant: BOB,
@@ -62,8 +61,8 @@ pub async fn a_webhook_keeps_no_events_of_other_tenants(place: &impl Place) {
 }
 
 /// In the transaction of the change, with the state at that time.
-pub async fn a_change_of_a_sandbox_records_an_event(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn a_change_of_a_sandbox_records_an_event(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let one = Sandbox {
         agent: Some(AGENT.into()),
         key: AGENT_KEYS[0].into(),
@@ -111,8 +110,8 @@ pub async fn a_change_of_a_sandbox_records_an_event(place: &impl Place) {
 }
 
 /// For the sandbox that ends, and for the parked workspace that ends later.
-pub async fn the_event_of_an_expiry_states_whether_the_workspace_is_parked(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn the_event_of_an_expiry_states_whether_the_workspace_is_parked(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     for (id, parked) in [("a", true), ("b", false)] {
         add(&catalog, &sandbox(ALICE, id)).await;
         let change = SandboxChange {
@@ -156,8 +155,8 @@ pub async fn the_event_of_an_expiry_states_whether_the_workspace_is_parked(place
 }
 
 /// The move of the head, and reviews that end and begin.
-pub async fn a_landing_records_its_events(place: &impl Place) {
-    let (catalog, one) = furnished_with_project(place).await;
+pub async fn a_landing_records_its_events(backend: &impl Backend) {
+    let (catalog, one) = furnished_with_project(backend).await;
     let before = catalog.last_event().await.expect("last");
     land(&catalog, &one, vec![full_step(&one)]).await;
     let query = EventQuery {
@@ -184,8 +183,8 @@ pub async fn a_landing_records_its_events(place: &impl Place) {
 }
 
 /// By tenant, agent, kind, subject and number.
-pub async fn events_are_found_by_every_filter(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn events_are_found_by_every_filter(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     assert_eq!(catalog.last_event().await.expect("last"), 0);
     let mine = |kind, agent: Option<&str>, subject: &str| NewEvent {
         kind,
@@ -213,10 +212,10 @@ pub async fn events_are_found_by_every_filter(place: &impl Place) {
     assert_eq!(found, made);
     let of = async |query: EventQuery| {
         let found = catalog.events(&query).await.expect("events");
-        let place = |id| ids.iter().position(|known| *known == id).expect("known");
+        let index = |id| ids.iter().position(|known| *known == id).expect("known");
         found
             .into_iter()
-            .map(|event| place(event.id))
+            .map(|event| index(event.id))
             .collect::<Vec<_>>()
     };
     let tenant = Some(ALICE);
@@ -257,9 +256,9 @@ pub async fn events_are_found_by_every_filter(place: &impl Place) {
 
 /// A reader that continues from the last number misses nothing, with several
 /// concurrent writers.
-pub async fn events_are_seen_in_the_order_of_their_numbers(place: &impl Place) {
-    let catalog = furnished(place).await;
-    let other = place.open().await;
+pub async fn events_are_seen_in_the_order_of_their_numbers(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
+    let other = backend.open().await;
     let writing = (0..4).map(|writer| {
         let catalog = if writer % 2 == 0 { &catalog } else { &other };
         async move {
@@ -296,8 +295,8 @@ pub async fn events_are_seen_in_the_order_of_their_numbers(place: &impl Place) {
 }
 
 /// Deletes only old events that were delivered; numbers are not reused.
-pub async fn only_old_delivered_events_are_deleted(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn only_old_delivered_events_are_deleted(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     catalog.add_webhook(&webhook("a")).await.expect("added");
     let mut ids = Vec::new();
     for n in 0..4 {

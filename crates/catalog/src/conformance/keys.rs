@@ -1,15 +1,15 @@
 //! API keys.
 
 use crate::catalog::*;
-use crate::conformance::Place;
 use crate::conformance::assertions::{assert_exists, assert_not_found};
+use crate::conformance::backend::Backend;
 use crate::conformance::samples::{AGENT, ALICE, BOB, KEY, at, furnished, key};
 use crate::error::Kind;
 use crate::records::{ApiKey, KeyLimits};
 
 /// Also if it is revoked or expired.
-pub async fn a_revoked_or_expired_key_is_found_by_its_hash(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn a_revoked_or_expired_key_is_found_by_its_hash(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let full = ApiKey {
         hash: [9; 32],
         scopes: vec![],
@@ -35,8 +35,8 @@ pub async fn a_revoked_or_expired_key_is_found_by_its_hash(place: &impl Place) {
 }
 
 /// Unique by id in its tenant, by hash in the catalog.
-pub async fn a_key_is_added_once(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn a_key_is_added_once(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let mut same_id = key(ALICE, KEY, None);
     same_id.hash = [1; 32];
     let mut same_hash = key(BOB, "another id", None);
@@ -50,8 +50,8 @@ pub async fn a_key_is_added_once(place: &impl Place) {
 }
 
 /// The time of the first revocation stays.
-pub async fn a_key_is_revoked_once(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn a_key_is_revoked_once(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let revoke = async |id, time| catalog.revoke_key(ALICE, id, at(time)).await;
     assert!(revoke(KEY, 5).await.expect("revoke"));
     assert!(!revoke(KEY, 6).await.expect("revoke"));

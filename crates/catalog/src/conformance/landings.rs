@@ -8,63 +8,23 @@ use futures::future::{join_all, poll_immediate};
 use serde_json::json;
 
 pub use self::refusals::*;
-use crate::bounds::MAX_STEPS;
 use crate::catalog::*;
-use crate::conformance::Place;
 use crate::conformance::assertions::assert_refused;
+use crate::conformance::backend::Backend;
 use crate::conformance::samples::{
-    AGENT, ALICE, KEY, add_project, add_workspace, added, at, first, furnished, get_project,
-    get_review, land, landing, move_base, open, path, project, requested, review, snapshot, step,
-    whole_log, workspace,
+    AGENT, ALICE, KEY, add_project, added, assert_chain, at, first, full_step, furnished,
+    furnished_with_project, get_project, get_review, land, landing, move_base, path, project,
+    requested, review, snapshot, step, whole_log, workspace,
 };
 use crate::error::Error;
+use crate::limits::MAX_STEPS;
 use crate::records::{
-    Landed, LandedStep, LandingKind, LogEntry, Project, ReviewChange, ReviewState, ReviewStep,
-    Step, Workspace,
+    Landed, LandedStep, LandingKind, LogEntry, Project, ReviewState, Step, Workspace,
 };
 
-pub(in crate::conformance) fn supersede(id: &str, by: &str) -> ReviewStep {
-    ReviewStep {
-        id: id.into(),
-        change: ReviewChange {
-            successor: Some(by.into()),
-            ..ReviewChange::new(ReviewState::Open, ReviewState::Superseded)
-        },
-    }
-}
-
-/// Adds a project `p` with a workspace `w` and an open review `r` of `a/b`.
-pub(in crate::conformance) async fn furnished_with_project<P: Place>(
-    place: &P,
-) -> (P::Catalog, Project) {
-    let catalog = furnished(place).await;
-    let one = project(ALICE, "p");
-    add_project(&catalog, &one).await;
-    add_workspace(&catalog, &workspace(ALICE, "w", Some("p"))).await;
-    open(&catalog, &one, vec![review(&one, "r", Some("w"), "a/b")]).await;
-    (catalog, one)
-}
-
-/// A step that uses every feature of a step.
-pub(in crate::conformance) fn full_step(one: &Project) -> Step {
-    Step {
-        kind: LandingKind::Resolve,
-        agent: Some(AGENT.into()),
-        workspace: Some("w".into()),
-        message: "why\nnot".into(),
-        request: Some("request".into()),
-        counts: json!({ "added": 2 }),
-        changes: vec![added("b", 1), added("a", 2)],
-        reviews: vec![supersede("r", "s")],
-        opens: vec![review(one, "s", Some("w"), "a/b")],
-        base: move_base(0, 9),
-        ..step(snapshot(1))
-    }
-}
-
 /// Head, log, versions, reviews, and the base of the workspace.
-pub async fn a_landing_changes_all_it_says(place: &impl Place) {
-    let (catalog, one) = furnished_with_project(place).await;
+pub async fn a_landing_changes_all_it_says(backend: &impl Backend) {
+    let (catalog, one) = furnished_with_project(backend).await;
     let landed = land(&catalog, &one, vec![full_step(&one)]).await;
     let done = LandedStep {
         sequence: Some(1),
@@ -139,8 +99,8 @@ async fn assert_versions_and_reviews(catalog: &impl Catalog, one: &Project) {
 }
 
 /// Promise 11, for one landing with many steps.
-pub async fn the_steps_of_a_landing_are_a_chain(place: &impl Place) {
-    let (catalog, one) = furnished_with_project(place).await;
+pub async fn the_steps_of_a_landing_are_a_chain(backend: &impl Backend) {
+    let (catalog, one) = furnished_with_project(backend).await;
     let mut steps: Vec<_> = (1..=MAX_STEPS as u64)
         .map(|n| Step {
             workspace: Some("w".into()),
@@ -182,29 +142,12 @@ pub async fn the_steps_of_a_landing_are_a_chain(place: &impl Place) {
     }
 }
 
-/// Checks the chain and returns the log, oldest first.
-pub(in crate::conformance) async fn assert_chain(
-    catalog: &impl Catalog,
-    one: &Project,
-) -> Vec<LogEntry> {
-    let mut log = whole_log(catalog, one).await;
-    log.reverse();
-    let mut head = one.head;
-    for (n, entry) in (1..).zip(&log) {
-        assert_eq!((entry.sequence, entry.parent), (n, head));
-        head = entry.snapshot;
-    }
-    let now = get_project(catalog, one).await;
-    assert_eq!((now.head, now.sequence), (head, log.len() as u64));
-    log
-}
-
 /// Promises 11 and 12, from two handles: each writer continues from the head that
 /// its error reports.
-pub async fn landings_at_once_are_a_chain(place: &impl Place) {
+pub async fn landings_at_once_are_a_chain(backend: &impl Backend) {
     const WRITERS: u64 = 8;
     const EACH: u64 = 6;
-    let handles = [furnished(place).await, place.open().await];
+    let handles = [furnished(backend).await, backend.open().await];
     let one = project(ALICE, "p");
     add_project(&handles[0], &one).await;
     let writers = (0..WRITERS).map(|writer| {
@@ -240,8 +183,8 @@ pub async fn landings_at_once_are_a_chain(place: &impl Place) {
 }
 
 /// It changes only reviews and the base of the workspace.
-pub async fn a_held_step_does_not_move_the_head(place: &impl Place) {
-    let (catalog, one) = furnished_with_project(place).await;
+pub async fn a_held_step_does_not_move_the_head(backend: &impl Backend) {
+    let (catalog, one) = furnished_with_project(backend).await;
     let held = Step {
         workspace: Some("w".into()),
         opens: vec![review(&one, "s", Some("w"), "c")],
@@ -265,10 +208,10 @@ pub async fn a_held_step_does_not_move_the_head(place: &impl Place) {
 }
 
 /// Promise 13, observed from another handle.
-pub async fn a_landing_becomes_visible_as_a_whole(place: &impl Place) {
+pub async fn a_landing_becomes_visible_as_a_whole(backend: &impl Backend) {
     const LANDINGS: u64 = 30;
-    let (writer, one) = furnished_with_project(place).await;
-    let reader = place.open().await;
+    let (writer, one) = furnished_with_project(backend).await;
+    let reader = backend.open().await;
     let write = async {
         for n in 0..LANDINGS {
             let steps = [1, 2].map(|k| Step {
@@ -313,8 +256,8 @@ pub async fn a_landing_becomes_visible_as_a_whole(place: &impl Place) {
 }
 
 /// After any number of polls of its future.
-pub async fn a_dropped_landing_leaves_the_catalog_whole(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn a_dropped_landing_leaves_the_catalog_whole(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let one = project(ALICE, "p");
     add_project(&catalog, &one).await;
     for polls in 0..40_u64 {

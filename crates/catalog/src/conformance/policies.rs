@@ -3,16 +3,16 @@
 use futures::future::join_all;
 use serde_json::json;
 
-use crate::bounds::MAX_POLICY_BYTES;
 use crate::catalog::*;
-use crate::conformance::Place;
 use crate::conformance::assertions::{assert_changed, assert_not_found, assert_refused};
+use crate::conformance::backend::Backend;
 use crate::conformance::samples::{ALICE, BOB, add_project, at, furnished, get_project, project};
 use crate::error::{Error, Kind};
+use crate::limits::MAX_POLICY_BYTES;
 
 /// Promise 5, from two handles.
-pub async fn one_of_several_concurrent_policies_wins(place: &impl Place) {
-    let handles = [furnished(place).await, place.open().await];
+pub async fn one_of_several_concurrent_policies_wins(backend: &impl Backend) {
+    let handles = [furnished(backend).await, backend.open().await];
     let one = project(ALICE, "a");
     add_project(&handles[0], &one).await;
     for round in 0..4 {

@@ -3,27 +3,27 @@
 use elevo_core::Timestamp;
 use serde_json::json;
 
-use crate::bounds::{MAX_PAGE, MAX_POLICY_BYTES};
 use crate::catalog::*;
 use crate::change::SandboxChange;
-use crate::conformance::Place;
 use crate::conformance::assertions::{
     assert_being_removed, assert_exists, assert_not_found, assert_refused,
 };
+use crate::conformance::backend::Backend;
 use crate::conformance::samples::{
     ALICE, BOB, add, add_project, add_workspace, added, at, first, furnished, get_project, land,
     landing, open, project, review, sandbox, snapshot, step, whole_log, workspace,
 };
 use crate::conformance::tags::tag;
 use crate::error::{Error, Kind};
+use crate::limits::{MAX_PAGE, MAX_POLICY_BYTES};
 use crate::records::{
     Project, ProjectChange, ProjectPolicy, ProjectQuery, Retention, ReviewQuery, Sandbox, Step,
     Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState,
 };
 
 /// All fields, with promises 4 and 10.
-pub async fn a_project_comes_back_as_it_was_added(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn a_project_comes_back_as_it_was_added(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let full = Project {
         description: Some("words".into()),
         head: snapshot(7),
@@ -55,8 +55,8 @@ pub async fn a_project_comes_back_as_it_was_added(place: &impl Place) {
 
 /// Its id is unique in the catalog, its name in its tenant; and it has no
 /// landings.
-pub async fn a_project_is_added_once(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn a_project_is_added_once(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let one = project(ALICE, "a");
     add_project(&catalog, &one).await;
     let mut same_id = project(BOB, "a");
@@ -82,8 +82,8 @@ pub async fn a_project_is_added_once(place: &impl Place) {
 }
 
 /// By age and id; a walk sees everything once.
-pub async fn projects_are_listed_newest_first(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn projects_are_listed_newest_first(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     for n in 0..10 {
         let mut one = project(ALICE, &format!("{n}"));
         one.created = at(n / 3);
@@ -130,8 +130,8 @@ pub async fn projects_are_listed_newest_first(place: &impl Place) {
 }
 
 /// Nothing else changes.
-pub async fn a_project_is_renamed_and_described(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn a_project_is_renamed_and_described(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let one = project(ALICE, "a");
     add_project(&catalog, &one).await;
     add_project(&catalog, &project(ALICE, "b")).await;
@@ -167,8 +167,8 @@ pub async fn a_project_is_renamed_and_described(place: &impl Place) {
 }
 
 /// A sandbox that works on a project prevents its removal.
-pub async fn a_project_with_a_sandbox_is_not_removed(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn a_project_with_a_sandbox_is_not_removed(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     add_project(&catalog, &project(ALICE, "a")).await;
     add_workspace(&catalog, &workspace(ALICE, "w", Some("a"))).await;
     let one = Sandbox {
@@ -193,8 +193,8 @@ pub async fn a_project_with_a_sandbox_is_not_removed(place: &impl Place) {
 }
 
 /// Rejects landings, policies and workspaces.
-pub async fn a_project_that_is_being_removed_takes_nothing_new(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn a_project_that_is_being_removed_takes_nothing_new(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let one = project(ALICE, "a");
     add_project(&catalog, &one).await;
     assert_refused(catalog.remove_project("a").await);
@@ -237,8 +237,8 @@ pub async fn a_project_that_is_being_removed_takes_nothing_new(place: &impl Plac
 }
 
 /// For any number of records of the project.
-pub async fn a_removed_project_leaves_nothing(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn a_removed_project_leaves_nothing(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let (gone, other) = (project(ALICE, "gone"), project(ALICE, "other"));
     for one in [&gone, &other] {
         add_project(&catalog, one).await;

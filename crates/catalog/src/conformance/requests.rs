@@ -3,12 +3,12 @@
 use elevo_core::TenantId;
 use futures::future::join_all;
 
-use crate::bounds::{MAX_BODY_BYTES, MAX_TEXT_BYTES};
 use crate::catalog::*;
-use crate::conformance::Place;
 use crate::conformance::assertions::{assert_not_found, assert_refused};
+use crate::conformance::backend::Backend;
 use crate::conformance::samples::{ALICE, BOB, at, furnished};
 use crate::error::Kind;
+use crate::limits::{MAX_BODY_BYTES, MAX_TEXT_BYTES};
 use crate::records::{Begun, IdempotentRequest, RequestRun};
 
 fn run(tenant: TenantId, name: u8, process: &str) -> RequestRun {
@@ -30,7 +30,7 @@ fn request_of(run: RequestRun) -> IdempotentRequest {
     }
 }
 
-pub(in crate::conformance) fn request(tenant: TenantId, name: u8) -> IdempotentRequest {
+pub(crate) fn request(tenant: TenantId, name: u8) -> IdempotentRequest {
     request_of(run(tenant, name, "one"))
 }
 
@@ -54,8 +54,8 @@ async fn begin(catalog: &impl Catalog, request: &IdempotentRequest) -> Begun {
 }
 
 /// Later ones get the stored response of the first.
-pub async fn a_request_is_carried_out_once(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn a_request_is_carried_out_once(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let first = request(ALICE, 1);
     assert_eq!(begin(&catalog, &first).await, Begun::New);
     assert_eq!(begin(&catalog, &elsewhere(&first)).await, Begun::Running);
@@ -103,8 +103,8 @@ pub async fn a_request_is_carried_out_once(place: &impl Place) {
 }
 
 /// While it is at work, released, and finished.
-pub async fn another_content_under_the_same_name_is_a_mismatch(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn another_content_under_the_same_name_is_a_mismatch(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let first = request(ALICE, 1);
     assert_eq!(begin(&catalog, &first).await, Begun::New);
     let mut other = first.clone();
@@ -122,8 +122,8 @@ pub async fn another_content_under_the_same_name_is_a_mismatch(place: &impl Plac
 }
 
 /// Before and after the catalog deletes it.
-pub async fn an_old_request_counts_as_unknown(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn an_old_request_counts_as_unknown(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let first = request(ALICE, 1);
     begin(&catalog, &first).await;
     catalog.note_made(&first.run, "it").await.expect("note");
@@ -151,8 +151,8 @@ pub async fn an_old_request_counts_as_unknown(place: &impl Place) {
 }
 
 /// Its note is deleted, too.
-pub async fn an_abandoned_request_is_new(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn an_abandoned_request_is_new(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let first = request(ALICE, 1);
     begin(&catalog, &first).await;
     catalog.note_made(&first.run, "it").await.expect("note");
@@ -165,8 +165,8 @@ pub async fn an_abandoned_request_is_new(place: &impl Place) {
 }
 
 /// By any process; the last note counts.
-pub async fn a_released_request_is_begun_again_with_its_note(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn a_released_request_is_begun_again_with_its_note(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let first = request(ALICE, 1);
     begin(&catalog, &first).await;
     let too_long = "x".repeat(MAX_TEXT_BYTES + 1);
@@ -184,8 +184,8 @@ pub async fn a_released_request_is_begun_again_with_its_note(place: &impl Place)
 }
 
 /// Not a process whose requests were released.
-pub async fn only_the_process_at_work_changes_a_request(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn only_the_process_at_work_changes_a_request(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let (first, second) = (request(ALICE, 1), elsewhere(&request(ALICE, 1)));
     begin(&catalog, &first).await;
     catalog.release(&first.run).await.expect("release");
@@ -204,8 +204,8 @@ pub async fn only_the_process_at_work_changes_a_request(place: &impl Place) {
 }
 
 /// Requests of live processes and finished requests stay as they are.
-pub async fn requests_of_dead_processes_are_begun_again(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn requests_of_dead_processes_are_begun_again(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let requests = ["dead", "gone", "alive", "too"]
         .iter()
         .zip(1..)
@@ -234,8 +234,8 @@ pub async fn requests_of_dead_processes_are_begun_again(place: &impl Place) {
 }
 
 /// Through two handles, each call by a different process.
-pub async fn one_of_several_equal_concurrent_requests_is_new(place: &impl Place) {
-    let handles = [furnished(place).await, place.open().await];
+pub async fn one_of_several_equal_concurrent_requests_is_new(backend: &impl Backend) {
+    let handles = [furnished(backend).await, backend.open().await];
     let requests = (0..32).map(|n| request_of(run(ALICE, 1, &n.to_string())));
     let requests: Vec<_> = requests.collect();
     let each = requests.iter().zip(handles.iter().cycle());

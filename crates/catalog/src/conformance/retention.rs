@@ -6,12 +6,11 @@ use elevo_core::Timestamp;
 use elevo_objects::SnapshotId;
 use futures::future::join_all;
 
-use crate::bounds::MAX_PAGE;
 use crate::catalog::*;
-use crate::conformance::Place;
 use crate::conformance::assertions::{
     assert_being_removed, assert_changed, assert_not_found, assert_refused,
 };
+use crate::conformance::backend::Backend;
 use crate::conformance::roots::all_roots;
 use crate::conformance::samples::{
     ALICE, BOB, add_project, add_workspace, at, first, furnished, get_project, land, landing,
@@ -19,6 +18,7 @@ use crate::conformance::samples::{
 };
 use crate::conformance::tags::tag;
 use crate::error::{Error, Kind};
+use crate::limits::MAX_PAGE;
 use crate::records::{
     Landing, Project, ProjectChange, Retention, ReviewChange, ReviewState, Step, UnkeptQuery,
     WorkspaceChange,
@@ -98,8 +98,8 @@ fn assert_dropped<T: std::fmt::Debug>(result: crate::Result<T>, which: u64) {
 }
 
 /// For each retention, in pages of any length.
-pub async fn versions_that_are_not_kept_are_found(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn versions_that_are_not_kept_are_found(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let one = project(ALICE, "p");
     add_project(&catalog, &one).await;
     // Three versions on day 90, one on day 97, two on day 99.
@@ -142,8 +142,8 @@ pub async fn versions_that_are_not_kept_are_found(place: &impl Place) {
 }
 
 /// Promise 17; a dropped version stays dropped when the retention changes.
-pub async fn a_dropped_version_stays_in_the_log(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn a_dropped_version_stays_in_the_log(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let (one, other) = (project(ALICE, "p"), project(ALICE, "q"));
     for each in [&one, &other] {
         add_project(&catalog, each).await;
@@ -176,8 +176,8 @@ pub async fn a_dropped_version_stays_in_the_log(place: &impl Place) {
 }
 
 /// Promise 16: a version that a record needs is kept.
-pub async fn a_needed_version_is_not_dropped(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn a_needed_version_is_not_dropped(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let (one, other) = (project(ALICE, "p"), project(ALICE, "q"));
     for each in [&one, &other] {
         add_project(&catalog, each).await;
@@ -218,8 +218,8 @@ pub async fn a_needed_version_is_not_dropped(place: &impl Place) {
 }
 
 /// Promise 16: no record comes to need a dropped version.
-pub async fn no_record_comes_to_need_a_dropped_version(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn no_record_comes_to_need_a_dropped_version(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let one = project(ALICE, "p");
     add_project(&catalog, &one).await;
     add_project(&catalog, &project(ALICE, "q")).await;
@@ -275,8 +275,8 @@ pub async fn no_record_comes_to_need_a_dropped_version(place: &impl Place) {
 }
 
 /// Rejects an outdated retention, and a project that is being removed.
-pub async fn versions_are_dropped_only_as_expected(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn versions_are_dropped_only_as_expected(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let one = project(ALICE, "p");
     add_project(&catalog, &one).await;
     land_at(&catalog, &one, &[1, 2, 3]).await;
@@ -310,8 +310,8 @@ pub async fn versions_are_dropped_only_as_expected(place: &impl Place) {
 }
 
 /// A version that becomes the head again is as old as its last landing.
-pub async fn a_version_that_came_back_counts_as_the_last_time(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn a_version_that_came_back_counts_as_the_last_time(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let one = project(ALICE, "p");
     add_project(&catalog, &one).await;
     for next in [1, 2, 1, 3] {
@@ -327,8 +327,8 @@ pub async fn a_version_that_came_back_counts_as_the_last_time(place: &impl Place
 }
 
 /// Promise 16, from two handles.
-pub async fn either_a_drop_or_a_concurrent_workspace_wins(place: &impl Place) {
-    let handles = [furnished(place).await, place.open().await];
+pub async fn either_a_drop_or_a_concurrent_workspace_wins(backend: &impl Backend) {
+    let handles = [furnished(backend).await, backend.open().await];
     let one = project(ALICE, "p");
     add_project(&handles[0], &one).await;
     let times: Vec<_> = (1..=40).collect();
@@ -362,8 +362,8 @@ pub async fn either_a_drop_or_a_concurrent_workspace_wins(place: &impl Place) {
 }
 
 /// Roots omit dropped versions, and nothing else.
-pub async fn a_dropped_version_is_not_a_root(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn a_dropped_version_is_not_a_root(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let (one, other) = (project(ALICE, "p"), project(ALICE, "q"));
     for each in [&one, &other] {
         add_project(&catalog, each).await;

@@ -5,31 +5,31 @@ use futures::future::join_all;
 use serde_json::json;
 use strum::VariantArray;
 
-use crate::bounds::{MAX_DETAIL_BYTES, MAX_PAGE};
 use crate::catalog::*;
-use crate::conformance::Place;
 use crate::conformance::assertions::{
     assert_changed, assert_exists, assert_not_found, assert_refused,
 };
+use crate::conformance::backend::Backend;
 use crate::conformance::samples::{
     AGENT, ALICE, BOB, add_project, at, directory, first, furnished, get_review, land, landing,
     open, path, project, review, snapshot, step,
 };
 use crate::error::{Error, Kind};
+use crate::limits::{MAX_DETAIL_BYTES, MAX_PAGE};
 use crate::records::{
     Project, Review, ReviewChange, ReviewQuery, ReviewState, ReviewStep, Sides, Step,
 };
 
-async fn furnished_with_project<P: Place>(place: &P) -> (P::Catalog, Project) {
-    let catalog = furnished(place).await;
+async fn furnished_with_empty_project<P: Backend>(backend: &P) -> (P::Catalog, Project) {
+    let catalog = furnished(backend).await;
     let one = project(ALICE, "p");
     add_project(&catalog, &one).await;
     (catalog, one)
 }
 
 /// All fields.
-pub async fn a_review_comes_back_as_it_was_opened(place: &impl Place) {
-    let (catalog, one) = furnished_with_project(place).await;
+pub async fn a_review_comes_back_as_it_was_opened(backend: &impl Backend) {
+    let (catalog, one) = furnished_with_empty_project(backend).await;
     let full = Review {
         agent: Some(AGENT.into()),
         kind: "protected".into(),
@@ -57,8 +57,8 @@ pub async fn a_review_comes_back_as_it_was_opened(place: &impl Place) {
 }
 
 /// For each pair of states, with the fields that record an end.
-pub async fn a_review_changes_only_as_it_may(place: &impl Place) {
-    let (catalog, one) = furnished_with_project(place).await;
+pub async fn a_review_changes_only_as_it_may(backend: &impl Backend) {
+    let (catalog, one) = furnished_with_empty_project(backend).await;
     for &from in ReviewState::VARIANTS {
         for &to in ReviewState::VARIANTS {
             let id = format!("{from}-{to}");
@@ -100,8 +100,8 @@ pub async fn a_review_changes_only_as_it_may(place: &impl Place) {
 }
 
 /// Its sides can change; also wrong states and bounds.
-pub async fn a_review_that_opens_again_may_offer_something_else(place: &impl Place) {
-    let (catalog, one) = furnished_with_project(place).await;
+pub async fn a_review_that_opens_again_may_offer_something_else(backend: &impl Backend) {
+    let (catalog, one) = furnished_with_empty_project(backend).await;
     let opened = review(&one, "r", None, "a");
     open(&catalog, &one, vec![opened.clone()]).await;
     let sides = Sides {
@@ -144,8 +144,8 @@ pub async fn a_review_that_opens_again_may_offer_something_else(place: &impl Pla
 }
 
 /// Promise 5, from two handles.
-pub async fn one_of_several_concurrent_decisions_counts(place: &impl Place) {
-    let handles = [furnished(place).await, place.open().await];
+pub async fn one_of_several_concurrent_decisions_counts(backend: &impl Backend) {
+    let handles = [furnished(backend).await, backend.open().await];
     let one = project(ALICE, "p");
     add_project(&handles[0], &one).await;
     let opened = review(&one, "r", None, "a");
@@ -171,8 +171,8 @@ pub async fn one_of_several_concurrent_decisions_counts(place: &impl Place) {
 }
 
 /// Promise 15, for every way to add a second one.
-pub async fn a_workspace_has_one_open_review_for_a_path(place: &impl Place) {
-    let (catalog, one) = furnished_with_project(place).await;
+pub async fn a_workspace_has_one_open_review_for_a_path(backend: &impl Backend) {
+    let (catalog, one) = furnished_with_empty_project(backend).await;
     let of = |id, workspace, path| review(&one, id, workspace, path);
     open(&catalog, &one, vec![of("a", Some("w"), "x")]).await;
     let others = vec![
@@ -209,8 +209,8 @@ pub async fn a_workspace_has_one_open_review_for_a_path(place: &impl Place) {
 }
 
 /// By age and id; filters are combined.
-pub async fn reviews_are_listed_oldest_first(place: &impl Place) {
-    let (catalog, one) = furnished_with_project(place).await;
+pub async fn reviews_are_listed_oldest_first(backend: &impl Backend) {
+    let (catalog, one) = furnished_with_empty_project(backend).await;
     let other = project(ALICE, "q");
     add_project(&catalog, &other).await;
     let of_bob = project(BOB, "of bob");
@@ -281,8 +281,8 @@ pub async fn reviews_are_listed_oldest_first(place: &impl Place) {
 }
 
 /// The open reviews of a workspace by path, and the expired ones.
-pub async fn open_reviews_are_found(place: &impl Place) {
-    let (catalog, one) = furnished_with_project(place).await;
+pub async fn open_reviews_are_found(backend: &impl Backend) {
+    let (catalog, one) = furnished_with_empty_project(backend).await;
     let names = ["a", "a/b", "a-b", "c", "d"];
     for (n, name) in (0..).zip(names) {
         let mut opened = review(&one, name, Some("w"), name);

@@ -5,18 +5,18 @@ use std::collections::BTreeSet;
 use elevo_core::TenantId;
 use elevo_objects::SnapshotId;
 
-use crate::bounds::MAX_PAGE;
 use crate::catalog::*;
-use crate::conformance::Place;
 use crate::conformance::assertions::assert_refused;
+use crate::conformance::backend::Backend;
 use crate::conformance::samples::{
     ALICE, BOB, add_project, add_workspace, at, furnished, land, open, project, review, snapshot,
     step, workspace,
 };
 use crate::conformance::tags::tag;
+use crate::limits::MAX_PAGE;
 use crate::records::{Review, ReviewChange, ReviewState, Sides};
 
-pub(in crate::conformance) async fn all_roots(
+pub(crate) async fn all_roots(
     catalog: &impl Catalog,
     tenant: TenantId,
     limit: u32,
@@ -47,8 +47,8 @@ fn of_sides(review: Review, first: u64) -> Review {
 
 /// Present and earlier heads, bases, sides of open reviews; in pages of any
 /// length, and only of one tenant.
-pub async fn all_snapshots_that_must_stay_are_found(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn all_snapshots_that_must_stay_are_found(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let mut expected = [(ALICE, BTreeSet::new()), (BOB, BTreeSet::new())];
     for (t, (tenant, expected)) in (1..).zip(&mut expected) {
         // Some projects have no landings, some have several.
@@ -92,7 +92,7 @@ pub async fn all_snapshots_that_must_stay_are_found(place: &impl Place) {
     for limit in [0, MAX_PAGE + 1] {
         assert_refused(catalog.roots(ALICE, None, limit).await);
     }
-    // A place of one tenant shows nothing of that tenant to another.
+    // A cursor of one tenant shows nothing of that tenant to another.
     let mut after = None;
     loop {
         let page = catalog

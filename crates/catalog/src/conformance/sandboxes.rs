@@ -10,20 +10,20 @@ use serde_json::json;
 pub use self::changes::*;
 pub use self::limits::*;
 pub use self::lists::*;
-use crate::bounds::{MAX_BATCH, MAX_REASON_BYTES};
 use crate::catalog::*;
-use crate::conformance::Place;
 use crate::conformance::assertions::{assert_exists, assert_not_found, assert_refused};
+use crate::conformance::backend::Backend;
 use crate::conformance::samples::{
     AGENT, AGENT_KEYS, ALICE, BOB, NO_LIMITS, add, at, furnished, get, list, of_tenant, removing,
     sandbox,
 };
 use crate::error::Kind;
+use crate::limits::{MAX_BATCH, MAX_REASON_BYTES};
 use crate::records::Sandbox;
 
 /// All fields, with promise 10.
-pub async fn a_sandbox_comes_back_as_it_was_added(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn a_sandbox_comes_back_as_it_was_added(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let full = Sandbox {
         agent: Some(AGENT.into()),
         key: AGENT_KEYS[0].into(),
@@ -57,8 +57,8 @@ pub async fn a_sandbox_comes_back_as_it_was_added(place: &impl Place) {
 }
 
 /// Its tenant, its agent and its key.
-pub async fn a_sandbox_needs_its_owners(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn a_sandbox_needs_its_owners(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let of_nobody = sandbox(elevo_core::TenantId::new([3; 16]), "a");
     let mut no_agent = sandbox(ALICE, "a");
     no_agent.agent = Some("nobody".into());
@@ -72,8 +72,8 @@ pub async fn a_sandbox_needs_its_owners(place: &impl Place) {
 }
 
 /// Promise 2, for a batch; an id is taken for all tenants.
-pub async fn sandboxes_are_added_all_or_none(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn sandboxes_are_added_all_or_none(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let ids = ["a", "b", "c"];
     let batch = ids.map(|id| sandbox(ALICE, id));
     let added = catalog.add_sandboxes(&batch, NO_LIMITS).await;
@@ -99,8 +99,8 @@ pub async fn sandboxes_are_added_all_or_none(place: &impl Place) {
 }
 
 /// The same id can be added again.
-pub async fn a_removed_sandbox_is_gone(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn a_removed_sandbox_is_gone(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let sandbox = sandbox(ALICE, "a");
     add(&catalog, &sandbox).await;
     assert!(catalog.remove_sandbox("a", at(900)).await.expect("remove"));
@@ -111,8 +111,8 @@ pub async fn a_removed_sandbox_is_gone(place: &impl Place) {
 }
 
 /// Sandboxes that are being removed do not count; every state has an entry.
-pub async fn sandboxes_are_counted_by_state(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn sandboxes_are_counted_by_state(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     for (n, state) in SandboxState::ALL.into_iter().enumerate() {
         for m in 0..n {
             let mut one = sandbox(ALICE, &format!("{n}-{m}"));
@@ -134,8 +134,8 @@ pub async fn sandboxes_are_counted_by_state(place: &impl Place) {
 }
 
 /// Up to the given time, and without sandboxes that are being removed.
-pub async fn expired_sandboxes_are_found_oldest_first(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn expired_sandboxes_are_found_oldest_first(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     for (id, expires) in [("d", 40), ("b", 20), ("a", 20), ("c", 30), ("x", 5)] {
         let mut one = sandbox(ALICE, id);
         one.expires = at(expires);
@@ -156,8 +156,8 @@ pub async fn expired_sandboxes_are_found_oldest_first(place: &impl Place) {
 }
 
 /// Also while the sandbox is being removed.
-pub async fn a_workspace_is_in_one_sandbox(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn a_workspace_is_in_one_sandbox(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let in_it = |tenant, id: &str| Sandbox {
         workspace: "w".into(),
         ..sandbox(tenant, id)

@@ -1,11 +1,11 @@
 //! Settings.
 
 use crate::catalog::*;
-use crate::conformance::Place;
+use crate::conformance::backend::Backend;
 
 /// The last value counts.
-pub async fn a_setting_is_kept(place: &impl Place) {
-    let catalog = place.open().await;
+pub async fn a_setting_is_kept(backend: &impl Backend) {
+    let catalog = backend.open().await;
     let value = async || catalog.setting("installation").await.expect("setting");
     assert_eq!(value().await, None);
     for text in ["one", "", "two"] {

@@ -2,20 +2,20 @@
 
 use futures::future::join_all;
 
-use crate::bounds::{MAX_NAME_BYTES, MAX_PAGE, MAX_TEXT_BYTES};
 use crate::catalog::*;
-use crate::conformance::Place;
 use crate::conformance::assertions::{
     assert_being_removed, assert_exists, assert_not_found, assert_refused,
 };
+use crate::conformance::backend::Backend;
 use crate::conformance::catalog::text::HOSTILE;
 use crate::conformance::samples::{
     AGENT, ALICE, BOB, KEY, add_project, at, furnished, project, snapshot,
 };
 use crate::error::{Error, Kind};
+use crate::limits::{MAX_NAME_BYTES, MAX_PAGE, MAX_TEXT_BYTES};
 use crate::records::Tag;
 
-pub(in crate::conformance) fn tag(project: &str, name: &str, version: u64) -> Tag {
+pub(crate) fn tag(project: &str, name: &str, version: u64) -> Tag {
     Tag {
         project: project.into(),
         name: name.into(),
@@ -28,8 +28,8 @@ pub(in crate::conformance) fn tag(project: &str, name: &str, version: u64) -> Ta
 }
 
 /// With all its fields, and only for its project.
-pub async fn a_tag_comes_back_as_it_was_set(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn a_tag_comes_back_as_it_was_set(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     for id in ["p", "q"] {
         add_project(&catalog, &project(ALICE, id)).await;
     }
@@ -55,8 +55,8 @@ pub async fn a_tag_comes_back_as_it_was_set(place: &impl Place) {
 }
 
 /// Only with `may_move`.
-pub async fn a_tag_moves_only_when_it_may(place: &impl Place) {
-    let handles = [furnished(place).await, place.open().await];
+pub async fn a_tag_moves_only_when_it_may(backend: &impl Backend) {
+    let handles = [furnished(backend).await, backend.open().await];
     let catalog = &handles[0];
     add_project(catalog, &project(ALICE, "p")).await;
     let tries = (1..=8).map(|n| {
@@ -93,8 +93,8 @@ pub async fn a_tag_moves_only_when_it_may(place: &impl Place) {
 }
 
 /// In pages of any length; and promise 9.
-pub async fn tags_are_listed_by_name(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn tags_are_listed_by_name(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     for id in ["p", "q"] {
         add_project(&catalog, &project(ALICE, id)).await;
     }

@@ -1,14 +1,14 @@
 //! Templates.
 
 use crate::catalog::*;
-use crate::conformance::Place;
 use crate::conformance::assertions::assert_refused;
+use crate::conformance::backend::Backend;
 use crate::conformance::samples::at;
 use crate::records::Template;
 
 /// Templates are listed by name.
-pub async fn a_template_is_replaced_and_removed(place: &impl Place) {
-    let catalog = place.open().await;
+pub async fn a_template_is_replaced_and_removed(backend: &impl Backend) {
+    let catalog = backend.open().await;
     let first = Template {
         name: "b".into(),
         image: "docker.io/library/debian:12".into(),

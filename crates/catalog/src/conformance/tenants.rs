@@ -3,10 +3,9 @@
 use elevo_core::TenantId;
 use serde_json::json;
 
-use crate::bounds::MAX_PAGE;
 use crate::catalog::*;
-use crate::conformance::Place;
 use crate::conformance::assertions::{assert_exists, assert_not_found, assert_refused};
+use crate::conformance::backend::Backend;
 use crate::conformance::requests::request;
 use crate::conformance::samples::{
     AGENT, ALICE, BOB, KEY, NO_LIMITS, add, add_project, add_workspace, added, at, furnished, key,
@@ -15,13 +14,14 @@ use crate::conformance::samples::{
 use crate::conformance::webhooks::webhook;
 use crate::conformance::workspaces::{unsettled, with_unsettled};
 use crate::error::{Error, Kind};
+use crate::limits::MAX_PAGE;
 use crate::records::{
     EventKind, EventQuery, NewEvent, ReviewQuery, Step, Tenant, Webhook, WorkspaceQuery,
 };
 
 /// Neither its id nor its name can be taken twice.
-pub async fn a_tenant_is_added_once(place: &impl Place) {
-    let catalog = place.open().await;
+pub async fn a_tenant_is_added_once(backend: &impl Backend) {
+    let catalog = backend.open().await;
     let (alice, bob) = (tenant(ALICE, "alice"), tenant(BOB, "bob"));
     catalog.add_tenant(&alice).await.expect("the first");
     for taken in [tenant(ALICE, "other"), tenant(BOB, "alice")] {
@@ -33,8 +33,8 @@ pub async fn a_tenant_is_added_once(place: &impl Place) {
 }
 
 /// Also after a later change of the tenant.
-pub async fn a_tenant_that_is_being_erased_stays_suspended(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn a_tenant_that_is_being_erased_stays_suspended(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let unknown = catalog.begin_erasure(TenantId::new([3; 16]), at(5)).await;
     assert_eq!(unknown.expect("erasure"), None);
     let marked = Tenant {
@@ -66,8 +66,8 @@ pub async fn a_tenant_that_is_being_erased_stays_suspended(place: &impl Place) {
 }
 
 /// Rejects projects, workspaces and sandboxes.
-pub async fn a_tenant_that_is_being_erased_takes_nothing_new(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn a_tenant_that_is_being_erased_takes_nothing_new(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let begun = catalog.begin_erasure(ALICE, at(5)).await;
     begun.expect("erasure");
     let added = catalog.add_project(&project(ALICE, "a"), &json!({})).await;
@@ -155,8 +155,8 @@ async fn count(catalog: &impl Catalog, id: TenantId) -> [usize; 8] {
 }
 
 /// The records of other tenants stay.
-pub async fn an_erased_tenant_leaves_nothing(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn an_erased_tenant_leaves_nothing(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     // The server's own webhook has deliveries of events of both tenants.
     let own = Webhook {
         tenant: None,

@@ -1,14 +1,14 @@
 //! Webhooks.
 
-use crate::bounds::MAX_WEBHOOKS;
 use crate::catalog::*;
-use crate::conformance::Place;
 use crate::conformance::assertions::assert_exists;
+use crate::conformance::backend::Backend;
 use crate::conformance::samples::{AGENT, ALICE, BOB, at, furnished};
 use crate::error::{Error, Kind};
+use crate::limits::MAX_WEBHOOKS;
 use crate::records::{EventKind, Webhook};
 
-pub(in crate::conformance) fn webhook(id: &str) -> Webhook {
+pub(crate) fn webhook(id: &str) -> Webhook {
     Webhook {
         id: id.into(),
         tenant: Some(ALICE),
@@ -21,8 +21,8 @@ pub(in crate::conformance) fn webhook(id: &str) -> Webhook {
 }
 
 /// With all its fields; also the limit for a tenant.
-pub async fn a_webhook_comes_back_as_it_was_added(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn a_webhook_comes_back_as_it_was_added(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let full = Webhook {
         agent: Some(AGENT.into()),
         kinds: vec![EventKind::SandboxError, EventKind::AgentConnected],

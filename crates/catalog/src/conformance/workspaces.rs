@@ -5,17 +5,17 @@ use elevo_objects::Entry;
 use futures::future::join_all;
 use serde_json::json;
 
-use crate::bounds::{MAX_PAGE, MAX_SYNC_BYTES};
 use crate::catalog::*;
-use crate::conformance::Place;
 use crate::conformance::assertions::{
     assert_being_removed, assert_changed, assert_exists, assert_not_found, assert_refused,
 };
+use crate::conformance::backend::Backend;
 use crate::conformance::samples::{
     AGENT, AGENT_KEYS, ALICE, BOB, add_project, add_workspace, at, file, furnished, land, path,
     project, snapshot, step, workspace,
 };
 use crate::error::{Error, Kind};
+use crate::limits::{MAX_PAGE, MAX_SYNC_BYTES};
 use crate::records::{
     BaseMove, Step, Unsettled, Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState,
 };
@@ -25,8 +25,8 @@ async fn get(catalog: &impl Catalog, id: &str) -> Option<Workspace> {
 }
 
 /// All fields; with and without a project.
-pub async fn a_workspace_comes_back_as_it_was_added(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn a_workspace_comes_back_as_it_was_added(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     add_project(&catalog, &project(ALICE, "p")).await;
     let full = Workspace {
         agent: Some(AGENT.into()),
@@ -62,8 +62,8 @@ pub async fn a_workspace_comes_back_as_it_was_added(place: &impl Place) {
 }
 
 /// Its tenant, project, agent and key; and a free id.
-pub async fn a_workspace_needs_its_owners(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn a_workspace_needs_its_owners(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     add_project(&catalog, &project(BOB, "of bob")).await;
     let of_nobody = workspace(elevo_core::TenantId::new([3; 16]), "a", None);
     let mut no_agent = workspace(ALICE, "a", None);
@@ -84,8 +84,8 @@ pub async fn a_workspace_needs_its_owners(place: &impl Place) {
 }
 
 /// Filters are combined; pages are complete.
-pub async fn workspaces_are_listed_newest_first(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn workspaces_are_listed_newest_first(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     for id in ["p", "q"] {
         add_project(&catalog, &project(ALICE, id)).await;
     }
@@ -153,8 +153,8 @@ pub async fn workspaces_are_listed_newest_first(place: &impl Place) {
 }
 
 /// Also returns the changed workspace.
-pub async fn a_workspace_changes_only_as_expected(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn a_workspace_changes_only_as_expected(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let before = workspace(ALICE, "a", None);
     add_workspace(&catalog, &before).await;
     let change = async |change: &WorkspaceChange| {
@@ -237,8 +237,8 @@ pub async fn a_workspace_changes_only_as_expected(place: &impl Place) {
 }
 
 /// Only parked workspaces, up to the given time.
-pub async fn expired_workspaces_are_found_oldest_first(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn expired_workspaces_are_found_oldest_first(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let parked = |id: &str, expires| Workspace {
         state: WorkspaceState::Parked,
         expires,
@@ -267,8 +267,8 @@ pub async fn expired_workspaces_are_found_oldest_first(place: &impl Place) {
 }
 
 /// Promise 5, from two handles.
-pub async fn one_of_several_concurrent_workspace_changes_wins(place: &impl Place) {
-    let handles = [furnished(place).await, place.open().await];
+pub async fn one_of_several_concurrent_workspace_changes_wins(backend: &impl Backend) {
+    let handles = [furnished(backend).await, backend.open().await];
     add_workspace(&handles[0], &workspace(ALICE, "a", None)).await;
     for round in 0..4 {
         let tries = (0..8).map(|n| {
@@ -298,8 +298,8 @@ pub async fn one_of_several_concurrent_workspace_changes_wins(place: &impl Place
 }
 
 /// The same id can be added again.
-pub async fn a_removed_workspace_is_gone(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn a_removed_workspace_is_gone(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let one = workspace(ALICE, "a", None);
     add_workspace(&catalog, &one).await;
     let remove = async |tenant| catalog.remove_workspace(tenant, "a").await.expect("remove");
@@ -310,11 +310,7 @@ pub async fn a_removed_workspace_is_gone(place: &impl Place) {
     add_workspace(&catalog, &one).await;
 }
 
-pub(in crate::conformance) fn unsettled(
-    at: &str,
-    seen: Option<Entry>,
-    left: Option<Entry>,
-) -> Unsettled {
+pub(crate) fn unsettled(at: &str, seen: Option<Entry>, left: Option<Entry>) -> Unsettled {
     Unsettled {
         path: path(at),
         marked: left.is_some(),
@@ -323,7 +319,7 @@ pub(in crate::conformance) fn unsettled(
     }
 }
 
-pub(in crate::conformance) fn with_unsettled(all: &[Unsettled]) -> WorkspaceChange {
+pub(crate) fn with_unsettled(all: &[Unsettled]) -> WorkspaceChange {
     WorkspaceChange {
         unsettled: Some(all.to_vec()),
         ..WorkspaceChange::default()
@@ -332,8 +328,8 @@ pub(in crate::conformance) fn with_unsettled(all: &[Unsettled]) -> WorkspaceChan
 
 /// They are replaced together, listed by path, and unaffected by other changes. A
 /// landing deletes single ones, the deletion of the workspace all of them.
-pub async fn unsettled_conflicts_are_kept_until_they_are_settled(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn unsettled_conflicts_are_kept_until_they_are_settled(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let project = project(ALICE, "p");
     add_project(&catalog, &project).await;
     let of = workspace(ALICE, "a", Some("p"));

@@ -95,7 +95,7 @@ impl Default for ProjectQuery {
             tenant: None,
             removing: None,
             after: None,
-            limit: crate::MAX_PAGE,
+            limit: crate::limits::MAX_PAGE,
         }
     }
 }

@@ -21,7 +21,7 @@ pub enum Retention {
 
 /// A version that is not the newest.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Earlier {
+pub(crate) struct ReplacedVersion {
     /// Its sequence number; 0 is the version the project was created with.
     pub(crate) sequence: u64,
     /// Time at which it became the head.
@@ -33,7 +33,7 @@ pub(crate) struct Earlier {
 impl Retention {
     /// Returns whether retention keeps a version that no record needs. `newest`
     /// is the sequence number of the head. For implementations.
-    pub(crate) fn keeps(self, version: Earlier, newest: u64, now: Timestamp) -> bool {
+    pub(crate) fn keeps(self, version: ReplacedVersion, newest: u64, now: Timestamp) -> bool {
         let day = |time: Timestamp| time.seconds().div_euclid(24 * 3600);
         match self {
             Self::All => true,
@@ -109,9 +109,9 @@ mod tests {
 
     const DAY: i64 = 24 * 3600;
 
-    fn version(sequence: u64, created: i64, replaced: i64) -> Earlier {
+    fn version(sequence: u64, created: i64, replaced: i64) -> ReplacedVersion {
         let at = |seconds| Timestamp::new(seconds, 0).unwrap();
-        Earlier {
+        ReplacedVersion {
             sequence,
             created: at(created),
             replaced: at(replaced),

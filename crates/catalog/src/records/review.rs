@@ -199,7 +199,7 @@ impl ReviewQuery {
             workspace: None,
             state: None,
             after: None,
-            limit: crate::MAX_PAGE,
+            limit: crate::limits::MAX_PAGE,
         }
     }
 }

@@ -15,12 +15,12 @@ pub struct Roots {
 
 /// A place in a walk over all snapshots that must be kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RootPlace(pub(crate) Place);
+pub struct RootPlace(pub(crate) WalkPart);
 
 /// The parts of a walk, in its order. Each holds the record that was read last;
 /// empty at the start of the part.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum WalkPart {
     /// The head of a project, by project id.
     Heads { after: String },
     /// A landing, by project and sequence number.
@@ -33,7 +33,7 @@ pub(crate) enum Place {
     Reviews { after: String },
 }
 
-impl Place {
+impl WalkPart {
     /// Returns the beginning of a walk.
     pub(crate) const fn first() -> Self {
         Self::Heads {

@@ -3,9 +3,9 @@ use elevo_objects::{Entry, SnapshotId};
 use serde_json::Value;
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
+use super::event::EventKind;
 use crate::columns::{Column, Optional, stored};
 use crate::query::Position;
-use crate::records::EventKind;
 
 /// An agent's own branch of a project, or a workspace without a project.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
@@ -160,7 +160,7 @@ impl Default for WorkspaceQuery {
             agent: None,
             state: None,
             after: None,
-            limit: crate::MAX_PAGE,
+            limit: crate::limits::MAX_PAGE,
         }
     }
 }

@@ -16,7 +16,7 @@ impl Agents for SqliteCatalog {
         let mut transaction = self.database.write().await?;
         let count = sqlx::query("SELECT count(*) FROM agents WHERE tenant = ?");
         let count = count.bind(&agent.tenant.as_bytes()[..]);
-        database::check_room(&mut transaction, count, Limit::Agents).await?;
+        database::check_max_listed(&mut transaction, count, Limit::Agents).await?;
         sqlx::query("INSERT INTO agents (tenant, id, name, created) VALUES (?, ?, ?, ?)")
             .bind(&agent.tenant.as_bytes()[..])
             .bind(&agent.id)

@@ -98,7 +98,7 @@ pub(super) async fn insert(connection: &mut SqliteConnection, event: &NewEvent) 
 }
 
 /// Records an event about a sandbox.
-pub(super) async fn tell(
+pub(super) async fn record_of_sandbox(
     connection: &mut SqliteConnection,
     sandbox: &Sandbox,
     kind: EventKind,
@@ -129,7 +129,7 @@ pub(super) async fn tell(
 }
 
 /// Records an event about a workspace.
-pub(super) async fn tell_of_workspace(
+pub(super) async fn record_of_workspace(
     connection: &mut SqliteConnection,
     workspace: &Workspace,
     kind: EventKind,

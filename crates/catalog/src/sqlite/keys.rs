@@ -25,7 +25,7 @@ impl Keys for SqliteCatalog {
         let mut transaction = self.database.write().await?;
         let count = sqlx::query("SELECT count(*) FROM api_keys WHERE tenant = ?");
         let count = count.bind(&key.tenant.as_bytes()[..]);
-        database::check_room(&mut transaction, count, Limit::Keys).await?;
+        database::check_max_listed(&mut transaction, count, Limit::Keys).await?;
         let insert = concat!(
             "INSERT INTO api_keys (",
             columns!(),

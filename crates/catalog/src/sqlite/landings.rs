@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use elevo_objects::SnapshotId;
 use sqlx::{SqliteConnection, SqliteExecutor};
 
+use super::values::sequence_bound;
 use super::{SqliteCatalog, failure, retention, steps};
 use crate::bounds::{self, micros};
 use crate::catalog::Landings;
@@ -167,7 +168,7 @@ async fn check(connection: &mut SqliteConnection, landing: &Landing) -> Result<u
     }
     // A retention run may have dropped a snapshot since the merge was computed.
     let needed = landing.steps.iter().flat_map(needed_by);
-    retention::check_kept(connection, &landing.project, needed).await?;
+    retention::check_not_dropped(connection, &landing.project, needed).await?;
     Ok(sequence)
 }
 
@@ -216,12 +217,6 @@ async fn move_head(
         .await
         .map_err(failure::of)?;
     Ok(())
-}
-
-/// Returns a bound to compare sequence numbers with; a number that does not fit
-/// is above all.
-pub(super) fn sequence_bound(sequence: Option<u64>) -> i64 {
-    sequence.map_or(i64::MAX, |it| i64::try_from(it).unwrap_or(i64::MAX))
 }
 
 async fn by_request(

@@ -5,7 +5,7 @@ use elevo_core::{TenantId, Timestamp};
 use serde_json::Value;
 
 use super::{SqliteCatalog, failure, projects};
-use crate::bounds::{self, MAX_POLICY_BYTES};
+use crate::bounds;
 use crate::catalog::Policies;
 use crate::error::{Error, Kind, Result};
 use crate::records::{Project, ProjectPolicy};
@@ -31,16 +31,16 @@ impl Policies for SqliteCatalog {
         policy: &Value,
         now: Timestamp,
     ) -> Result<Project> {
-        let policy = to_text(policy)?;
+        let policy = bounds::policy(policy)?;
         let mut transaction = self.database.write().await?;
-        let project = projects::staying(&mut transaction, tenant, id).await?;
+        let project = projects::require_not_removing(&mut transaction, tenant, id).await?;
         if project.policy_version != expected_version {
             let what = Kind::Project;
             return Err(Error::Changed { what });
         }
         let project = Project {
             policy_version: project.policy_version + 1,
-            updated: bounds::kept(now),
+            updated: bounds::truncated(now),
             ..project
         };
         bounds::project(&project)?;
@@ -54,9 +54,4 @@ impl Policies for SqliteCatalog {
         transaction.commit().await?;
         Ok(project)
     }
-}
-
-/// Returns the stored form of a policy.
-pub(super) fn to_text(policy: &Value) -> Result<String> {
-    bounds::json("a policy", policy, MAX_POLICY_BYTES)
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
 use super::database::Database;
-use super::{SqliteCatalog, failure, pages, policies, quotas};
+use super::{SqliteCatalog, failure, pages, quotas};
 use crate::bounds::{self, micros};
 use crate::catalog::Projects;
 use crate::error::{Error, Kind, Result};
@@ -71,7 +71,7 @@ impl Projects for SqliteCatalog {
         if project.sequence != 0 {
             return Err(Error::Refused("a new project has no landings".into()));
         }
-        let policy = policies::to_text(policy)?;
+        let policy = bounds::policy(policy)?;
         let (retention, count) = project.retention.to_columns();
         let mut transaction = self.database.write().await?;
         sqlx::query(INSERT)
@@ -123,13 +123,13 @@ impl Projects for SqliteCatalog {
         now: Timestamp,
     ) -> Result<Project> {
         let mut transaction = self.database.write().await?;
-        let project = staying(&mut transaction, tenant, id).await?;
+        let project = require_not_removing(&mut transaction, tenant, id).await?;
         let change = change.clone();
         let project = Project {
             name: change.name.unwrap_or(project.name),
             description: change.description.unwrap_or(project.description),
             retention: change.retention.unwrap_or(project.retention),
-            updated: bounds::kept(now),
+            updated: bounds::truncated(now),
             ..project
         };
         bounds::project(&project)?;
@@ -140,7 +140,7 @@ impl Projects for SqliteCatalog {
 
     async fn begin_removal(&self, tenant: TenantId, id: &str, now: Timestamp) -> Result<Project> {
         let mut transaction = self.database.write().await?;
-        let project = held(&mut transaction, tenant, id).await?;
+        let project = require(&mut transaction, tenant, id).await?;
         if !project.removing
             && let Some(sandbox) = sandbox_on(&mut transaction, tenant, id).await?
         {
@@ -149,7 +149,7 @@ impl Projects for SqliteCatalog {
         }
         let project = Project {
             removing: true,
-            updated: bounds::kept(now),
+            updated: bounds::truncated(now),
             ..project
         };
         bounds::project(&project)?;
@@ -236,7 +236,7 @@ async fn sandbox_on(
 }
 
 /// Returns a project that no one else can change until the transaction ends.
-async fn held(connection: &mut SqliteConnection, tenant: TenantId, id: &str) -> Result<Project> {
+async fn require(connection: &mut SqliteConnection, tenant: TenantId, id: &str) -> Result<Project> {
     let found = sqlx::query_as(SELECT_ONE)
         .bind(&tenant.as_bytes()[..])
         .bind(id)
@@ -248,12 +248,12 @@ async fn held(connection: &mut SqliteConnection, tenant: TenantId, id: &str) -> 
 }
 
 /// Returns a project likewise, if it is not being removed.
-pub(super) async fn staying(
+pub(super) async fn require_not_removing(
     connection: &mut SqliteConnection,
     tenant: TenantId,
     id: &str,
 ) -> Result<Project> {
-    let project = held(connection, tenant, id).await?;
+    let project = require(connection, tenant, id).await?;
     if project.removing {
         let what = Kind::Project;
         return Err(Error::BeingRemoved { what });

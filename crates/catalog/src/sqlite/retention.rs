@@ -12,11 +12,12 @@ use crate::bounds::{self, micros};
 use crate::catalog::VersionRetention;
 use crate::columns::{Column, Optional};
 use crate::error::{Error, Kind, Result};
-use crate::records::{Earlier, Project, Unkept, UnkeptQuery};
+use crate::limits;
+use crate::records::{Project, ReplacedVersion, Unkept, UnkeptQuery};
 
 /// Versions that are not the newest, each with the landing that replaced it,
 /// except versions that became the head again later.
-pub(super) const SELECT_EARLIER: &str = "SELECT sequence - 1 AS version, parent AS snapshot, created AS replaced, \
+pub(super) const SELECT_REPLACED: &str = "SELECT sequence - 1 AS version, parent AS snapshot, created AS replaced, \
      (SELECT created FROM landings own WHERE own.project = landings.project \
       AND own.sequence = landings.sequence - 1) AS created \
      FROM landings WHERE project = ? AND sequence > ? \
@@ -49,7 +50,7 @@ const INSERT: &str = "INSERT INTO dropped_versions (project, snapshot, dropped) 
                       ON CONFLICT DO NOTHING";
 
 #[derive(sqlx::FromRow)]
-struct EarlierRow {
+struct ReplacedRow {
     #[sqlx(try_from = "Column<u64>")]
     version: u64,
     #[sqlx(try_from = "Column<SnapshotId>")]
@@ -61,9 +62,9 @@ struct EarlierRow {
     replaced: Timestamp,
 }
 
-impl EarlierRow {
-    fn version(&self, project: &Project) -> Earlier {
-        Earlier {
+impl ReplacedRow {
+    fn version(&self, project: &Project) -> ReplacedVersion {
+        ReplacedVersion {
             sequence: self.version,
             created: self.created.unwrap_or(project.created),
             replaced: self.replaced,
@@ -77,7 +78,7 @@ impl VersionRetention for SqliteCatalog {
         bounds::limit(query.limit)?;
         // The landing that replaced a version has the next sequence number.
         let after = query.after.map_or(0, |version| version.saturating_add(1));
-        let rows: Vec<EarlierRow> = sqlx::query_as(SELECT_EARLIER)
+        let rows: Vec<ReplacedRow> = sqlx::query_as(SELECT_REPLACED)
             .bind(&project.id)
             .bind(i64::try_from(after).unwrap_or(i64::MAX))
             .bind(query.limit)
@@ -110,15 +111,16 @@ impl VersionRetention for SqliteCatalog {
         snapshots: &[SnapshotId],
         now: Timestamp,
     ) -> Result<Vec<SnapshotId>> {
-        if snapshots.len() > bounds::MAX_PAGE as usize {
-            let most = bounds::MAX_PAGE;
+        if snapshots.len() > limits::MAX_PAGE as usize {
+            let most = limits::MAX_PAGE;
             return Err(Error::Refused(format!(
                 "at most {most} are dropped at once"
             )));
         }
         let now = micros(now)?;
         let mut transaction = self.database.write().await?;
-        let found = projects::staying(&mut transaction, project.tenant, &project.id).await?;
+        let found =
+            projects::require_not_removing(&mut transaction, project.tenant, &project.id).await?;
         if found.retention != project.retention {
             let what = Kind::Project;
             return Err(Error::Changed { what });
@@ -166,7 +168,7 @@ async fn needed(
 
 /// Fails if one of the snapshots was dropped. The caller must write the record
 /// that needs them in the same transaction.
-pub(super) async fn check_kept(
+pub(super) async fn check_not_dropped(
     connection: &mut SqliteConnection,
     project: &str,
     snapshots: impl IntoIterator<Item = SnapshotId>,

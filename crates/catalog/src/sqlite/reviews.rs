@@ -145,7 +145,7 @@ fn entry(entry: &Option<Entry>) -> Option<Vec<u8>> {
 
 /// Reads a review inside the caller's write transaction, so that no other
 /// transaction can change it until that ends.
-pub(super) async fn held(connection: &mut SqliteConnection, id: &str) -> Result<Review> {
+pub(super) async fn require(connection: &mut SqliteConnection, id: &str) -> Result<Review> {
     let found = sqlx::query_as(SELECT_ONE)
         .bind(id)
         .fetch_optional(connection)
@@ -159,7 +159,7 @@ pub(super) async fn update(connection: &mut SqliteConnection, review: &Review) -
     let (detail, resolution) = bounds::review_texts(review)?;
     let sides = &review.sides;
     if review.state == ReviewState::Open {
-        retention::check_kept(connection, &review.project, sides.snapshots()).await?;
+        retention::check_not_dropped(connection, &review.project, sides.snapshots()).await?;
     }
     sqlx::query(UPDATE)
         .bind(entry(&sides.base))
@@ -190,7 +190,7 @@ pub(super) async fn apply(
     change: &ReviewChange,
     now: Timestamp,
 ) -> Result<Review> {
-    let before = held(connection, id).await?;
+    let before = require(connection, id).await?;
     let was = before.state;
     let review = change.apply(before, now)?;
     update(connection, &review).await?;
@@ -200,11 +200,11 @@ pub(super) async fn apply(
         (ReviewState::Open, _) => EventKind::ReviewClosed,
         _ => return Ok(review),
     };
-    tell(connection, &review, kind, now).await?;
+    record_event(connection, &review, kind, now).await?;
     Ok(review)
 }
 
-pub(super) async fn tell(
+pub(super) async fn record_event(
     connection: &mut SqliteConnection,
     review: &Review,
     kind: EventKind,

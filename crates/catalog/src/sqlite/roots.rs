@@ -13,7 +13,7 @@ use crate::bounds;
 use crate::catalog::SnapshotRoots;
 use crate::columns::Column;
 use crate::error::Result;
-use crate::records::{Place, RootPlace, Roots};
+use crate::records::{RootPlace, Roots, WalkPart};
 
 pub(super) const SELECT_HEADS: &str =
     "SELECT id, head FROM projects WHERE tenant = ? AND id > ? ORDER BY id LIMIT ?";
@@ -123,20 +123,22 @@ impl SnapshotRoots for SqliteCatalog {
     ) -> Result<Roots> {
         bounds::limit(limit)?;
         let database = &self.database;
-        match after.map_or_else(Place::first, |place| place.0.clone()) {
-            Place::Heads { after } => {
+        match after.map_or_else(WalkPart::first, |place| place.0.clone()) {
+            WalkPart::Heads { after } => {
                 let rows = by_id(database, SELECT_HEADS, tenant, &after, limit).await?;
                 Ok(heads(&rows, limit))
             }
-            Place::Landings { project, sequence } => {
+            WalkPart::Landings { project, sequence } => {
                 landings(database, tenant, &project, sequence, limit).await
             }
-            Place::Tags { project, name } => tags(database, tenant, &project, &name, limit).await,
-            Place::Workspaces { after } => {
+            WalkPart::Tags { project, name } => {
+                tags(database, tenant, &project, &name, limit).await
+            }
+            WalkPart::Workspaces { after } => {
                 let rows = by_id(database, SELECT_WORKSPACES, tenant, &after, limit).await?;
                 Ok(workspaces(&rows, limit))
             }
-            Place::Reviews { after } => {
+            WalkPart::Reviews { after } => {
                 let rows = by_id(database, SELECT_REVIEWS, tenant, &after, limit).await?;
                 Ok(reviews(&rows, limit))
             }
@@ -165,10 +167,10 @@ where
 
 fn heads(rows: &[HeadRow], limit: u32) -> Roots {
     let next = match last_if_more(rows, limit) {
-        Some(last) => Place::Heads {
+        Some(last) => WalkPart::Heads {
             after: last.id.clone(),
         },
-        None => Place::Landings {
+        None => WalkPart::Landings {
             project: String::new(),
             sequence: 0,
         },
@@ -182,10 +184,10 @@ fn heads(rows: &[HeadRow], limit: u32) -> Roots {
 
 fn workspaces(rows: &[WorkspaceRow], limit: u32) -> Roots {
     let next = match last_if_more(rows, limit) {
-        Some(last) => Place::Workspaces {
+        Some(last) => WalkPart::Workspaces {
             after: last.id.clone(),
         },
-        None => Place::Reviews {
+        None => WalkPart::Reviews {
             after: String::new(),
         },
     };
@@ -198,7 +200,7 @@ fn workspaces(rows: &[WorkspaceRow], limit: u32) -> Roots {
 }
 
 fn reviews(rows: &[ReviewRow], limit: u32) -> Roots {
-    let next = last_if_more(rows, limit).map(|last| Place::Reviews {
+    let next = last_if_more(rows, limit).map(|last| WalkPart::Reviews {
         after: last.id.clone(),
     });
     let sides = |row: &ReviewRow| [row.base_snapshot, row.ours_snapshot, row.theirs_snapshot];
@@ -230,11 +232,11 @@ async fn landings(
         .bind(project);
     let rows: Vec<LandingRow> = of_projects(database, rest, more, limit).await?;
     let next = match last_if_more(&rows, limit) {
-        Some(last) => Place::Landings {
+        Some(last) => WalkPart::Landings {
             project: last.project.clone(),
             sequence: last.sequence,
         },
-        None => Place::Tags {
+        None => WalkPart::Tags {
             project: String::new(),
             name: String::new(),
         },
@@ -275,11 +277,11 @@ async fn tags(
         .bind(project);
     let rows: Vec<TagRow> = of_projects(database, rest, more, limit).await?;
     let next = match last_if_more(&rows, limit) {
-        Some(last) => Place::Tags {
+        Some(last) => WalkPart::Tags {
             project: last.project.clone(),
             name: last.name.clone(),
         },
-        None => Place::Workspaces {
+        None => WalkPart::Workspaces {
             after: String::new(),
         },
     };

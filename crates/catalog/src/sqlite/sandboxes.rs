@@ -7,11 +7,12 @@ use elevo_core::{SandboxState, TenantId, Timestamp};
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
 use super::{SqliteCatalog, events, failure, pages, quotas};
-use crate::bounds::{self, MAX_BATCH, micros};
+use crate::bounds::{self, micros};
 use crate::catalog::Sandboxes;
 use crate::change::SandboxChange;
 use crate::columns::Column;
 use crate::error::{Error, Kind, Limit, Result};
+use crate::limits::MAX_BATCH;
 use crate::query::{AddLimits, Page, SandboxQuery};
 use crate::records::{EventKind, Sandbox};
 
@@ -85,7 +86,7 @@ impl Sandboxes for SqliteCatalog {
         for sandbox in sandboxes {
             insert(&mut transaction, sandbox).await?;
             let starting = EventKind::SandboxStarting;
-            events::tell(&mut transaction, sandbox, starting, sandbox.created).await?;
+            events::record_of_sandbox(&mut transaction, sandbox, starting, sandbox.created).await?;
         }
         check_limits(&mut transaction, sandboxes, limits).await?;
         transaction.commit().await
@@ -141,7 +142,7 @@ impl Sandboxes for SqliteCatalog {
         now: Timestamp,
     ) -> Result<Sandbox> {
         let mut transaction = self.database.write().await?;
-        let found = by_id(&mut transaction, id).await?;
+        let found = find(&mut transaction, id).await?;
         let what = Kind::Sandbox;
         let sandbox = change.apply(found.ok_or(Error::NotFound { what })?, now)?;
         sqlx::query(UPDATE)
@@ -161,7 +162,7 @@ impl Sandboxes for SqliteCatalog {
             .await
             .map_err(failure::of)?;
         for kind in &change.tells {
-            events::tell(&mut transaction, &sandbox, *kind, now).await?;
+            events::record_of_sandbox(&mut transaction, &sandbox, *kind, now).await?;
         }
         transaction.commit().await?;
         Ok(sandbox)
@@ -169,11 +170,11 @@ impl Sandboxes for SqliteCatalog {
 
     async fn remove_sandbox(&self, id: &str, now: Timestamp) -> Result<bool> {
         let mut transaction = self.database.write().await?;
-        let Some(sandbox) = by_id(&mut transaction, id).await? else {
+        let Some(sandbox) = find(&mut transaction, id).await? else {
             return Ok(false);
         };
         let deleted = EventKind::SandboxDeleted;
-        events::tell(&mut transaction, &sandbox, deleted, now).await?;
+        events::record_of_sandbox(&mut transaction, &sandbox, deleted, now).await?;
         sqlx::query("DELETE FROM sandboxes WHERE id = ?")
             .bind(id)
             .execute(&mut *transaction)
@@ -197,7 +198,7 @@ impl Sandboxes for SqliteCatalog {
 }
 
 /// Returns a sandbox that no other transaction can change until this one ends.
-async fn by_id(connection: &mut SqliteConnection, id: &str) -> Result<Option<Sandbox>> {
+async fn find(connection: &mut SqliteConnection, id: &str) -> Result<Option<Sandbox>> {
     sqlx::query_as(SELECT_ONE)
         .bind(id)
         .fetch_optional(connection)

@@ -5,8 +5,9 @@ use serde_json::json;
 use sqlx::SqliteConnection;
 
 use super::{events, failure, reviews, unsettled, values, versions, workspaces};
-use crate::bounds::{self, MAX_COUNTS_BYTES, micros};
+use crate::bounds::{self, micros};
 use crate::error::{Error, Kind, Result};
+use crate::limits::MAX_COUNTS_BYTES;
 use crate::records::{EventKind, LandedStep, Landing, NewEvent, ReviewStep, Step};
 
 macro_rules! columns {
@@ -46,12 +47,12 @@ pub(super) async fn carry_out(
             };
             events::insert(connection, &event).await?;
         }
-        None => note_held(connection, landing, step).await?,
+        None => record_held_request(connection, landing, step).await?,
     }
     // First the changes, which may close reviews: a new review may be for the
     // same path.
     for ReviewStep { id, change } in &step.reviews {
-        let review = reviews::held(connection, id).await?;
+        let review = reviews::require(connection, id).await?;
         if (review.tenant, &review.project) != (landing.tenant, &landing.project) {
             let what = Kind::Review;
             return Err(Error::NotFound { what });
@@ -61,7 +62,7 @@ pub(super) async fn carry_out(
     for review in &step.opens {
         reviews::insert(connection, review).await?;
         let opened = EventKind::ReviewOpened;
-        reviews::tell(connection, review, opened, landing.now).await?;
+        reviews::record_event(connection, review, opened, landing.now).await?;
     }
     move_base(connection, landing, step).await
 }
@@ -92,7 +93,7 @@ async fn insert(
     Ok(())
 }
 
-async fn note_held(
+async fn record_held_request(
     connection: &mut SqliteConnection,
     landing: &Landing,
     step: &Step,
@@ -119,7 +120,7 @@ async fn move_base(
     let (Some(id), Some(moved)) = (&step.workspace, &step.base) else {
         return Ok(());
     };
-    let workspace = workspaces::held(connection, landing.tenant, id).await?;
+    let workspace = workspaces::require(connection, landing.tenant, id).await?;
     if workspace.project.as_ref() != Some(&landing.project) {
         let what = Kind::Workspace;
         return Err(Error::NotFound { what });

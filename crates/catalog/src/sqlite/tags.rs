@@ -38,7 +38,7 @@ impl Tags for SqliteCatalog {
     async fn set_tag(&self, tenant: TenantId, tag: &Tag, may_move: bool) -> Result<()> {
         bounds::tag(tag)?;
         let mut transaction = self.database.write().await?;
-        projects::staying(&mut transaction, tenant, &tag.project).await?;
+        projects::require_not_removing(&mut transaction, tenant, &tag.project).await?;
         let there = sqlx::query(SELECT_ONE)
             .bind(&tag.project)
             .bind(&tag.name)
@@ -51,10 +51,10 @@ impl Tags for SqliteCatalog {
             None => {
                 let count = sqlx::query("SELECT count(*) FROM tags WHERE project = ?");
                 let count = count.bind(&tag.project);
-                database::check_room(&mut transaction, count, Limit::Tags).await?;
+                database::check_max_listed(&mut transaction, count, Limit::Tags).await?;
             }
         }
-        retention::check_kept(&mut transaction, &tag.project, [tag.snapshot]).await?;
+        retention::check_not_dropped(&mut transaction, &tag.project, [tag.snapshot]).await?;
         sqlx::query(SET)
             .bind(&tag.project)
             .bind(&tag.name)

@@ -22,7 +22,7 @@ impl Templates for SqliteCatalog {
         // A template that is replaced does not count.
         let count = sqlx::query("SELECT count(*) FROM templates WHERE name <> ?");
         let count = count.bind(&template.name);
-        database::check_room(&mut transaction, count, Limit::Templates).await?;
+        database::check_max_listed(&mut transaction, count, Limit::Templates).await?;
         let replace = concat!(
             "REPLACE INTO templates (",
             columns!(),

@@ -53,7 +53,7 @@ impl Tenants for SqliteCatalog {
         bounds::tenant(tenant)?;
         let mut transaction = self.database.write().await?;
         let count = sqlx::query("SELECT count(*) FROM tenants");
-        database::check_room(&mut transaction, count, Limit::Tenants).await?;
+        database::check_max_listed(&mut transaction, count, Limit::Tenants).await?;
         let insert = "INSERT INTO tenants (id, name, created, limits, suspended) \
                   VALUES (?, ?, ?, ?, ?)";
         sqlx::query(insert)

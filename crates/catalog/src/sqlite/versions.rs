@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use elevo_core::TreePath;
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
-use super::landings::sequence_bound;
-use super::{SqliteCatalog, failure, values};
+use super::values::{self, sequence_bound};
+use super::{SqliteCatalog, failure};
 use crate::bounds;
 use crate::catalog::Versions;
 use crate::error::Result;

@@ -8,6 +8,7 @@ use super::{SqliteCatalog, events, failure, values};
 use crate::bounds::{self, micros};
 use crate::catalog::Webhooks;
 use crate::error::{Error, Kind, Limit, Result};
+use crate::limits;
 use crate::records::Webhook;
 
 macro_rules! columns {
@@ -37,8 +38,8 @@ impl Webhooks for SqliteCatalog {
                 .fetch_one(&mut *transaction)
                 .await
                 .map_err(failure::of)?;
-            if there >= i64::from(bounds::MAX_WEBHOOKS) {
-                let (which, limit) = (Limit::Webhooks, bounds::MAX_WEBHOOKS.into());
+            if there >= i64::from(limits::MAX_WEBHOOKS) {
+                let (which, limit) = (Limit::Webhooks, limits::MAX_WEBHOOKS.into());
                 return Err(Error::LimitReached { which, limit });
             }
         }

@@ -7,9 +7,10 @@ use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 use super::{
     SqliteCatalog, events, failure, pages, projects, quotas, retention, unsettled, values,
 };
-use crate::bounds::{self, MAX_SYNC_BYTES, micros};
+use crate::bounds::{self, micros};
 use crate::catalog::Workspaces;
 use crate::error::{Error, Kind, Result};
+use crate::limits::MAX_SYNC_BYTES;
 use crate::query::Page;
 use crate::records::{Unsettled, Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState};
 
@@ -50,12 +51,13 @@ impl Workspaces for SqliteCatalog {
         let sync = sync_text(workspace)?;
         let mut transaction = self.database.write().await?;
         if let Some(project) = &workspace.project {
-            match projects::staying(&mut transaction, workspace.tenant, project).await {
+            match projects::require_not_removing(&mut transaction, workspace.tenant, project).await
+            {
                 Err(Error::NotFound { .. }) => return Err(Error::NotFound { what: Kind::Owner }),
                 found => found?,
             };
         }
-        check_kept(&mut transaction, workspace).await?;
+        check_not_dropped(&mut transaction, workspace).await?;
         sqlx::query(INSERT)
             .bind(&workspace.id)
             .bind(&workspace.tenant.as_bytes()[..])
@@ -115,21 +117,21 @@ impl Workspaces for SqliteCatalog {
         now: Timestamp,
     ) -> Result<Workspace> {
         let mut transaction = self.database.write().await?;
-        let workspace = held(&mut transaction, tenant, id).await?;
+        let workspace = require(&mut transaction, tenant, id).await?;
         let workspace = change.apply(workspace, now)?;
         bounds::unsettled(change.unsettled.as_deref().unwrap_or_default())?;
         if change.state == Some(WorkspaceState::Live)
             && let Some(project) = &workspace.project
         {
-            projects::staying(&mut transaction, tenant, project).await?;
+            projects::require_not_removing(&mut transaction, tenant, project).await?;
         }
-        check_kept(&mut transaction, &workspace).await?;
+        check_not_dropped(&mut transaction, &workspace).await?;
         update(&mut transaction, &workspace).await?;
         if let Some(all) = &change.unsettled {
             unsettled::replace(&mut transaction, id, all).await?;
         }
         for kind in &change.tells {
-            events::tell_of_workspace(&mut transaction, &workspace, *kind, now).await?;
+            events::record_of_workspace(&mut transaction, &workspace, *kind, now).await?;
         }
         transaction.commit().await?;
         Ok(workspace)
@@ -187,18 +189,18 @@ fn push_filters(builder: &mut QueryBuilder<Sqlite>, query: &WorkspaceQuery) {
     }
 }
 
-async fn check_kept(connection: &mut SqliteConnection, workspace: &Workspace) -> Result<()> {
+async fn check_not_dropped(connection: &mut SqliteConnection, workspace: &Workspace) -> Result<()> {
     match &workspace.project {
         Some(project) => {
             let needed = [workspace.base, workspace.synced];
-            retention::check_kept(connection, project, needed).await
+            retention::check_not_dropped(connection, project, needed).await
         }
         None => Ok(()),
     }
 }
 
 /// Returns a workspace that no one else can change until the transaction ends.
-pub(super) async fn held(
+pub(super) async fn require(
     connection: &mut SqliteConnection,
     tenant: TenantId,
     id: &str,

@@ -3,20 +3,20 @@
 use elevo_core::Timestamp;
 use serde_json::json;
 
-use crate::bounds::{MAX_NAME_BYTES, MAX_TEXT_BYTES};
 use crate::catalog::*;
-use crate::conformance::Place;
 use crate::conformance::assertions::assert_refused;
+use crate::conformance::backend::Backend;
 use crate::conformance::catalog::text::HOSTILE;
 use crate::conformance::samples::{
     ALICE, add_project, add_workspace, added, agent, furnished, get_project, get_review, key, land,
     path, project, requested, review, snapshot, whole_log, workspace,
 };
+use crate::limits::{MAX_NAME_BYTES, MAX_TEXT_BYTES};
 use crate::records::{PathChange, Project, Review, Step, Workspace};
 
 /// Promise 9, for ids, names and all other text.
-pub async fn any_text_of_a_project_comes_back_as_it_was(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn any_text_of_a_project_comes_back_as_it_was(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let longest = "x".repeat(MAX_NAME_BYTES);
     for (n, text) in HOSTILE.into_iter().chain([longest.as_str()]).enumerate() {
         let mut named = agent(ALICE, text);
@@ -92,8 +92,8 @@ async fn assert_lands(catalog: &impl Catalog, one: &Project, text: &str) {
 }
 
 /// For every bound; nothing is added.
-pub async fn text_of_a_project_out_of_bounds_is_refused(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn text_of_a_project_out_of_bounds_is_refused(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let long = "x".repeat(MAX_NAME_BYTES + 1);
     for bad in ["", "a\0b", &long] {
         let mut named = project(ALICE, "new");
@@ -119,8 +119,8 @@ pub async fn text_of_a_project_out_of_bounds_is_refused(place: &impl Place) {
 }
 
 /// Also for text that cannot be stored.
-pub async fn text_that_no_project_has_finds_nothing(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn text_that_no_project_has_finds_nothing(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let one = project(ALICE, "a");
     add_project(&catalog, &one).await;
     add_workspace(&catalog, &workspace(ALICE, "a", Some("a"))).await;

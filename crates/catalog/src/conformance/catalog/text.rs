@@ -2,17 +2,17 @@
 
 use elevo_core::Timestamp;
 
-use crate::bounds::{MAX_NAME_BYTES, MAX_SPEC_BYTES, MAX_TEXT_BYTES, MAX_WORDS};
 use crate::catalog::*;
-use crate::conformance::Place;
 use crate::conformance::assertions::assert_refused;
+use crate::conformance::backend::Backend;
 use crate::conformance::samples::{
     ALICE, NO_LIMITS, add, agent, at, furnished, get, key, list, of_tenant, sandbox, tenant,
 };
+use crate::limits::{MAX_NAME_BYTES, MAX_SPEC_BYTES, MAX_TEXT_BYTES, MAX_WORDS};
 use crate::query::SandboxQuery;
 use crate::records::{Sandbox, Template};
 
-pub(in crate::conformance) const HOSTILE: [&str; 12] = [
+pub(crate) const HOSTILE: [&str; 12] = [
     "'; DROP TABLE sandboxes; --",
     "\" OR \"\"=\"",
     "%_\\",
@@ -28,8 +28,8 @@ pub(in crate::conformance) const HOSTILE: [&str; 12] = [
 ];
 
 /// Promise 9, for ids and names.
-pub async fn any_text_comes_back_as_it_was(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn any_text_comes_back_as_it_was(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let longest = "x".repeat(MAX_NAME_BYTES);
     let texts: Vec<&str> = HOSTILE.into_iter().chain([longest.as_str()]).collect();
     for (n, text) in texts.iter().copied().enumerate() {
@@ -74,8 +74,8 @@ pub async fn any_text_comes_back_as_it_was(place: &impl Place) {
 }
 
 /// For every bound; nothing is added.
-pub async fn text_out_of_bounds_is_refused(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn text_out_of_bounds_is_refused(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let long = "x".repeat(MAX_NAME_BYTES + 1);
     for bad in ["", "a\0b", &long] {
         let named = tenant(elevo_core::TenantId::new([3; 16]), bad);
@@ -117,8 +117,8 @@ pub async fn text_out_of_bounds_is_refused(place: &impl Place) {
 }
 
 /// Also for text that cannot be stored.
-pub async fn text_that_nothing_has_finds_nothing(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn text_that_nothing_has_finds_nothing(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     add(&catalog, &sandbox(ALICE, "a")).await;
     let long = "a".repeat(1 << 20);
     for unknown in ["", "A", "a\0", "a\0b", "%", " a", "a ", &long] {

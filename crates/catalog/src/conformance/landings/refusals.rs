@@ -2,24 +2,23 @@
 
 use futures::future::join_all;
 
-use crate::bounds::{MAX_CHANGES, MAX_COUNTS_BYTES, MAX_REVIEWS, MAX_STEPS, MAX_TEXT_BYTES};
 use crate::catalog::*;
-use crate::conformance::Place;
 use crate::conformance::assertions::{
     assert_changed, assert_exists, assert_not_found, assert_refused,
 };
-use crate::conformance::landings::{assert_chain, full_step, furnished_with_project, supersede};
+use crate::conformance::backend::Backend;
 use crate::conformance::samples::{
-    ALICE, BOB, add_project, add_workspace, added, at, first, furnished, get_project, get_review,
-    land, landing, move_base, open, path, project, requested, review, snapshot, step, whole_log,
-    workspace,
+    ALICE, BOB, add_project, add_workspace, added, assert_chain, at, first, full_step, furnished,
+    furnished_with_project, get_project, get_review, land, landing, move_base, open, path, project,
+    requested, review, snapshot, step, supersede, whole_log, workspace,
 };
 use crate::error::{Error, Kind};
+use crate::limits::{MAX_CHANGES, MAX_COUNTS_BYTES, MAX_REVIEWS, MAX_STEPS, MAX_TEXT_BYTES};
 use crate::records::{Landing, ReviewState, Step};
 
 /// Promise 2, for every expectation that can fail.
-pub async fn a_landing_that_is_not_as_expected_changes_nothing(place: &impl Place) {
-    let (catalog, one) = furnished_with_project(place).await;
+pub async fn a_landing_that_is_not_as_expected_changes_nothing(backend: &impl Backend) {
+    let (catalog, one) = furnished_with_project(backend).await;
     let other = project(ALICE, "q");
     add_project(&catalog, &other).await;
     add_workspace(&catalog, &workspace(ALICE, "of q", Some("q"))).await;
@@ -92,8 +91,8 @@ pub async fn a_landing_that_is_not_as_expected_changes_nothing(place: &impl Plac
 }
 
 /// Promise 14, for steps that moved the head and steps that were held.
-pub async fn a_landing_is_carried_out_once(place: &impl Place) {
-    let handles = [furnished(place).await, place.open().await];
+pub async fn a_landing_is_carried_out_once(backend: &impl Backend) {
+    let handles = [furnished(backend).await, backend.open().await];
     let one = project(ALICE, "p");
     let other = project(ALICE, "q");
     for project in [&one, &other] {
@@ -147,8 +146,8 @@ pub async fn a_landing_is_carried_out_once(place: &impl Place) {
 }
 
 /// For every bound; nothing lands.
-pub async fn a_landing_out_of_bounds_is_refused(place: &impl Place) {
-    let (catalog, one) = furnished_with_project(place).await;
+pub async fn a_landing_out_of_bounds_is_refused(backend: &impl Backend) {
+    let (catalog, one) = furnished_with_project(backend).await;
     let long = "x".repeat(MAX_TEXT_BYTES + 1);
     let many: Vec<_> = (0..=MAX_CHANGES)
         .map(|n| added(&n.to_string(), 1))
@@ -159,7 +158,7 @@ pub async fn a_landing_out_of_bounds_is_refused(place: &impl Place) {
     let mut closed = review(&one, "s", None, "b");
     closed.state = ReviewState::Rejected;
     let mut detailed = review(&one, "s", None, "b");
-    detailed.detail = "x".repeat(crate::MAX_DETAIL_BYTES).into();
+    detailed.detail = "x".repeat(crate::limits::MAX_DETAIL_BYTES).into();
     let elsewhere = review(&project(ALICE, "q"), "s", None, "b");
     let good = || step(snapshot(1));
     let bad = |change: fn(&mut Step)| {
@@ -210,8 +209,8 @@ pub async fn a_landing_out_of_bounds_is_refused(place: &impl Place) {
 }
 
 /// A landing that was computed with an older policy must be computed again.
-pub async fn a_landing_with_an_older_policy_changes_nothing(place: &impl Place) {
-    let (catalog, before) = furnished_with_project(place).await;
+pub async fn a_landing_with_an_older_policy_changes_nothing(backend: &impl Backend) {
+    let (catalog, before) = furnished_with_project(backend).await;
     let version = before.policy_version;
     let policy = serde_json::json!({"default": "r"});
     let set = catalog.set_policy(ALICE, &before.id, version, &policy, at(150));

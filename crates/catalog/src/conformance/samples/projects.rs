@@ -4,30 +4,30 @@ use elevo_core::{TenantId, TreePath};
 use elevo_objects::{Content, Entry, Hash, Mode, SnapshotId, Tree};
 use serde_json::json;
 
+use super::tenants::{KEY, at};
 use crate::catalog::*;
-use crate::conformance::samples::{KEY, at};
 use crate::records::{
     BaseMove, Landed, Landing, LandingKind, LogEntry, PathChange, Project, Retention, Review,
     ReviewState, Sides, Step, VersionKind, Workspace, WorkspaceState,
 };
 
 /// A snapshot id that is unique for each number.
-pub(in crate::conformance) fn snapshot(n: u64) -> SnapshotId {
+pub(crate) fn snapshot(n: u64) -> SnapshotId {
     let mut bytes = [0x5a; 32];
     bytes[..8].copy_from_slice(&n.to_be_bytes());
     SnapshotId(Hash::from_bytes(bytes))
 }
 
 /// The head of every new project.
-pub(in crate::conformance) fn first() -> SnapshotId {
+pub(crate) fn first() -> SnapshotId {
     snapshot(0)
 }
 
-pub(in crate::conformance) fn path(text: &str) -> TreePath {
+pub(crate) fn path(text: &str) -> TreePath {
     TreePath::new(text).expect("a path")
 }
 
-pub(in crate::conformance) fn file(n: u8) -> Entry {
+pub(crate) fn file(n: u8) -> Entry {
     Entry::File {
         mode: Mode::FILE,
         content: Content::Chunk {
@@ -37,7 +37,7 @@ pub(in crate::conformance) fn file(n: u8) -> Entry {
     }
 }
 
-pub(in crate::conformance) fn directory(files: u64) -> Entry {
+pub(crate) fn directory(files: u64) -> Entry {
     Entry::Directory {
         mode: Mode::EXECUTABLE,
         tree: Tree {
@@ -48,7 +48,7 @@ pub(in crate::conformance) fn directory(files: u64) -> Entry {
     }
 }
 
-pub(in crate::conformance) fn project(tenant: TenantId, id: &str) -> Project {
+pub(crate) fn project(tenant: TenantId, id: &str) -> Project {
     Project {
         id: id.into(),
         tenant,
@@ -64,17 +64,13 @@ pub(in crate::conformance) fn project(tenant: TenantId, id: &str) -> Project {
     }
 }
 
-pub(in crate::conformance) async fn add_project(catalog: &impl Catalog, project: &Project) {
+pub(crate) async fn add_project(catalog: &impl Catalog, project: &Project) {
     let added = catalog.add_project(project, &json!({})).await;
     added.unwrap_or_else(|error| panic!("{}: {error:?}", project.id));
 }
 
 /// A live workspace, created with [`KEY`].
-pub(in crate::conformance) fn workspace(
-    tenant: TenantId,
-    id: &str,
-    project: Option<&str>,
-) -> Workspace {
+pub(crate) fn workspace(tenant: TenantId, id: &str, project: Option<&str>) -> Workspace {
     Workspace {
         id: id.into(),
         tenant,
@@ -96,13 +92,13 @@ pub(in crate::conformance) fn workspace(
     }
 }
 
-pub(in crate::conformance) async fn add_workspace(catalog: &impl Catalog, workspace: &Workspace) {
+pub(crate) async fn add_workspace(catalog: &impl Catalog, workspace: &Workspace) {
     let added = catalog.add_workspace(workspace).await;
     added.unwrap_or_else(|error| panic!("{}: {error:?}", workspace.id));
 }
 
 /// A change that adds a file.
-pub(in crate::conformance) fn added(at: &str, n: u8) -> PathChange {
+pub(crate) fn added(at: &str, n: u8) -> PathChange {
     PathChange {
         path: path(at),
         kind: VersionKind::Added,
@@ -115,7 +111,7 @@ pub(in crate::conformance) fn added(at: &str, n: u8) -> PathChange {
 }
 
 /// A change that adds a directory with this many files.
-pub(in crate::conformance) fn added_whole(at: &str, files: u64) -> PathChange {
+pub(crate) fn added_whole(at: &str, files: u64) -> PathChange {
     PathChange {
         after: Some(directory(files)),
         files,
@@ -124,7 +120,7 @@ pub(in crate::conformance) fn added_whole(at: &str, files: u64) -> PathChange {
 }
 
 /// A merge that changes only the head.
-pub(in crate::conformance) fn step(snapshot: SnapshotId) -> Step {
+pub(crate) fn step(snapshot: SnapshotId) -> Step {
     Step {
         kind: LandingKind::Merge,
         snapshot,
@@ -142,14 +138,14 @@ pub(in crate::conformance) fn step(snapshot: SnapshotId) -> Step {
 }
 
 /// The same step, with a request.
-pub(in crate::conformance) fn requested(snapshot: SnapshotId, request: &str) -> Step {
+pub(crate) fn requested(snapshot: SnapshotId, request: &str) -> Step {
     Step {
         request: Some(request.into()),
         ..step(snapshot)
     }
 }
 
-pub(in crate::conformance) fn move_base(expected: u64, to: u64) -> Option<BaseMove> {
+pub(crate) fn move_base(expected: u64, to: u64) -> Option<BaseMove> {
     Some(BaseMove {
         expected: snapshot(expected),
         base: snapshot(to),
@@ -158,11 +154,7 @@ pub(in crate::conformance) fn move_base(expected: u64, to: u64) -> Option<BaseMo
     })
 }
 
-pub(in crate::conformance) fn landing(
-    project: &Project,
-    expected: SnapshotId,
-    steps: Vec<Step>,
-) -> Landing {
+pub(crate) fn landing(project: &Project, expected: SnapshotId, steps: Vec<Step>) -> Landing {
     Landing {
         tenant: project.tenant,
         project: project.id.clone(),
@@ -174,11 +166,7 @@ pub(in crate::conformance) fn landing(
 }
 
 /// Lands steps on the present head.
-pub(in crate::conformance) async fn land(
-    catalog: &impl Catalog,
-    project: &Project,
-    steps: Vec<Step>,
-) -> Landed {
+pub(crate) async fn land(catalog: &impl Catalog, project: &Project, steps: Vec<Step>) -> Landed {
     let now = get_project(catalog, project).await;
     let landed = catalog.land(&landing(project, now.head, steps)).await;
     landed.unwrap_or_else(|error| panic!("{}: {error:?}", project.id))
@@ -186,7 +174,7 @@ pub(in crate::conformance) async fn land(
 
 /// Lands one step after another, each with some changes and a snapshot of its
 /// own.
-pub(in crate::conformance) async fn land_each(
+pub(crate) async fn land_each(
     catalog: &impl Catalog,
     project: &Project,
     landings: impl IntoIterator<Item = Vec<PathChange>>,
@@ -201,24 +189,20 @@ pub(in crate::conformance) async fn land_each(
     }
 }
 
-pub(in crate::conformance) async fn get_project(
-    catalog: &impl Catalog,
-    project: &Project,
-) -> Project {
+pub(crate) async fn get_project(catalog: &impl Catalog, project: &Project) -> Project {
     let found = catalog.project(project.tenant, &project.id).await;
     found.expect("project").expect("it was added")
 }
 
-pub(in crate::conformance) async fn whole_log(
-    catalog: &impl Catalog,
-    project: &Project,
-) -> Vec<LogEntry> {
-    let log = catalog.log(&project.id, None, crate::MAX_PAGE).await;
+pub(crate) async fn whole_log(catalog: &impl Catalog, project: &Project) -> Vec<LogEntry> {
+    let log = catalog
+        .log(&project.id, None, crate::limits::MAX_PAGE)
+        .await;
     log.expect("log")
 }
 
 /// An open review.
-pub(in crate::conformance) fn review(
+pub(crate) fn review(
     project: &Project,
     id: &str,
     workspace: Option<&str>,
@@ -254,11 +238,7 @@ pub(in crate::conformance) fn review(
 }
 
 /// Opens reviews with a step that leaves the head.
-pub(in crate::conformance) async fn open(
-    catalog: &impl Catalog,
-    project: &Project,
-    reviews: Vec<Review>,
-) {
+pub(crate) async fn open(catalog: &impl Catalog, project: &Project, reviews: Vec<Review>) {
     let head = get_project(catalog, project).await.head;
     let held = Step {
         opens: reviews,
@@ -267,7 +247,7 @@ pub(in crate::conformance) async fn open(
     land(catalog, project, vec![held]).await;
 }
 
-pub(in crate::conformance) async fn get_review(catalog: &impl Catalog, review: &Review) -> Review {
+pub(crate) async fn get_review(catalog: &impl Catalog, review: &Review) -> Review {
     let found = catalog.review(review.tenant, &review.id).await;
     found.expect("review").expect("it was opened")
 }

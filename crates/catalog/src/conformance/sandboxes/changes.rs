@@ -4,18 +4,18 @@ use elevo_core::{SandboxState, Timestamp};
 use futures::future::{join, join_all};
 use serde_json::json;
 
-use crate::bounds::{MAX_REASON_BYTES, MAX_SPEC_BYTES};
 use crate::catalog::*;
 use crate::change::SandboxChange;
-use crate::conformance::Place;
 use crate::conformance::assertions::{assert_not_found, assert_refused};
+use crate::conformance::backend::Backend;
 use crate::conformance::samples::{ALICE, add, at, furnished, get, of_state, removing, sandbox};
 use crate::error::{Error, Kind};
+use crate::limits::{MAX_REASON_BYTES, MAX_SPEC_BYTES};
 use crate::records::Sandbox;
 
 /// Also returns the changed sandbox.
-pub async fn a_change_changes_what_it_says_and_nothing_else(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn a_change_changes_what_it_says_and_nothing_else(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let before = sandbox(ALICE, "a");
     add(&catalog, &before).await;
     let nothing = SandboxChange::default();
@@ -69,8 +69,8 @@ pub async fn a_change_changes_what_it_says_and_nothing_else(place: &impl Place) 
 }
 
 /// Promise 6, for each pair of states.
-pub async fn states_change_only_as_they_may(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn states_change_only_as_they_may(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     for is in SandboxState::ALL {
         for to in SandboxState::ALL {
             let mut one = sandbox(ALICE, &format!("{is}-{to}"));
@@ -92,8 +92,8 @@ pub async fn states_change_only_as_they_may(place: &impl Place) {
 }
 
 /// For wrong states, unknown sandboxes, and values out of bounds.
-pub async fn a_change_that_is_not_expected_changes_nothing(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn a_change_that_is_not_expected_changes_nothing(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let before = sandbox(ALICE, "a");
     add(&catalog, &before).await;
     for from in [vec![], vec![SandboxState::Running, SandboxState::Error]] {
@@ -127,8 +127,8 @@ pub async fn a_change_that_is_not_expected_changes_nothing(place: &impl Place) {
 }
 
 /// Promise 6: removal cannot be undone, and the sandbox can only stop.
-pub async fn a_sandbox_that_is_being_removed_cannot_start(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn a_sandbox_that_is_being_removed_cannot_start(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     add(&catalog, &sandbox(ALICE, "a")).await;
     let change = async |change: SandboxChange| catalog.change_sandbox("a", &change, at(101)).await;
     for _ in 0..2 {
@@ -152,8 +152,8 @@ pub async fn a_sandbox_that_is_being_removed_cannot_start(place: &impl Place) {
 }
 
 /// Promise 5, from two handles.
-pub async fn one_of_several_concurrent_changes_wins(place: &impl Place) {
-    let handles = [furnished(place).await, place.open().await];
+pub async fn one_of_several_concurrent_changes_wins(backend: &impl Backend) {
+    let handles = [furnished(backend).await, backend.open().await];
     add(&handles[0], &sandbox(ALICE, "a")).await;
     let path = [
         SandboxState::Running,
@@ -185,8 +185,8 @@ pub async fn one_of_several_concurrent_changes_wins(place: &impl Place) {
 }
 
 /// A change does not overwrite a concurrent change of another field.
-pub async fn changes_of_different_parts_all_arrive(place: &impl Place) {
-    let (one, two) = (furnished(place).await, place.open().await);
+pub async fn changes_of_different_parts_all_arrive(backend: &impl Backend) {
+    let (one, two) = (furnished(backend).await, backend.open().await);
     add(&one, &sandbox(ALICE, "a")).await;
     let reasons = async {
         for n in 0..20 {

@@ -3,7 +3,7 @@
 use futures::future::join_all;
 
 use crate::catalog::*;
-use crate::conformance::Place;
+use crate::conformance::backend::Backend;
 use crate::conformance::samples::{
     AGENT_KEYS, ALICE, BOB, add, at, furnished, list, of_tenant, removing, sandbox,
 };
@@ -32,8 +32,8 @@ fn with_key(id: &str, key: &str) -> Sandbox {
 }
 
 /// Promise 7, from two handles.
-pub async fn limits_hold_under_concurrent_additions(place: &impl Place) {
-    let handles = [furnished(place).await, place.open().await];
+pub async fn limits_hold_under_concurrent_additions(backend: &impl Backend) {
+    let handles = [furnished(backend).await, backend.open().await];
     let of_key = AddLimits {
         per_key: Some(10),
         total: Some(15),
@@ -62,8 +62,8 @@ pub async fn limits_hold_under_concurrent_additions(place: &impl Place) {
 }
 
 /// An agent gets no more by having two keys; a key without an agent counts alone.
-pub async fn keys_of_one_agent_count_together(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn keys_of_one_agent_count_together(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     for (n, key) in AGENT_KEYS.into_iter().enumerate() {
         let added = catalog
             .add_sandbox(&with_key(&format!("{n}"), key), PER_KEY)
@@ -87,8 +87,8 @@ pub async fn keys_of_one_agent_count_together(place: &impl Place) {
 }
 
 /// Nor do deleted sandboxes.
-pub async fn sandboxes_that_are_being_removed_do_not_count(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn sandboxes_that_are_being_removed_do_not_count(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let limits = AddLimits {
         per_key: Some(2),
         total: Some(2),
@@ -115,8 +115,8 @@ pub async fn sandboxes_that_are_being_removed_do_not_count(place: &impl Place) {
 }
 
 /// For limits of keys and for the total.
-pub async fn a_batch_beyond_a_limit_adds_nothing(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn a_batch_beyond_a_limit_adds_nothing(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let both = [
         with_key("a", AGENT_KEYS[0]),
         with_key("b", AGENT_KEYS[1]),
@@ -137,8 +137,8 @@ pub async fn a_batch_beyond_a_limit_adds_nothing(place: &impl Place) {
 }
 
 /// Promise 7 for tenants: their own limits, or else those of the setting.
-pub async fn limits_of_tenants_hold_in_the_transaction_that_adds(place: &impl Place) {
-    let handles = [furnished(place).await, place.open().await];
+pub async fn limits_of_tenants_hold_in_the_transaction_that_adds(backend: &impl Backend) {
+    let handles = [furnished(backend).await, backend.open().await];
     let catalog = &handles[0];
     let default = TenantLimits {
         sandboxes: Some(2),

@@ -2,13 +2,13 @@
 
 use elevo_core::SandboxState;
 
-use crate::bounds::MAX_PAGE;
 use crate::catalog::*;
-use crate::conformance::Place;
 use crate::conformance::assertions::assert_refused;
+use crate::conformance::backend::Backend;
 use crate::conformance::samples::{
     AGENT, ALICE, BOB, NO_LIMITS, add, at, furnished, list, of_tenant, sandbox,
 };
+use crate::limits::MAX_PAGE;
 use crate::query::SandboxQuery;
 use crate::records::Sandbox;
 
@@ -28,8 +28,8 @@ async fn add_aged(catalog: &impl Catalog, count: i64) {
 }
 
 /// Promise 8.
-pub async fn pages_are_complete_and_in_order(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn pages_are_complete_and_in_order(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     add_aged(&catalog, 20).await;
     add(&catalog, &sandbox(BOB, "other")).await;
     let expected: Vec<_> = (0..20).rev().map(|n| aged(n).id).collect();
@@ -59,8 +59,8 @@ pub async fn pages_are_complete_and_in_order(place: &impl Place) {
 }
 
 /// A sandbox must match all of them.
-pub async fn filters_are_combined(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn filters_are_combined(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     for n in 0..16 {
         let mut one = sandbox(if n & 1 == 0 { ALICE } else { BOB }, &format!("{n:02}"));
         one.agent = (n & 2 == 0).then(|| AGENT.into());
@@ -116,8 +116,8 @@ pub async fn filters_are_combined(place: &impl Place) {
 }
 
 /// No wildcards, no case folding, no SQL injection.
-pub async fn the_beginning_of_a_name_is_taken_literally(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn the_beginning_of_a_name_is_taken_literally(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let names = [
         "%",
         "_",
@@ -167,8 +167,8 @@ pub async fn the_beginning_of_a_name_is_taken_literally(place: &impl Place) {
 }
 
 /// A sandbox that exists during the whole walk is seen once.
-pub async fn a_walk_sees_everything_once_while_others_add_and_remove(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn a_walk_sees_everything_once_while_others_add_and_remove(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     add_aged(&catalog, 30).await;
     let mut query = SandboxQuery {
         limit: 4,
@@ -199,8 +199,8 @@ pub async fn a_walk_sees_everything_once_while_others_add_and_remove(place: &imp
 }
 
 /// Pages by number shift, but a walk over them only repeats, never skips.
-pub async fn no_page_skips_anything_while_others_add(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn no_page_skips_anything_while_others_add(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     add_aged(&catalog, 30).await;
     let mut seen = Vec::new();
     for page in 1..=30 {
@@ -218,8 +218,8 @@ pub async fn no_page_skips_anything_while_others_add(place: &impl Place) {
 }
 
 /// The number of a page, its length, and the prefix of a name.
-pub async fn rejects_an_invalid_list_query(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn rejects_an_invalid_list_query(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     for (page, limit) in [(0, 10), (1, 0), (1, MAX_PAGE + 1)] {
         let query = SandboxQuery {
             page,

@@ -8,7 +8,7 @@ use sqlx::Row;
 
 use super::super::SqliteCatalog;
 use super::Temporary;
-use crate::conformance::Place;
+use crate::conformance::Backend;
 use crate::query::{Position, SandboxQuery};
 use crate::records::{ProjectQuery, ReviewQuery, ReviewState, WorkspaceQuery};
 
@@ -22,8 +22,8 @@ async fn plan(catalog: &SqliteCatalog, statement: &str) -> String {
 }
 
 async fn assert_plans(statements: &[(&str, &[&str])]) {
-    let place = Temporary::new();
-    let catalog = place.open().await;
+    let temporary = Temporary::new();
+    let catalog = temporary.open().await;
     for (statement, parts) in statements {
         let plan = plan(&catalog, statement).await;
         for part in *parts {
@@ -53,8 +53,8 @@ async fn no_statement_reads_a_whole_table_or_sorts_it() {
     use super::super::sandboxes::{
         COUNT_ALL, COUNT_OF_KEY, SELECT_EXPIRED, count_by_state, select_page,
     };
-    let place = Temporary::new();
-    let catalog = place.open().await;
+    let temporary = Temporary::new();
+    let catalog = temporary.open().await;
     let of_tenant = SandboxQuery {
         tenant: Some(TenantId::LOCAL),
         after: Some(position()),
@@ -120,8 +120,8 @@ async fn landings_are_found_by_an_index() {
 async fn a_history_looks_at_each_path_above_once() {
     use super::super::versions::select_of;
     use crate::stored;
-    let place = Temporary::new();
-    let catalog = place.open().await;
+    let temporary = Temporary::new();
+    let catalog = temporary.open().await;
     let path = TreePath::new("a/b/c").unwrap();
     let select = select_of(&stored::path_and_above(&path), "p", Some(7), 10);
     let plan = plan(&catalog, select.sql().as_str()).await;
@@ -291,11 +291,11 @@ async fn a_walk_over_all_snapshots_goes_on_where_it_was() {
 #[tokio::test]
 async fn dropped_versions_are_found_by_an_index() {
     use super::super::retention::{
-        SELECT_DROPPED, SELECT_DROPPED_FROM, SELECT_EARLIER, SELECT_NEEDED,
+        SELECT_DROPPED, SELECT_DROPPED_FROM, SELECT_NEEDED, SELECT_REPLACED,
     };
     assert_plans(&[
         (
-            SELECT_EARLIER,
+            SELECT_REPLACED,
             &[
                 "landings USING PRIMARY KEY (project=? AND sequence>?)",
                 "gone USING PRIMARY KEY (project=? AND snapshot=?)",

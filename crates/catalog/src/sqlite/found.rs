@@ -1,15 +1,12 @@
-//! Reads a catalog's file without changing it, and copies it.
+//! Reads a catalog's file without changing it.
 
-use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
-use tempfile::NamedTempFile;
 
-use super::{database, failure};
+use super::failure;
 use crate::error::{Error, Result};
 
 /// The setting with the id of the installation.
@@ -110,7 +107,7 @@ async fn has_row(
         .map_err(failure::of)
 }
 
-async fn connect_to_read(file: &Path) -> Result<SqliteConnection> {
+pub(super) async fn connect_to_read(file: &Path) -> Result<SqliteConnection> {
     // SQLite creates files next to a database that has a write-ahead log. A
     // database without one can be opened as immutable: the caller keeps writers
     // away.
@@ -125,58 +122,13 @@ async fn connect_to_read(file: &Path) -> Result<SqliteConnection> {
         .map_err(failure::of)
 }
 
-/// Copies the catalog in `file`, of any format, to `to`, where no file may exist.
-/// The copy is of one moment, and synced when this returns; its directory entry
-/// is not.
-pub(super) async fn copy(file: &Path, to: &Path) -> Result<()> {
-    let mut connection = connect_to_read(file).await?;
-    let copied = copy_from(&mut connection, to).await;
-    connection.close().await.map_err(failure::of)?;
-    copied
-}
-
-/// Copies the database of a connection that is not in a transaction, likewise.
-pub(super) async fn copy_from(connection: &mut SqliteConnection, to: &Path) -> Result<()> {
-    let mut create = OpenOptions::new();
-    create.write(true).create_new(true).mode(database::MODE);
-    drop(create.open(to).map_err(failed)?);
-    fill(connection, to).await
-}
-
-/// Copies a database into an empty file, which keeps its mode.
-async fn fill(connection: &mut SqliteConnection, empty: &Path) -> Result<()> {
-    let not_text = || Error::Refused(format!("{} is not text", empty.display()));
-    let name = empty.to_str().ok_or_else(not_text)?;
-    let copied = sqlx::query("VACUUM INTO ?").bind(name);
-    copied.execute(connection).await.map_err(failure::of)?;
-    let synced = File::open(empty).and_then(|file| file.sync_all());
-    synced.map_err(failed)
-}
-
-/// Keeps a copy of a catalog of version `version` next to it, before a newer
-/// program migrates it. Replaces an earlier copy of the same version.
-pub(super) async fn keep_copy(
-    connection: &mut SqliteConnection,
-    file: &Path,
-    version: i64,
-) -> Result<()> {
-    let directory = file.parent().filter(|path| !path.as_os_str().is_empty());
-    let directory = directory.unwrap_or(Path::new("."));
-    let copy = NamedTempFile::new_in(directory).map_err(failed)?;
-    let copy = copy.into_temp_path();
-    fill(connection, &copy).await?;
-    let kept = beside(file, &format!(".version-{version}"));
-    copy.persist(kept).map_err(|error| failed(error.error))?;
-    let synced = File::open(directory).and_then(|it| it.sync_all());
-    synced.map_err(failed)
-}
-
-fn beside(file: &Path, end: &str) -> PathBuf {
+/// Returns the path of a file whose name is that of `file` and `end`.
+pub(super) fn beside(file: &Path, end: &str) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(end);
     name.into()
 }
 
-fn failed(error: io::Error) -> Error {
+pub(super) fn failed(error: io::Error) -> Error {
     Error::Failed(Box::new(error))
 }

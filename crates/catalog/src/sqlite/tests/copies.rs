@@ -8,13 +8,13 @@ use elevo_core::{TenantId, Timestamp};
 
 use super::super::{GENERATION, INSTALLATION, SqliteCatalog, SqliteOptions};
 use super::Temporary;
-use crate::conformance::Place;
+use crate::conformance::Backend;
 use crate::records::Tenant;
 
 /// Returns the files of a directory with their content, except SQLite's shared
 /// memory.
-fn files(place: &Temporary) -> BTreeMap<String, Vec<u8>> {
-    let entries = place.0.path().read_dir().unwrap();
+fn files(temporary: &Temporary) -> BTreeMap<String, Vec<u8>> {
+    let entries = temporary.0.path().read_dir().unwrap();
     entries
         .map(|entry| entry.unwrap())
         .filter(|entry| !entry.path().to_string_lossy().ends_with("-shm"))
@@ -31,34 +31,40 @@ fn tenant() -> Tenant {
 
 #[tokio::test]
 async fn a_file_is_found_without_being_changed() {
-    let place = Temporary::new();
-    assert_eq!(SqliteCatalog::find(&place.file()).await.unwrap(), None);
-    assert!(files(&place).is_empty());
-    fs::write(place.file(), "").unwrap();
-    let found = SqliteCatalog::find(&place.file()).await.unwrap().unwrap();
+    let temporary = Temporary::new();
+    assert_eq!(SqliteCatalog::find(&temporary.file()).await.unwrap(), None);
+    assert!(files(&temporary).is_empty());
+    fs::write(temporary.file(), "").unwrap();
+    let found = SqliteCatalog::find(&temporary.file())
+        .await
+        .unwrap()
+        .unwrap();
     assert!(found.is_unused());
 
-    let catalog = place.open().await;
+    let catalog = temporary.open().await;
     catalog.set_setting(INSTALLATION, "abc").await.unwrap();
     catalog.set_setting(GENERATION, "7").await.unwrap();
     catalog.add_tenant(&tenant()).await.unwrap();
     catalog.close().await;
-    let before = files(&place);
-    let found = SqliteCatalog::find(&place.file()).await.unwrap().unwrap();
+    let before = files(&temporary);
+    let found = SqliteCatalog::find(&temporary.file())
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(found.installation.as_deref(), Some("abc"));
     assert_eq!((found.generation, found.has_tenants), (7, true));
     assert!(!found.has_workspaces && !found.is_unused());
-    assert_eq!(files(&place), before);
+    assert_eq!(files(&temporary), before);
 }
 
 #[tokio::test]
 async fn a_file_with_a_log_is_found_with_what_the_log_says() {
-    let place = Temporary::new();
-    let catalog = place.open().await;
+    let temporary = Temporary::new();
+    let catalog = temporary.open().await;
     catalog.set_setting(GENERATION, "7").await.unwrap();
     // Copies of the file and its log, as a kill leaves them.
     let killed = Temporary::new();
-    for (name, content) in files(&place) {
+    for (name, content) in files(&temporary) {
         fs::write(killed.0.path().join(name), content).unwrap();
     }
     let before = files(&killed);
@@ -70,25 +76,28 @@ async fn a_file_with_a_log_is_found_with_what_the_log_says() {
 
 #[tokio::test]
 async fn an_old_format_is_found_and_copied_as_it_is() {
-    let place = Temporary::new();
-    place.restore(include_str!("version-1.sql")).await;
-    let found = SqliteCatalog::find(&place.file()).await.unwrap().unwrap();
+    let temporary = Temporary::new();
+    temporary.restore(include_str!("version-1.sql")).await;
+    let found = SqliteCatalog::find(&temporary.file())
+        .await
+        .unwrap()
+        .unwrap();
     assert!(found.has_tenants && found.has_workspaces);
-    let copy = place.0.path().join("copy.db");
-    SqliteCatalog::copy_file(&place.file(), &copy)
+    let copy = temporary.0.path().join("copy.db");
+    SqliteCatalog::copy_file(&temporary.file(), &copy)
         .await
         .unwrap();
     assert_eq!(SqliteCatalog::find(&copy).await.unwrap().unwrap(), found);
-    let again = SqliteCatalog::copy_file(&place.file(), &copy).await;
+    let again = SqliteCatalog::copy_file(&temporary.file(), &copy).await;
     assert!(again.is_err(), "a copy replaces no file");
 }
 
 #[tokio::test]
 async fn a_copy_of_an_open_catalog_has_all_before_it_and_is_private() {
-    let place = Temporary::new();
-    let catalog = place.open().await;
+    let temporary = Temporary::new();
+    let catalog = temporary.open().await;
     catalog.add_tenant(&tenant()).await.unwrap();
-    let copy = place.0.path().join("copy.db");
+    let copy = temporary.0.path().join("copy.db");
     catalog.copy_to(&copy).await.unwrap();
     catalog.set_setting("later", "yes").await.unwrap();
     let mode = fs::metadata(&copy).unwrap().permissions().mode();
@@ -101,12 +110,12 @@ async fn a_copy_of_an_open_catalog_has_all_before_it_and_is_private() {
 
 #[tokio::test]
 async fn a_copy_is_kept_before_a_catalog_is_migrated() {
-    let place = Temporary::new();
-    place.restore(include_str!("version-4.sql")).await;
-    let kept = place.0.path().join("catalog.db.version-4");
+    let temporary = Temporary::new();
+    temporary.restore(include_str!("version-4.sql")).await;
+    let kept = temporary.0.path().join("catalog.db.version-4");
     fs::write(&kept, "of an earlier attempt").unwrap();
-    let found = SqliteCatalog::find(&place.file()).await.unwrap();
-    place.open().await.close().await;
+    let found = SqliteCatalog::find(&temporary.file()).await.unwrap();
+    temporary.open().await.close().await;
     assert_eq!(SqliteCatalog::find(&kept).await.unwrap(), found);
     let version = "select max(version) from _sqlx_migrations";
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(&kept);
@@ -117,7 +126,7 @@ async fn a_copy_is_kept_before_a_catalog_is_migrated() {
     let mode = fs::metadata(&kept).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 
-    let before = files(&place).into_keys().collect::<Vec<_>>();
-    place.open().await.close().await;
-    assert_eq!(files(&place).into_keys().collect::<Vec<_>>(), before);
+    let before = files(&temporary).into_keys().collect::<Vec<_>>();
+    temporary.open().await.close().await;
+    assert_eq!(files(&temporary).into_keys().collect::<Vec<_>>(), before);
 }

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::Temporary;
 use super::file::HASTY;
-use crate::conformance::Place;
+use crate::conformance::Backend;
 use crate::error::Error;
 use crate::records::{
     EventQuery, Landing, LandingKind, PathChange, Project, Retention, Step, Tenant, VersionKind,
@@ -29,8 +29,8 @@ async fn waiting<T>(changes: usize, change: impl AsyncFn(usize) -> T) -> Vec<T> 
 
 #[tokio::test]
 async fn waiting_changes_are_synced_together() {
-    let place = Temporary::new();
-    let catalog = place.open().await;
+    let temporary = Temporary::new();
+    let catalog = temporary.open().await;
     let commits = Arc::new(AtomicUsize::new(0));
     let counted = commits.clone();
     let mut write = catalog.database.write().await.unwrap();
@@ -53,8 +53,8 @@ async fn waiting_changes_are_synced_together() {
 
 #[tokio::test]
 async fn a_dropped_change_rolls_back_only_itself() {
-    let place = Temporary::new();
-    let catalog = place.open().await;
+    let temporary = Temporary::new();
+    let catalog = temporary.open().await;
     let first = catalog.database.write().await.unwrap();
     let change = async |n: usize| {
         let mut write = catalog.database.write().await.unwrap();
@@ -75,8 +75,8 @@ async fn a_dropped_change_rolls_back_only_itself() {
 /// SQLite rolls back the whole transaction in this way when the disk is full.
 #[tokio::test]
 async fn a_transaction_that_is_gone_fails_all_that_were_in_it() {
-    let place = Temporary::new();
-    let catalog = place.open().await;
+    let temporary = Temporary::new();
+    let catalog = temporary.open().await;
     let first = catalog.database.write().await.unwrap();
     let change = async |n: usize| {
         if n != 3 {
@@ -96,8 +96,8 @@ async fn a_transaction_that_is_gone_fails_all_that_were_in_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dropping_a_change_at_any_moment_does_not_affect_others() {
-    let place = Temporary::new();
-    let catalog = Arc::new(place.open().await);
+    let temporary = Temporary::new();
+    let catalog = Arc::new(temporary.open().await);
     for round in 0..60_u64 {
         let tasks: Vec<_> = (0..8)
             .map(|n| {
@@ -121,7 +121,9 @@ async fn dropping_a_change_at_any_moment_does_not_affect_others() {
         }
     }
     // No transaction is left open: another process that hardly waits can write.
-    let other = SqliteCatalog::open(&place.file(), &HASTY).await.unwrap();
+    let other = SqliteCatalog::open(&temporary.file(), &HASTY)
+        .await
+        .unwrap();
     for _ in 0..50 {
         match other.set_setting("a", "b").await {
             Err(Error::Busy) => tokio::time::sleep(Duration::from_millis(20)).await,
@@ -188,8 +190,8 @@ async fn landing(catalog: &SqliteCatalog, id: &str, changes: u64) -> Landing {
 
 #[tokio::test]
 async fn small_changes_come_between_large_ones() {
-    let place = Temporary::new();
-    let catalog = place.open().await;
+    let temporary = Temporary::new();
+    let catalog = temporary.open().await;
     let tenant = Tenant::new(TenantId::LOCAL, "local", NOW);
     catalog.add_tenant(&tenant).await.unwrap();
     let mut landings = Vec::new();

@@ -1,8 +1,8 @@
 //! The connection that writes, and group commit: changes that share a sync.
 //!
 //! A change is a savepoint. When the first change of a transaction is done, it
-//! queues for the lock again, to commit. Changes that are already waiting get the
-//! lock before that and join the transaction. So one sync is enough for all
+//! queues for the writer again, to commit. Changes that are already waiting get
+//! the writer before that and join the transaction. So one sync is enough for all
 //! changes that arrived during the previous sync, no change waits for others to
 //! arrive, and no change is visible or acknowledged before it is on disk.
 
@@ -23,51 +23,51 @@ use crate::error::{Error, Result};
 /// another process has written in the meantime.
 const BEGIN: &str = "BEGIN IMMEDIATE";
 
-/// The queue of writers: one at a time, in order of arrival.
+/// The queue of changes: one has the writer at a time, in order of arrival.
 #[derive(Debug)]
-pub(super) struct Group {
-    turn: Arc<Mutex<Turn>>,
-    /// Held by a large change while it waits for its turn and has it. So at most
-    /// one large change is in the queue, and small changes never wait for
-    /// several.
+pub(super) struct WriteQueue {
+    writer: Arc<Mutex<Writer>>,
+    /// Held by a large change while it waits for the writer and has it. So at most
+    /// one large change is in the queue, and small changes never wait for several.
     large: Arc<Mutex<()>>,
     wait: Duration,
 }
 
 /// Factor by which a large change waits longer for other large changes than a
-/// change waits for its turn.
-const LARGE_WAITS: u32 = 6;
+/// change waits for the writer.
+const LARGE_WAIT_FACTOR: u32 = 6;
 
+/// The writing connection and its transaction.
 #[derive(Debug)]
-struct Turn {
+struct Writer {
     /// `None` once it is closed.
     connection: Option<SqliteConnection>,
     /// Whether a transaction is open, and whether it has a savepoint.
     is_open: bool,
     has_savepoint: bool,
-    /// Notified about the end of the transaction: one sender for each change in
-    /// it.
+    /// Notified about the end of the transaction: one sender for each change that
+    /// is done.
     done: Vec<oneshot::Sender<Result<()>>>,
 }
 
-/// A change, with no concurrent writer. Rolled back when dropped.
+/// A change that has the writer: no other change runs. Rolled back when dropped.
 #[derive(Debug)]
-pub(super) struct Write {
+pub(super) struct Change {
     /// `None` once the change is done or dropped.
-    turn: Option<OwnedMutexGuard<Turn>>,
-    all: Arc<Mutex<Turn>>,
+    writer: Option<OwnedMutexGuard<Writer>>,
+    queue: Arc<Mutex<Writer>>,
 }
 
-impl Group {
+impl WriteQueue {
     pub(super) fn new(connection: SqliteConnection, wait: Duration) -> Self {
-        let turn = Turn {
+        let writer = Writer {
             connection: Some(connection),
             is_open: false,
             has_savepoint: false,
             done: Vec::new(),
         };
         Self {
-            turn: Arc::new(Mutex::new(turn)),
+            writer: Arc::new(Mutex::new(writer)),
             large: Arc::default(),
             wait,
         }
@@ -76,39 +76,43 @@ impl Group {
     /// Waits until no other large change is in the queue. The guard must be held
     /// until the change is done.
     pub(super) async fn large(&self) -> Result<OwnedMutexGuard<()>> {
-        let turn = timeout(self.wait * LARGE_WAITS, self.large.clone().lock_owned());
-        turn.await.map_err(|_| Error::Busy)
+        let guard = timeout(
+            self.wait * LARGE_WAIT_FACTOR,
+            self.large.clone().lock_owned(),
+        );
+        guard.await.map_err(|_| Error::Busy)
     }
 
-    pub(super) async fn write(&self) -> Result<Write> {
-        let turn = timeout(self.wait, self.turn.clone().lock_owned()).await;
-        let turn = turn.map_err(|_| Error::Busy)?;
+    /// Waits for the writer and begins a change.
+    pub(super) async fn write(&self) -> Result<Change> {
+        let writer = timeout(self.wait, self.writer.clone().lock_owned()).await;
+        let writer = writer.map_err(|_| Error::Busy)?;
         // Exists before the transaction begins: if this future fails or is
-        // dropped, dropping `write` rolls back.
-        let mut write = Write {
-            turn: Some(turn),
-            all: self.turn.clone(),
+        // dropped, dropping `change` rolls back.
+        let mut change = Change {
+            writer: Some(writer),
+            queue: self.writer.clone(),
         };
-        let turn = write.turn.as_mut().ok_or(Error::Busy)?;
+        let writer = change.writer.as_mut().ok_or(Error::Busy)?;
         // A change that was dropped in a shared transaction leaves its
         // savepoint to the next change, because `drop` cannot wait.
-        turn.undo_savepoint().await;
-        turn.begin().await?;
-        Ok(write)
+        writer.roll_back_savepoint().await;
+        writer.begin().await?;
+        Ok(change)
     }
 
     /// Waits for running changes, and closes the connection.
     pub(super) async fn close(&self) {
-        let mut turn = self.turn.lock().await;
-        turn.settle().await;
-        if let Some(connection) = turn.connection.take() {
+        let mut writer = self.writer.lock().await;
+        writer.end_transaction().await;
+        if let Some(connection) = writer.connection.take() {
             // Nothing is lost if closing fails.
             let _ = connection.close().await;
         }
     }
 }
 
-impl Turn {
+impl Writer {
     fn connection(&mut self) -> Result<&mut SqliteConnection> {
         let closed = || Error::Failed(Box::new(sqlx::Error::PoolClosed));
         self.connection.as_mut().ok_or_else(closed)
@@ -144,16 +148,18 @@ impl Turn {
 
     /// Rolls back a change that was dropped. After some errors SQLite has rolled
     /// back the whole transaction; then all changes in it fail.
-    async fn undo_savepoint(&mut self) {
+    async fn roll_back_savepoint(&mut self) {
         if !mem::take(&mut self.has_savepoint) {
             return;
         }
         if let Err(error) = self.run("ROLLBACK TO change").await {
-            self.give_up(&error).await;
+            self.fail_all(&error).await;
         }
     }
 
-    async fn give_up(&mut self, why: &Error) {
+    /// Rolls back the transaction, and notifies all changes in it that they have
+    /// failed.
+    async fn fail_all(&mut self, why: &Error) {
         // The transaction may already be rolled back.
         let _ = self.run("ROLLBACK").await;
         self.is_open = false;
@@ -164,17 +170,18 @@ impl Turn {
     }
 
     /// Ends the transaction, if there is one, and notifies all changes in it.
-    async fn settle(&mut self) {
-        self.undo_savepoint().await;
+    async fn end_transaction(&mut self) {
+        self.roll_back_savepoint().await;
         if !self.is_open {
             return;
         }
-        let ended = match self.done.is_empty() {
-            true => self.run("ROLLBACK").await,
-            false => self.run("COMMIT").await,
+        let ended = if self.done.is_empty() {
+            self.run("ROLLBACK").await
+        } else {
+            self.run("COMMIT").await
         };
         if let Err(error) = ended {
-            return self.give_up(&error).await;
+            return self.fail_all(&error).await;
         }
         self.is_open = false;
         for done in self.done.drain(..) {
@@ -183,56 +190,56 @@ impl Turn {
     }
 }
 
-impl Write {
-    /// The change is on disk when this returns.
+impl Change {
+    /// Commits the change. It is on disk when this returns `Ok`.
     pub(super) async fn commit(mut self) -> Result<()> {
-        let turn = self.turn.as_mut().ok_or(Error::Busy)?;
-        turn.release().await?;
+        let writer = self.writer.as_mut().ok_or(Error::Busy)?;
+        writer.release().await?;
         let (sender, receiver) = oneshot::channel();
-        turn.done.push(sender);
-        let is_first = turn.done.len() == 1;
-        // Releases the lock before the wait below: the task that commits needs
-        // it, and changes that wait for it may join.
-        self.turn = None;
+        writer.done.push(sender);
+        let is_first = writer.done.len() == 1;
+        // Releases the writer before the wait below: the task that commits needs
+        // it, and changes that wait for it may join the transaction.
+        self.writer = None;
         if is_first {
-            let all = self.all.clone();
+            let queue = self.queue.clone();
             // In a task, since other changes are in the transaction too: it must
             // commit even if this future is dropped.
-            tokio::spawn(async move { all.lock_owned().await.settle().await });
+            tokio::spawn(async move { queue.lock_owned().await.end_transaction().await });
         }
-        let told = receiver.await;
-        told.unwrap_or_else(|error| Err(Error::Failed(Box::new(error))))
+        let ended = receiver.await;
+        ended.unwrap_or_else(|error| Err(Error::Failed(Box::new(error))))
     }
 }
 
-impl Drop for Write {
+impl Drop for Change {
     fn drop(&mut self) {
         // A transaction with other changes in it is ended by the first of them.
-        if let Some(mut turn) = self.turn.take()
-            && turn.done.is_empty()
+        if let Some(mut writer) = self.writer.take()
+            && writer.done.is_empty()
             && let Ok(runtime) = Handle::try_current()
         {
-            runtime.spawn(async move { turn.settle().await });
+            runtime.spawn(async move { writer.end_transaction().await });
         }
     }
 }
 
-const HAS_TURN: &str = "a change holds the lock and the connection until it is done";
+const HAS_WRITER: &str = "a change has the writer and its connection until it is done";
 
-impl Deref for Write {
+impl Deref for Change {
     type Target = SqliteConnection;
 
     fn deref(&self) -> &SqliteConnection {
-        let turn = self.turn.as_ref();
-        let connection = turn.and_then(|turn| turn.connection.as_ref());
-        connection.expect(HAS_TURN)
+        let writer = self.writer.as_ref();
+        let connection = writer.and_then(|writer| writer.connection.as_ref());
+        connection.expect(HAS_WRITER)
     }
 }
 
-impl DerefMut for Write {
+impl DerefMut for Change {
     fn deref_mut(&mut self) -> &mut SqliteConnection {
-        let turn = self.turn.as_mut();
-        let connection = turn.and_then(|turn| turn.connection.as_mut());
-        connection.expect(HAS_TURN)
+        let writer = self.writer.as_mut();
+        let connection = writer.and_then(|writer| writer.connection.as_mut());
+        connection.expect(HAS_WRITER)
     }
 }
