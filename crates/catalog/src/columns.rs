@@ -164,7 +164,7 @@ mod tests {
     use crate::bounds::micros;
 
     #[test]
-    fn times_come_back_from_before_and_after_1970() {
+    fn times_before_and_after_1970_are_read_back_unchanged() {
         for kept in [i64::MIN, -1_000_001, -1, 0, 1, 999_999, i64::MAX] {
             let read = of_micros(kept).unwrap();
             // The earliest time can be read, but its seconds overflow in

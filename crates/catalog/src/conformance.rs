@@ -63,8 +63,8 @@ macro_rules! conformance_tests {
             // tenants
             a_tenant_is_added_once
             a_tenant_that_is_being_erased_stays_suspended
-            a_tenant_that_is_being_erased_takes_nothing_new
-            an_erased_tenant_leaves_nothing
+            a_tenant_that_is_being_erased_gets_no_new_records
+            an_erased_tenant_leaves_no_records
             // agents
             an_agent_is_added_once_to_its_tenant
             // keys
@@ -72,28 +72,28 @@ macro_rules! conformance_tests {
             a_key_is_added_once
             a_key_is_revoked_once
             // sandboxes
-            a_sandbox_comes_back_as_it_was_added
+            a_sandbox_is_read_back_as_added
             a_sandbox_needs_its_owners
             sandboxes_are_added_all_or_none
             a_removed_sandbox_is_gone
             sandboxes_are_counted_by_state
             expired_sandboxes_are_found_oldest_first
-            a_change_changes_what_it_says_and_nothing_else
-            states_change_only_as_they_may
-            a_change_that_is_not_expected_changes_nothing
+            a_change_sets_only_the_given_fields
+            a_state_changes_only_as_allowed
+            an_unexpected_change_changes_nothing
             a_sandbox_that_is_being_removed_cannot_start
             one_of_several_concurrent_changes_wins
-            changes_of_different_parts_all_arrive
+            concurrent_changes_of_different_fields_all_apply
             limits_hold_under_concurrent_additions
-            limits_of_tenants_hold_in_the_transaction_that_adds
+            limits_of_tenants_hold_under_concurrent_additions
             keys_of_one_agent_count_together
             sandboxes_that_are_being_removed_do_not_count
             a_batch_beyond_a_limit_adds_nothing
             pages_are_complete_and_in_order
             filters_are_combined
-            the_beginning_of_a_name_is_taken_literally
-            a_walk_sees_everything_once_while_others_add_and_remove
-            no_page_skips_anything_while_others_add
+            a_prefix_of_a_name_is_matched_literally
+            a_walk_returns_each_sandbox_once_during_changes
+            numbered_pages_skip_no_sandbox_during_additions
             rejects_an_invalid_list_query
             a_workspace_is_in_one_sandbox
             // templates
@@ -104,47 +104,47 @@ macro_rules! conformance_tests {
             an_old_request_counts_as_unknown
             an_abandoned_request_is_new
             a_released_request_is_begun_again_with_its_note
-            only_the_process_at_work_changes_a_request
+            only_the_process_that_runs_a_request_changes_it
             requests_of_dead_processes_are_begun_again
             one_of_several_equal_concurrent_requests_is_new
             // settings
-            a_setting_is_kept
+            a_setting_is_set_and_removed
             // projects
-            a_project_comes_back_as_it_was_added
+            a_project_is_read_back_as_added
             a_project_is_added_once
             projects_are_listed_newest_first
             a_project_is_renamed_and_described
-            a_project_that_is_being_removed_takes_nothing_new
+            a_project_that_is_being_removed_gets_no_new_records
             a_project_with_a_sandbox_is_not_removed
-            a_removed_project_leaves_nothing
+            a_removed_project_leaves_no_records
             // policies
             one_of_several_concurrent_policies_wins
             // landings
-            a_landing_changes_all_it_says
+            a_landing_changes_all_its_records
             the_steps_of_a_landing_are_a_chain
-            landings_at_once_are_a_chain
-            a_landing_that_is_not_as_expected_changes_nothing
+            concurrent_landings_are_a_chain
+            an_unexpected_landing_changes_nothing
             a_landing_with_an_older_policy_changes_nothing
             a_landing_is_carried_out_once
             a_held_step_does_not_move_the_head
             a_landing_becomes_visible_as_a_whole
-            a_dropped_landing_leaves_the_catalog_whole
+            a_dropped_landing_leaves_the_catalog_consistent
             a_landing_out_of_bounds_is_refused
             // versions
-            the_history_of_a_path_has_what_changed_it
+            the_history_of_a_path_has_every_change_of_it
             histories_are_complete_in_pages_of_any_length
             the_changes_of_a_landing_are_listed_by_path
-            any_change_of_a_path_comes_back_as_it_was
+            any_change_of_a_path_is_read_back_unchanged
             // reviews
-            a_review_comes_back_as_it_was_opened
-            a_review_changes_only_as_it_may
-            a_review_that_opens_again_may_offer_something_else
-            one_of_several_concurrent_decisions_counts
+            a_review_is_read_back_as_opened
+            a_review_changes_only_as_allowed
+            a_reopened_review_can_have_other_sides
+            one_of_several_concurrent_decisions_wins
             a_workspace_has_one_open_review_for_a_path
             reviews_are_listed_oldest_first
             open_reviews_are_found
             // workspaces
-            a_workspace_comes_back_as_it_was_added
+            a_workspace_is_read_back_as_added
             a_workspace_needs_its_owners
             workspaces_are_listed_newest_first
             a_workspace_changes_only_as_expected
@@ -153,20 +153,20 @@ macro_rules! conformance_tests {
             a_removed_workspace_is_gone
             unsettled_conflicts_are_kept_until_they_are_settled
             // tags
-            a_tag_comes_back_as_it_was_set
-            a_tag_moves_only_when_it_may
+            a_tag_is_read_back_as_set
+            a_tag_moves_only_if_allowed
             tags_are_listed_by_name
             // retention
-            versions_that_are_not_kept_are_found
+            versions_outside_the_retention_are_found
             a_dropped_version_stays_in_the_log
             a_needed_version_is_not_dropped
             no_record_comes_to_need_a_dropped_version
             versions_are_dropped_only_as_expected
-            a_version_that_came_back_counts_as_the_last_time
+            a_version_that_is_the_head_again_is_as_old_as_its_last_landing
             either_a_drop_or_a_concurrent_workspace_wins
             a_dropped_version_is_not_a_root
             // roots
-            all_snapshots_that_must_stay_are_found
+            all_snapshots_that_records_need_are_roots
             // events
             a_change_of_a_sandbox_records_an_event
             the_event_of_an_expiry_states_whether_the_workspace_is_parked
@@ -176,22 +176,22 @@ macro_rules! conformance_tests {
             only_old_delivered_events_are_deleted
             a_webhook_keeps_no_events_of_other_tenants
             // webhooks
-            a_webhook_comes_back_as_it_was_added
+            a_webhook_is_read_back_as_added
             // deliveries
             a_webhook_gets_the_events_that_it_may_see
             attempts_are_recorded_and_deliveries_replayed
             // catalog
             nothing_crosses_tenants
-            any_text_comes_back_as_it_was
+            any_text_is_read_back_unchanged
             text_out_of_bounds_is_refused
-            text_that_nothing_has_finds_nothing
+            unknown_text_finds_nothing
             every_handle_reads_the_writes_of_the_others
-            a_dropped_call_leaves_the_catalog_whole
-            a_new_catalog_is_opened_by_many_at_once
+            a_dropped_call_leaves_the_catalog_consistent
+            a_new_catalog_is_opened_by_many_handles_at_once
             every_expiry_moves_together
-            any_text_of_a_project_comes_back_as_it_was
+            any_text_of_a_project_is_read_back_unchanged
             text_of_a_project_out_of_bounds_is_refused
-            text_that_no_project_has_finds_nothing
+            unknown_text_finds_no_project
         }
     };
     (@each $make:expr; $($check:ident)*) => {

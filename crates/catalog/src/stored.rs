@@ -7,7 +7,7 @@
 //!
 //! An entry is stored as a tag followed by big-endian fields:
 //!
-//! | tag | what | rest |
+//! | tag | entry | rest |
 //! |---|---|---|
 //! | 1 | empty file | mode (2) |
 //! | 2 | file of one chunk | mode (2), size (8), hash (32) |

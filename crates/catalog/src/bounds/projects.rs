@@ -22,7 +22,7 @@ pub(crate) fn project(project: &Project) -> Result<()> {
     }
     number("the version of a policy", project.policy_version)?;
     if let Retention::Last(0) | Retention::Daily(0) = project.retention {
-        return refuse("retention must keep at least 1");
+        return refuse("retention must keep at least 1 version or day");
     }
     times([Some(project.created), Some(project.updated)])
 }
@@ -58,10 +58,10 @@ pub(crate) fn unsettled(all: &[Unsettled]) -> Result<()> {
         return refuse(message);
     }
     let mut paths = HashSet::new();
-    match all.iter().all(|one| paths.insert(&one.path)) {
-        true => Ok(()),
-        false => refuse("two conflicts to settle have the same path"),
+    if !all.iter().all(|one| paths.insert(&one.path)) {
+        return refuse("two conflicts to settle have the same path");
     }
+    Ok(())
 }
 
 pub(crate) fn landing(landing: &Landing) -> Result<()> {
@@ -132,7 +132,7 @@ pub(crate) fn review(review: &Review) -> Result<()> {
     optional_name("the agent of a review", &review.agent)?;
     name("the kind of a review", &review.kind)?;
     name("an algorithm", &review.algorithm)?;
-    optional_name("who closed a review", &review.closed_by)?;
+    optional_name("the principal that closed a review", &review.closed_by)?;
     optional_name("the successor of a review", &review.successor)?;
     times([Some(review.created), review.expires, review.closed])
 }

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_is_cut_between_characters() {
+    fn a_reason_is_truncated_between_characters() {
         let long = "ä".repeat(MAX_REASON_BYTES);
         assert_eq!(reason(&long).len(), MAX_REASON_BYTES);
         let odd = format!("x{long}");
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_keeps_its_order_when_it_is_cut() {
+    fn a_truncated_time_is_never_later() {
         let time = |seconds, nanos| Timestamp::new(seconds, nanos).unwrap();
         assert_eq!(micros(time(-1, 999_999_999)).unwrap(), -1);
         assert_eq!(micros(time(1, 1_999)).unwrap(), 1_000_001);

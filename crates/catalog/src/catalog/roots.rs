@@ -15,8 +15,8 @@ use crate::records::{RootPlace, Roots};
 pub trait SnapshotRoots {
     /// Returns snapshots of a tenant that must be kept: present and earlier heads
     /// that were not dropped, tags, the base and the synced head of workspaces,
-    /// the three sides of open reviews. Starts after a place, or at the
-    /// beginning. `limit` is the number of records to read. A snapshot may be
+    /// the three sides of open reviews. Continues at a cursor, or starts
+    /// at the beginning. `limit` is the number of records to read. A snapshot may be
     /// returned more than once.
     async fn roots(&self, tenant: TenantId, after: Option<&RootPlace>, limit: u32)
     -> Result<Roots>;

@@ -45,6 +45,7 @@ pub trait Tenants {
 
     /// Deletes a tenant that is being erased and has no other records; returns
     /// `false` if there is none. `Refused` if it is not being erased, `Changed`
-    /// if it still has, or again has, other records.
+    /// if it still has, or again has, other records. Events do not count: an
+    /// event can be recorded for a tenant that does not exist.
     async fn remove_tenant(&self, id: TenantId) -> Result<bool>;
 }

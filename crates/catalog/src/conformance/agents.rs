@@ -8,8 +8,8 @@ use crate::conformance::backend::Backend;
 use crate::conformance::samples::{AGENT, ALICE, BOB, agent, furnished};
 use crate::error::Kind;
 
-/// Neither its id nor its name can be taken twice in a tenant; another tenant may
-/// use both.
+/// Adding a second agent with the same id or name to a tenant fails; another tenant
+/// can use both.
 pub async fn an_agent_is_added_once_to_its_tenant(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let mut same_name = agent(ALICE, "another id");
@@ -17,8 +17,8 @@ pub async fn an_agent_is_added_once_to_its_tenant(backend: &impl Backend) {
     for taken in [agent(ALICE, AGENT), same_name] {
         assert_exists(catalog.add_agent(&taken).await, Kind::Agent);
     }
-    let nobody = TenantId::new([3; 16]);
-    assert_not_found(catalog.add_agent(&agent(nobody, "x")).await, Kind::Owner);
+    let unknown = TenantId::new([3; 16]);
+    assert_not_found(catalog.add_agent(&agent(unknown, "x")).await, Kind::Owner);
     for id in [ALICE, BOB] {
         let agents = catalog.agents(id).await.expect("agents");
         assert_eq!(agents, [agent(id, AGENT)]);

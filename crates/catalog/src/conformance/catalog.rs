@@ -13,6 +13,7 @@ pub use self::text::*;
 use crate::catalog::*;
 use crate::conformance::assertions::assert_not_found;
 use crate::conformance::backend::Backend;
+use crate::conformance::requests::request;
 use crate::conformance::samples::{
     ALICE, BOB, NO_LIMITS, add, add_project, add_workspace, at, furnished, get, get_review, key,
     list, of_state, of_tenant, open, project, review, sandbox, tenant, workspace,
@@ -21,7 +22,8 @@ use crate::error::Kind;
 use crate::query::AddLimits;
 use crate::records::{Review, Workspace, WorkspaceState};
 
-/// Promise 4.
+/// Promise 4: a tenant neither reads nor changes records of another, and cannot use
+/// its keys.
 pub async fn nothing_crosses_tenants(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let extra = key(ALICE, "extra", None);
@@ -58,9 +60,9 @@ pub async fn every_handle_reads_the_writes_of_the_others(backend: &impl Backend)
     }
 }
 
-/// Dropped before it begins, or after any number of polls: it happened completely
-/// or not at all, and does not block the next call.
-pub async fn a_dropped_call_leaves_the_catalog_whole(backend: &impl Backend) {
+/// A call that is dropped before it begins, or after any number of polls, has made
+/// all of its changes or none, and does not block the next call.
+pub async fn a_dropped_call_leaves_the_catalog_consistent(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let limits = AddLimits {
         per_key: Some(1000),
@@ -88,22 +90,22 @@ pub async fn a_dropped_call_leaves_the_catalog_whole(backend: &impl Backend) {
             assert_eq!(first, None, "it never began");
         }
     }
-    catalog.check().await.expect("all is well");
+    catalog.check().await.expect("the catalog works");
 }
 
-/// The first handle creates the catalog, and all of them can use it.
-pub async fn a_new_catalog_is_opened_by_many_at_once(backend: &impl Backend) {
+/// The first handle creates the catalog, and all handles can use it.
+pub async fn a_new_catalog_is_opened_by_many_handles_at_once(backend: &impl Backend) {
     let handles = join_all((0..8).map(|_| backend.open())).await;
     let added = handles[0].add_tenant(&tenant(ALICE, "alice")).await;
     added.expect("a new tenant");
     for handle in &handles {
-        handle.check().await.expect("all is well");
+        handle.check().await.expect("the catalog works");
         assert_eq!(handle.tenants().await.expect("tenants").len(), 1);
     }
 }
 
-/// The expiry of sandboxes, parked workspaces, open reviews and remembered
-/// requests, together with a setting.
+/// The expiries of sandboxes, parked workspaces, open reviews and requests move
+/// together with a setting.
 pub async fn every_expiry_moves_together(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let project = project(ALICE, "p");
@@ -123,18 +125,23 @@ pub async fn every_expiry_moves_together(backend: &impl Backend) {
         ..review(&project, "r", Some("w"), "path")
     };
     open(&catalog, &project, vec![held.clone()]).await;
+    // Kept until 20.
+    let begun = catalog.begin(&request(ALICE, 1)).await;
+    begun.expect("a request");
     let workspace_by_id = async |id| catalog.workspace(ALICE, id).await.expect("workspace");
     for (by, end) in [(86_400_000_000, 87_400), (-86_400_000_000, 1000)] {
         let moved = catalog.move_expiry(by, "clock", &end.to_string()).await;
         moved.expect("moved");
-        let found = get(&catalog, "a").await.expect("it is there");
+        let found = get(&catalog, "a").await.expect("it exists");
         assert_eq!(found.expires, at(end));
-        let found = workspace_by_id("w").await.expect("it is there");
+        let found = workspace_by_id("w").await.expect("it exists");
         assert_eq!(found.expires, Some(at(end)));
         assert_eq!(get_review(&catalog, &held).await.expires, Some(at(end)));
+        let forgotten = catalog.forget_idempotent(at(20)).await;
+        assert_eq!(forgotten.expect("forget"), u64::from(by < 0));
         let setting = catalog.setting("clock").await.expect("setting");
         assert_eq!(setting, Some(end.to_string()));
     }
-    let found = workspace_by_id("live").await.expect("it is there");
+    let found = workspace_by_id("live").await.expect("it exists");
     assert_eq!(found.expires, None);
 }

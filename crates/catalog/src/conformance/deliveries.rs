@@ -7,8 +7,8 @@ use crate::conformance::samples::{BOB, at, furnished};
 use crate::conformance::webhooks::webhook;
 use crate::records::{Attempt, DeliveryState, EventKind, NewEvent, Webhook};
 
-/// From the time it was added, in order, each once; without events that it may
-/// not see.
+/// A webhook gets each event once, in order, from the time at which the webhook was
+/// added, and no event that it may not see.
 pub async fn a_webhook_gets_the_events_that_it_may_see(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     catalog.add_event(&note("before", 0)).await.expect("added");
@@ -38,7 +38,7 @@ pub async fn a_webhook_gets_the_events_that_it_may_see(backend: &impl Backend) {
     assert_eq!(queue("a", 2).await, 1);
     assert_eq!(queue("a", 2).await, 0);
     assert_eq!(queue("some", 1000).await, 3);
-    assert_eq!(queue("nobody", 1000).await, 0);
+    assert_eq!(queue("unknown", 1000).await, 0);
     let told = async |id: &str| {
         let pending = catalog.pending_deliveries(id, 10).await.expect("pending");
         pending
@@ -50,7 +50,8 @@ pub async fn a_webhook_gets_the_events_that_it_may_see(backend: &impl Backend) {
     assert_eq!(told("some").await, [error]);
 }
 
-/// The outcomes of attempts, and a replay from the start.
+/// The outcomes of attempts are recorded, and a replay starts from the first
+/// attempt.
 pub async fn attempts_are_recorded_and_deliveries_replayed(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     catalog.add_webhook(&webhook("a")).await.expect("added");
@@ -78,7 +79,7 @@ pub async fn attempts_are_recorded_and_deliveries_replayed(backend: &impl Backen
             Some(500),
             Some("it said no\0"),
         ),
-        attempt(ids[2], DeliveryState::Pending, None, Some("nobody there")),
+        attempt(ids[2], DeliveryState::Pending, None, Some("no connection")),
         attempt(u64::MAX, DeliveryState::Failed, None, None),
     ];
     catalog

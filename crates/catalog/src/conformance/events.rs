@@ -43,7 +43,8 @@ pub(crate) fn note(subject: &str, n: u64) -> NewEvent {
     }
 }
 
-/// A receiver that lags keeps only the events of its tenant.
+/// A webhook that lags behind keeps only the events of its tenant from being
+/// deleted.
 pub async fn a_webhook_keeps_no_events_of_other_tenants(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     catalog.add_webhook(&webhook("a")).await.expect("added");
@@ -60,7 +61,8 @@ pub async fn a_webhook_keeps_no_events_of_other_tenants(backend: &impl Backend) 
     assert_eq!(left[0].event.subject, "ours");
 }
 
-/// In the transaction of the change, with the state at that time.
+/// Promise 18: adding, changing and deleting a sandbox records events with the
+/// state at that time; a failed change records none.
 pub async fn a_change_of_a_sandbox_records_an_event(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let one = Sandbox {
@@ -109,7 +111,8 @@ pub async fn a_change_of_a_sandbox_records_an_event(backend: &impl Backend) {
     }
 }
 
-/// For the sandbox that ends, and for the parked workspace that ends later.
+/// The events are those of a sandbox that expires and of a parked workspace that
+/// expires later.
 pub async fn the_event_of_an_expiry_states_whether_the_workspace_is_parked(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     for (id, parked) in [("a", true), ("b", false)] {
@@ -154,7 +157,8 @@ pub async fn the_event_of_an_expiry_states_whether_the_workspace_is_parked(backe
     assert_eq!(last.agent.as_deref(), Some(AGENT));
 }
 
-/// The move of the head, and reviews that end and begin.
+/// Promise 18: the events are the move of the head, and the reviews that end and
+/// open.
 pub async fn a_landing_records_its_events(backend: &impl Backend) {
     let (catalog, one) = furnished_with_project(backend).await;
     let before = catalog.last_event().await.expect("last");
@@ -182,7 +186,7 @@ pub async fn a_landing_records_its_events(backend: &impl Backend) {
     assert!(events.iter().all(|event| event.event.subject == "p"));
 }
 
-/// By tenant, agent, kind, subject and number.
+/// The filters are the tenant, agent, kind, subject and number.
 pub async fn events_are_found_by_every_filter(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     assert_eq!(catalog.last_event().await.expect("last"), 0);
@@ -254,8 +258,8 @@ pub async fn events_are_found_by_every_filter(backend: &impl Backend) {
     }
 }
 
-/// A reader that continues from the last number misses nothing, with several
-/// concurrent writers.
+/// Promise 19: a reader that continues after the last number it has seen misses no
+/// event of several concurrent writers.
 pub async fn events_are_seen_in_the_order_of_their_numbers(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let other = backend.open().await;
@@ -294,7 +298,8 @@ pub async fn events_are_seen_in_the_order_of_their_numbers(backend: &impl Backen
     }
 }
 
-/// Deletes only old events that were delivered; numbers are not reused.
+/// Events that are young, not queued or not delivered stay, and no number is used
+/// again.
 pub async fn only_old_delivered_events_are_deleted(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     catalog.add_webhook(&webhook("a")).await.expect("added");

@@ -7,7 +7,7 @@ use crate::conformance::samples::{AGENT, ALICE, BOB, KEY, at, furnished, key};
 use crate::error::Kind;
 use crate::records::{ApiKey, KeyLimits};
 
-/// Also if it is revoked or expired.
+/// The key has all its fields.
 pub async fn a_revoked_or_expired_key_is_found_by_its_hash(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let full = ApiKey {
@@ -34,7 +34,7 @@ pub async fn a_revoked_or_expired_key_is_found_by_its_hash(backend: &impl Backen
     assert_eq!(found, None);
 }
 
-/// Unique by id in its tenant, by hash in the catalog.
+/// The id of a key is unique in its tenant, the hash in the whole catalog.
 pub async fn a_key_is_added_once(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let mut same_id = key(ALICE, KEY, None);
@@ -44,12 +44,12 @@ pub async fn a_key_is_added_once(backend: &impl Backend) {
     for taken in [same_id, same_hash] {
         assert_exists(catalog.add_key(&taken).await, Kind::Key);
     }
-    let of_nobody = key(ALICE, "another id", Some("nobody"));
-    assert_not_found(catalog.add_key(&of_nobody).await, Kind::Owner);
+    let of_unknown_agent = key(ALICE, "another id", Some("unknown"));
+    assert_not_found(catalog.add_key(&of_unknown_agent).await, Kind::Owner);
     assert_eq!(catalog.keys(ALICE).await.expect("keys").len(), 3);
 }
 
-/// The time of the first revocation stays.
+/// A second revocation does not change the time of the first.
 pub async fn a_key_is_revoked_once(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let revoke = async |id, time| catalog.revoke_key(ALICE, id, at(time)).await;

@@ -22,8 +22,9 @@ use crate::records::{
     Landed, LandedStep, LandingKind, LogEntry, Project, ReviewState, Step, Workspace,
 };
 
-/// Head, log, versions, reviews, and the base of the workspace.
-pub async fn a_landing_changes_all_it_says(backend: &impl Backend) {
+/// The records are the head, the log, versions, reviews and the base of the
+/// workspace.
+pub async fn a_landing_changes_all_its_records(backend: &impl Backend) {
     let (catalog, one) = furnished_with_project(backend).await;
     let landed = land(&catalog, &one, vec![full_step(&one)]).await;
     let done = LandedStep {
@@ -119,7 +120,7 @@ pub async fn the_steps_of_a_landing_are_a_chain(backend: &impl Backend) {
     assert_eq!((of_held.sequence, of_held.head), (None, snapshot(9)));
     assert_chain(&catalog, &one).await;
     let workspace = catalog.workspace(ALICE, "w").await.expect("workspace");
-    let workspace = workspace.expect("it is there");
+    let workspace = workspace.expect("it exists");
     assert_eq!((workspace.base, workspace.merges), (snapshot(last), last));
     for (n, step) in (1..).zip(landed.steps) {
         let known = catalog.landing_by_request("p", &n.to_string()).await;
@@ -142,9 +143,9 @@ pub async fn the_steps_of_a_landing_are_a_chain(backend: &impl Backend) {
     }
 }
 
-/// Promises 11 and 12, from two handles: each writer continues from the head that
-/// its error reports.
-pub async fn landings_at_once_are_a_chain(backend: &impl Backend) {
+/// Promises 11 and 12, through two handles: each writer continues from the head
+/// that its error reports.
+pub async fn concurrent_landings_are_a_chain(backend: &impl Backend) {
     const WRITERS: u64 = 8;
     const EACH: u64 = 6;
     let handles = [furnished(backend).await, backend.open().await];
@@ -182,7 +183,8 @@ pub async fn landings_at_once_are_a_chain(backend: &impl Backend) {
     assert_eq!(log, acknowledged);
 }
 
-/// It changes only reviews and the base of the workspace.
+/// A step that is held for review changes only reviews and the base of the
+/// workspace.
 pub async fn a_held_step_does_not_move_the_head(backend: &impl Backend) {
     let (catalog, one) = furnished_with_project(backend).await;
     let held = Step {
@@ -203,11 +205,11 @@ pub async fn a_held_step_does_not_move_the_head(backend: &impl Backend) {
     let found = catalog.review(ALICE, "s").await.expect("review");
     assert!(found.is_some());
     let workspace = catalog.workspace(ALICE, "w").await.expect("workspace");
-    let workspace = workspace.expect("it is there");
+    let workspace = workspace.expect("it exists");
     assert_eq!((workspace.base, workspace.merges), (snapshot(4), 1));
 }
 
-/// Promise 13, observed from another handle.
+/// Promise 13, observed through another handle.
 pub async fn a_landing_becomes_visible_as_a_whole(backend: &impl Backend) {
     const LANDINGS: u64 = 30;
     let (writer, one) = furnished_with_project(backend).await;
@@ -230,7 +232,7 @@ pub async fn a_landing_becomes_visible_as_a_whole(backend: &impl Backend) {
             let seen = get_project(&reader, &one).await.sequence;
             assert_eq!(seen % 2, 0, "both steps or none");
             let now = reader.workspace(ALICE, "w").await.expect("workspace");
-            assert!(now.expect("it is there").merges >= seen);
+            assert!(now.expect("it exists").merges >= seen);
             if seen > 0 {
                 let entry = reader.landing("p", seen).await.expect("landing");
                 assert_eq!(entry.expect("landed").snapshot, snapshot(seen));
@@ -255,8 +257,8 @@ pub async fn a_landing_becomes_visible_as_a_whole(backend: &impl Backend) {
     assert_chain(&reader, &one).await;
 }
 
-/// After any number of polls of its future.
-pub async fn a_dropped_landing_leaves_the_catalog_whole(backend: &impl Backend) {
+/// The future of the landing is dropped after any number of polls.
+pub async fn a_dropped_landing_leaves_the_catalog_consistent(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let one = project(ALICE, "p");
     add_project(&catalog, &one).await;
@@ -285,5 +287,5 @@ pub async fn a_dropped_landing_leaves_the_catalog_whole(backend: &impl Backend) 
             assert_eq!(versions.await.expect("versions").len(), 2);
         }
     }
-    catalog.check().await.expect("all is well");
+    catalog.check().await.expect("the catalog works");
 }

@@ -21,8 +21,8 @@ use crate::records::{
     Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState,
 };
 
-/// All fields, with promises 4 and 10.
-pub async fn a_project_comes_back_as_it_was_added(backend: &impl Backend) {
+/// The project has all its fields; promises 4 and 10.
+pub async fn a_project_is_read_back_as_added(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let full = Project {
         description: Some("words".into()),
@@ -53,8 +53,8 @@ pub async fn a_project_comes_back_as_it_was_added(backend: &impl Backend) {
     assert_eq!(catalog.policy(BOB, "full").await.expect("policy"), None);
 }
 
-/// Its id is unique in the catalog, its name in its tenant; and it has no
-/// landings.
+/// The id of a project is unique in the catalog, the name in its tenant. A new
+/// project with landings is refused.
 pub async fn a_project_is_added_once(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let one = project(ALICE, "a");
@@ -70,8 +70,8 @@ pub async fn a_project_is_added_once(backend: &impl Backend) {
     let mut elsewhere = project(BOB, "b");
     elsewhere.name.clone_from(&one.name);
     add_project(&catalog, &elsewhere).await;
-    let of_nobody = project(elevo_core::TenantId::new([3; 16]), "c");
-    let added = catalog.add_project(&of_nobody, &json!({})).await;
+    let of_unknown_tenant = project(elevo_core::TenantId::new([3; 16]), "c");
+    let added = catalog.add_project(&of_unknown_tenant, &json!({})).await;
     assert_not_found(added, Kind::Owner);
     let mut landed = project(ALICE, "c");
     landed.sequence = 1;
@@ -81,7 +81,7 @@ pub async fn a_project_is_added_once(backend: &impl Backend) {
     assert_eq!(catalog.project(ALICE, "c").await.expect("project"), None);
 }
 
-/// By age and id; a walk sees everything once.
+/// Projects are in the order of creation time and id, and a walk returns each once.
 pub async fn projects_are_listed_newest_first(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     for n in 0..10 {
@@ -118,8 +118,8 @@ pub async fn projects_are_listed_newest_first(backend: &impl Backend) {
     let page = catalog.projects(&leaving).await.expect("projects");
     let ids: Vec<_> = page.items.into_iter().map(|one| one.id).collect();
     assert_eq!((page.total, ids.concat().as_str()), (5, "86420"));
-    let everybody = catalog.projects(&ProjectQuery::default()).await;
-    assert_eq!(everybody.expect("projects").total, 11);
+    let of_all_tenants = catalog.projects(&ProjectQuery::default()).await;
+    assert_eq!(of_all_tenants.expect("projects").total, 11);
     for limit in [0, MAX_PAGE + 1] {
         let query = ProjectQuery {
             limit,
@@ -129,7 +129,7 @@ pub async fn projects_are_listed_newest_first(backend: &impl Backend) {
     }
 }
 
-/// Nothing else changes.
+/// A change sets the name or the description, and no other field.
 pub async fn a_project_is_renamed_and_described(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let one = project(ALICE, "a");
@@ -166,7 +166,7 @@ pub async fn a_project_is_renamed_and_described(backend: &impl Backend) {
     }
 }
 
-/// A sandbox that works on a project prevents its removal.
+/// A sandbox with a workspace of the project prevents its removal.
 pub async fn a_project_with_a_sandbox_is_not_removed(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     add_project(&catalog, &project(ALICE, "a")).await;
@@ -192,8 +192,8 @@ pub async fn a_project_with_a_sandbox_is_not_removed(backend: &impl Backend) {
     assert!(removing.expect("no sandbox is left").removing);
 }
 
-/// Rejects landings, policies and workspaces.
-pub async fn a_project_that_is_being_removed_takes_nothing_new(backend: &impl Backend) {
+/// Landings, changes, policies and workspaces are rejected.
+pub async fn a_project_that_is_being_removed_gets_no_new_records(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let one = project(ALICE, "a");
     add_project(&catalog, &one).await;
@@ -236,8 +236,8 @@ pub async fn a_project_that_is_being_removed_takes_nothing_new(backend: &impl Ba
     assert_eq!(get_project(&catalog, &one).await.sequence, 0);
 }
 
-/// For any number of records of the project.
-pub async fn a_removed_project_leaves_nothing(backend: &impl Backend) {
+/// The project has more versions than one transaction deletes.
+pub async fn a_removed_project_leaves_no_records(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let (gone, other) = (project(ALICE, "gone"), project(ALICE, "other"));
     for one in [&gone, &other] {

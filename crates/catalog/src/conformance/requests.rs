@@ -19,7 +19,7 @@ fn run(tenant: TenantId, name: u8, process: &str) -> RequestRun {
     }
 }
 
-/// Begins at 10 and is kept until 20.
+/// A request that begins at 10 and is kept until 20.
 fn request_of(run: RequestRun) -> IdempotentRequest {
     IdempotentRequest {
         id: format!("id of {}", run.name[0]),
@@ -53,7 +53,7 @@ async fn begin(catalog: &impl Catalog, request: &IdempotentRequest) -> Begun {
     catalog.begin(request).await.expect("begin")
 }
 
-/// Later ones get the stored response of the first.
+/// Later calls get the stored response of the first.
 pub async fn a_request_is_carried_out_once(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let first = request(ALICE, 1);
@@ -102,7 +102,7 @@ pub async fn a_request_is_carried_out_once(backend: &impl Backend) {
     );
 }
 
-/// While it is at work, released, and finished.
+/// The first request is running, released or finished.
 pub async fn another_content_under_the_same_name_is_a_mismatch(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let first = request(ALICE, 1);
@@ -116,12 +116,12 @@ pub async fn another_content_under_the_same_name_is_a_mismatch(backend: &impl Ba
     let finished = catalog.finish(&first.run, 200, None).await;
     finished.expect("it is at work");
     assert_eq!(begin(&catalog, &other).await, Begun::Mismatch);
-    let nobody = TenantId::new([3; 16]);
-    let begun = catalog.begin(&request(nobody, 1)).await;
+    let unknown = TenantId::new([3; 16]);
+    let begun = catalog.begin(&request(unknown, 1)).await;
     assert_not_found(begun, Kind::Owner);
 }
 
-/// Before and after the catalog deletes it.
+/// A request past its `keep_until` is unknown before and after it is deleted.
 pub async fn an_old_request_counts_as_unknown(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let first = request(ALICE, 1);
@@ -150,7 +150,7 @@ pub async fn an_old_request_counts_as_unknown(backend: &impl Backend) {
     assert_eq!(forget(30).await, 0);
 }
 
-/// Its note is deleted, too.
+/// The note of an abandoned request is deleted, too.
 pub async fn an_abandoned_request_is_new(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let first = request(ALICE, 1);
@@ -164,7 +164,7 @@ pub async fn an_abandoned_request_is_new(backend: &impl Backend) {
     assert_eq!(begin(&catalog, &other).await, again(None));
 }
 
-/// By any process; the last note counts.
+/// Any process can begin the request again, and gets the last note.
 pub async fn a_released_request_is_begun_again_with_its_note(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let first = request(ALICE, 1);
@@ -183,8 +183,8 @@ pub async fn a_released_request_is_begun_again_with_its_note(backend: &impl Back
     assert_eq!(begin(&catalog, &second).await, again(Some("that")));
 }
 
-/// Not a process whose requests were released.
-pub async fn only_the_process_at_work_changes_a_request(backend: &impl Backend) {
+/// A process whose request was released cannot change it any more.
+pub async fn only_the_process_that_runs_a_request_changes_it(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let (first, second) = (request(ALICE, 1), elsewhere(&request(ALICE, 1)));
     begin(&catalog, &first).await;
@@ -203,7 +203,7 @@ pub async fn only_the_process_at_work_changes_a_request(backend: &impl Backend) 
         .expect("finish");
 }
 
-/// Requests of live processes and finished requests stay as they are.
+/// Finished requests and requests of live processes do not change.
 pub async fn requests_of_dead_processes_are_begun_again(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let requests = ["dead", "gone", "alive", "too"]
@@ -233,7 +233,7 @@ pub async fn requests_of_dead_processes_are_begun_again(backend: &impl Backend) 
     assert_eq!(release(&[]).await, 3);
 }
 
-/// Through two handles, each call by a different process.
+/// Promise 22, through two handles: each call is by a different process.
 pub async fn one_of_several_equal_concurrent_requests_is_new(backend: &impl Backend) {
     let handles = [furnished(backend).await, backend.open().await];
     let requests = (0..32).map(|n| request_of(run(ALICE, 1, &n.to_string())));

@@ -26,7 +26,7 @@ use crate::records::{
 
 const DAY: i64 = 24 * 3600;
 
-/// Later than everything else.
+/// A time after all landings.
 const LATE: Timestamp = match Timestamp::new(100 * DAY, 0) {
     Some(time) => time,
     None => unreachable!(),
@@ -93,12 +93,12 @@ fn snapshots(numbers: impl IntoIterator<Item = u64>) -> Vec<SnapshotId> {
 fn assert_dropped<T: std::fmt::Debug>(result: crate::Result<T>, which: u64) {
     match result {
         Err(Error::Dropped { snapshot: is }) => assert_eq!(is, snapshot(which)),
-        other => panic!("{which} should be dropped: {other:?}"),
+        other => panic!("expected `Dropped` for version {which}, got {other:?}"),
     }
 }
 
-/// For each retention, in pages of any length.
-pub async fn versions_that_are_not_kept_are_found(backend: &impl Backend) {
+/// The check covers every kind of retention, in pages of any length.
+pub async fn versions_outside_the_retention_are_found(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let one = project(ALICE, "p");
     add_project(&catalog, &one).await;
@@ -141,7 +141,7 @@ pub async fn versions_that_are_not_kept_are_found(backend: &impl Backend) {
     }
 }
 
-/// Promise 17; a dropped version stays dropped when the retention changes.
+/// Promise 17. A dropped version stays dropped when the retention changes.
 pub async fn a_dropped_version_stays_in_the_log(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let (one, other) = (project(ALICE, "p"), project(ALICE, "q"));
@@ -217,7 +217,7 @@ pub async fn a_needed_version_is_not_dropped(backend: &impl Backend) {
     assert_eq!(head.expect("nothing"), []);
 }
 
-/// Promise 16: no record comes to need a dropped version.
+/// Promise 16, for every record that can need a version.
 pub async fn no_record_comes_to_need_a_dropped_version(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let one = project(ALICE, "p");
@@ -274,7 +274,7 @@ pub async fn no_record_comes_to_need_a_dropped_version(backend: &impl Backend) {
     add_workspace(&catalog, &elsewhere).await;
 }
 
-/// Rejects an outdated retention, and a project that is being removed.
+/// An outdated retention and a project that is being removed are rejected.
 pub async fn versions_are_dropped_only_as_expected(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let one = project(ALICE, "p");
@@ -309,8 +309,10 @@ pub async fn versions_are_dropped_only_as_expected(backend: &impl Backend) {
     assert!(log.iter().all(|entry| entry.dropped.is_none()));
 }
 
-/// A version that becomes the head again is as old as its last landing.
-pub async fn a_version_that_came_back_counts_as_the_last_time(backend: &impl Backend) {
+/// A version counts as replaced at its last landing.
+pub async fn a_version_that_is_the_head_again_is_as_old_as_its_last_landing(
+    backend: &impl Backend,
+) {
     let catalog = furnished(backend).await;
     let one = project(ALICE, "p");
     add_project(&catalog, &one).await;
@@ -326,7 +328,7 @@ pub async fn a_version_that_came_back_counts_as_the_last_time(backend: &impl Bac
     );
 }
 
-/// Promise 16, from two handles.
+/// Promise 16, through two handles.
 pub async fn either_a_drop_or_a_concurrent_workspace_wins(backend: &impl Backend) {
     let handles = [furnished(backend).await, backend.open().await];
     let one = project(ALICE, "p");
@@ -361,7 +363,7 @@ pub async fn either_a_drop_or_a_concurrent_workspace_wins(backend: &impl Backend
     }
 }
 
-/// Roots omit dropped versions, and nothing else.
+/// The roots omit dropped versions, unless another project has the same version.
 pub async fn a_dropped_version_is_not_a_root(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let (one, other) = (project(ALICE, "p"), project(ALICE, "q"));

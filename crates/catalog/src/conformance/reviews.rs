@@ -27,8 +27,8 @@ async fn furnished_with_empty_project<P: Backend>(backend: &P) -> (P::Catalog, P
     (catalog, one)
 }
 
-/// All fields.
-pub async fn a_review_comes_back_as_it_was_opened(backend: &impl Backend) {
+/// The review has all its fields, and no other tenant finds it.
+pub async fn a_review_is_read_back_as_opened(backend: &impl Backend) {
     let (catalog, one) = furnished_with_empty_project(backend).await;
     let full = Review {
         agent: Some(AGENT.into()),
@@ -56,8 +56,9 @@ pub async fn a_review_comes_back_as_it_was_opened(backend: &impl Backend) {
     }
 }
 
-/// For each pair of states, with the fields that record an end.
-pub async fn a_review_changes_only_as_it_may(backend: &impl Backend) {
+/// The check covers each pair of states, and the fields that record the end of a
+/// review.
+pub async fn a_review_changes_only_as_allowed(backend: &impl Backend) {
     let (catalog, one) = furnished_with_empty_project(backend).await;
     for &from in ReviewState::VARIANTS {
         for &to in ReviewState::VARIANTS {
@@ -71,7 +72,7 @@ pub async fn a_review_changes_only_as_it_may(backend: &impl Backend) {
             }
             let before = get_review(&catalog, &opened).await;
             let change = ReviewChange {
-                by: Some("somebody".into()),
+                by: Some("key-1".into()),
                 resolution: Some(json!("ours")),
                 successor: Some("next".into()),
                 ..ReviewChange::new(from, to)
@@ -87,7 +88,7 @@ pub async fn a_review_changes_only_as_it_may(backend: &impl Backend) {
             let expected = Review {
                 state: to,
                 closed: (!opens).then(|| at(302)),
-                closed_by: (!opens).then(|| "somebody".into()),
+                closed_by: (!opens).then(|| "key-1".into()),
                 resolution: (!opens).then(|| json!("ours")),
                 successor: (!opens).then(|| "next".into()),
                 reopened: opens.into(),
@@ -99,8 +100,8 @@ pub async fn a_review_changes_only_as_it_may(backend: &impl Backend) {
     }
 }
 
-/// Its sides can change; also wrong states and bounds.
-pub async fn a_review_that_opens_again_may_offer_something_else(backend: &impl Backend) {
+/// Unexpected states and values out of bounds are rejected.
+pub async fn a_reopened_review_can_have_other_sides(backend: &impl Backend) {
     let (catalog, one) = furnished_with_empty_project(backend).await;
     let opened = review(&one, "r", None, "a");
     open(&catalog, &one, vec![opened.clone()]).await;
@@ -143,8 +144,8 @@ pub async fn a_review_that_opens_again_may_offer_something_else(backend: &impl B
     assert_eq!(get_review(&catalog, &opened).await, expected);
 }
 
-/// Promise 5, from two handles.
-pub async fn one_of_several_concurrent_decisions_counts(backend: &impl Backend) {
+/// Promise 5, through two handles.
+pub async fn one_of_several_concurrent_decisions_wins(backend: &impl Backend) {
     let handles = [furnished(backend).await, backend.open().await];
     let one = project(ALICE, "p");
     add_project(&handles[0], &one).await;
@@ -170,7 +171,7 @@ pub async fn one_of_several_concurrent_decisions_counts(backend: &impl Backend) 
     assert_eq!(won, [get_review(&handles[1], &opened).await]);
 }
 
-/// Promise 15, for every way to add a second one.
+/// Promise 15, for every way to open a second review.
 pub async fn a_workspace_has_one_open_review_for_a_path(backend: &impl Backend) {
     let (catalog, one) = furnished_with_empty_project(backend).await;
     let of = |id, workspace, path| review(&one, id, workspace, path);
@@ -201,14 +202,17 @@ pub async fn a_workspace_has_one_open_review_for_a_path(backend: &impl Backend) 
         change: ReviewChange::new(ReviewState::Open, ReviewState::Rejected),
     };
     let replaced = with(vec![end], vec![of("f", Some("w"), "x")]);
-    catalog.land(&replaced).await.expect("there is room");
+    catalog
+        .land(&replaced)
+        .await
+        .expect("the path has no open review");
     let back = ReviewChange::new(ReviewState::Rejected, ReviewState::Open);
     let back = catalog.change_review("a", &back, at(301)).await;
     assert_exists(back, Kind::Review);
     assert_eq!(catalog.review(ALICE, "g").await.expect("review"), None);
 }
 
-/// By age and id; filters are combined.
+/// Reviews are in the order of opening time and id, and match all filters.
 pub async fn reviews_are_listed_oldest_first(backend: &impl Backend) {
     let (catalog, one) = furnished_with_empty_project(backend).await;
     let other = project(ALICE, "q");
@@ -280,7 +284,7 @@ pub async fn reviews_are_listed_oldest_first(backend: &impl Backend) {
     assert_refused(catalog.reviews(&none).await);
 }
 
-/// The open reviews of a workspace by path, and the expired ones.
+/// The lists are the open reviews of a workspace by path, and the expired reviews.
 pub async fn open_reviews_are_found(backend: &impl Backend) {
     let (catalog, one) = furnished_with_empty_project(backend).await;
     let names = ["a", "a/b", "a-b", "c", "d"];

@@ -45,9 +45,9 @@ fn of_sides(review: Review, first: u64) -> Review {
     Review { sides, ..review }
 }
 
-/// Present and earlier heads, bases, sides of open reviews; in pages of any
-/// length, and only of one tenant.
-pub async fn all_snapshots_that_must_stay_are_found(backend: &impl Backend) {
+/// Promise 23: the roots are present and earlier heads, tags, bases and synced
+/// heads, and sides of open reviews, of one tenant, in pages of any length.
+pub async fn all_snapshots_that_records_need_are_roots(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let mut expected = [(ALICE, BTreeSet::new()), (BOB, BTreeSet::new())];
     for (t, (tenant, expected)) in (1..).zip(&mut expected) {
@@ -87,8 +87,8 @@ pub async fn all_snapshots_that_must_stay_are_found(backend: &impl Backend) {
             assert_eq!(&all_roots(&catalog, *tenant, limit).await, expected);
         }
     }
-    let nobody = TenantId::new([3; 16]);
-    assert!(all_roots(&catalog, nobody, 10).await.is_empty());
+    let unknown = TenantId::new([3; 16]);
+    assert!(all_roots(&catalog, unknown, 10).await.is_empty());
     for limit in [0, MAX_PAGE + 1] {
         assert_refused(catalog.roots(ALICE, None, limit).await);
     }

@@ -21,8 +21,8 @@ use crate::error::Kind;
 use crate::limits::{MAX_BATCH, MAX_REASON_BYTES};
 use crate::records::Sandbox;
 
-/// All fields, with promise 10.
-pub async fn a_sandbox_comes_back_as_it_was_added(backend: &impl Backend) {
+/// The sandbox has all its fields; promise 10.
+pub async fn a_sandbox_is_read_back_as_added(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let full = Sandbox {
         agent: Some(AGENT.into()),
@@ -56,22 +56,22 @@ pub async fn a_sandbox_comes_back_as_it_was_added(backend: &impl Backend) {
     assert_eq!((kept.len(), kept.contains('\0')), (MAX_REASON_BYTES, false));
 }
 
-/// Its tenant, its agent and its key.
+/// The owners are the tenant, the agent and the key.
 pub async fn a_sandbox_needs_its_owners(backend: &impl Backend) {
     let catalog = furnished(backend).await;
-    let of_nobody = sandbox(elevo_core::TenantId::new([3; 16]), "a");
+    let of_unknown_tenant = sandbox(elevo_core::TenantId::new([3; 16]), "a");
     let mut no_agent = sandbox(ALICE, "a");
-    no_agent.agent = Some("nobody".into());
+    no_agent.agent = Some("unknown".into());
     let mut no_key = sandbox(ALICE, "a");
     no_key.key = "nothing".into();
-    for orphan in [of_nobody, no_agent, no_key] {
+    for orphan in [of_unknown_tenant, no_agent, no_key] {
         let added = catalog.add_sandbox(&orphan, NO_LIMITS).await;
         assert_not_found(added, Kind::Owner);
     }
     assert_eq!(get(&catalog, "a").await, None);
 }
 
-/// Promise 2, for a batch; an id is taken for all tenants.
+/// Promise 2, for a batch. The id of a sandbox is unique among all tenants.
 pub async fn sandboxes_are_added_all_or_none(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let ids = ["a", "b", "c"];
@@ -95,10 +95,10 @@ pub async fn sandboxes_are_added_all_or_none(backend: &impl Backend) {
         .collect();
     assert_refused(catalog.add_sandboxes(&many, NO_LIMITS).await);
     let added = catalog.add_sandboxes(&many[1..], NO_LIMITS).await;
-    added.expect("as many as may be");
+    added.expect("exactly the maximum");
 }
 
-/// The same id can be added again.
+/// The id of a removed sandbox can be added again.
 pub async fn a_removed_sandbox_is_gone(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let sandbox = sandbox(ALICE, "a");
@@ -133,7 +133,7 @@ pub async fn sandboxes_are_counted_by_state(backend: &impl Backend) {
     assert_eq!(of_all[&SandboxState::Starting], 0);
 }
 
-/// Up to the given time, and without sandboxes that are being removed.
+/// The list ends at the given time and has no sandbox that is being removed.
 pub async fn expired_sandboxes_are_found_oldest_first(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     for (id, expires) in [("d", 40), ("b", 20), ("a", 20), ("c", 30), ("x", 5)] {
@@ -155,7 +155,7 @@ pub async fn expired_sandboxes_are_found_oldest_first(backend: &impl Backend) {
     }
 }
 
-/// Also while the sandbox is being removed.
+/// A sandbox that is being removed still has its workspace.
 pub async fn a_workspace_is_in_one_sandbox(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let in_it = |tenant, id: &str| Sandbox {

@@ -3,8 +3,8 @@
 use crate::catalog::*;
 use crate::conformance::backend::Backend;
 
-/// The last value counts.
-pub async fn a_setting_is_kept(backend: &impl Backend) {
+/// A later value replaces the earlier one.
+pub async fn a_setting_is_set_and_removed(backend: &impl Backend) {
     let catalog = backend.open().await;
     let value = async || catalog.setting("installation").await.expect("setting");
     assert_eq!(value().await, None);
@@ -18,5 +18,5 @@ pub async fn a_setting_is_kept(backend: &impl Backend) {
         assert_eq!(removed.expect("remove"), is_there);
     }
     assert_eq!(value().await, None);
-    catalog.check().await.expect("all is well");
+    catalog.check().await.expect("the catalog works");
 }

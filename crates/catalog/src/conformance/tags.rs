@@ -27,8 +27,8 @@ pub(crate) fn tag(project: &str, name: &str, version: u64) -> Tag {
     }
 }
 
-/// With all its fields, and only for its project.
-pub async fn a_tag_comes_back_as_it_was_set(backend: &impl Backend) {
+/// The tag has all its fields, and no other project finds it.
+pub async fn a_tag_is_read_back_as_set(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     for id in ["p", "q"] {
         add_project(&catalog, &project(ALICE, id)).await;
@@ -54,8 +54,8 @@ pub async fn a_tag_comes_back_as_it_was_set(backend: &impl Backend) {
     assert_eq!(catalog.tag("p", "v1").await.expect("tag"), None);
 }
 
-/// Only with `may_move`.
-pub async fn a_tag_moves_only_when_it_may(backend: &impl Backend) {
+/// A tag that exists moves only with `may_move`.
+pub async fn a_tag_moves_only_if_allowed(backend: &impl Backend) {
     let handles = [furnished(backend).await, backend.open().await];
     let catalog = &handles[0];
     add_project(catalog, &project(ALICE, "p")).await;
@@ -92,7 +92,7 @@ pub async fn a_tag_moves_only_when_it_may(backend: &impl Backend) {
     assert_being_removed(late, Kind::Project);
 }
 
-/// In pages of any length; and promise 9.
+/// The list is complete in pages of any length; promise 9.
 pub async fn tags_are_listed_by_name(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     for id in ["p", "q"] {

@@ -19,7 +19,7 @@ use crate::records::{
     EventKind, EventQuery, NewEvent, ReviewQuery, Step, Tenant, Webhook, WorkspaceQuery,
 };
 
-/// Neither its id nor its name can be taken twice.
+/// The id and the name of a tenant are unique.
 pub async fn a_tenant_is_added_once(backend: &impl Backend) {
     let catalog = backend.open().await;
     let (alice, bob) = (tenant(ALICE, "alice"), tenant(BOB, "bob"));
@@ -32,7 +32,7 @@ pub async fn a_tenant_is_added_once(backend: &impl Backend) {
     assert_eq!(tenants, [alice, bob]);
 }
 
-/// Also after a later change of the tenant.
+/// Promise 21: a later change of the tenant does nothing.
 pub async fn a_tenant_that_is_being_erased_stays_suspended(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let unknown = catalog.begin_erasure(TenantId::new([3; 16]), at(5)).await;
@@ -65,8 +65,8 @@ pub async fn a_tenant_that_is_being_erased_stays_suspended(backend: &impl Backen
     assert_eq!((begun.suspended, begun.erasing), (Some(at(4)), Some(at(7))));
 }
 
-/// Rejects projects, workspaces and sandboxes.
-pub async fn a_tenant_that_is_being_erased_takes_nothing_new(backend: &impl Backend) {
+/// Promise 21: projects, workspaces and sandboxes are rejected.
+pub async fn a_tenant_that_is_being_erased_gets_no_new_records(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let begun = catalog.begin_erasure(ALICE, at(5)).await;
     begun.expect("erasure");
@@ -79,8 +79,8 @@ pub async fn a_tenant_that_is_being_erased_takes_nothing_new(backend: &impl Back
     add(&catalog, &sandbox(BOB, "s")).await;
 }
 
-/// Adds everything that a tenant can have; of some records, more than one
-/// transaction deletes.
+/// Adds every kind of record that a tenant can have, some of them in a number that
+/// takes several transactions to delete.
 async fn fill(catalog: &impl Catalog, id: TenantId) {
     let name = |text: &str| format!("{text}-{id}");
     let of = project(id, &name("project"));
@@ -155,7 +155,7 @@ async fn count(catalog: &impl Catalog, id: TenantId) -> [usize; 8] {
 }
 
 /// The records of other tenants stay.
-pub async fn an_erased_tenant_leaves_nothing(backend: &impl Backend) {
+pub async fn an_erased_tenant_leaves_no_records(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     // The server's own webhook has deliveries of events of both tenants.
     let own = Webhook {

@@ -25,8 +25,8 @@ async fn history(catalog: &impl Catalog, of: &str) -> Vec<(u64, String)> {
         .collect()
 }
 
-/// Directories above count only where they changed as a whole.
-pub async fn the_history_of_a_path_has_what_changed_it(backend: &impl Backend) {
+/// A directory above the path counts only where it changed as a whole.
+pub async fn the_history_of_a_path_has_every_change_of_it(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let one = project(ALICE, "p");
     add_project(&catalog, &one).await;
@@ -89,7 +89,7 @@ pub async fn the_history_of_a_path_has_what_changed_it(backend: &impl Backend) {
     assert_eq!(nowhere.expect("version"), None);
 }
 
-/// Compared with a plain list of all changes, in pages of any length.
+/// Each history is compared with a plain list of all changes.
 pub async fn histories_are_complete_in_pages_of_any_length(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let one = project(ALICE, "p");
@@ -142,7 +142,7 @@ pub async fn histories_are_complete_in_pages_of_any_length(backend: &impl Backen
     }
 }
 
-/// In the order of the tree, in pages of any length.
+/// Changes are in the order of the tree, in pages of any length.
 pub async fn the_changes_of_a_landing_are_listed_by_path(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let one = project(ALICE, "p");
@@ -175,8 +175,8 @@ pub async fn the_changes_of_a_landing_are_listed_by_path(backend: &impl Backend)
     }
 }
 
-/// For any bytes of a path, and every kind of entry.
-pub async fn any_change_of_a_path_comes_back_as_it_was(backend: &impl Backend) {
+/// Paths have any bytes, and entries are of every kind.
+pub async fn any_change_of_a_path_is_read_back_unchanged(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let one = project(ALICE, "p");
     add_project(&catalog, &one).await;

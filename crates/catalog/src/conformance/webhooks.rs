@@ -20,8 +20,8 @@ pub(crate) fn webhook(id: &str) -> Webhook {
     }
 }
 
-/// With all its fields; also the limit for a tenant.
-pub async fn a_webhook_comes_back_as_it_was_added(backend: &impl Backend) {
+/// The webhook has all its fields, and a tenant has a limited number of webhooks.
+pub async fn a_webhook_is_read_back_as_added(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let full = Webhook {
         agent: Some(AGENT.into()),
@@ -49,7 +49,7 @@ pub async fn a_webhook_comes_back_as_it_was_added(backend: &impl Backend) {
     assert_eq!(catalog.webhooks(Some(BOB)).await.expect("webhooks"), []);
     for n in 1..MAX_WEBHOOKS {
         let added = catalog.add_webhook(&webhook(&format!("n{n}"))).await;
-        added.expect("there is room");
+        added.expect("it is below the limit");
     }
     let beyond = catalog.add_webhook(&webhook("beyond")).await;
     assert!(

@@ -24,8 +24,8 @@ async fn get(catalog: &impl Catalog, id: &str) -> Option<Workspace> {
     catalog.workspace(ALICE, id).await.expect("workspace")
 }
 
-/// All fields; with and without a project.
-pub async fn a_workspace_comes_back_as_it_was_added(backend: &impl Backend) {
+/// The workspace has all its fields, with and without a project.
+pub async fn a_workspace_is_read_back_as_added(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     add_project(&catalog, &project(ALICE, "p")).await;
     let full = Workspace {
@@ -61,18 +61,19 @@ pub async fn a_workspace_comes_back_as_it_was_added(backend: &impl Backend) {
     }
 }
 
-/// Its tenant, project, agent and key; and a free id.
+/// The owners are the tenant, the project, the agent and the key. The id must be
+/// free.
 pub async fn a_workspace_needs_its_owners(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     add_project(&catalog, &project(BOB, "of bob")).await;
-    let of_nobody = workspace(elevo_core::TenantId::new([3; 16]), "a", None);
+    let of_unknown_tenant = workspace(elevo_core::TenantId::new([3; 16]), "a", None);
     let mut no_agent = workspace(ALICE, "a", None);
-    no_agent.agent = Some("nobody".into());
+    no_agent.agent = Some("unknown".into());
     let mut no_key = workspace(ALICE, "a", None);
     no_key.key = "nothing".into();
     let no_project = workspace(ALICE, "a", Some("nothing"));
     let borrowed = workspace(ALICE, "a", Some("of bob"));
-    for orphan in [of_nobody, no_agent, no_key, no_project, borrowed] {
+    for orphan in [of_unknown_tenant, no_agent, no_key, no_project, borrowed] {
         let added = catalog.add_workspace(&orphan).await;
         assert_not_found(added, Kind::Owner);
     }
@@ -83,7 +84,7 @@ pub async fn a_workspace_needs_its_owners(backend: &impl Backend) {
     }
 }
 
-/// Filters are combined; pages are complete.
+/// The list is complete in pages of any length, and matches all filters.
 pub async fn workspaces_are_listed_newest_first(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     for id in ["p", "q"] {
@@ -117,7 +118,7 @@ pub async fn workspaces_are_listed_newest_first(backend: &impl Backend) {
         ..of_agent.clone()
     };
     let unknown = WorkspaceQuery {
-        agent: Some("nobody".into()),
+        agent: Some("unknown".into()),
         ..all.clone()
     };
     for (query, expected) in [
@@ -143,8 +144,8 @@ pub async fn workspaces_are_listed_newest_first(backend: &impl Backend) {
             assert_eq!(seen, expected, "{query:?}");
         }
     }
-    let everybody = catalog.workspaces(&WorkspaceQuery::default()).await;
-    assert_eq!(everybody.expect("workspaces").total, 9);
+    let of_all_tenants = catalog.workspaces(&WorkspaceQuery::default()).await;
+    assert_eq!(of_all_tenants.expect("workspaces").total, 9);
     let none = WorkspaceQuery {
         limit: 0,
         ..WorkspaceQuery::default()
@@ -152,7 +153,7 @@ pub async fn workspaces_are_listed_newest_first(backend: &impl Backend) {
     assert_refused(catalog.workspaces(&none).await);
 }
 
-/// Also returns the changed workspace.
+/// The call returns the changed workspace.
 pub async fn a_workspace_changes_only_as_expected(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let before = workspace(ALICE, "a", None);
@@ -225,7 +226,7 @@ pub async fn a_workspace_changes_only_as_expected(backend: &impl Backend) {
         expires: Some(None),
         ..of_state(WorkspaceState::Live)
     };
-    let live = change(&expired).await.expect("back to life");
+    let live = change(&expired).await.expect("it is live again");
     assert_eq!(live.expires, None);
     assert_changed(change(&expired).await, Kind::Workspace);
     let live = of_state(WorkspaceState::Live);
@@ -236,7 +237,7 @@ pub async fn a_workspace_changes_only_as_expected(backend: &impl Backend) {
     assert_being_removed(change(&live).await, Kind::Workspace);
 }
 
-/// Only parked workspaces, up to the given time.
+/// The list has only parked workspaces, up to the given time.
 pub async fn expired_workspaces_are_found_oldest_first(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let parked = |id: &str, expires| Workspace {
@@ -266,7 +267,7 @@ pub async fn expired_workspaces_are_found_oldest_first(backend: &impl Backend) {
     }
 }
 
-/// Promise 5, from two handles.
+/// Promise 5, through two handles.
 pub async fn one_of_several_concurrent_workspace_changes_wins(backend: &impl Backend) {
     let handles = [furnished(backend).await, backend.open().await];
     add_workspace(&handles[0], &workspace(ALICE, "a", None)).await;
@@ -297,7 +298,7 @@ pub async fn one_of_several_concurrent_workspace_changes_wins(backend: &impl Bac
     }
 }
 
-/// The same id can be added again.
+/// The id of a removed workspace can be added again.
 pub async fn a_removed_workspace_is_gone(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let one = workspace(ALICE, "a", None);
@@ -326,8 +327,8 @@ pub(crate) fn with_unsettled(all: &[Unsettled]) -> WorkspaceChange {
     }
 }
 
-/// They are replaced together, listed by path, and unaffected by other changes. A
-/// landing deletes single ones, the deletion of the workspace all of them.
+/// A change replaces all conflicts of a workspace or none. A landing deletes the
+/// settled ones, the deletion of the workspace all of them.
 pub async fn unsettled_conflicts_are_kept_until_they_are_settled(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let project = project(ALICE, "p");

@@ -1,16 +1,16 @@
-//! Requests that may come twice and must be carried out once.
+//! Requests that a client may send twice and that must be carried out once.
 //!
 //! ```text
 //!              begin                       finish
-//! (no row) ──────────► at work, by a process ─────► answered
+//! (no row) ──────────► running, by a process ─────► finished
 //!     ▲                  │      ▲
 //!     │ abandon          │      │ begin: again
 //!     └──────────────────┤      │
 //!                release ▼      │
-//!                       left unfinished
+//!                       released
 //! ```
 //!
-//! A process that crashes leaves its requests at work;
+//! The requests of a process that crashes stay running;
 //! [`release_all_but`](crate::Requests::release_all_but) then releases them.
 
 use elevo_core::{TenantId, Timestamp};
@@ -48,8 +48,8 @@ pub enum Begun {
     /// The request is not known: carry it out, then finish, release or abandon
     /// it.
     New,
-    /// The request was begun before and not finished, and no process is at work
-    /// on it: look for the resource that it created, then continue as with a new
+    /// The request was begun before and not finished, and no process runs it:
+    /// look for the resource that it created, then continue as with a new
     /// one.
     Again {
         /// The id that the request was begun with.
@@ -68,7 +68,7 @@ pub enum Begun {
         /// Body of the response, if it was stored.
         body: Option<Vec<u8>>,
     },
-    /// Another process is at work on the request.
+    /// Another process runs the request.
     Running,
     /// The request with that name had another content.
     Mismatch,

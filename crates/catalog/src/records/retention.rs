@@ -19,7 +19,7 @@ pub enum Retention {
     Named,
 }
 
-/// A version that is not the newest.
+/// A version that another one has replaced as the head.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReplacedVersion {
     /// Its sequence number; 0 is the version the project was created with.
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_ones_are_counted_from_the_newest() {
+    fn the_last_versions_are_counted_from_the_newest() {
         let now = Timestamp::EPOCH;
         let keeps = |sequence| Retention::Last(3).keeps(version(sequence, 0, 0), 10, now);
         assert!(keeps(8) && keeps(9));

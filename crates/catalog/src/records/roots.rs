@@ -9,16 +9,16 @@ pub struct Roots {
     pub snapshots: Vec<SnapshotId>,
     /// Whether the snapshots are needed only as versions of projects.
     pub versions: bool,
-    /// The place to continue at; `None` at the end.
+    /// The cursor to continue at; `None` at the end.
     pub next: Option<RootPlace>,
 }
 
-/// A place in a walk over all snapshots that must be kept.
+/// The cursor of a walk over all snapshots that must be kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RootPlace(pub(crate) WalkPart);
 
-/// The parts of a walk, in its order. Each holds the record that was read last;
-/// empty at the start of the part.
+/// The parts of a walk, in their order. Each has the key of the record that was
+/// read last; the key is empty at the start of a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WalkPart {
     /// The head of a project, by project id.

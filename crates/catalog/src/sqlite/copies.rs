@@ -24,7 +24,8 @@ pub(super) async fn copy(file: &Path, to: &Path) -> Result<()> {
     copied
 }
 
-/// Copies the database of a connection that is not in a transaction, likewise.
+/// Copies the database of a connection as [`copy`] does. The connection must not be
+/// in a transaction.
 pub(super) async fn copy_from(connection: &mut SqliteConnection, to: &Path) -> Result<()> {
     let mut create = OpenOptions::new();
     create.write(true).create_new(true).mode(MODE);

@@ -41,7 +41,7 @@ pub(super) fn of(error: sqlx::Error) -> Error {
     }
 }
 
-/// Converts an error of a statement that adds a `what`.
+/// Converts an error of a statement that adds or renames a record of kind `what`.
 pub(super) fn of_adding(what: Kind) -> impl Fn(sqlx::Error) -> Error {
     move |error| match error.as_database_error().map(|inner| inner.kind()) {
         Some(ErrorKind::UniqueViolation) => Error::Exists { what },

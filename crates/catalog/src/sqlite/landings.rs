@@ -69,11 +69,12 @@ impl Landings for SqliteCatalog {
     async fn land(&self, landing: &Landing) -> Result<Landed> {
         bounds::landing(landing)?;
         let changes = landing.steps.iter().map(|step| step.changes.len());
-        // Before the turn: a large change that waits for another one must not make
+        // Before `write`: a large change that waits for another one must not make
         // small changes wait.
-        let _large = match changes.sum::<usize>() > LARGE {
-            true => Some(self.database.large().await?),
-            false => None,
+        let _large = if changes.sum::<usize>() > LARGE {
+            Some(self.database.large().await?)
+        } else {
+            None
         };
         let mut transaction = self.database.write().await?;
         let mut sequence = check(&mut transaction, landing).await?;

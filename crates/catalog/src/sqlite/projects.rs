@@ -38,15 +38,16 @@ const INSERT: &str = concat!(
     ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 );
 
-/// Everything that changes without a landing.
+/// Sets the columns that change without a landing.
 const UPDATE: &str = "UPDATE projects SET name = ?, description = ?, policy_version = ?, \
                       retention = ?, retention_count = ?, updated = ?, removing = ? WHERE id = ?";
 
 /// Number of rows in one transaction: other changes can happen in between.
 const BATCH: u32 = 500;
 
-/// The records of a project; rows that refer to others are deleted first. Rows
-/// selected by tenant and project belong to the project's own tenant.
+/// Delete the records of a project, a batch at a time. Rows that refer to others
+/// are deleted first. Reviews and workspaces are selected by the tenant of the
+/// project too, since their indexes begin with the tenant.
 pub(super) const DELETE: [&str; 7] = [
     "DELETE FROM versions WHERE (project, sequence, path) IN \
         (SELECT project, sequence, path FROM versions WHERE project = ? LIMIT ?)",
@@ -235,7 +236,8 @@ async fn sandbox_on(
         .map_err(failure::of)
 }
 
-/// Returns a project that no one else can change until the transaction ends.
+/// Reads a project in the transaction of a change, so that no other change can
+/// affect it until the transaction ends. `NotFound` if there is none.
 async fn require(connection: &mut SqliteConnection, tenant: TenantId, id: &str) -> Result<Project> {
     let found = sqlx::query_as(SELECT_ONE)
         .bind(&tenant.as_bytes()[..])
@@ -247,7 +249,7 @@ async fn require(connection: &mut SqliteConnection, tenant: TenantId, id: &str) 
     found.ok_or(Error::NotFound { what })
 }
 
-/// Returns a project likewise, if it is not being removed.
+/// Reads a project as [`require`] does. `BeingRemoved` if it is being removed.
 pub(super) async fn require_not_removing(
     connection: &mut SqliteConnection,
     tenant: TenantId,

@@ -114,7 +114,7 @@ impl VersionRetention for SqliteCatalog {
         if snapshots.len() > limits::MAX_PAGE as usize {
             let most = limits::MAX_PAGE;
             return Err(Error::Refused(format!(
-                "at most {most} are dropped at once"
+                "at most {most} versions are dropped at once"
             )));
         }
         let now = micros(now)?;

@@ -42,7 +42,7 @@ const INSERT: &str = concat!(
     ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 );
 
-/// Everything that a change can change.
+/// Sets the columns that a change can set.
 const UPDATE: &str = "UPDATE reviews SET base = ?, ours = ?, theirs = ?, base_snapshot = ?, \
                       ours_snapshot = ?, theirs_snapshot = ?, state = ?, detail = ?, \
                       expires = ?, closed = ?, closed_by = ?, resolution = ?, successor = ?, \
@@ -143,8 +143,8 @@ fn entry(entry: &Option<Entry>) -> Option<Vec<u8>> {
     entry.as_ref().map(stored::entry)
 }
 
-/// Reads a review inside the caller's write transaction, so that no other
-/// transaction can change it until that ends.
+/// Reads a review in the transaction of a change, so that no other change can
+/// affect it until the transaction ends. `NotFound` if there is none.
 pub(super) async fn require(connection: &mut SqliteConnection, id: &str) -> Result<Review> {
     let found = sqlx::query_as(SELECT_ONE)
         .bind(id)

@@ -43,7 +43,7 @@ const INSERT: &str = concat!(
     ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 );
 
-/// Everything that a change can change.
+/// Sets the columns that a change can set.
 const UPDATE: &str = "UPDATE sandboxes SET name = ?, state = ?, reason = ?, container = ?, \
                       workspace = ?, token_hash = ?, expires = ?, updated = ?, removing = ?, \
                       keep_workspace = ?, spec = ? WHERE id = ?";
@@ -197,7 +197,8 @@ impl Sandboxes for SqliteCatalog {
     }
 }
 
-/// Returns a sandbox that no other transaction can change until this one ends.
+/// Reads a sandbox in the transaction of a change, so that no other change can
+/// affect it until the transaction ends.
 async fn find(connection: &mut SqliteConnection, id: &str) -> Result<Option<Sandbox>> {
     sqlx::query_as(SELECT_ONE)
         .bind(id)

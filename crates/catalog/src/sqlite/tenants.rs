@@ -20,14 +20,14 @@ macro_rules! columns {
 /// Number of rows in one transaction: other changes can happen in between.
 const BATCH: u32 = 500;
 
-/// Unsettled conflicts. They are deleted before their workspaces, whose deletion
-/// would otherwise delete all of them in one transaction.
+/// Deletes a batch of unsettled conflicts, before their workspaces: the deletion of
+/// a workspace would delete all its conflicts in one transaction.
 pub(super) const DELETE_UNSETTLED: &str = "DELETE FROM unsettled WHERE (workspace, path) IN \
     (SELECT workspace, path FROM unsettled WHERE workspace IN \
         (SELECT id FROM workspaces WHERE tenant = ?) LIMIT ?)";
 
-/// Rows that belong to the tenant without a project. A row is deleted before the
-/// rows that it refers to.
+/// Delete batches of rows that belong to a tenant and to no project. A row is
+/// deleted before the rows that it refers to.
 pub(super) const DELETE: [&str; 6] = [
     "DELETE FROM deliveries WHERE (webhook, event) IN \
         (SELECT webhook, event FROM deliveries WHERE webhook IN \
@@ -39,7 +39,7 @@ pub(super) const DELETE: [&str; 6] = [
     "DELETE FROM agents WHERE rowid IN (SELECT rowid FROM agents WHERE tenant = ? LIMIT ?)",
 ];
 
-/// A batch of events of a tenant, with their deliveries to any webhook.
+/// Delete a batch of events of a tenant, after their deliveries to any webhook.
 pub(super) const DELETE_EVENTS: [&str; 2] = [
     "DELETE FROM deliveries WHERE event IN \
         (SELECT id FROM events WHERE tenant = ? ORDER BY id LIMIT ?)",

@@ -33,7 +33,7 @@ const INSERT: &str = concat!(
     ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 );
 
-/// Everything that a change or a merge can change.
+/// Sets the columns that a change or a merge can set.
 const UPDATE: &str = "UPDATE workspaces SET name = ?, base = ?, synced = ?, merges = ?, \
                       sync = ?, read_only = ?, follows = ?, state = ?, last_merge = ?, \
                       expires = ?, updated = ? WHERE id = ?";
@@ -156,7 +156,11 @@ impl Workspaces for SqliteCatalog {
 }
 
 fn sync_text(workspace: &Workspace) -> Result<String> {
-    bounds::json("how a workspace is synced", &workspace.sync, MAX_SYNC_BYTES)
+    bounds::json(
+        "the sync settings of a workspace",
+        &workspace.sync,
+        MAX_SYNC_BYTES,
+    )
 }
 
 /// Selects a page of workspaces.
@@ -199,7 +203,8 @@ async fn check_not_dropped(connection: &mut SqliteConnection, workspace: &Worksp
     }
 }
 
-/// Returns a workspace that no one else can change until the transaction ends.
+/// Reads a workspace in the transaction of a change, so that no other change can
+/// affect it until the transaction ends. `NotFound` if there is none.
 pub(super) async fn require(
     connection: &mut SqliteConnection,
     tenant: TenantId,

@@ -15,7 +15,7 @@ use crate::limits::{MAX_NAME_BYTES, MAX_TEXT_BYTES};
 use crate::records::{PathChange, Project, Review, Step, Workspace};
 
 /// Promise 9, for ids, names and all other text.
-pub async fn any_text_of_a_project_comes_back_as_it_was(backend: &impl Backend) {
+pub async fn any_text_of_a_project_is_read_back_unchanged(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let longest = "x".repeat(MAX_NAME_BYTES);
     for (n, text) in HOSTILE.into_iter().chain([longest.as_str()]).enumerate() {
@@ -91,7 +91,7 @@ async fn assert_lands(catalog: &impl Catalog, one: &Project, text: &str) {
     );
 }
 
-/// For every bound; nothing is added.
+/// The check covers every bound, and nothing is added.
 pub async fn text_of_a_project_out_of_bounds_is_refused(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let long = "x".repeat(MAX_NAME_BYTES + 1);
@@ -118,8 +118,8 @@ pub async fn text_of_a_project_out_of_bounds_is_refused(backend: &impl Backend) 
     assert_eq!(found, None);
 }
 
-/// Also for text that cannot be stored.
-pub async fn text_that_no_project_has_finds_nothing(backend: &impl Backend) {
+/// The check includes text that cannot be stored.
+pub async fn unknown_text_finds_no_project(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let one = project(ALICE, "a");
     add_project(&catalog, &one).await;

@@ -28,7 +28,7 @@ pub(crate) const HOSTILE: [&str; 12] = [
 ];
 
 /// Promise 9, for ids and names.
-pub async fn any_text_comes_back_as_it_was(backend: &impl Backend) {
+pub async fn any_text_is_read_back_unchanged(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let longest = "x".repeat(MAX_NAME_BYTES);
     let texts: Vec<&str> = HOSTILE.into_iter().chain([longest.as_str()]).collect();
@@ -73,7 +73,7 @@ pub async fn any_text_comes_back_as_it_was(backend: &impl Backend) {
     assert_eq!(all.len(), texts.len());
 }
 
-/// For every bound; nothing is added.
+/// The check covers every bound, and nothing is added.
 pub async fn text_out_of_bounds_is_refused(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let long = "x".repeat(MAX_NAME_BYTES + 1);
@@ -116,8 +116,8 @@ pub async fn text_out_of_bounds_is_refused(backend: &impl Backend) {
     assert_eq!(catalog.keys(ALICE).await.expect("keys").len(), 3);
 }
 
-/// Also for text that cannot be stored.
-pub async fn text_that_nothing_has_finds_nothing(backend: &impl Backend) {
+/// The check includes text that cannot be stored.
+pub async fn unknown_text_finds_nothing(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     add(&catalog, &sandbox(ALICE, "a")).await;
     let long = "a".repeat(1 << 20);

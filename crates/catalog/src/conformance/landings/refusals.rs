@@ -17,7 +17,7 @@ use crate::limits::{MAX_CHANGES, MAX_COUNTS_BYTES, MAX_REVIEWS, MAX_STEPS, MAX_T
 use crate::records::{Landing, ReviewState, Step};
 
 /// Promise 2, for every expectation that can fail.
-pub async fn a_landing_that_is_not_as_expected_changes_nothing(backend: &impl Backend) {
+pub async fn an_unexpected_landing_changes_nothing(backend: &impl Backend) {
     let (catalog, one) = furnished_with_project(backend).await;
     let other = project(ALICE, "q");
     add_project(&catalog, &other).await;
@@ -84,7 +84,7 @@ pub async fn a_landing_that_is_not_as_expected_changes_nothing(backend: &impl Ba
     let versions = catalog.versions_of("p", &path("a"), None, 10).await;
     assert!(versions.expect("versions").is_empty());
     let workspace = catalog.workspace(ALICE, "w").await.expect("workspace");
-    assert_eq!(workspace.expect("it is there").merges, 0);
+    assert_eq!(workspace.expect("it exists").merges, 0);
     let known = catalog.landing_by_request("p", "request").await;
     assert_eq!(known.expect("landing"), None);
     land(fine()).await.expect("all is as expected");
@@ -145,7 +145,7 @@ pub async fn a_landing_is_carried_out_once(backend: &impl Backend) {
     assert_eq!(assert_chain(&handles[1], &one).await.len(), 1);
 }
 
-/// For every bound; nothing lands.
+/// The check covers every bound, and nothing lands.
 pub async fn a_landing_out_of_bounds_is_refused(backend: &impl Backend) {
     let (catalog, one) = furnished_with_project(backend).await;
     let long = "x".repeat(MAX_TEXT_BYTES + 1);

@@ -137,7 +137,7 @@ pub(crate) fn step(snapshot: SnapshotId) -> Step {
     }
 }
 
-/// The same step, with a request.
+/// A merge that changes only the head, with a request.
 pub(crate) fn requested(snapshot: SnapshotId, request: &str) -> Step {
     Step {
         request: Some(request.into()),
@@ -237,7 +237,7 @@ pub(crate) fn review(
     }
 }
 
-/// Opens reviews with a step that leaves the head.
+/// Opens reviews with a step that does not move the head.
 pub(crate) async fn open(catalog: &impl Catalog, project: &Project, reviews: Vec<Review>) {
     let head = get_project(catalog, project).await.head;
     let held = Step {

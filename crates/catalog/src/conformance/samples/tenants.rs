@@ -106,8 +106,8 @@ pub(crate) fn of_tenant(tenant: TenantId) -> SandboxQuery {
     }
 }
 
-/// Opens the catalog of a new backend and adds both tenants, their agents and their
-/// keys.
+/// Opens the catalog of a new backend and adds both tenants, their agents and
+/// their keys.
 pub(crate) async fn furnished<P: Backend>(backend: &P) -> P::Catalog {
     let catalog = backend.open().await;
     for (id, name) in [(ALICE, "alice"), (BOB, "bob")] {

@@ -13,8 +13,8 @@ use crate::error::{Error, Kind};
 use crate::limits::{MAX_REASON_BYTES, MAX_SPEC_BYTES};
 use crate::records::Sandbox;
 
-/// Also returns the changed sandbox.
-pub async fn a_change_changes_what_it_says_and_nothing_else(backend: &impl Backend) {
+/// The call returns the changed sandbox.
+pub async fn a_change_sets_only_the_given_fields(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let before = sandbox(ALICE, "a");
     add(&catalog, &before).await;
@@ -63,13 +63,13 @@ pub async fn a_change_changes_what_it_says_and_nothing_else(backend: &impl Backe
         ..SandboxChange::default()
     };
     let changed = catalog.change_sandbox("a", &emptied, at(103)).await;
-    let changed = changed.expect("it is there");
+    let changed = changed.expect("it exists");
     let rest = (changed.reason, changed.name, changed.container);
     assert_eq!(rest, (None, None, None));
 }
 
 /// Promise 6, for each pair of states.
-pub async fn states_change_only_as_they_may(backend: &impl Backend) {
+pub async fn a_state_changes_only_as_allowed(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     for is in SandboxState::ALL {
         for to in SandboxState::ALL {
@@ -91,8 +91,8 @@ pub async fn states_change_only_as_they_may(backend: &impl Backend) {
     }
 }
 
-/// For wrong states, unknown sandboxes, and values out of bounds.
-pub async fn a_change_that_is_not_expected_changes_nothing(backend: &impl Backend) {
+/// The check covers wrong states, unknown sandboxes and values out of bounds.
+pub async fn an_unexpected_change_changes_nothing(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let before = sandbox(ALICE, "a");
     add(&catalog, &before).await;
@@ -104,7 +104,7 @@ pub async fn a_change_that_is_not_expected_changes_nothing(backend: &impl Backen
         };
         match catalog.change_sandbox("a", &change, at(101)).await {
             Err(Error::WrongState { is }) => assert_eq!(is, SandboxState::Starting),
-            other => panic!("it is starting: {other:?}"),
+            other => panic!("expected `WrongState`, got {other:?}"),
         }
         let unknown = catalog.change_sandbox("b", &change, at(101)).await;
         assert_not_found(unknown, Kind::Sandbox);
@@ -126,7 +126,7 @@ pub async fn a_change_that_is_not_expected_changes_nothing(backend: &impl Backen
     assert_eq!(get(&catalog, "a").await, Some(before));
 }
 
-/// Promise 6: removal cannot be undone, and the sandbox can only stop.
+/// Promise 6: the removal cannot be undone, and the sandbox can only stop.
 pub async fn a_sandbox_that_is_being_removed_cannot_start(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     add(&catalog, &sandbox(ALICE, "a")).await;
@@ -151,7 +151,7 @@ pub async fn a_sandbox_that_is_being_removed_cannot_start(backend: &impl Backend
     assert!(matches!(again, Err(Error::Removing)), "{again:?}");
 }
 
-/// Promise 5, from two handles.
+/// Promise 5, through two handles.
 pub async fn one_of_several_concurrent_changes_wins(backend: &impl Backend) {
     let handles = [furnished(backend).await, backend.open().await];
     add(&handles[0], &sandbox(ALICE, "a")).await;
@@ -185,7 +185,7 @@ pub async fn one_of_several_concurrent_changes_wins(backend: &impl Backend) {
 }
 
 /// A change does not overwrite a concurrent change of another field.
-pub async fn changes_of_different_parts_all_arrive(backend: &impl Backend) {
+pub async fn concurrent_changes_of_different_fields_all_apply(backend: &impl Backend) {
     let (one, two) = (furnished(backend).await, backend.open().await);
     add(&one, &sandbox(ALICE, "a")).await;
     let reasons = async {
@@ -209,7 +209,7 @@ pub async fn changes_of_different_parts_all_arrive(backend: &impl Backend) {
         }
     };
     join(reasons, containers).await;
-    let last = get(&one, "a").await.expect("it is there");
+    let last = get(&one, "a").await.expect("it exists");
     assert_eq!(
         (last.reason.as_deref(), last.container.as_deref()),
         (Some("19"), Some("19"))

@@ -21,7 +21,7 @@ fn assert_limited(result: Result<()>, limited: Limit, at_most: u32) {
         Err(Error::LimitReached { which, limit }) => {
             assert_eq!((which, limit), (limited, u64::from(at_most)));
         }
-        other => panic!("there should be too many: {other:?}"),
+        other => panic!("expected `LimitReached`, got {other:?}"),
     }
 }
 
@@ -31,7 +31,7 @@ fn with_key(id: &str, key: &str) -> Sandbox {
     one
 }
 
-/// Promise 7, from two handles.
+/// Promise 7, through two handles.
 pub async fn limits_hold_under_concurrent_additions(backend: &impl Backend) {
     let handles = [furnished(backend).await, backend.open().await];
     let of_key = AddLimits {
@@ -61,14 +61,15 @@ pub async fn limits_hold_under_concurrent_additions(backend: &impl Backend) {
     }
 }
 
-/// An agent gets no more by having two keys; a key without an agent counts alone.
+/// An agent gets no more sandboxes by having two keys; a key without an agent
+/// counts alone.
 pub async fn keys_of_one_agent_count_together(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     for (n, key) in AGENT_KEYS.into_iter().enumerate() {
         let added = catalog
             .add_sandbox(&with_key(&format!("{n}"), key), PER_KEY)
             .await;
-        added.expect("there is room");
+        added.expect("it is below the limit");
     }
     for key in AGENT_KEYS {
         let added = catalog.add_sandbox(&with_key("2", key), PER_KEY).await;
@@ -86,7 +87,7 @@ pub async fn keys_of_one_agent_count_together(backend: &impl Backend) {
     assert_limited(added, Limit::SandboxesOfKey, 2);
 }
 
-/// Nor do deleted sandboxes.
+/// Deleted sandboxes do not count either.
 pub async fn sandboxes_that_are_being_removed_do_not_count(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let limits = AddLimits {
@@ -102,7 +103,7 @@ pub async fn sandboxes_that_are_being_removed_do_not_count(backend: &impl Backen
     let marked = catalog.change_sandbox("a", &removing(), at(101)).await;
     marked.expect("mark it");
     let added = catalog.add_sandbox(&third, limits).await;
-    added.expect("one is on its way out");
+    added.expect("one of two is being removed");
     catalog.remove_sandbox("b", at(900)).await.expect("remove");
     let added = catalog.add_sandbox(&sandbox(ALICE, "d"), limits).await;
     added.expect("one is gone");
@@ -114,7 +115,7 @@ pub async fn sandboxes_that_are_being_removed_do_not_count(backend: &impl Backen
     assert_limited(added, Limit::SandboxesOfKey, 0);
 }
 
-/// For limits of keys and for the total.
+/// The limits are those of a key and of all sandboxes.
 pub async fn a_batch_beyond_a_limit_adds_nothing(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let both = [
@@ -133,11 +134,11 @@ pub async fn a_batch_beyond_a_limit_adds_nothing(backend: &impl Backend) {
     let there = list(&catalog, &SandboxQuery::default()).await;
     assert!(there.is_empty(), "{there:?}");
     let added = catalog.add_sandboxes(&both[..2], PER_KEY).await;
-    added.expect("as many as there may be");
+    added.expect("exactly the limit");
 }
 
-/// Promise 7 for tenants: their own limits, or else those of the setting.
-pub async fn limits_of_tenants_hold_in_the_transaction_that_adds(backend: &impl Backend) {
+/// Promise 7, for the own limits of a tenant and for those of the setting.
+pub async fn limits_of_tenants_hold_under_concurrent_additions(backend: &impl Backend) {
     let handles = [furnished(backend).await, backend.open().await];
     let catalog = &handles[0];
     let default = TenantLimits {

@@ -48,9 +48,9 @@ pub async fn pages_are_complete_and_in_order(backend: &impl Backend) {
         }
         assert_eq!(seen, expected, "in pages of {limit}");
     }
-    let everybody = catalog.sandboxes(&SandboxQuery::default()).await;
-    let everybody = everybody.expect("sandboxes");
-    assert_eq!((everybody.total, everybody.items.len()), (21, 21));
+    let of_all_tenants = catalog.sandboxes(&SandboxQuery::default()).await;
+    let of_all_tenants = of_all_tenants.expect("sandboxes");
+    assert_eq!((of_all_tenants.total, of_all_tenants.items.len()), (21, 21));
     let far = SandboxQuery {
         page: u32::MAX,
         ..SandboxQuery::default()
@@ -58,7 +58,7 @@ pub async fn pages_are_complete_and_in_order(backend: &impl Backend) {
     assert!(list(&catalog, &far).await.is_empty());
 }
 
-/// A sandbox must match all of them.
+/// A sandbox must match all filters.
 pub async fn filters_are_combined(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     for n in 0..16 {
@@ -115,8 +115,8 @@ pub async fn filters_are_combined(backend: &impl Backend) {
     }
 }
 
-/// No wildcards, no case folding, no SQL injection.
-pub async fn the_beginning_of_a_name_is_taken_literally(backend: &impl Backend) {
+/// A prefix has no wildcards, no case folding and no SQL injection.
+pub async fn a_prefix_of_a_name_is_matched_literally(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let names = [
         "%",
@@ -166,8 +166,8 @@ pub async fn the_beginning_of_a_name_is_taken_literally(backend: &impl Backend) 
     }
 }
 
-/// A sandbox that exists during the whole walk is seen once.
-pub async fn a_walk_sees_everything_once_while_others_add_and_remove(backend: &impl Backend) {
+/// A sandbox that exists during the whole walk is returned once.
+pub async fn a_walk_returns_each_sandbox_once_during_changes(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     add_aged(&catalog, 30).await;
     let mut query = SandboxQuery {
@@ -198,8 +198,9 @@ pub async fn a_walk_sees_everything_once_while_others_add_and_remove(backend: &i
     assert_eq!(seen, expected);
 }
 
-/// Pages by number shift, but a walk over them only repeats, never skips.
-pub async fn no_page_skips_anything_while_others_add(backend: &impl Backend) {
+/// Pages by number shift, so that a walk over them repeats sandboxes, but skips
+/// none.
+pub async fn numbered_pages_skip_no_sandbox_during_additions(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     add_aged(&catalog, 30).await;
     let mut seen = Vec::new();
@@ -217,7 +218,7 @@ pub async fn no_page_skips_anything_while_others_add(backend: &impl Backend) {
     }
 }
 
-/// The number of a page, its length, and the prefix of a name.
+/// The number of a page, its length and the prefix of a name can be invalid.
 pub async fn rejects_an_invalid_list_query(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     for (page, limit) in [(0, 10), (1, 0), (1, MAX_PAGE + 1)] {

@@ -58,7 +58,7 @@ async fn a_file_is_found_without_being_changed() {
 }
 
 #[tokio::test]
-async fn a_file_with_a_log_is_found_with_what_the_log_says() {
+async fn a_file_is_found_with_the_changes_in_its_log() {
     let temporary = Temporary::new();
     let catalog = temporary.open().await;
     catalog.set_setting(GENERATION, "7").await.unwrap();
@@ -75,7 +75,7 @@ async fn a_file_with_a_log_is_found_with_what_the_log_says() {
 }
 
 #[tokio::test]
-async fn an_old_format_is_found_and_copied_as_it_is() {
+async fn an_old_format_is_found_and_copied_without_migrating() {
     let temporary = Temporary::new();
     temporary.restore(include_str!("version-1.sql")).await;
     let found = SqliteCatalog::find(&temporary.file())
@@ -93,7 +93,7 @@ async fn an_old_format_is_found_and_copied_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_copy_of_an_open_catalog_has_all_before_it_and_is_private() {
+async fn a_copy_of_an_open_catalog_has_every_earlier_change_and_is_private() {
     let temporary = Temporary::new();
     let catalog = temporary.open().await;
     catalog.add_tenant(&tenant()).await.unwrap();

@@ -118,7 +118,7 @@ async fn impossible_values_of_projects_are_reported_as_damage() {
 }
 
 #[tokio::test]
-async fn pages_that_are_overwritten_are_damage() {
+async fn overwritten_pages_are_reported_as_damage() {
     let temporary = Temporary::new();
     temporary.meddle(ROW).await;
     let mut bytes = fs::read(temporary.file()).unwrap();

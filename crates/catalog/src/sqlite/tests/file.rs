@@ -39,7 +39,7 @@ async fn only_its_owner_reads_the_file_and_its_log() {
 }
 
 #[tokio::test]
-async fn every_change_is_synced_and_foreign_keys_are_kept() {
+async fn every_change_is_synced_and_foreign_keys_are_enforced() {
     let temporary = Temporary::new();
     let catalog = temporary.open().await;
     let mut writer = catalog.database.write().await.unwrap();
@@ -110,7 +110,7 @@ async fn a_closed_catalog_fails_calls_and_leaves_one_file() {
 }
 
 #[tokio::test]
-async fn a_place_that_cannot_be_written_is_an_error() {
+async fn opening_fails_where_no_file_can_be_written() {
     let temporary = Temporary::new();
     let nowhere = temporary.0.path().join("no/such/directory/catalog.db");
     for file in [nowhere.as_path(), temporary.0.path()] {
@@ -126,7 +126,7 @@ const MUCH: &str = "
 ";
 
 #[tokio::test]
-async fn the_log_is_cut_back_when_a_long_reader_has_ended() {
+async fn the_log_is_truncated_after_a_long_reader_has_ended() {
     let temporary = Temporary::new();
     let catalog = temporary.open().await;
     catalog.set_setting("a", "b").await.unwrap();

@@ -26,14 +26,14 @@ async fn schema(catalog: &SqliteCatalog) -> String {
 
 /// The snapshot is the current schema, so that a migration shows as a difference.
 #[tokio::test]
-async fn the_schema_is_the_one_that_is_written_down() {
+async fn the_schema_matches_the_snapshot() {
     let temporary = Temporary::new();
     let catalog = temporary.open().await;
     insta::assert_snapshot!("schema", schema(&catalog).await);
 }
 
 #[tokio::test]
-async fn bringing_a_catalog_up_to_date_twice_changes_nothing() {
+async fn migrating_a_catalog_twice_changes_nothing() {
     let temporary = Temporary::new();
     let first = temporary.open().await;
     first.set_setting("a", "b").await.unwrap();
@@ -46,7 +46,7 @@ async fn bringing_a_catalog_up_to_date_twice_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_catalog_of_a_newer_version_is_left_alone() {
+async fn a_catalog_of_a_newer_version_is_not_opened() {
     let temporary = Temporary::new();
     temporary
         .meddle(
@@ -62,7 +62,7 @@ async fn a_catalog_of_a_newer_version_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_migration_that_was_edited_later_is_noticed() {
+async fn an_edited_migration_is_reported() {
     let temporary = Temporary::new();
     temporary
         .meddle("UPDATE _sqlx_migrations SET checksum = x'00' WHERE version = 1")

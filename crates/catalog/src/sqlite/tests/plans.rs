@@ -117,7 +117,7 @@ async fn landings_are_found_by_an_index() {
 /// The statement may sort the few rows that it found; the test checks which rows
 /// it reads.
 #[tokio::test]
-async fn a_history_looks_at_each_path_above_once() {
+async fn a_history_reads_each_directory_above_once() {
     use super::super::versions::select_of;
     use crate::stored;
     let temporary = Temporary::new();
@@ -256,7 +256,7 @@ async fn reviews_are_listed_in_the_order_of_the_best_index() {
 }
 
 #[tokio::test]
-async fn a_walk_over_all_snapshots_goes_on_where_it_was() {
+async fn a_walk_over_all_snapshots_continues_at_its_position() {
     use super::super::roots::{
         SELECT_HEADS, SELECT_LANDINGS, SELECT_MORE_LANDINGS, SELECT_MORE_TAGS, SELECT_REVIEWS,
         SELECT_TAGS, SELECT_WORKSPACES,
@@ -324,7 +324,7 @@ async fn dropped_versions_are_found_by_an_index() {
 }
 
 #[tokio::test]
-async fn a_project_is_removed_without_looking_at_others() {
+async fn a_project_is_removed_without_reading_others() {
     use super::super::projects::DELETE;
     for statement in DELETE {
         assert_plans(&[(statement, &["project=?"])]).await;
@@ -332,7 +332,7 @@ async fn a_project_is_removed_without_looking_at_others() {
 }
 
 #[tokio::test]
-async fn a_tenant_is_erased_without_looking_at_others() {
+async fn a_tenant_is_erased_without_reading_others() {
     use super::super::tenants::{DELETE, DELETE_EVENTS, DELETE_UNSETTLED};
     let own = ["tenant=?"].as_slice();
     for statement in DELETE.iter().chain(&DELETE_EVENTS) {

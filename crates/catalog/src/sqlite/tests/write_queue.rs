@@ -74,7 +74,7 @@ async fn a_dropped_change_rolls_back_only_itself() {
 
 /// SQLite rolls back the whole transaction in this way when the disk is full.
 #[tokio::test]
-async fn a_transaction_that_is_gone_fails_all_that_were_in_it() {
+async fn a_lost_transaction_fails_all_its_changes() {
     let temporary = Temporary::new();
     let catalog = temporary.open().await;
     let first = catalog.database.write().await.unwrap();
