@@ -62,6 +62,7 @@ macro_rules! conformance_tests {
             @each $make;
             // tenants
             a_tenant_is_added_once
+            a_tenant_is_not_renamed_to_the_name_of_another
             a_tenant_that_is_being_erased_stays_suspended
             a_tenant_that_is_being_erased_gets_no_new_records
             an_erased_tenant_leaves_no_records

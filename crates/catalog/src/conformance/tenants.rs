@@ -32,6 +32,19 @@ pub async fn a_tenant_is_added_once(backend: &impl Backend) {
     assert_eq!(tenants, [alice, bob]);
 }
 
+/// A change to the name of another tenant fails and changes nothing.
+pub async fn a_tenant_is_not_renamed_to_the_name_of_another(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
+    let renamed = catalog.change_tenant(&tenant(ALICE, "bob")).await;
+    assert_exists(renamed, Kind::Tenant);
+    let found = catalog.tenant(ALICE).await.expect("tenant");
+    assert_eq!(found, Some(tenant(ALICE, "alice")));
+    let renamed = catalog.change_tenant(&tenant(ALICE, "carol")).await;
+    assert!(renamed.expect("the name is free"));
+    let found = catalog.tenant(ALICE).await.expect("tenant");
+    assert_eq!(found, Some(tenant(ALICE, "carol")));
+}
+
 /// Promise 21: a later change of the tenant does nothing.
 pub async fn a_tenant_that_is_being_erased_stays_suspended(backend: &impl Backend) {
     let catalog = furnished(backend).await;

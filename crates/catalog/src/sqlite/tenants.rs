@@ -89,12 +89,17 @@ impl Tenants for SqliteCatalog {
         bounds::tenant(tenant)?;
         let update = "UPDATE tenants SET name = ?, limits = ?, suspended = ? \
                   WHERE id = ? AND erasing IS NULL";
-        let statement = sqlx::query(update)
+        let mut transaction = self.database.write().await?;
+        let changed = sqlx::query(update)
             .bind(&tenant.name)
             .bind(values::to_json(&tenant.limits)?)
             .bind(tenant.suspended.map(micros).transpose()?)
-            .bind(&tenant.id.as_bytes()[..]);
-        Ok(self.database.run(statement).await? > 0)
+            .bind(&tenant.id.as_bytes()[..])
+            .execute(&mut *transaction)
+            .await
+            .map_err(failure::of_adding(Kind::Tenant))?;
+        transaction.commit().await?;
+        Ok(changed.rows_affected() > 0)
     }
 
     async fn begin_erasure(&self, id: TenantId, at: Timestamp) -> Result<Option<Tenant>> {
