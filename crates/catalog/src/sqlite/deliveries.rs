@@ -2,9 +2,8 @@
 
 use async_trait::async_trait;
 use elevo_core::Timestamp;
-use sqlx::{QueryBuilder, Sqlite};
+use sqlx::QueryBuilder;
 
-use super::database::Database;
 use super::{SqliteCatalog, events, failure, webhooks};
 use crate::bounds::{self, micros};
 use crate::catalog::Deliveries;
@@ -12,9 +11,24 @@ use crate::columns::Column;
 use crate::error::Result;
 use crate::records::{Attempt, Delivery, DeliveryState, EventQuery, Webhook};
 
-const SELECT: &str = "SELECT webhook, state, attempts, due, status, error, updated, \
-     id, tenant, agent, kind, subject, at, data \
-     FROM deliveries JOIN events ON events.id = deliveries.event WHERE webhook = ";
+/// Selects deliveries of a webhook with their events.
+macro_rules! select {
+    ($deliveries:literal) => {
+        concat!(
+            "SELECT webhook, state, attempts, due, status, error, updated, \
+             id, tenant, agent, kind, subject, at, data FROM ",
+            $deliveries,
+            " JOIN events ON events.id = deliveries.event WHERE webhook = "
+        )
+    };
+}
+
+/// Names the index: SQLite would read all deliveries of the webhook, also those
+/// that are no longer pending.
+pub(super) const SELECT_PENDING: &str = concat!(
+    select!("deliveries INDEXED BY deliveries_pending"),
+    "? AND state = 'pending' ORDER BY event LIMIT ?"
+);
 
 #[derive(sqlx::FromRow)]
 struct WebhookRow {
@@ -93,10 +107,12 @@ impl Deliveries for SqliteCatalog {
 
     async fn pending_deliveries(&self, webhook: &str, limit: u32) -> Result<Vec<Delivery>> {
         bounds::limit(limit)?;
-        let mut select = QueryBuilder::new(SELECT);
-        select.push_bind(webhook).push(" AND state = 'pending'");
-        select.push(" ORDER BY event LIMIT ").push_bind(limit);
-        fetch(&self.database, select).await
+        sqlx::query_as(SELECT_PENDING)
+            .bind(webhook)
+            .bind(limit)
+            .fetch_all(self.database.readers())
+            .await
+            .map_err(failure::of)
     }
 
     async fn note_attempts(
@@ -133,7 +149,7 @@ impl Deliveries for SqliteCatalog {
         limit: u32,
     ) -> Result<Vec<Delivery>> {
         bounds::limit(limit)?;
-        let mut select = QueryBuilder::new(SELECT);
+        let mut select = QueryBuilder::new(select!("deliveries"));
         select.push_bind(webhook);
         if let Some(state) = state {
             select.push(" AND state = ").push_bind(state.name());
@@ -143,7 +159,8 @@ impl Deliveries for SqliteCatalog {
             select.push(" AND event < ").push_bind(before);
         }
         select.push(" ORDER BY event DESC LIMIT ").push_bind(limit);
-        fetch(&self.database, select).await
+        let found = select.build_query_as().fetch_all(self.database.readers());
+        found.await.map_err(failure::of)
     }
 
     async fn replay(&self, webhook: &str, event: u64, now: Timestamp) -> Result<bool> {
@@ -156,9 +173,4 @@ impl Deliveries for SqliteCatalog {
         let done = self.database.run(statement).await?;
         Ok(done > 0)
     }
-}
-
-async fn fetch(database: &Database, mut select: QueryBuilder<Sqlite>) -> Result<Vec<Delivery>> {
-    let found = select.build_query_as().fetch_all(database.readers());
-    found.await.map_err(failure::of)
 }

@@ -20,6 +20,14 @@ macro_rules! columns {
 const INSERT: &str =
     "INSERT INTO events (tenant, agent, kind, subject, at, data) VALUES (?, ?, ?, ?, ?, ?)";
 
+/// The oldest events that no webhook still has to queue or to deliver.
+pub(super) const SELECT_OLD: &str = "SELECT id FROM events WHERE at < ?1 \
+     AND id <= (SELECT coalesce(min(position), 9223372036854775807) FROM webhooks \
+         WHERE webhooks.tenant = events.tenant OR webhooks.tenant IS NULL) \
+     AND NOT EXISTS (SELECT 1 FROM deliveries \
+         WHERE deliveries.event = events.id AND deliveries.state = 'pending') \
+     ORDER BY at LIMIT ?2";
+
 /// Maximum number of events deleted in one transaction.
 const FORGOTTEN: u32 = 5000;
 
@@ -34,10 +42,7 @@ impl Events for SqliteCatalog {
 
     async fn events(&self, query: &EventQuery) -> Result<Vec<Event>> {
         bounds::limit(query.limit)?;
-        let mut select =
-            QueryBuilder::new(concat!("SELECT ", columns!(), " FROM events WHERE 1 = 1"));
-        push_filters(&mut select, query);
-        select.push(" ORDER BY id LIMIT ").push_bind(query.limit);
+        let mut select = select_page(query);
         let found = select.build_query_as().fetch_all(self.database.readers());
         found.await.map_err(failure::of)
     }
@@ -55,14 +60,8 @@ impl Events for SqliteCatalog {
     }
 
     async fn forget_events(&self, before: Timestamp) -> Result<u64> {
-        const OLD: &str = "SELECT id FROM events WHERE at < ?1 \
-         AND id <= (SELECT coalesce(min(position), 9223372036854775807) FROM webhooks \
-             WHERE webhooks.tenant = events.tenant OR webhooks.tenant IS NULL) \
-         AND NOT EXISTS (SELECT 1 FROM deliveries \
-             WHERE deliveries.event = events.id AND deliveries.state = 'pending') \
-         ORDER BY at LIMIT ?2";
         let mut transaction = self.database.write().await?;
-        let old: Vec<i64> = sqlx::query_scalar(OLD)
+        let old: Vec<i64> = sqlx::query_scalar(SELECT_OLD)
             .bind(micros(before)?)
             .bind(FORGOTTEN)
             .fetch_all(&mut *transaction)
@@ -150,6 +149,14 @@ pub(super) async fn record_of_workspace(
         }),
     };
     insert(connection, &event).await.map(drop)
+}
+
+/// Selects a page of events.
+pub(super) fn select_page(query: &EventQuery) -> QueryBuilder<Sqlite> {
+    let mut select = QueryBuilder::new(concat!("SELECT ", columns!(), " FROM events WHERE 1 = 1"));
+    push_filters(&mut select, query);
+    select.push(" ORDER BY id LIMIT ").push_bind(query.limit);
+    select
 }
 
 /// Binds all values; none becomes part of the SQL text.

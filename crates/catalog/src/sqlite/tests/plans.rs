@@ -10,7 +10,7 @@ use super::super::SqliteCatalog;
 use super::Temporary;
 use crate::conformance::Backend;
 use crate::query::{Position, SandboxQuery};
-use crate::records::{ProjectQuery, ReviewQuery, ReviewState, WorkspaceQuery};
+use crate::records::{EventQuery, ProjectQuery, ReviewQuery, ReviewState, WorkspaceQuery};
 
 /// Returns the query plan of a statement, one step per line.
 async fn plan(catalog: &SqliteCatalog, statement: &str) -> String {
@@ -319,6 +319,36 @@ async fn dropped_versions_are_found_by_an_index() {
             SELECT_DROPPED_FROM,
             &["dropped_versions_by_snapshot (snapshot=?)"],
         ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn events_and_deliveries_are_found_by_an_index() {
+    use super::super::deliveries::SELECT_PENDING;
+    use super::super::events::{SELECT_OLD, select_page};
+    let of_tenant = EventQuery {
+        tenant: Some(TenantId::LOCAL),
+        ..EventQuery::default()
+    };
+    assert_plans(&[
+        (
+            select_page(&of_tenant).into_sql().as_str(),
+            &["events_by_tenant (tenant=? AND id>?)"],
+        ),
+        (
+            select_page(&EventQuery::default()).into_sql().as_str(),
+            &["events USING INTEGER PRIMARY KEY (rowid>?)"],
+        ),
+        (
+            SELECT_OLD,
+            &[
+                "events_by_time (at<?)",
+                "webhooks_by_tenant (tenant=?)",
+                "deliveries_by_event (event=?)",
+            ],
+        ),
+        (SELECT_PENDING, &["deliveries_pending (webhook=?)"]),
     ])
     .await;
 }
