@@ -45,9 +45,7 @@ impl Retention {
             Self::Named => false,
         }
     }
-}
 
-impl Retention {
     /// Returns the stored form: the values of the columns `retention` and
     /// `retention_count`.
     pub(crate) const fn to_columns(self) -> (&'static str, Option<u32>) {

@@ -206,8 +206,8 @@ pub(super) async fn check_max_listed(
     which: Limit,
 ) -> Result<()> {
     let row: SqliteRow = count.fetch_one(connection).await.map_err(failure::of)?;
-    let there: i64 = row.try_get(0).map_err(failure::of)?;
-    if there >= i64::from(MAX_LISTED) {
+    let count: i64 = row.try_get(0).map_err(failure::of)?;
+    if count >= i64::from(MAX_LISTED) {
         return Err(Error::LimitReached {
             which,
             limit: MAX_LISTED.into(),

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use elevo_core::Timestamp;
-use sqlx::QueryBuilder;
+use sqlx::{QueryBuilder, SqliteConnection};
 
 use super::{SqliteCatalog, events, failure, webhooks};
 use crate::bounds::{self, micros};
@@ -30,11 +30,21 @@ pub(super) const SELECT_PENDING: &str = concat!(
     "? AND state = 'pending' ORDER BY event LIMIT ?"
 );
 
+const SELECT_WEBHOOK: &str = concat!(
+    "SELECT ",
+    webhooks::columns!(),
+    ", position FROM webhooks WHERE id = ?"
+);
+
+/// Selects the number of the last of the next events.
+const SELECT_LAST: &str =
+    "SELECT max(id) FROM (SELECT id FROM events WHERE id > ? ORDER BY id LIMIT ?)";
+
 #[derive(sqlx::FromRow)]
 struct WebhookRow {
     #[sqlx(flatten)]
     webhook: Webhook,
-    /// Number of the last event that was queued.
+    /// Number of the last event that was read for the webhook.
     #[sqlx(try_from = "Column<u64>")]
     position: u64,
 }
@@ -45,62 +55,33 @@ impl Deliveries for SqliteCatalog {
     // event is queued once.
     async fn queue_deliveries(&self, webhook: &str, limit: u32, now: Timestamp) -> Result<u64> {
         bounds::limit(limit)?;
+        let now = micros(now)?;
         let mut transaction = self.database.write().await?;
-        let mut select = QueryBuilder::new(concat!(
-            "SELECT ",
-            webhooks::columns!(),
-            ", position FROM webhooks"
-        ));
-        select.push(" WHERE id = ").push_bind(webhook);
-        let found = select.build_query_as().fetch_optional(&mut *transaction);
-        let Some(found) = found.await.map_err(failure::of)? else {
+        let found: Option<WebhookRow> = sqlx::query_as(SELECT_WEBHOOK)
+            .bind(webhook)
+            .fetch_optional(&mut *transaction)
+            .await
+            .map_err(failure::of)?;
+        let Some(found) = found else {
             return Ok(0);
         };
-        let WebhookRow {
-            webhook: receiver,
-            position,
-        } = found;
-        let last = sqlx::query_scalar(
-            "SELECT max(id) FROM (SELECT id FROM events WHERE id > ? ORDER BY id LIMIT ?)",
-        );
-        let last = last.bind(position as i64).bind(limit);
-        let last: Option<i64> = last
+        let last: Option<i64> = sqlx::query_scalar(SELECT_LAST)
+            .bind(found.position as i64)
+            .bind(limit)
             .fetch_one(&mut *transaction)
             .await
             .map_err(failure::of)?;
         let Some(last) = last else {
             return Ok(0);
         };
-        let query = EventQuery {
-            tenant: receiver.tenant,
-            agent: receiver.agent,
-            kinds: receiver.kinds,
-            after: position,
-            ..EventQuery::default()
-        };
-        let mut insert = QueryBuilder::new(
-            "INSERT INTO deliveries (webhook, event, state, attempts, due, updated) SELECT ",
-        );
-        let now = micros(now)?;
-        insert
-            .push_bind(webhook)
-            .push(", id, 'pending', 0, ")
-            .push_bind(now);
-        insert
-            .push(", ")
-            .push_bind(now)
-            .push(" FROM events WHERE id <= ")
-            .push_bind(last);
-        events::push_filters(&mut insert, &query);
-        let inserted = insert.build().execute(&mut *transaction).await;
-        inserted.map_err(failure::of)?;
-        let moved = sqlx::query("UPDATE webhooks SET position = ? WHERE id = ?");
-        let moved = moved
+        let position = found.position;
+        insert(&mut transaction, found, last, now).await?;
+        sqlx::query("UPDATE webhooks SET position = ? WHERE id = ?")
             .bind(last)
             .bind(webhook)
             .execute(&mut *transaction)
-            .await;
-        moved.map_err(failure::of)?;
+            .await
+            .map_err(failure::of)?;
         transaction.commit().await?;
         Ok(last as u64 - position)
     }
@@ -173,4 +154,30 @@ impl Deliveries for SqliteCatalog {
         let done = self.database.run(statement).await?;
         Ok(done > 0)
     }
+}
+
+/// Adds a delivery for each event after the position of a webhook and up to `last`
+/// that the webhook may see.
+async fn insert(
+    connection: &mut SqliteConnection,
+    WebhookRow { webhook, position }: WebhookRow,
+    last: i64,
+    now: i64,
+) -> Result<()> {
+    let query = EventQuery {
+        tenant: webhook.tenant,
+        agent: webhook.agent,
+        kinds: webhook.kinds,
+        after: position,
+        ..EventQuery::default()
+    };
+    let mut insert = QueryBuilder::new(
+        "INSERT INTO deliveries (webhook, event, state, attempts, due, updated) SELECT ",
+    );
+    insert.push_bind(webhook.id).push(", id, 'pending', 0, ");
+    insert.push_bind(now).push(", ").push_bind(now);
+    insert.push(" FROM events WHERE id <= ").push_bind(last);
+    events::push_filters(&mut insert, &query);
+    let inserted = insert.build().execute(connection).await;
+    inserted.map(drop).map_err(failure::of)
 }

@@ -29,7 +29,7 @@ pub(super) const SELECT_OLD: &str = "SELECT id FROM events WHERE at < ?1 \
      ORDER BY at LIMIT ?2";
 
 /// Maximum number of events deleted in one transaction.
-const FORGOTTEN: u32 = 5000;
+const DELETE_BATCH: u32 = 5000;
 
 #[async_trait]
 impl Events for SqliteCatalog {
@@ -63,7 +63,7 @@ impl Events for SqliteCatalog {
         let mut transaction = self.database.write().await?;
         let old: Vec<i64> = sqlx::query_scalar(SELECT_OLD)
             .bind(micros(before)?)
-            .bind(FORGOTTEN)
+            .bind(DELETE_BATCH)
             .fetch_all(&mut *transaction)
             .await
             .map_err(failure::of)?;

@@ -97,9 +97,9 @@ async fn check_count(
     check(count as u64, which, limit.map(u64::from))
 }
 
-fn check(there: u64, which: Limit, limit: Option<u64>) -> Result<()> {
+fn check(count: u64, which: Limit, limit: Option<u64>) -> Result<()> {
     match limit {
-        Some(limit) if there > limit => Err(Error::LimitReached { which, limit }),
+        Some(limit) if count > limit => Err(Error::LimitReached { which, limit }),
         _ => Ok(()),
     }
 }

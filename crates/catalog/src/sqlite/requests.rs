@@ -14,7 +14,7 @@ use crate::records::{Begun, IdempotentRequest, RequestRun};
 
 /// Number of old requests deleted in one transaction: other changes can happen in
 /// between.
-const FORGET: u32 = 500;
+const DELETE_BATCH: u32 = 500;
 
 /// Releases the requests that no live process runs.
 pub(super) const RELEASE_ALL_BUT: &str = "UPDATE requests SET process = NULL \
@@ -26,7 +26,7 @@ pub(super) const DELETE_OLD: &str = "DELETE FROM requests WHERE rowid IN \
      (SELECT rowid FROM requests WHERE keep_until <= ? LIMIT ?)";
 
 /// Appends the condition that a process still runs the request.
-macro_rules! at_work {
+macro_rules! if_running {
     ($statement:literal) => {
         concat!(
             $statement,
@@ -67,25 +67,25 @@ impl Requests for SqliteCatalog {
 
     async fn note_made(&self, run: &RequestRun, made: &str) -> Result<()> {
         bounds::text("the note of a request", made)?;
-        let update = sqlx::query(at_work!("UPDATE requests SET made = ?")).bind(made);
+        let update = sqlx::query(if_running!("UPDATE requests SET made = ?")).bind(made);
         change(&self.database, bind_run(update, run)).await
     }
 
     async fn finish(&self, run: &RequestRun, status: u16, body: Option<&[u8]>) -> Result<()> {
         bounds::body(body.unwrap_or_default())?;
-        let update = sqlx::query(at_work!("UPDATE requests SET status = ?, body = ?"))
+        let update = sqlx::query(if_running!("UPDATE requests SET status = ?, body = ?"))
             .bind(status)
             .bind(body);
         change(&self.database, bind_run(update, run)).await
     }
 
     async fn release(&self, run: &RequestRun) -> Result<()> {
-        let update = sqlx::query(at_work!("UPDATE requests SET process = NULL"));
+        let update = sqlx::query(if_running!("UPDATE requests SET process = NULL"));
         self.database.run(bind_run(update, run)).await.map(drop)
     }
 
     async fn abandon(&self, run: &RequestRun) -> Result<()> {
-        let delete = sqlx::query(at_work!("DELETE FROM requests"));
+        let delete = sqlx::query(if_running!("DELETE FROM requests"));
         self.database.run(bind_run(delete, run)).await.map(drop)
     }
 
@@ -100,10 +100,10 @@ impl Requests for SqliteCatalog {
         let now = micros(now)?;
         let mut forgotten = 0;
         loop {
-            let statement = sqlx::query(DELETE_OLD).bind(now).bind(FORGET);
+            let statement = sqlx::query(DELETE_OLD).bind(now).bind(DELETE_BATCH);
             let done = self.database.run(statement).await?;
             forgotten += done;
-            if done < u64::from(FORGET) {
+            if done < u64::from(DELETE_BATCH) {
                 return Ok(forgotten);
             }
         }

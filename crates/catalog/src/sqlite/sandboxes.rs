@@ -62,7 +62,7 @@ struct StateCount {
     #[sqlx(try_from = "Column<SandboxState>")]
     state: SandboxState,
     #[sqlx(try_from = "Column<u64>")]
-    there: u64,
+    count: u64,
 }
 
 #[async_trait]
@@ -192,7 +192,7 @@ impl Sandboxes for SqliteCatalog {
         let found = count.build_query_as().fetch_all(self.database.readers());
         let found: Vec<StateCount> = found.await.map_err(failure::of)?;
         let mut counts: BTreeMap<_, _> = SandboxState::ALL.map(|state| (state, 0)).into();
-        counts.extend(found.into_iter().map(|row| (row.state, row.there)));
+        counts.extend(found.into_iter().map(|row| (row.state, row.count)));
         Ok(counts)
     }
 }
@@ -218,8 +218,8 @@ async fn check_limits(
     }
     if let Some(limit) = limits.total {
         let count = sqlx::query_scalar(COUNT_ALL);
-        let there = count.fetch_one(&mut *connection).await;
-        check(there.map_err(failure::of)?, Limit::Sandboxes, limit)?;
+        let counted = count.fetch_one(&mut *connection).await;
+        check(counted.map_err(failure::of)?, Limit::Sandboxes, limit)?;
     }
     let Some(limit) = limits.per_key else {
         return Ok(());
@@ -229,14 +229,14 @@ async fn check_limits(
         let count = sqlx::query_scalar(COUNT_OF_KEY)
             .bind(&tenant.as_bytes()[..])
             .bind(key);
-        let there = count.fetch_one(&mut *connection).await;
-        check(there.map_err(failure::of)?, Limit::SandboxesOfKey, limit)?;
+        let counted = count.fetch_one(&mut *connection).await;
+        check(counted.map_err(failure::of)?, Limit::SandboxesOfKey, limit)?;
     }
     Ok(())
 }
 
-fn check(there: i64, which: Limit, limit: u32) -> Result<()> {
-    if there > i64::from(limit) {
+fn check(count: i64, which: Limit, limit: u32) -> Result<()> {
+    if count > i64::from(limit) {
         let limit = limit.into();
         return Err(Error::LimitReached { which, limit });
     }
@@ -313,7 +313,7 @@ pub(super) fn select_page(query: &SandboxQuery) -> Result<QueryBuilder<Sqlite>> 
 
 /// Counts the sandboxes in each state.
 pub(super) fn count_by_state(tenant: Option<TenantId>) -> QueryBuilder<Sqlite> {
-    let mut count = QueryBuilder::new("SELECT state, count(*) AS there FROM sandboxes");
+    let mut count = QueryBuilder::new("SELECT state, count(*) AS count FROM sandboxes");
     count.push(" WHERE removing = 0");
     if let Some(tenant) = tenant {
         count.push(" AND tenant = ");

@@ -39,13 +39,13 @@ impl Tags for SqliteCatalog {
         bounds::tag(tag)?;
         let mut transaction = self.database.write().await?;
         projects::require_not_removing(&mut transaction, tenant, &tag.project).await?;
-        let there = sqlx::query(SELECT_ONE)
+        let existing = sqlx::query(SELECT_ONE)
             .bind(&tag.project)
             .bind(&tag.name)
             .fetch_optional(&mut *transaction)
             .await
             .map_err(failure::of)?;
-        match there {
+        match existing {
             Some(_) if !may_move => return Err(Error::Exists { what: Kind::Tag }),
             Some(_) => {}
             None => {

@@ -34,11 +34,11 @@ impl Webhooks for SqliteCatalog {
         if let Some(tenant) = webhook.tenant {
             let count = sqlx::query_scalar("SELECT count(*) FROM webhooks WHERE tenant = ?");
             let count = count.bind(tenant.as_bytes().to_vec());
-            let there: i64 = count
+            let counted: i64 = count
                 .fetch_one(&mut *transaction)
                 .await
                 .map_err(failure::of)?;
-            if there >= i64::from(limits::MAX_WEBHOOKS) {
+            if counted >= i64::from(limits::MAX_WEBHOOKS) {
                 let (which, limit) = (Limit::Webhooks, limits::MAX_WEBHOOKS.into());
                 return Err(Error::LimitReached { which, limit });
             }
