@@ -55,12 +55,12 @@ impl SandboxChange {
             name: change.name.unwrap_or(sandbox.name),
             container: change.container.unwrap_or(sandbox.container),
             workspace: change.workspace.unwrap_or(sandbox.workspace),
-            expires: change.expires.map_or(sandbox.expires, bounds::kept),
+            expires: change.expires.map_or(sandbox.expires, bounds::truncated),
             token_hash: change.token_hash.unwrap_or(sandbox.token_hash),
             removing: change.removing.unwrap_or(sandbox.removing),
             keep_workspace: change.keep_workspace.unwrap_or(sandbox.keep_workspace),
             spec: change.spec.unwrap_or(sandbox.spec),
-            updated: bounds::kept(now),
+            updated: bounds::truncated(now),
             ..sandbox
         };
         bounds::sandbox(&changed)?;

@@ -151,7 +151,7 @@ impl fmt::Display for Kind {
             Self::Agent => "agent",
             Self::Key => "key",
             Self::Sandbox => "sandbox",
-            Self::Owner => "tenant, agent or key",
+            Self::Owner => "tenant, project, agent or key",
             Self::Request => "running request",
             Self::Project => "project",
             Self::Workspace => "workspace",
@@ -197,7 +197,7 @@ impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::SandboxesOfKey => "sandboxes for this key",
-            Self::Sandboxes => "sandboxes here",
+            Self::Sandboxes => "sandboxes on this server",
             Self::SandboxesOfTenant => "sandboxes of this tenant",
             Self::MemoryOfTenant => "bytes of memory for the sandboxes of this tenant",
             Self::DiskOfTenant => "bytes of disk for the sandboxes of this tenant",

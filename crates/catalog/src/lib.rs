@@ -8,48 +8,47 @@
 //! nothing of containers, directories or HTTP. Stores secrets only as hashes or
 //! encrypted, except webhook secrets, which are needed in clear to sign.
 //!
-//! [`Catalog`], [`Projects`] and [`Events`] state the promises; [`SqliteCatalog`]
+//! [`Catalog`] and the traits of its areas state the promises; [`SqliteCatalog`]
 //! implements them on one file. The traits expose no database, and no call spans
 //! two stores.
 
-mod anything;
 mod bounds;
 mod catalog;
 mod change;
+mod columns;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod error;
-mod events;
-mod projects;
+#[cfg(any(test, feature = "fuzzing"))]
+mod fuzzing;
+mod limits;
 mod query;
 mod records;
-mod request;
-mod roots;
 pub mod secret;
 mod sqlite;
 mod stored;
 
-#[doc(hidden)]
-pub use anything::read_any_row;
-pub use bounds::{
+pub use catalog::{
+    Agents, Catalog, Deliveries, Events, Keys, Landings, Policies, Projects, Requests, Reviews,
+    Sandboxes, Settings, SnapshotRoots, Tags, Templates, Tenants, VersionRetention, Versions,
+    Webhooks, Workspaces,
+};
+pub use change::SandboxChange;
+pub use error::{Error, Kind, Limit, Result};
+#[cfg(any(test, feature = "fuzzing"))]
+pub use fuzzing::read_any_row;
+pub use limits::{
     MAX_BATCH, MAX_BODY_BYTES, MAX_CHANGES, MAX_COUNTS_BYTES, MAX_DETAIL_BYTES, MAX_LISTED,
     MAX_NAME_BYTES, MAX_PAGE, MAX_POLICY_BYTES, MAX_REASON_BYTES, MAX_REVIEWS, MAX_SPEC_BYTES,
     MAX_STEPS, MAX_SYNC_BYTES, MAX_TEXT_BYTES, MAX_UNSETTLED, MAX_WEBHOOKS, MAX_WORDS,
 };
-pub use catalog::Catalog;
-pub use change::SandboxChange;
-pub use error::{Error, Kind, Limit, Result};
-pub use events::Events;
-pub use projects::Projects;
 pub use query::{AddLimits, Page, Position, SandboxQuery};
 pub use records::{
-    Agent, ApiKey, Attempt, BaseMove, Delivery, DeliveryState, Event, EventKind, EventQuery,
-    FileVersion, KeyLimits, Landed, LandedStep, Landing, LandingKind, LogEntry, NewEvent,
-    PathChange, Project, ProjectChange, ProjectPolicy, ProjectQuery, Retention, Review,
-    ReviewChange, ReviewQuery, ReviewState, ReviewStep, Sandbox, Sides, Step, TENANT_LIMITS, Tag,
-    Template, Tenant, TenantLimits, Unkept, UnkeptQuery, Unsettled, VersionKind, Webhook,
-    Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState,
+    Agent, ApiKey, Attempt, BaseMove, Begun, Delivery, DeliveryState, Event, EventKind, EventQuery,
+    FileVersion, IdempotentRequest, KeyLimits, Landed, LandedStep, Landing, LandingKind, LogEntry,
+    NewEvent, PathChange, Project, ProjectChange, ProjectPolicy, ProjectQuery, RequestRun,
+    Retention, Review, ReviewChange, ReviewQuery, ReviewState, ReviewStep, RootPlace, Roots,
+    Sandbox, Sides, Step, TENANT_LIMITS, Tag, Template, Tenant, TenantLimits, Unkept, UnkeptQuery,
+    Unsettled, VersionKind, Webhook, Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState,
 };
-pub use request::{Begun, IdempotentRequest, RequestRun};
-pub use roots::{RootPlace, Roots};
 pub use sqlite::{ADOPTING, FoundCatalog, GENERATION, INSTALLATION, SqliteCatalog, SqliteOptions};

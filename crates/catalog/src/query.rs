@@ -2,7 +2,7 @@
 
 use elevo_core::{SandboxState, TenantId, Timestamp};
 
-use crate::bounds::MAX_PAGE;
+use crate::limits::MAX_PAGE;
 
 /// A list of sandboxes, newest first: by time of creation, then by id, both
 /// descending.

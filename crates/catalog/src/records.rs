@@ -3,8 +3,10 @@
 mod event;
 mod landing;
 mod project;
+mod request;
 mod retention;
 mod review;
+mod roots;
 mod tag;
 mod version;
 mod workspace;
@@ -13,6 +15,7 @@ use elevo_core::{SandboxState, TenantId, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::columns::{Column, Optional, stored};
 use crate::query::Position;
 
 pub use event::{
@@ -20,27 +23,35 @@ pub use event::{
 };
 pub use landing::{BaseMove, Landed, LandedStep, Landing, LandingKind, LogEntry, ReviewStep, Step};
 pub use project::{Project, ProjectChange, ProjectPolicy, ProjectQuery};
-pub(crate) use retention::Earlier;
+pub use request::{Begun, IdempotentRequest, RequestRun};
+pub(crate) use retention::ReplacedVersion;
 pub use retention::{Retention, Unkept, UnkeptQuery};
 pub use review::{Review, ReviewChange, ReviewQuery, ReviewState, Sides};
+pub(crate) use roots::WalkPart;
+pub use roots::{RootPlace, Roots};
 pub use tag::Tag;
 pub use version::{FileVersion, PathChange, VersionKind};
 pub use workspace::{Unsettled, Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState};
 
 /// The owner of agents, keys and sandboxes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct Tenant {
     /// Unique id.
+    #[sqlx(try_from = "Column<TenantId>")]
     pub id: TenantId,
     /// Display name, unique among tenants.
     pub name: String,
     /// Time of creation.
+    #[sqlx(try_from = "Column<Timestamp>")]
     pub created: Timestamp,
     /// The tenant's own limits.
+    #[sqlx(try_from = "Column<TenantLimits>")]
     pub limits: TenantLimits,
     /// Time since which its keys are rejected.
+    #[sqlx(try_from = "Optional<Timestamp>")]
     pub suspended: Option<Timestamp>,
     /// Time since which it is being erased, permanently.
+    #[sqlx(try_from = "Optional<Timestamp>")]
     pub erasing: Option<Timestamp>,
 }
 
@@ -106,40 +117,49 @@ impl TenantLimits {
 }
 
 /// A named program that works for a tenant.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct Agent {
     /// Id, unique in the tenant.
     pub id: String,
     /// The tenant it belongs to.
+    #[sqlx(try_from = "Column<TenantId>")]
     pub tenant: TenantId,
     /// Display name, unique in the tenant.
     pub name: String,
     /// Time of creation.
+    #[sqlx(try_from = "Column<Timestamp>")]
     pub created: Timestamp,
 }
 
 /// A key that authenticates a client. Only a hash of its secret is stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct ApiKey {
     /// Id, unique in the tenant.
     pub id: String,
     /// The tenant it belongs to.
+    #[sqlx(try_from = "Column<TenantId>")]
     pub tenant: TenantId,
     /// The agent that the key is bound to, if any.
     pub agent: Option<String>,
     /// Display name.
     pub name: String,
     /// Hash of the secret; see [`crate::secret`].
+    #[sqlx(try_from = "Column<[u8; 32]>")]
     pub hash: [u8; 32],
     /// Scopes that the key may use.
+    #[sqlx(try_from = "Column<Vec<String>>")]
     pub scopes: Vec<String>,
     /// Limits on the use of the key.
+    #[sqlx(try_from = "Column<KeyLimits>")]
     pub limits: KeyLimits,
     /// Time of creation.
+    #[sqlx(try_from = "Column<Timestamp>")]
     pub created: Timestamp,
     /// Time from which the key is invalid.
+    #[sqlx(try_from = "Optional<Timestamp>")]
     pub expires: Option<Timestamp>,
     /// Time at which the key was revoked.
+    #[sqlx(try_from = "Optional<Timestamp>")]
     pub revoked: Option<Timestamp>,
 }
 
@@ -162,19 +182,22 @@ pub struct KeyLimits {
 }
 
 /// A sandbox: a container with a workspace. The record outlives the container.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct Sandbox {
     /// Id, unique among the sandboxes of all tenants.
     pub id: String,
     /// The tenant it belongs to.
+    #[sqlx(try_from = "Column<TenantId>")]
     pub tenant: TenantId,
     /// The agent that works in it, if one is named.
     pub agent: Option<String>,
     /// The key it was created with.
+    #[sqlx(rename = "api_key")]
     pub key: String,
     /// Display name; need not be unique.
     pub name: Option<String>,
     /// State of its life cycle.
+    #[sqlx(try_from = "Column<SandboxState>")]
     pub state: SandboxState,
     /// Reason for the state, for people. Truncated to
     /// [`MAX_REASON_BYTES`](crate::MAX_REASON_BYTES), with NUL replaced.
@@ -186,12 +209,16 @@ pub struct Sandbox {
     /// Id of its workspace.
     pub workspace: String,
     /// Hash of the token that the workspace agent authenticates with.
+    #[sqlx(try_from = "Column<[u8; 32]>")]
     pub token_hash: [u8; 32],
     /// Time of creation.
+    #[sqlx(try_from = "Column<Timestamp>")]
     pub created: Timestamp,
     /// Time from which it may be removed.
+    #[sqlx(try_from = "Column<Timestamp>")]
     pub expires: Timestamp,
     /// Time of the last change of this record.
+    #[sqlx(try_from = "Column<Timestamp>")]
     pub updated: Timestamp,
     /// Whether it is being removed, which cannot be undone.
     pub removing: bool,
@@ -199,6 +226,7 @@ pub struct Sandbox {
     pub keep_workspace: bool,
     /// The requested specification. The catalog only reads its `memory` and
     /// `disk`, for the limits of tenants.
+    #[sqlx(try_from = "Column<Value>")]
     pub spec: Value,
 }
 
@@ -213,7 +241,7 @@ impl Sandbox {
 }
 
 /// An image that sandboxes start from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct Template {
     /// Display name, unique.
     pub name: String,
@@ -222,11 +250,17 @@ pub struct Template {
     /// Description for people.
     pub description: Option<String>,
     /// Keywords to find it by.
+    #[sqlx(try_from = "Column<Vec<String>>")]
     pub tags: Vec<String>,
     /// Size of the image in bytes.
+    #[sqlx(try_from = "Column<u64>")]
     pub size: u64,
     /// Whether its sandboxes may write outside their workspace.
     pub writable_root: bool,
     /// Time of creation.
+    #[sqlx(try_from = "Column<Timestamp>")]
     pub created: Timestamp,
 }
+
+stored!(json KeyLimits);
+stored!(json TenantLimits);

@@ -135,7 +135,7 @@ mod tests {
 
     /// The hashes are stored in databases and must never change.
     #[test]
-    fn hashes_are_what_they_always_were() {
+    fn hashes_do_not_change() {
         let hex = |hash: [u8; 32]| blake3::Hash::from_bytes(hash).to_hex().to_string();
         insta::assert_snapshot!(hex(ApiKeySecret::from_random(BYTES).hash()), @"d7c62fdbc965c7d963a2051219d9a819446dc9b7aa97e74ab8354adeab8103d0");
         insta::assert_snapshot!(hex(SandboxToken::from_random(BYTES).hash()), @"10d39a9efc095e3ba0c6d20f378a34b768120d94575b21a2324396484e28bd96");

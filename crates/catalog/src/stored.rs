@@ -7,7 +7,7 @@
 //!
 //! An entry is stored as a tag followed by big-endian fields:
 //!
-//! | tag | what | rest |
+//! | tag | entry | rest |
 //! |---|---|---|
 //! | 1 | empty file | mode (2) |
 //! | 2 | file of one chunk | mode (2), size (8), hash (32) |
@@ -32,7 +32,7 @@ const SEPARATOR: u8 = 0;
 
 /// Returns the stored form of a path.
 pub(crate) fn path(path: &TreePath) -> Vec<u8> {
-    replaced(path.as_bytes(), b'/', SEPARATOR)
+    replace_byte(path.as_bytes(), b'/', SEPARATOR)
 }
 
 /// Returns the smallest stored form that can come after `after` in a list; for
@@ -59,14 +59,14 @@ pub(crate) fn path_and_above(of: &TreePath) -> Vec<Vec<u8>> {
 }
 
 /// Reads a stored path; `None` if the bytes cannot be the stored form of a path.
-pub(crate) fn read_path(kept: &[u8]) -> Option<TreePath> {
-    if kept.contains(&b'/') {
+pub(crate) fn read_path(bytes: &[u8]) -> Option<TreePath> {
+    if bytes.contains(&b'/') {
         return None;
     }
-    TreePath::new(replaced(kept, SEPARATOR, b'/')).ok()
+    TreePath::new(replace_byte(bytes, SEPARATOR, b'/')).ok()
 }
 
-fn replaced(bytes: &[u8], from: u8, to: u8) -> Vec<u8> {
+fn replace_byte(bytes: &[u8], from: u8, to: u8) -> Vec<u8> {
     let replace = |byte: &u8| if *byte == from { to } else { *byte };
     bytes.iter().map(replace).collect()
 }
@@ -75,22 +75,22 @@ fn replaced(bytes: &[u8], from: u8, to: u8) -> Vec<u8> {
 pub(crate) fn entry(entry: &Entry) -> Vec<u8> {
     match entry {
         Entry::File { mode, content } => match content {
-            Content::Empty => joined(EMPTY_FILE, Some(*mode), &[], None),
-            Content::Chunk { hash, size } => joined(CHUNK_FILE, Some(*mode), &[*size], Some(hash)),
-            Content::List { hash, size } => joined(LIST_FILE, Some(*mode), &[*size], Some(hash)),
+            Content::Empty => join(EMPTY_FILE, Some(*mode), &[], None),
+            Content::Chunk { hash, size } => join(CHUNK_FILE, Some(*mode), &[*size], Some(hash)),
+            Content::List { hash, size } => join(LIST_FILE, Some(*mode), &[*size], Some(hash)),
         },
         Entry::Directory { mode, tree } => match &tree.root {
-            None => joined(EMPTY_DIRECTORY, Some(*mode), &[], None),
+            None => join(EMPTY_DIRECTORY, Some(*mode), &[], None),
             Some(hash) => {
                 let totals = [tree.count, tree.bytes];
-                joined(DIRECTORY, Some(*mode), &totals, Some(hash))
+                join(DIRECTORY, Some(*mode), &totals, Some(hash))
             }
         },
-        Entry::Link(link) => joined(LINK, None, &[link.size], Some(&link.hash)),
+        Entry::Link(link) => join(LINK, None, &[link.size], Some(&link.hash)),
     }
 }
 
-fn joined(tag: u8, mode: Option<Mode>, numbers: &[u64], hash: Option<&Hash>) -> Vec<u8> {
+fn join(tag: u8, mode: Option<Mode>, numbers: &[u64], hash: Option<&Hash>) -> Vec<u8> {
     let mut out = vec![tag];
     if let Some(mode) = mode {
         out.extend((mode.bits() as u16).to_be_bytes());
@@ -106,8 +106,8 @@ fn joined(tag: u8, mode: Option<Mode>, numbers: &[u64], hash: Option<&Hash>) -> 
 
 /// Reads a stored entry; `None` if the bytes cannot be the stored form of an
 /// entry.
-pub(crate) fn read_entry(kept: &[u8]) -> Option<Entry> {
-    let (tag, mut rest) = kept.split_first()?;
+pub(crate) fn read_entry(bytes: &[u8]) -> Option<Entry> {
+    let (tag, mut rest) = bytes.split_first()?;
     let rest = &mut rest;
     let entry = match *tag {
         EMPTY_FILE => Entry::File {
@@ -144,19 +144,19 @@ pub(crate) fn read_entry(kept: &[u8]) -> Option<Entry> {
 }
 
 fn mode(rest: &mut &[u8]) -> Option<Mode> {
-    let bits = u32::from(u16::from_be_bytes(taken(rest)?));
+    let bits = u32::from(u16::from_be_bytes(take(rest)?));
     (bits <= 0o777).then(|| Mode::from_bits(bits))
 }
 
 fn number(rest: &mut &[u8]) -> Option<u64> {
-    taken(rest).map(u64::from_be_bytes)
+    take(rest).map(u64::from_be_bytes)
 }
 
 fn hash(rest: &mut &[u8]) -> Option<Hash> {
-    taken(rest).map(Hash::from_bytes)
+    take(rest).map(Hash::from_bytes)
 }
 
-fn taken<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     let (first, others) = rest.split_first_chunk()?;
     *rest = others;
     Some(*first)
@@ -208,9 +208,9 @@ mod tests {
 
     #[test]
     fn entries_are_stored_in_the_documented_form() {
-        for (kept, bytes) in entries() {
-            assert_eq!(entry(&kept), bytes);
-            assert_eq!(read_entry(&bytes), Some(kept));
+        for (value, bytes) in entries() {
+            assert_eq!(entry(&value), bytes);
+            assert_eq!(read_entry(&bytes), Some(value));
         }
     }
 

@@ -13,9 +13,9 @@ use std::thread;
 use std::time::Duration;
 
 use elevo_catalog::{
-    AddLimits, ApiKey, BaseMove, Catalog, Error, KeyLimits, Landed, Landing, LandingKind, MAX_PAGE,
-    PathChange, Project, Projects, Retention, Sandbox, SandboxChange, SqliteCatalog, SqliteOptions,
-    Step, Tenant, VersionKind, Workspace, WorkspaceState,
+    AddLimits, ApiKey, BaseMove, Error, KeyLimits, Landed, Landing, LandingKind, MAX_PAGE,
+    PathChange, Project, Retention, Sandbox, SandboxChange, SqliteCatalog, SqliteOptions, Step,
+    Tenant, VersionKind, Workspace, WorkspaceState,
 };
 use elevo_core::{SandboxState, TenantId, Timestamp, TreePath};
 use elevo_objects::{Kind, SnapshotId};

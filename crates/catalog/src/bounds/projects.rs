@@ -3,30 +3,16 @@
 use std::collections::HashSet;
 
 use elevo_core::Timestamp;
+use serde_json::Value;
 
-use super::{json, micros, name, number, refuse, text};
+use super::values::{json, micros, name, number, refuse, text};
 use crate::error::Result;
+use crate::limits::{
+    MAX_CHANGES, MAX_DETAIL_BYTES, MAX_POLICY_BYTES, MAX_REVIEWS, MAX_STEPS, MAX_UNSETTLED,
+};
 use crate::records::{
     Landing, PathChange, Project, Retention, Review, ReviewState, Step, Tag, Unsettled, Workspace,
 };
-
-/// Maximum bytes of a policy, as JSON.
-pub const MAX_POLICY_BYTES: usize = 1 << 20;
-/// Maximum bytes of a workspace's sync settings, as JSON.
-pub const MAX_SYNC_BYTES: usize = 4096;
-/// Maximum bytes of the counts of a step, as JSON.
-pub const MAX_COUNTS_BYTES: usize = 4096;
-/// Maximum bytes of the detail or the resolution of a review, as JSON.
-pub const MAX_DETAIL_BYTES: usize = 16 << 10;
-/// Maximum number of steps of a landing.
-pub const MAX_STEPS: usize = 64;
-/// Maximum number of paths that all steps of a landing change together.
-pub const MAX_CHANGES: usize = 100_000;
-/// Maximum number of reviews that all steps of a landing open and change
-/// together.
-pub const MAX_REVIEWS: usize = 10_000;
-/// Maximum number of unsettled conflicts of a workspace.
-pub const MAX_UNSETTLED: usize = 10_000;
 
 pub(crate) fn project(project: &Project) -> Result<()> {
     name("the id of a project", &project.id)?;
@@ -36,9 +22,14 @@ pub(crate) fn project(project: &Project) -> Result<()> {
     }
     number("the version of a policy", project.policy_version)?;
     if let Retention::Last(0) | Retention::Daily(0) = project.retention {
-        return refuse("retention must keep at least 1");
+        return refuse("retention must keep at least 1 version or day");
     }
     times([Some(project.created), Some(project.updated)])
+}
+
+/// Returns the stored form of a policy.
+pub(crate) fn policy(policy: &Value) -> Result<String> {
+    json("a policy", policy, MAX_POLICY_BYTES)
 }
 
 pub(crate) fn tag(tag: &Tag) -> Result<()> {
@@ -67,10 +58,10 @@ pub(crate) fn unsettled(all: &[Unsettled]) -> Result<()> {
         return refuse(message);
     }
     let mut paths = HashSet::new();
-    match all.iter().all(|one| paths.insert(&one.path)) {
-        true => Ok(()),
-        false => refuse("two conflicts to settle have the same path"),
+    if !all.iter().all(|one| paths.insert(&one.path)) {
+        return refuse("two conflicts to settle have the same path");
     }
+    Ok(())
 }
 
 pub(crate) fn landing(landing: &Landing) -> Result<()> {
@@ -141,7 +132,7 @@ pub(crate) fn review(review: &Review) -> Result<()> {
     optional_name("the agent of a review", &review.agent)?;
     name("the kind of a review", &review.kind)?;
     name("an algorithm", &review.algorithm)?;
-    optional_name("who closed a review", &review.closed_by)?;
+    optional_name("the principal that closed a review", &review.closed_by)?;
     optional_name("the successor of a review", &review.successor)?;
     times([Some(review.created), review.expires, review.closed])
 }

@@ -17,8 +17,8 @@ impl ReviewChange {
             detail: change.detail.unwrap_or(review.detail),
             expires: change
                 .expires
-                .map_or(review.expires, |time| time.map(bounds::kept)),
-            closed: (!opens).then(|| bounds::kept(now)),
+                .map_or(review.expires, |time| time.map(bounds::truncated)),
+            closed: (!opens).then(|| bounds::truncated(now)),
             closed_by: change.by.filter(|_| !opens),
             resolution: change.resolution.filter(|_| !opens),
             successor: change.successor.filter(|_| !opens),

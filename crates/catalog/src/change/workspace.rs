@@ -35,8 +35,8 @@ impl WorkspaceChange {
             state: change.state.unwrap_or(workspace.state),
             expires: change
                 .expires
-                .map_or(workspace.expires, |expires| expires.map(bounds::kept)),
-            updated: bounds::kept(now),
+                .map_or(workspace.expires, |expires| expires.map(bounds::truncated)),
+            updated: bounds::truncated(now),
             ..workspace
         };
         bounds::workspace(&changed)?;
@@ -56,8 +56,8 @@ impl BaseMove {
             base: self.base,
             synced: self.synced,
             merges: workspace.merges + 1,
-            last_merge: Some(bounds::kept(now)),
-            updated: bounds::kept(now),
+            last_merge: Some(bounds::truncated(now)),
+            updated: bounds::truncated(now),
             ..workspace
         })
     }

@@ -1,27 +1,26 @@
-//! Events and webhooks.
+//! Events.
 
 use elevo_core::SandboxState;
 use futures::future::join_all;
 use serde_json::json;
 
-use super::landings::{full_step, furnished_with_project};
-use super::samples::{add_workspace, land, workspace};
-use super::{
-    AGENT, AGENT_KEYS, ALICE, BOB, NO_LIMITS, Place, add, assert_exists, at, furnished, sandbox,
-};
-use crate::bounds::{MAX_PAGE, MAX_WEBHOOKS};
-use crate::catalog::Catalog;
+use crate::catalog::*;
 use crate::change::SandboxChange;
-use crate::error::{Error, Kind};
-use crate::events::Events;
-use crate::projects::Projects;
+use crate::conformance::backend::Backend;
+use crate::conformance::samples::{
+    AGENT, AGENT_KEYS, ALICE, BOB, NO_LIMITS, add, add_workspace, at, full_step, furnished,
+    furnished_with_project, land, sandbox, workspace,
+};
+use crate::conformance::webhooks::webhook;
+use crate::error::Error;
+use crate::limits::MAX_PAGE;
 use crate::query::AddLimits;
 use crate::records::{
-    Attempt, DeliveryState, Event, EventKind, EventQuery, NewEvent, Sandbox, Webhook, Workspace,
+    Attempt, DeliveryState, Event, EventKind, EventQuery, NewEvent, Sandbox, Workspace,
     WorkspaceChange, WorkspaceState,
 };
 
-fn all() -> EventQuery {
+pub(crate) fn all() -> EventQuery {
     EventQuery {
         limit: MAX_PAGE,
         ..EventQuery::default()
@@ -33,7 +32,7 @@ async fn kinds(catalog: &impl Catalog, query: &EventQuery) -> Vec<EventKind> {
     events.into_iter().map(|event| event.event.kind).collect()
 }
 
-fn note(subject: &str, n: u64) -> NewEvent {
+pub(crate) fn note(subject: &str, n: u64) -> NewEvent {
     NewEvent {
         tenant: ALICE,
         agent: None,
@@ -44,21 +43,10 @@ fn note(subject: &str, n: u64) -> NewEvent {
     }
 }
 
-pub(super) fn webhook(id: &str) -> Webhook {
-    Webhook {
-        id: id.into(),
-        tenant: Some(ALICE),
-        agent: None,
-        url: "https://example.com/hook?a='b'".into(),
-        secret: "s3cret \u{1f511}".into(),
-        kinds: Vec::new(),
-        created: at(50),
-    }
-}
-
-/// A receiver that lags keeps only the events of its tenant.
-pub async fn a_webhook_keeps_no_events_of_other_tenants(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// A webhook that lags behind keeps only the events of its tenant from being
+/// deleted.
+pub async fn a_webhook_keeps_no_events_of_other_tenants(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     catalog.add_webhook(&webhook("a")).await.expect("added");
     let theirs = NewEvent {
         tenant: BOB,
@@ -73,9 +61,10 @@ pub async fn a_webhook_keeps_no_events_of_other_tenants(place: &impl Place) {
     assert_eq!(left[0].event.subject, "ours");
 }
 
-/// In the transaction of the change, with the state at that time.
-pub async fn a_change_of_a_sandbox_records_an_event(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// Promise 18: adding, changing and deleting a sandbox records events with the
+/// state at that time; a failed change records none.
+pub async fn a_change_of_a_sandbox_records_an_event(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let one = Sandbox {
         agent: Some(AGENT.into()),
         key: AGENT_KEYS[0].into(),
@@ -122,9 +111,10 @@ pub async fn a_change_of_a_sandbox_records_an_event(place: &impl Place) {
     }
 }
 
-/// For the sandbox that ends, and for the parked workspace that ends later.
-pub async fn the_event_of_an_expiry_states_whether_the_workspace_is_parked(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// The events are those of a sandbox that expires and of a parked workspace that
+/// expires later.
+pub async fn the_event_of_an_expiry_states_whether_the_workspace_is_parked(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     for (id, parked) in [("a", true), ("b", false)] {
         add(&catalog, &sandbox(ALICE, id)).await;
         let change = SandboxChange {
@@ -167,9 +157,10 @@ pub async fn the_event_of_an_expiry_states_whether_the_workspace_is_parked(place
     assert_eq!(last.agent.as_deref(), Some(AGENT));
 }
 
-/// The move of the head, and reviews that end and begin.
-pub async fn a_landing_records_its_events(place: &impl Place) {
-    let (catalog, one) = furnished_with_project(place).await;
+/// Promise 18: the events are the move of the head, and the reviews that end and
+/// open.
+pub async fn a_landing_records_its_events(backend: &impl Backend) {
+    let (catalog, one) = furnished_with_project(backend).await;
     let before = catalog.last_event().await.expect("last");
     land(&catalog, &one, vec![full_step(&one)]).await;
     let query = EventQuery {
@@ -195,9 +186,9 @@ pub async fn a_landing_records_its_events(place: &impl Place) {
     assert!(events.iter().all(|event| event.event.subject == "p"));
 }
 
-/// By tenant, agent, kind, subject and number.
-pub async fn events_are_found_by_every_filter(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// The filters are the tenant, agent, kind, subject and number.
+pub async fn events_are_found_by_every_filter(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     assert_eq!(catalog.last_event().await.expect("last"), 0);
     let mine = |kind, agent: Option<&str>, subject: &str| NewEvent {
         kind,
@@ -225,10 +216,10 @@ pub async fn events_are_found_by_every_filter(place: &impl Place) {
     assert_eq!(found, made);
     let of = async |query: EventQuery| {
         let found = catalog.events(&query).await.expect("events");
-        let place = |id| ids.iter().position(|known| *known == id).expect("known");
+        let index = |id| ids.iter().position(|known| *known == id).expect("known");
         found
             .into_iter()
-            .map(|event| place(event.id))
+            .map(|event| index(event.id))
             .collect::<Vec<_>>()
     };
     let tenant = Some(ALICE);
@@ -267,11 +258,11 @@ pub async fn events_are_found_by_every_filter(place: &impl Place) {
     }
 }
 
-/// A reader that continues from the last number misses nothing, with several
-/// concurrent writers.
-pub async fn events_are_seen_in_the_order_of_their_numbers(place: &impl Place) {
-    let catalog = furnished(place).await;
-    let other = place.open().await;
+/// Promise 19: a reader that continues after the last number it has seen misses no
+/// event of several concurrent writers.
+pub async fn events_are_seen_in_the_order_of_their_numbers(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
+    let other = backend.open().await;
     let writing = (0..4).map(|writer| {
         let catalog = if writer % 2 == 0 { &catalog } else { &other };
         async move {
@@ -307,176 +298,10 @@ pub async fn events_are_seen_in_the_order_of_their_numbers(place: &impl Place) {
     }
 }
 
-/// With all its fields; also the limit for a tenant.
-pub async fn a_webhook_comes_back_as_it_was_added(place: &impl Place) {
-    let catalog = furnished(place).await;
-    let full = Webhook {
-        agent: Some(AGENT.into()),
-        kinds: vec![EventKind::SandboxError, EventKind::AgentConnected],
-        ..webhook("a")
-    };
-    let server = Webhook {
-        tenant: None,
-        created: at(60),
-        ..webhook("b")
-    };
-    for one in [&full, &server] {
-        catalog.add_webhook(one).await.expect("added");
-    }
-    assert_exists(catalog.add_webhook(&full).await, Kind::Webhook);
-    assert_eq!(
-        catalog.webhook("a").await.expect("webhook"),
-        Some(full.clone())
-    );
-    assert_eq!(catalog.webhook("x").await.expect("webhook"), None);
-    let of_all = catalog.webhooks(None).await.expect("webhooks");
-    assert_eq!(of_all, [full.clone(), server]);
-    let of_alice = catalog.webhooks(Some(ALICE)).await.expect("webhooks");
-    assert_eq!(of_alice, std::slice::from_ref(&full));
-    assert_eq!(catalog.webhooks(Some(BOB)).await.expect("webhooks"), []);
-    for n in 1..MAX_WEBHOOKS {
-        let added = catalog.add_webhook(&webhook(&format!("n{n}"))).await;
-        added.expect("there is room");
-    }
-    let beyond = catalog.add_webhook(&webhook("beyond")).await;
-    assert!(
-        matches!(beyond, Err(Error::LimitReached { .. })),
-        "{beyond:?}"
-    );
-    let changed = catalog.set_webhook_secret("a", "another").await;
-    assert!(changed.expect("changed"));
-    let found = catalog.webhook("a").await.expect("webhook");
-    let changed = Webhook {
-        secret: "another".into(),
-        ..full
-    };
-    assert_eq!(found, Some(changed));
-    assert!(catalog.remove_webhook("a").await.expect("removed"));
-    assert!(!catalog.remove_webhook("a").await.expect("gone"));
-    let changed = catalog.set_webhook_secret("a", "another").await;
-    assert!(!changed.expect("gone"));
-}
-
-/// From the time it was added, in order, each once; without events that it may
-/// not see.
-pub async fn a_webhook_gets_the_events_that_it_may_see(place: &impl Place) {
-    let catalog = furnished(place).await;
-    catalog.add_event(&note("before", 0)).await.expect("added");
-    catalog.add_webhook(&webhook("a")).await.expect("added");
-    let some = Webhook {
-        kinds: vec![EventKind::SandboxError],
-        ..webhook("some")
-    };
-    catalog.add_webhook(&some).await.expect("added");
-    let others = NewEvent {
-        tenant: BOB,
-        kind: EventKind::SandboxError,
-        ..note("b", 1)
-    };
-    let error = NewEvent {
-        kind: EventKind::SandboxError,
-        ..note("a", 2)
-    };
-    for event in [&others, &error, &note("a", 3)] {
-        catalog.add_event(event).await.expect("added");
-    }
-    let queue = async |id: &str, limit| {
-        let queued = catalog.queue_deliveries(id, limit, at(200)).await;
-        queued.expect("queued")
-    };
-    assert_eq!(queue("a", 2).await, 2);
-    assert_eq!(queue("a", 2).await, 1);
-    assert_eq!(queue("a", 2).await, 0);
-    assert_eq!(queue("some", 1000).await, 3);
-    assert_eq!(queue("nobody", 1000).await, 0);
-    let told = async |id: &str| {
-        let pending = catalog.pending_deliveries(id, 10).await.expect("pending");
-        pending
-            .into_iter()
-            .map(|one| one.event.event)
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(told("a").await, [error.clone(), note("a", 3)]);
-    assert_eq!(told("some").await, [error]);
-}
-
-/// The outcomes of attempts, and a replay from the start.
-pub async fn attempts_are_recorded_and_deliveries_replayed(place: &impl Place) {
-    let catalog = furnished(place).await;
-    catalog.add_webhook(&webhook("a")).await.expect("added");
-    let mut ids = Vec::new();
-    for n in 0..3 {
-        ids.push(catalog.add_event(&note("s", n)).await.expect("added"));
-    }
-    catalog
-        .queue_deliveries("a", 10, at(200))
-        .await
-        .expect("queued");
-    let attempt = |event, state, status: Option<u16>, error: Option<&str>| Attempt {
-        event,
-        state,
-        attempts: 2,
-        due: at(300),
-        status,
-        error: error.map(Into::into),
-    };
-    let attempts = [
-        attempt(ids[0], DeliveryState::Delivered, Some(204), None),
-        attempt(
-            ids[1],
-            DeliveryState::Failed,
-            Some(500),
-            Some("it said no\0"),
-        ),
-        attempt(ids[2], DeliveryState::Pending, None, Some("nobody there")),
-        attempt(u64::MAX, DeliveryState::Failed, None, None),
-    ];
-    catalog
-        .note_attempts("a", &attempts, at(210))
-        .await
-        .expect("noted");
-    let found = catalog.deliveries("a", None, None, 10).await.expect("list");
-    let seen: Vec<_> = found
-        .iter()
-        .map(|one| (one.event.id, one.state, one.status))
-        .collect();
-    let expected = [
-        (ids[2], DeliveryState::Pending, None),
-        (ids[1], DeliveryState::Failed, Some(500)),
-        (ids[0], DeliveryState::Delivered, Some(204)),
-    ];
-    assert_eq!(seen, expected);
-    assert_eq!(found[1].error.as_deref(), Some("it said no?"));
-    assert_eq!(
-        (found[0].attempts, found[0].due, found[0].updated),
-        (2, at(300), at(210))
-    );
-    let failed = catalog
-        .deliveries("a", Some(DeliveryState::Failed), None, 10)
-        .await;
-    assert_eq!(failed.expect("list").len(), 1);
-    let before = catalog.deliveries("a", None, Some(ids[1]), 10).await;
-    assert_eq!(before.expect("list")[0].event.id, ids[0]);
-    assert!(
-        catalog
-            .replay("a", ids[1], at(220))
-            .await
-            .expect("replayed")
-    );
-    assert!(!catalog.replay("a", u64::MAX, at(220)).await.expect("none"));
-    let pending = catalog.pending_deliveries("a", 10).await.expect("pending");
-    assert_eq!(pending.len(), 2);
-    let again = &pending[0];
-    assert_eq!(
-        (again.event.id, again.attempts, again.due),
-        (ids[1], 0, at(220))
-    );
-    assert_eq!((again.status, &again.error), (None, &None));
-}
-
-/// Deletes only old events that were delivered; numbers are not reused.
-pub async fn only_old_delivered_events_are_deleted(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// Events that are young, not queued or not delivered stay, and no number is used
+/// again.
+pub async fn only_old_delivered_events_are_deleted(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     catalog.add_webhook(&webhook("a")).await.expect("added");
     let mut ids = Vec::new();
     for n in 0..4 {

@@ -1,64 +1,31 @@
 //! Landings.
 
+mod refusals;
+
 use std::pin::pin;
 
 use futures::future::{join_all, poll_immediate};
 use serde_json::json;
 
-use super::samples::{
-    add_project, add_workspace, added, first, get_project, get_review, land, landing, move_base,
-    open, path, project, requested, review, snapshot, step, whole_log, workspace,
+pub use self::refusals::*;
+use crate::catalog::*;
+use crate::conformance::assertions::assert_refused;
+use crate::conformance::backend::Backend;
+use crate::conformance::samples::{
+    AGENT, ALICE, KEY, add_project, added, assert_chain, at, first, full_step, furnished,
+    furnished_with_project, get_project, get_review, land, landing, move_base, path, project,
+    requested, review, snapshot, step, whole_log, workspace,
 };
-use super::{AGENT, ALICE, Place, assert_refused, at, furnished};
-use crate::bounds::MAX_STEPS;
-use crate::catalog::Catalog;
 use crate::error::Error;
-use crate::projects::Projects;
+use crate::limits::MAX_STEPS;
 use crate::records::{
-    Landed, LandedStep, LandingKind, LogEntry, Project, ReviewChange, ReviewState, ReviewStep,
-    Step, Workspace,
+    Landed, LandedStep, LandingKind, LogEntry, Project, ReviewState, Step, Workspace,
 };
 
-pub(super) fn supersede(id: &str, by: &str) -> ReviewStep {
-    ReviewStep {
-        id: id.into(),
-        change: ReviewChange {
-            successor: Some(by.into()),
-            ..ReviewChange::new(ReviewState::Open, ReviewState::Superseded)
-        },
-    }
-}
-
-/// Adds a project `p` with a workspace `w` and an open review `r` of `a/b`.
-pub(super) async fn furnished_with_project<P: Place>(place: &P) -> (P::Catalog, Project) {
-    let catalog = furnished(place).await;
-    let one = project(ALICE, "p");
-    add_project(&catalog, &one).await;
-    add_workspace(&catalog, &workspace(ALICE, "w", Some("p"))).await;
-    open(&catalog, &one, vec![review(&one, "r", Some("w"), "a/b")]).await;
-    (catalog, one)
-}
-
-/// A step that uses every feature of a step.
-pub(super) fn full_step(one: &Project) -> Step {
-    Step {
-        kind: LandingKind::Resolve,
-        agent: Some(AGENT.into()),
-        workspace: Some("w".into()),
-        message: "why\nnot".into(),
-        request: Some("request".into()),
-        counts: json!({ "added": 2 }),
-        changes: vec![added("b", 1), added("a", 2)],
-        reviews: vec![supersede("r", "s")],
-        opens: vec![review(one, "s", Some("w"), "a/b")],
-        base: move_base(0, 9),
-        ..step(snapshot(1))
-    }
-}
-
-/// Head, log, versions, reviews, and the base of the workspace.
-pub async fn a_landing_changes_all_it_says(place: &impl Place) {
-    let (catalog, one) = furnished_with_project(place).await;
+/// The records are the head, the log, versions, reviews and the base of the
+/// workspace.
+pub async fn a_landing_changes_all_its_records(backend: &impl Backend) {
+    let (catalog, one) = furnished_with_project(backend).await;
     let landed = land(&catalog, &one, vec![full_step(&one)]).await;
     let done = LandedStep {
         sequence: Some(1),
@@ -85,7 +52,7 @@ pub async fn a_landing_changes_all_it_says(place: &impl Place) {
         kind: LandingKind::Resolve,
         agent: Some(AGENT.into()),
         workspace: Some("w".into()),
-        key: super::KEY.into(),
+        key: KEY.into(),
         message: "why\nnot".into(),
         request: Some("request".into()),
         counts: json!({ "added": 2 }),
@@ -133,8 +100,8 @@ async fn assert_versions_and_reviews(catalog: &impl Catalog, one: &Project) {
 }
 
 /// Promise 11, for one landing with many steps.
-pub async fn the_steps_of_a_landing_are_a_chain(place: &impl Place) {
-    let (catalog, one) = furnished_with_project(place).await;
+pub async fn the_steps_of_a_landing_are_a_chain(backend: &impl Backend) {
+    let (catalog, one) = furnished_with_project(backend).await;
     let mut steps: Vec<_> = (1..=MAX_STEPS as u64)
         .map(|n| Step {
             workspace: Some("w".into()),
@@ -153,7 +120,7 @@ pub async fn the_steps_of_a_landing_are_a_chain(place: &impl Place) {
     assert_eq!((of_held.sequence, of_held.head), (None, snapshot(9)));
     assert_chain(&catalog, &one).await;
     let workspace = catalog.workspace(ALICE, "w").await.expect("workspace");
-    let workspace = workspace.expect("it is there");
+    let workspace = workspace.expect("it exists");
     assert_eq!((workspace.base, workspace.merges), (snapshot(last), last));
     for (n, step) in (1..).zip(landed.steps) {
         let known = catalog.landing_by_request("p", &n.to_string()).await;
@@ -176,26 +143,12 @@ pub async fn the_steps_of_a_landing_are_a_chain(place: &impl Place) {
     }
 }
 
-/// Checks the chain and returns the log, oldest first.
-pub(super) async fn assert_chain(catalog: &impl Catalog, one: &Project) -> Vec<LogEntry> {
-    let mut log = whole_log(catalog, one).await;
-    log.reverse();
-    let mut head = one.head;
-    for (n, entry) in (1..).zip(&log) {
-        assert_eq!((entry.sequence, entry.parent), (n, head));
-        head = entry.snapshot;
-    }
-    let now = get_project(catalog, one).await;
-    assert_eq!((now.head, now.sequence), (head, log.len() as u64));
-    log
-}
-
-/// Promises 11 and 12, from two handles: each writer continues from the head that
-/// its error reports.
-pub async fn landings_at_once_are_a_chain(place: &impl Place) {
+/// Promises 11 and 12, through two handles: each writer continues from the head
+/// that its error reports.
+pub async fn concurrent_landings_are_a_chain(backend: &impl Backend) {
     const WRITERS: u64 = 8;
     const EACH: u64 = 6;
-    let handles = [furnished(place).await, place.open().await];
+    let handles = [furnished(backend).await, backend.open().await];
     let one = project(ALICE, "p");
     add_project(&handles[0], &one).await;
     let writers = (0..WRITERS).map(|writer| {
@@ -230,9 +183,10 @@ pub async fn landings_at_once_are_a_chain(place: &impl Place) {
     assert_eq!(log, acknowledged);
 }
 
-/// It changes only reviews and the base of the workspace.
-pub async fn a_held_step_does_not_move_the_head(place: &impl Place) {
-    let (catalog, one) = furnished_with_project(place).await;
+/// A step that is held for review changes only reviews and the base of the
+/// workspace.
+pub async fn a_held_step_does_not_move_the_head(backend: &impl Backend) {
+    let (catalog, one) = furnished_with_project(backend).await;
     let held = Step {
         workspace: Some("w".into()),
         opens: vec![review(&one, "s", Some("w"), "c")],
@@ -251,15 +205,15 @@ pub async fn a_held_step_does_not_move_the_head(place: &impl Place) {
     let found = catalog.review(ALICE, "s").await.expect("review");
     assert!(found.is_some());
     let workspace = catalog.workspace(ALICE, "w").await.expect("workspace");
-    let workspace = workspace.expect("it is there");
+    let workspace = workspace.expect("it exists");
     assert_eq!((workspace.base, workspace.merges), (snapshot(4), 1));
 }
 
-/// Promise 13, observed from another handle.
-pub async fn a_landing_becomes_visible_as_a_whole(place: &impl Place) {
+/// Promise 13, observed through another handle.
+pub async fn a_landing_becomes_visible_as_a_whole(backend: &impl Backend) {
     const LANDINGS: u64 = 30;
-    let (writer, one) = furnished_with_project(place).await;
-    let reader = place.open().await;
+    let (writer, one) = furnished_with_project(backend).await;
+    let reader = backend.open().await;
     let write = async {
         for n in 0..LANDINGS {
             let steps = [1, 2].map(|k| Step {
@@ -278,7 +232,7 @@ pub async fn a_landing_becomes_visible_as_a_whole(place: &impl Place) {
             let seen = get_project(&reader, &one).await.sequence;
             assert_eq!(seen % 2, 0, "both steps or none");
             let now = reader.workspace(ALICE, "w").await.expect("workspace");
-            assert!(now.expect("it is there").merges >= seen);
+            assert!(now.expect("it exists").merges >= seen);
             if seen > 0 {
                 let entry = reader.landing("p", seen).await.expect("landing");
                 assert_eq!(entry.expect("landed").snapshot, snapshot(seen));
@@ -303,9 +257,9 @@ pub async fn a_landing_becomes_visible_as_a_whole(place: &impl Place) {
     assert_chain(&reader, &one).await;
 }
 
-/// After any number of polls of its future.
-pub async fn a_dropped_landing_leaves_the_catalog_whole(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// The future of the landing is dropped after any number of polls.
+pub async fn a_dropped_landing_leaves_the_catalog_consistent(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let one = project(ALICE, "p");
     add_project(&catalog, &one).await;
     for polls in 0..40_u64 {
@@ -333,5 +287,5 @@ pub async fn a_dropped_landing_leaves_the_catalog_whole(place: &impl Place) {
             assert_eq!(versions.await.expect("versions").len(), 2);
         }
     }
-    catalog.check().await.expect("all is well");
+    catalog.check().await.expect("the catalog works");
 }

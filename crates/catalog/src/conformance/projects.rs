@@ -1,30 +1,29 @@
-//! Projects and their policies.
+//! Projects.
 
 use elevo_core::Timestamp;
-use futures::future::join_all;
 use serde_json::json;
 
-use super::samples::{
-    add_project, add_workspace, added, first, get_project, land, landing, open, project, review,
-    snapshot, step, whole_log, workspace,
-};
-use super::{
-    ALICE, BOB, Place, add, assert_being_removed, assert_changed, assert_exists, assert_not_found,
-    assert_refused, at, furnished, sandbox,
-};
-use crate::bounds::{MAX_PAGE, MAX_POLICY_BYTES};
-use crate::catalog::Catalog;
+use crate::catalog::*;
 use crate::change::SandboxChange;
+use crate::conformance::assertions::{
+    assert_being_removed, assert_exists, assert_not_found, assert_refused,
+};
+use crate::conformance::backend::Backend;
+use crate::conformance::samples::{
+    ALICE, BOB, add, add_project, add_workspace, added, at, first, furnished, get_project, land,
+    landing, open, project, review, sandbox, snapshot, step, whole_log, workspace,
+};
+use crate::conformance::tags::tag;
 use crate::error::{Error, Kind};
-use crate::projects::Projects;
-use crate::records::{Project, ProjectChange, ProjectPolicy, ProjectQuery, Retention, Step};
+use crate::limits::{MAX_PAGE, MAX_POLICY_BYTES};
 use crate::records::{
-    ReviewQuery, Sandbox, Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState,
+    Project, ProjectChange, ProjectPolicy, ProjectQuery, Retention, ReviewQuery, Sandbox, Step,
+    Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState,
 };
 
-/// All fields, with promises 4 and 10.
-pub async fn a_project_comes_back_as_it_was_added(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// The project has all its fields; promises 4 and 10.
+pub async fn a_project_is_read_back_as_added(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let full = Project {
         description: Some("words".into()),
         head: snapshot(7),
@@ -54,10 +53,10 @@ pub async fn a_project_comes_back_as_it_was_added(place: &impl Place) {
     assert_eq!(catalog.policy(BOB, "full").await.expect("policy"), None);
 }
 
-/// Its id is unique in the catalog, its name in its tenant; and it has no
-/// landings.
-pub async fn a_project_is_added_once(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// The id of a project is unique in the catalog, the name in its tenant. A new
+/// project with landings is refused.
+pub async fn a_project_is_added_once(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let one = project(ALICE, "a");
     add_project(&catalog, &one).await;
     let mut same_id = project(BOB, "a");
@@ -71,8 +70,8 @@ pub async fn a_project_is_added_once(place: &impl Place) {
     let mut elsewhere = project(BOB, "b");
     elsewhere.name.clone_from(&one.name);
     add_project(&catalog, &elsewhere).await;
-    let of_nobody = project(elevo_core::TenantId::new([3; 16]), "c");
-    let added = catalog.add_project(&of_nobody, &json!({})).await;
+    let of_unknown_tenant = project(elevo_core::TenantId::new([3; 16]), "c");
+    let added = catalog.add_project(&of_unknown_tenant, &json!({})).await;
     assert_not_found(added, Kind::Owner);
     let mut landed = project(ALICE, "c");
     landed.sequence = 1;
@@ -82,9 +81,9 @@ pub async fn a_project_is_added_once(place: &impl Place) {
     assert_eq!(catalog.project(ALICE, "c").await.expect("project"), None);
 }
 
-/// By age and id; a walk sees everything once.
-pub async fn projects_are_listed_newest_first(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// Projects are in the order of creation time and id, and a walk returns each once.
+pub async fn projects_are_listed_newest_first(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     for n in 0..10 {
         let mut one = project(ALICE, &format!("{n}"));
         one.created = at(n / 3);
@@ -119,8 +118,8 @@ pub async fn projects_are_listed_newest_first(place: &impl Place) {
     let page = catalog.projects(&leaving).await.expect("projects");
     let ids: Vec<_> = page.items.into_iter().map(|one| one.id).collect();
     assert_eq!((page.total, ids.concat().as_str()), (5, "86420"));
-    let everybody = catalog.projects(&ProjectQuery::default()).await;
-    assert_eq!(everybody.expect("projects").total, 11);
+    let of_all_tenants = catalog.projects(&ProjectQuery::default()).await;
+    assert_eq!(of_all_tenants.expect("projects").total, 11);
     for limit in [0, MAX_PAGE + 1] {
         let query = ProjectQuery {
             limit,
@@ -130,9 +129,9 @@ pub async fn projects_are_listed_newest_first(place: &impl Place) {
     }
 }
 
-/// Nothing else changes.
-pub async fn a_project_is_renamed_and_described(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// A change sets the name or the description, and no other field.
+pub async fn a_project_is_renamed_and_described(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let one = project(ALICE, "a");
     add_project(&catalog, &one).await;
     add_project(&catalog, &project(ALICE, "b")).await;
@@ -167,49 +166,9 @@ pub async fn a_project_is_renamed_and_described(place: &impl Place) {
     }
 }
 
-/// Promise 5, from two handles.
-pub async fn one_of_several_concurrent_policies_wins(place: &impl Place) {
-    let handles = [furnished(place).await, place.open().await];
-    let one = project(ALICE, "a");
-    add_project(&handles[0], &one).await;
-    for round in 0..4 {
-        let tries = (0..8).map(|n| {
-            let catalog = &handles[n % 2];
-            async move {
-                let policy = json!([round, n]);
-                let set = catalog.set_policy(ALICE, "a", round, &policy, at(101));
-                (set.await, policy)
-            }
-        });
-        let mut won = Vec::new();
-        for (result, policy) in join_all(tries).await {
-            match result {
-                Ok(project) => won.push((project.policy_version, policy)),
-                Err(Error::Changed { what }) => assert_eq!(what, Kind::Project),
-                Err(other) => panic!("{other:?}"),
-            }
-        }
-        assert_eq!(won.len(), 1, "one of them");
-        let found = handles[1].policy(ALICE, "a").await.expect("policy");
-        let found = found.map(|kept| (kept.version, kept.policy));
-        assert_eq!(found, won.pop());
-        assert_eq!(
-            get_project(&handles[0], &one).await.policy_version,
-            round + 1
-        );
-    }
-    let policy = json!({});
-    let early = handles[0].set_policy(ALICE, "a", 5, &policy, at(101)).await;
-    assert_changed(early, Kind::Project);
-    let unknown = handles[0].set_policy(BOB, "a", 4, &policy, at(101)).await;
-    assert_not_found(unknown, Kind::Project);
-    let long = json!("x".repeat(MAX_POLICY_BYTES));
-    assert_refused(handles[0].set_policy(ALICE, "a", 4, &long, at(101)).await);
-}
-
-/// A sandbox that works on a project prevents its removal.
-pub async fn a_project_with_a_sandbox_is_not_removed(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// A sandbox with a workspace of the project prevents its removal.
+pub async fn a_project_with_a_sandbox_is_not_removed(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     add_project(&catalog, &project(ALICE, "a")).await;
     add_workspace(&catalog, &workspace(ALICE, "w", Some("a"))).await;
     let one = Sandbox {
@@ -233,9 +192,9 @@ pub async fn a_project_with_a_sandbox_is_not_removed(place: &impl Place) {
     assert!(removing.expect("no sandbox is left").removing);
 }
 
-/// Rejects landings, policies and workspaces.
-pub async fn a_project_that_is_being_removed_takes_nothing_new(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// Landings, changes, policies and workspaces are rejected.
+pub async fn a_project_that_is_being_removed_gets_no_new_records(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let one = project(ALICE, "a");
     add_project(&catalog, &one).await;
     assert_refused(catalog.remove_project("a").await);
@@ -277,9 +236,9 @@ pub async fn a_project_that_is_being_removed_takes_nothing_new(place: &impl Plac
     assert_eq!(get_project(&catalog, &one).await.sequence, 0);
 }
 
-/// For any number of records of the project.
-pub async fn a_removed_project_leaves_nothing(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// The project has more versions than one transaction deletes.
+pub async fn a_removed_project_leaves_no_records(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let (gone, other) = (project(ALICE, "gone"), project(ALICE, "other"));
     for one in [&gone, &other] {
         add_project(&catalog, one).await;
@@ -296,7 +255,7 @@ pub async fn a_removed_project_leaves_nothing(place: &impl Place) {
             ..step(snapshot(1))
         };
         land(&catalog, one, vec![many, held]).await;
-        let named = super::tags::tag(&one.id, "v", 1);
+        let named = tag(&one.id, "v", 1);
         catalog.set_tag(ALICE, &named, false).await.expect("set");
         let now = get_project(&catalog, one).await;
         let dropped = catalog.drop_versions(&now, &[snapshot(9)], at(101)).await;

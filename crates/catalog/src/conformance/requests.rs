@@ -1,13 +1,15 @@
-//! Idempotent requests.
+//! Requests with an idempotency key.
 
 use elevo_core::TenantId;
 use futures::future::join_all;
 
-use super::{ALICE, BOB, Place, assert_not_found, assert_refused, at, furnished};
-use crate::bounds::{MAX_BODY_BYTES, MAX_TEXT_BYTES};
-use crate::catalog::Catalog;
+use crate::catalog::*;
+use crate::conformance::assertions::{assert_not_found, assert_refused};
+use crate::conformance::backend::Backend;
+use crate::conformance::samples::{ALICE, BOB, at, furnished};
 use crate::error::Kind;
-use crate::request::{Begun, IdempotentRequest, RequestRun};
+use crate::limits::{MAX_BODY_BYTES, MAX_TEXT_BYTES};
+use crate::records::{Begun, IdempotentRequest, RequestRun};
 
 fn run(tenant: TenantId, name: u8, process: &str) -> RequestRun {
     RequestRun {
@@ -17,7 +19,7 @@ fn run(tenant: TenantId, name: u8, process: &str) -> RequestRun {
     }
 }
 
-/// Begins at 10 and is kept until 20.
+/// A request that begins at 10 and is kept until 20.
 fn request_of(run: RequestRun) -> IdempotentRequest {
     IdempotentRequest {
         id: format!("id of {}", run.name[0]),
@@ -28,7 +30,7 @@ fn request_of(run: RequestRun) -> IdempotentRequest {
     }
 }
 
-pub(super) fn request(tenant: TenantId, name: u8) -> IdempotentRequest {
+pub(crate) fn request(tenant: TenantId, name: u8) -> IdempotentRequest {
     request_of(run(tenant, name, "one"))
 }
 
@@ -51,9 +53,9 @@ async fn begin(catalog: &impl Catalog, request: &IdempotentRequest) -> Begun {
     catalog.begin(request).await.expect("begin")
 }
 
-/// Later ones get the stored response of the first.
-pub async fn a_request_is_carried_out_once(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// Later calls get the stored response of the first.
+pub async fn a_request_is_carried_out_once(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let first = request(ALICE, 1);
     assert_eq!(begin(&catalog, &first).await, Begun::New);
     assert_eq!(begin(&catalog, &elsewhere(&first)).await, Begun::Running);
@@ -100,9 +102,9 @@ pub async fn a_request_is_carried_out_once(place: &impl Place) {
     );
 }
 
-/// While it is at work, released, and finished.
-pub async fn another_content_under_the_same_name_is_a_mismatch(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// The first request is running, released or finished.
+pub async fn another_content_under_the_same_name_is_a_mismatch(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let first = request(ALICE, 1);
     assert_eq!(begin(&catalog, &first).await, Begun::New);
     let mut other = first.clone();
@@ -114,14 +116,14 @@ pub async fn another_content_under_the_same_name_is_a_mismatch(place: &impl Plac
     let finished = catalog.finish(&first.run, 200, None).await;
     finished.expect("it is at work");
     assert_eq!(begin(&catalog, &other).await, Begun::Mismatch);
-    let nobody = TenantId::new([3; 16]);
-    let begun = catalog.begin(&request(nobody, 1)).await;
+    let unknown = TenantId::new([3; 16]);
+    let begun = catalog.begin(&request(unknown, 1)).await;
     assert_not_found(begun, Kind::Owner);
 }
 
-/// Before and after the catalog deletes it.
-pub async fn an_old_request_counts_as_unknown(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// A request past its `keep_until` is unknown before and after it is deleted.
+pub async fn an_old_request_counts_as_unknown(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let first = request(ALICE, 1);
     begin(&catalog, &first).await;
     catalog.note_made(&first.run, "it").await.expect("note");
@@ -148,9 +150,9 @@ pub async fn an_old_request_counts_as_unknown(place: &impl Place) {
     assert_eq!(forget(30).await, 0);
 }
 
-/// Its note is deleted, too.
-pub async fn an_abandoned_request_is_new(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// The note of an abandoned request is deleted, too.
+pub async fn an_abandoned_request_is_new(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let first = request(ALICE, 1);
     begin(&catalog, &first).await;
     catalog.note_made(&first.run, "it").await.expect("note");
@@ -162,9 +164,9 @@ pub async fn an_abandoned_request_is_new(place: &impl Place) {
     assert_eq!(begin(&catalog, &other).await, again(None));
 }
 
-/// By any process; the last note counts.
-pub async fn a_released_request_is_begun_again_with_its_note(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// Any process can begin the request again, and gets the last note.
+pub async fn a_released_request_is_begun_again_with_its_note(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let first = request(ALICE, 1);
     begin(&catalog, &first).await;
     let too_long = "x".repeat(MAX_TEXT_BYTES + 1);
@@ -181,9 +183,9 @@ pub async fn a_released_request_is_begun_again_with_its_note(place: &impl Place)
     assert_eq!(begin(&catalog, &second).await, again(Some("that")));
 }
 
-/// Not a process whose requests were released.
-pub async fn only_the_process_at_work_changes_a_request(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// A process whose request was released cannot change it any more.
+pub async fn only_the_process_that_runs_a_request_changes_it(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let (first, second) = (request(ALICE, 1), elsewhere(&request(ALICE, 1)));
     begin(&catalog, &first).await;
     catalog.release(&first.run).await.expect("release");
@@ -201,9 +203,9 @@ pub async fn only_the_process_at_work_changes_a_request(place: &impl Place) {
         .expect("finish");
 }
 
-/// Requests of live processes and finished requests stay as they are.
-pub async fn requests_of_dead_processes_are_begun_again(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// Finished requests and requests of live processes do not change.
+pub async fn requests_of_dead_processes_are_begun_again(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let requests = ["dead", "gone", "alive", "too"]
         .iter()
         .zip(1..)
@@ -231,9 +233,9 @@ pub async fn requests_of_dead_processes_are_begun_again(place: &impl Place) {
     assert_eq!(release(&[]).await, 3);
 }
 
-/// Through two handles, each call by a different process.
-pub async fn one_of_several_equal_concurrent_requests_is_new(place: &impl Place) {
-    let handles = [furnished(place).await, place.open().await];
+/// Promise 22, through two handles: each call is by a different process.
+pub async fn one_of_several_equal_concurrent_requests_is_new(backend: &impl Backend) {
+    let handles = [furnished(backend).await, backend.open().await];
     let requests = (0..32).map(|n| request_of(run(ALICE, 1, &n.to_string())));
     let requests: Vec<_> = requests.collect();
     let each = requests.iter().zip(handles.iter().cycle());

@@ -6,19 +6,19 @@ use elevo_core::Timestamp;
 use elevo_objects::SnapshotId;
 use futures::future::join_all;
 
-use super::samples::{
-    add_project, add_workspace, first, get_project, land, landing, move_base, open, project,
-    review, snapshot, step, whole_log, workspace,
+use crate::catalog::*;
+use crate::conformance::assertions::{
+    assert_being_removed, assert_changed, assert_not_found, assert_refused,
 };
-use super::tags::tag;
-use super::{
-    ALICE, BOB, Place, assert_being_removed, assert_changed, assert_not_found, assert_refused, at,
-    furnished,
+use crate::conformance::backend::Backend;
+use crate::conformance::roots::all_roots;
+use crate::conformance::samples::{
+    ALICE, BOB, add_project, add_workspace, at, first, furnished, get_project, land, landing,
+    move_base, open, project, review, snapshot, step, whole_log, workspace,
 };
-use crate::bounds::MAX_PAGE;
-use crate::catalog::Catalog;
+use crate::conformance::tags::tag;
 use crate::error::{Error, Kind};
-use crate::projects::Projects;
+use crate::limits::MAX_PAGE;
 use crate::records::{
     Landing, Project, ProjectChange, Retention, ReviewChange, ReviewState, Step, UnkeptQuery,
     WorkspaceChange,
@@ -26,7 +26,7 @@ use crate::records::{
 
 const DAY: i64 = 24 * 3600;
 
-/// Later than everything else.
+/// A time after all landings.
 const LATE: Timestamp = match Timestamp::new(100 * DAY, 0) {
     Some(time) => time,
     None => unreachable!(),
@@ -93,13 +93,13 @@ fn snapshots(numbers: impl IntoIterator<Item = u64>) -> Vec<SnapshotId> {
 fn assert_dropped<T: std::fmt::Debug>(result: crate::Result<T>, which: u64) {
     match result {
         Err(Error::Dropped { snapshot: is }) => assert_eq!(is, snapshot(which)),
-        other => panic!("{which} should be dropped: {other:?}"),
+        other => panic!("expected `Dropped` for version {which}, got {other:?}"),
     }
 }
 
-/// For each retention, in pages of any length.
-pub async fn versions_that_are_not_kept_are_found(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// The check covers every kind of retention, in pages of any length.
+pub async fn versions_outside_the_retention_are_found(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let one = project(ALICE, "p");
     add_project(&catalog, &one).await;
     // Three versions on day 90, one on day 97, two on day 99.
@@ -141,9 +141,9 @@ pub async fn versions_that_are_not_kept_are_found(place: &impl Place) {
     }
 }
 
-/// Promise 17; a dropped version stays dropped when the retention changes.
-pub async fn a_dropped_version_stays_in_the_log(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// Promise 17. A dropped version stays dropped when the retention changes.
+pub async fn a_dropped_version_stays_in_the_log(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let (one, other) = (project(ALICE, "p"), project(ALICE, "q"));
     for each in [&one, &other] {
         add_project(&catalog, each).await;
@@ -176,8 +176,8 @@ pub async fn a_dropped_version_stays_in_the_log(place: &impl Place) {
 }
 
 /// Promise 16: a version that a record needs is kept.
-pub async fn a_needed_version_is_not_dropped(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn a_needed_version_is_not_dropped(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let (one, other) = (project(ALICE, "p"), project(ALICE, "q"));
     for each in [&one, &other] {
         add_project(&catalog, each).await;
@@ -217,9 +217,9 @@ pub async fn a_needed_version_is_not_dropped(place: &impl Place) {
     assert_eq!(head.expect("nothing"), []);
 }
 
-/// Promise 16: no record comes to need a dropped version.
-pub async fn no_record_comes_to_need_a_dropped_version(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// Promise 16, for every record that can need a version.
+pub async fn no_record_comes_to_need_a_dropped_version(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let one = project(ALICE, "p");
     add_project(&catalog, &one).await;
     add_project(&catalog, &project(ALICE, "q")).await;
@@ -274,9 +274,9 @@ pub async fn no_record_comes_to_need_a_dropped_version(place: &impl Place) {
     add_workspace(&catalog, &elsewhere).await;
 }
 
-/// Rejects an outdated retention, and a project that is being removed.
-pub async fn versions_are_dropped_only_as_expected(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// An outdated retention and a project that is being removed are rejected.
+pub async fn versions_are_dropped_only_as_expected(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let one = project(ALICE, "p");
     add_project(&catalog, &one).await;
     land_at(&catalog, &one, &[1, 2, 3]).await;
@@ -309,9 +309,11 @@ pub async fn versions_are_dropped_only_as_expected(place: &impl Place) {
     assert!(log.iter().all(|entry| entry.dropped.is_none()));
 }
 
-/// A version that becomes the head again is as old as its last landing.
-pub async fn a_version_that_came_back_counts_as_the_last_time(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// A version counts as replaced at its last landing.
+pub async fn a_version_that_is_the_head_again_is_as_old_as_its_last_landing(
+    backend: &impl Backend,
+) {
+    let catalog = furnished(backend).await;
     let one = project(ALICE, "p");
     add_project(&catalog, &one).await;
     for next in [1, 2, 1, 3] {
@@ -326,9 +328,9 @@ pub async fn a_version_that_came_back_counts_as_the_last_time(place: &impl Place
     );
 }
 
-/// Promise 16, from two handles.
-pub async fn either_a_drop_or_a_concurrent_workspace_wins(place: &impl Place) {
-    let handles = [furnished(place).await, place.open().await];
+/// Promise 16, through two handles.
+pub async fn either_a_drop_or_a_concurrent_workspace_wins(backend: &impl Backend) {
+    let handles = [furnished(backend).await, backend.open().await];
     let one = project(ALICE, "p");
     add_project(&handles[0], &one).await;
     let times: Vec<_> = (1..=40).collect();
@@ -361,9 +363,9 @@ pub async fn either_a_drop_or_a_concurrent_workspace_wins(place: &impl Place) {
     }
 }
 
-/// Roots omit dropped versions, and nothing else.
-pub async fn a_dropped_version_is_not_a_root(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// The roots omit dropped versions, unless another project has the same version.
+pub async fn a_dropped_version_is_not_a_root(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let (one, other) = (project(ALICE, "p"), project(ALICE, "q"));
     for each in [&one, &other] {
         add_project(&catalog, each).await;
@@ -374,13 +376,13 @@ pub async fn a_dropped_version_is_not_a_root(place: &impl Place) {
     keep(&catalog, &one, Retention::Last(2)).await;
     assert_eq!(drop_unkept(&catalog, &one).await, snapshots(0..3));
     for limit in [1, 2, MAX_PAGE] {
-        let found = super::roots::all_roots(&catalog, ALICE, limit).await;
+        let found = all_roots(&catalog, ALICE, limit).await;
         let expected: BTreeSet<_> = snapshots([0, 1, 3, 4]).into_iter().collect();
         assert_eq!(found, expected, "in pages of {limit}");
     }
     let alone = keep(&catalog, &other, Retention::Last(1)).await;
     let dropped = catalog.drop_versions(&alone, &[first()], at(400)).await;
     assert_eq!(dropped.expect("dropped"), [first()]);
-    let found = super::roots::all_roots(&catalog, ALICE, 10).await;
+    let found = all_roots(&catalog, ALICE, 10).await;
     assert_eq!(found, snapshots([1, 3, 4]).into_iter().collect());
 }

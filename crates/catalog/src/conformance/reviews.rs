@@ -5,31 +5,31 @@ use futures::future::join_all;
 use serde_json::json;
 use strum::VariantArray;
 
-use super::samples::{
-    add_project, directory, first, get_review, land, landing, open, path, project, review,
-    snapshot, step,
+use crate::catalog::*;
+use crate::conformance::assertions::{
+    assert_changed, assert_exists, assert_not_found, assert_refused,
 };
-use super::{
-    AGENT, ALICE, BOB, Place, assert_changed, assert_exists, assert_not_found, assert_refused, at,
-    furnished,
+use crate::conformance::backend::Backend;
+use crate::conformance::samples::{
+    AGENT, ALICE, BOB, add_project, at, directory, first, furnished, get_review, land, landing,
+    open, path, project, review, snapshot, step,
 };
-use crate::bounds::{MAX_DETAIL_BYTES, MAX_PAGE};
 use crate::error::{Error, Kind};
-use crate::projects::Projects;
+use crate::limits::{MAX_DETAIL_BYTES, MAX_PAGE};
 use crate::records::{
     Project, Review, ReviewChange, ReviewQuery, ReviewState, ReviewStep, Sides, Step,
 };
 
-async fn furnished_with_project<P: Place>(place: &P) -> (P::Catalog, Project) {
-    let catalog = furnished(place).await;
+async fn furnished_with_empty_project<P: Backend>(backend: &P) -> (P::Catalog, Project) {
+    let catalog = furnished(backend).await;
     let one = project(ALICE, "p");
     add_project(&catalog, &one).await;
     (catalog, one)
 }
 
-/// All fields.
-pub async fn a_review_comes_back_as_it_was_opened(place: &impl Place) {
-    let (catalog, one) = furnished_with_project(place).await;
+/// The review has all its fields, and no other tenant finds it.
+pub async fn a_review_is_read_back_as_opened(backend: &impl Backend) {
+    let (catalog, one) = furnished_with_empty_project(backend).await;
     let full = Review {
         agent: Some(AGENT.into()),
         kind: "protected".into(),
@@ -56,9 +56,10 @@ pub async fn a_review_comes_back_as_it_was_opened(place: &impl Place) {
     }
 }
 
-/// For each pair of states, with the fields that record an end.
-pub async fn a_review_changes_only_as_it_may(place: &impl Place) {
-    let (catalog, one) = furnished_with_project(place).await;
+/// The check covers each pair of states, and the fields that record the end of a
+/// review.
+pub async fn a_review_changes_only_as_allowed(backend: &impl Backend) {
+    let (catalog, one) = furnished_with_empty_project(backend).await;
     for &from in ReviewState::VARIANTS {
         for &to in ReviewState::VARIANTS {
             let id = format!("{from}-{to}");
@@ -71,7 +72,7 @@ pub async fn a_review_changes_only_as_it_may(place: &impl Place) {
             }
             let before = get_review(&catalog, &opened).await;
             let change = ReviewChange {
-                by: Some("somebody".into()),
+                by: Some("key-1".into()),
                 resolution: Some(json!("ours")),
                 successor: Some("next".into()),
                 ..ReviewChange::new(from, to)
@@ -87,7 +88,7 @@ pub async fn a_review_changes_only_as_it_may(place: &impl Place) {
             let expected = Review {
                 state: to,
                 closed: (!opens).then(|| at(302)),
-                closed_by: (!opens).then(|| "somebody".into()),
+                closed_by: (!opens).then(|| "key-1".into()),
                 resolution: (!opens).then(|| json!("ours")),
                 successor: (!opens).then(|| "next".into()),
                 reopened: opens.into(),
@@ -99,9 +100,9 @@ pub async fn a_review_changes_only_as_it_may(place: &impl Place) {
     }
 }
 
-/// Its sides can change; also wrong states and bounds.
-pub async fn a_review_that_opens_again_may_offer_something_else(place: &impl Place) {
-    let (catalog, one) = furnished_with_project(place).await;
+/// Unexpected states and values out of bounds are rejected.
+pub async fn a_reopened_review_can_have_other_sides(backend: &impl Backend) {
+    let (catalog, one) = furnished_with_empty_project(backend).await;
     let opened = review(&one, "r", None, "a");
     open(&catalog, &one, vec![opened.clone()]).await;
     let sides = Sides {
@@ -143,9 +144,9 @@ pub async fn a_review_that_opens_again_may_offer_something_else(place: &impl Pla
     assert_eq!(get_review(&catalog, &opened).await, expected);
 }
 
-/// Promise 5, from two handles.
-pub async fn one_of_several_concurrent_decisions_counts(place: &impl Place) {
-    let handles = [furnished(place).await, place.open().await];
+/// Promise 5, through two handles.
+pub async fn one_of_several_concurrent_decisions_wins(backend: &impl Backend) {
+    let handles = [furnished(backend).await, backend.open().await];
     let one = project(ALICE, "p");
     add_project(&handles[0], &one).await;
     let opened = review(&one, "r", None, "a");
@@ -170,9 +171,9 @@ pub async fn one_of_several_concurrent_decisions_counts(place: &impl Place) {
     assert_eq!(won, [get_review(&handles[1], &opened).await]);
 }
 
-/// Promise 15, for every way to add a second one.
-pub async fn a_workspace_has_one_open_review_for_a_path(place: &impl Place) {
-    let (catalog, one) = furnished_with_project(place).await;
+/// Promise 15, for every way to open a second review.
+pub async fn a_workspace_has_one_open_review_for_a_path(backend: &impl Backend) {
+    let (catalog, one) = furnished_with_empty_project(backend).await;
     let of = |id, workspace, path| review(&one, id, workspace, path);
     open(&catalog, &one, vec![of("a", Some("w"), "x")]).await;
     let others = vec![
@@ -201,16 +202,19 @@ pub async fn a_workspace_has_one_open_review_for_a_path(place: &impl Place) {
         change: ReviewChange::new(ReviewState::Open, ReviewState::Rejected),
     };
     let replaced = with(vec![end], vec![of("f", Some("w"), "x")]);
-    catalog.land(&replaced).await.expect("there is room");
+    catalog
+        .land(&replaced)
+        .await
+        .expect("the path has no open review");
     let back = ReviewChange::new(ReviewState::Rejected, ReviewState::Open);
     let back = catalog.change_review("a", &back, at(301)).await;
     assert_exists(back, Kind::Review);
     assert_eq!(catalog.review(ALICE, "g").await.expect("review"), None);
 }
 
-/// By age and id; filters are combined.
-pub async fn reviews_are_listed_oldest_first(place: &impl Place) {
-    let (catalog, one) = furnished_with_project(place).await;
+/// Reviews are in the order of opening time and id, and match all filters.
+pub async fn reviews_are_listed_oldest_first(backend: &impl Backend) {
+    let (catalog, one) = furnished_with_empty_project(backend).await;
     let other = project(ALICE, "q");
     add_project(&catalog, &other).await;
     let of_bob = project(BOB, "of bob");
@@ -280,9 +284,9 @@ pub async fn reviews_are_listed_oldest_first(place: &impl Place) {
     assert_refused(catalog.reviews(&none).await);
 }
 
-/// The open reviews of a workspace by path, and the expired ones.
-pub async fn open_reviews_are_found(place: &impl Place) {
-    let (catalog, one) = furnished_with_project(place).await;
+/// The lists are the open reviews of a workspace by path, and the expired reviews.
+pub async fn open_reviews_are_found(backend: &impl Backend) {
+    let (catalog, one) = furnished_with_empty_project(backend).await;
     let names = ["a", "a/b", "a-b", "c", "d"];
     for (n, name) in (0..).zip(names) {
         let mut opened = review(&one, name, Some("w"), name);

@@ -5,17 +5,18 @@ use std::collections::BTreeSet;
 use elevo_core::TenantId;
 use elevo_objects::SnapshotId;
 
-use super::samples::{
-    add_project, add_workspace, land, open, project, review, snapshot, step, workspace,
+use crate::catalog::*;
+use crate::conformance::assertions::assert_refused;
+use crate::conformance::backend::Backend;
+use crate::conformance::samples::{
+    ALICE, BOB, add_project, add_workspace, at, furnished, land, open, project, review, snapshot,
+    step, workspace,
 };
-use super::tags::tag;
-use super::{ALICE, BOB, Place, assert_refused, at, furnished};
-use crate::bounds::MAX_PAGE;
-use crate::catalog::Catalog;
-use crate::projects::Projects;
+use crate::conformance::tags::tag;
+use crate::limits::MAX_PAGE;
 use crate::records::{Review, ReviewChange, ReviewState, Sides};
 
-pub(super) async fn all_roots(
+pub(crate) async fn all_roots(
     catalog: &impl Catalog,
     tenant: TenantId,
     limit: u32,
@@ -44,10 +45,10 @@ fn of_sides(review: Review, first: u64) -> Review {
     Review { sides, ..review }
 }
 
-/// Present and earlier heads, bases, sides of open reviews; in pages of any
-/// length, and only of one tenant.
-pub async fn all_snapshots_that_must_stay_are_found(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// Promise 23: the roots are present and earlier heads, tags, bases and synced
+/// heads, and sides of open reviews, of one tenant, in pages of any length.
+pub async fn all_snapshots_that_records_need_are_roots(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let mut expected = [(ALICE, BTreeSet::new()), (BOB, BTreeSet::new())];
     for (t, (tenant, expected)) in (1..).zip(&mut expected) {
         // Some projects have no landings, some have several.
@@ -86,12 +87,12 @@ pub async fn all_snapshots_that_must_stay_are_found(place: &impl Place) {
             assert_eq!(&all_roots(&catalog, *tenant, limit).await, expected);
         }
     }
-    let nobody = TenantId::new([3; 16]);
-    assert!(all_roots(&catalog, nobody, 10).await.is_empty());
+    let unknown = TenantId::new([3; 16]);
+    assert!(all_roots(&catalog, unknown, 10).await.is_empty());
     for limit in [0, MAX_PAGE + 1] {
         assert_refused(catalog.roots(ALICE, None, limit).await);
     }
-    // A place of one tenant shows nothing of that tenant to another.
+    // A cursor of one tenant shows nothing of that tenant to another.
     let mut after = None;
     loop {
         let page = catalog

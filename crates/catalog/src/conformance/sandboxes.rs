@@ -1,20 +1,29 @@
-//! Single sandboxes, templates, settings.
+//! Sandboxes.
+
+mod changes;
+mod limits;
+mod lists;
 
 use elevo_core::{SandboxState, Timestamp};
 use serde_json::json;
 
-use super::{
-    AGENT, AGENT_KEYS, ALICE, BOB, NO_LIMITS, Place, add, assert_exists, assert_not_found,
-    assert_refused, at, furnished, get, list, of_tenant, removing, sandbox,
+pub use self::changes::*;
+pub use self::limits::*;
+pub use self::lists::*;
+use crate::catalog::*;
+use crate::conformance::assertions::{assert_exists, assert_not_found, assert_refused};
+use crate::conformance::backend::Backend;
+use crate::conformance::samples::{
+    AGENT, AGENT_KEYS, ALICE, BOB, NO_LIMITS, add, at, furnished, get, list, of_tenant, removing,
+    sandbox,
 };
-use crate::bounds::{MAX_BATCH, MAX_REASON_BYTES};
-use crate::catalog::Catalog;
 use crate::error::Kind;
-use crate::records::{Sandbox, Template};
+use crate::limits::{MAX_BATCH, MAX_REASON_BYTES};
+use crate::records::Sandbox;
 
-/// All fields, with promise 10.
-pub async fn a_sandbox_comes_back_as_it_was_added(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// The sandbox has all its fields; promise 10.
+pub async fn a_sandbox_is_read_back_as_added(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let full = Sandbox {
         agent: Some(AGENT.into()),
         key: AGENT_KEYS[0].into(),
@@ -47,24 +56,24 @@ pub async fn a_sandbox_comes_back_as_it_was_added(place: &impl Place) {
     assert_eq!((kept.len(), kept.contains('\0')), (MAX_REASON_BYTES, false));
 }
 
-/// Its tenant, its agent and its key.
-pub async fn a_sandbox_needs_its_owners(place: &impl Place) {
-    let catalog = furnished(place).await;
-    let of_nobody = sandbox(elevo_core::TenantId::new([3; 16]), "a");
+/// The owners are the tenant, the agent and the key.
+pub async fn a_sandbox_needs_its_owners(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
+    let of_unknown_tenant = sandbox(elevo_core::TenantId::new([3; 16]), "a");
     let mut no_agent = sandbox(ALICE, "a");
-    no_agent.agent = Some("nobody".into());
+    no_agent.agent = Some("unknown".into());
     let mut no_key = sandbox(ALICE, "a");
     no_key.key = "nothing".into();
-    for orphan in [of_nobody, no_agent, no_key] {
+    for orphan in [of_unknown_tenant, no_agent, no_key] {
         let added = catalog.add_sandbox(&orphan, NO_LIMITS).await;
         assert_not_found(added, Kind::Owner);
     }
     assert_eq!(get(&catalog, "a").await, None);
 }
 
-/// Promise 2, for a batch; an id is taken for all tenants.
-pub async fn sandboxes_are_added_all_or_none(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// Promise 2, for a batch. The id of a sandbox is unique among all tenants.
+pub async fn sandboxes_are_added_all_or_none(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let ids = ["a", "b", "c"];
     let batch = ids.map(|id| sandbox(ALICE, id));
     let added = catalog.add_sandboxes(&batch, NO_LIMITS).await;
@@ -86,12 +95,12 @@ pub async fn sandboxes_are_added_all_or_none(place: &impl Place) {
         .collect();
     assert_refused(catalog.add_sandboxes(&many, NO_LIMITS).await);
     let added = catalog.add_sandboxes(&many[1..], NO_LIMITS).await;
-    added.expect("as many as may be");
+    added.expect("exactly the maximum");
 }
 
-/// The same id can be added again.
-pub async fn a_removed_sandbox_is_gone(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// The id of a removed sandbox can be added again.
+pub async fn a_removed_sandbox_is_gone(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let sandbox = sandbox(ALICE, "a");
     add(&catalog, &sandbox).await;
     assert!(catalog.remove_sandbox("a", at(900)).await.expect("remove"));
@@ -102,8 +111,8 @@ pub async fn a_removed_sandbox_is_gone(place: &impl Place) {
 }
 
 /// Sandboxes that are being removed do not count; every state has an entry.
-pub async fn sandboxes_are_counted_by_state(place: &impl Place) {
-    let catalog = furnished(place).await;
+pub async fn sandboxes_are_counted_by_state(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     for (n, state) in SandboxState::ALL.into_iter().enumerate() {
         for m in 0..n {
             let mut one = sandbox(ALICE, &format!("{n}-{m}"));
@@ -124,9 +133,9 @@ pub async fn sandboxes_are_counted_by_state(place: &impl Place) {
     assert_eq!(of_all[&SandboxState::Starting], 0);
 }
 
-/// Up to the given time, and without sandboxes that are being removed.
-pub async fn expired_sandboxes_are_found_oldest_first(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// The list ends at the given time and has no sandbox that is being removed.
+pub async fn expired_sandboxes_are_found_oldest_first(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     for (id, expires) in [("d", 40), ("b", 20), ("a", 20), ("c", 30), ("x", 5)] {
         let mut one = sandbox(ALICE, id);
         one.expires = at(expires);
@@ -146,59 +155,29 @@ pub async fn expired_sandboxes_are_found_oldest_first(place: &impl Place) {
     }
 }
 
-/// Templates are listed by name.
-pub async fn a_template_is_replaced_and_removed(place: &impl Place) {
-    let catalog = place.open().await;
-    let first = Template {
-        name: "b".into(),
-        image: "docker.io/library/debian:12".into(),
-        description: Some("words".into()),
-        tags: vec!["one".into(), "two".into()],
-        size: i64::MAX as u64,
-        writable_root: true,
-        created: at(1),
+/// A sandbox that is being removed still has its workspace.
+pub async fn a_workspace_is_in_one_sandbox(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
+    let in_it = |tenant, id: &str| Sandbox {
+        workspace: "w".into(),
+        ..sandbox(tenant, id)
     };
-    let second = Template {
-        description: None,
-        tags: vec![],
-        size: 0,
-        writable_root: false,
-        ..first.clone()
+    let holder = async |tenant| {
+        let found = catalog.sandbox_of_workspace(tenant, "w").await;
+        found.expect("sandbox").map(|sandbox| sandbox.id)
     };
-    let other = Template {
-        name: "a".into(),
-        ..first.clone()
-    };
-    for template in [&first, &second, &other] {
-        catalog.put_template(template).await.expect("put");
-        let found = catalog.template(&template.name).await.expect("template");
-        assert_eq!(found.as_ref(), Some(template));
-    }
-    let all = catalog.templates().await.expect("templates");
-    assert_eq!(all, [other, second.clone()]);
-    assert!(catalog.remove_template("a").await.expect("remove"));
-    assert!(!catalog.remove_template("a").await.expect("remove"));
-    let all = catalog.templates().await.expect("templates");
-    assert_eq!(all, [second]);
-    let mut large = first;
-    large.size = u64::MAX;
-    assert_refused(catalog.put_template(&large).await);
-}
-
-/// The last value counts.
-pub async fn a_setting_is_kept(place: &impl Place) {
-    let catalog = place.open().await;
-    let value = async || catalog.setting("installation").await.expect("setting");
-    assert_eq!(value().await, None);
-    for text in ["one", "", "two"] {
-        let set = catalog.set_setting("installation", text).await;
-        set.expect("set");
-        assert_eq!(value().await.as_deref(), Some(text));
-    }
-    for is_there in [true, false] {
-        let removed = catalog.remove_setting("installation").await;
-        assert_eq!(removed.expect("remove"), is_there);
-    }
-    assert_eq!(value().await, None);
-    catalog.check().await.expect("all is well");
+    assert_eq!(holder(ALICE).await, None);
+    add(&catalog, &in_it(ALICE, "a")).await;
+    let second = catalog.add_sandbox(&in_it(ALICE, "b"), NO_LIMITS).await;
+    assert_exists(second, Kind::Sandbox);
+    let marked = catalog.change_sandbox("a", &removing(), at(101)).await;
+    marked.expect("mark it");
+    let third = catalog.add_sandbox(&in_it(ALICE, "b"), NO_LIMITS).await;
+    assert_exists(third, Kind::Sandbox);
+    assert_eq!(holder(ALICE).await.as_deref(), Some("a"));
+    assert_eq!(holder(BOB).await, None);
+    add(&catalog, &in_it(BOB, "of bob")).await;
+    catalog.remove_sandbox("a", at(102)).await.expect("remove");
+    add(&catalog, &in_it(ALICE, "b")).await;
+    assert_eq!(holder(ALICE).await.as_deref(), Some("b"));
 }

@@ -2,18 +2,20 @@
 
 use futures::future::join_all;
 
-use super::samples::{add_project, project, snapshot};
-use super::text::HOSTILE;
-use super::{
-    AGENT, ALICE, BOB, KEY, Place, assert_being_removed, assert_exists, assert_not_found,
-    assert_refused, at, furnished,
+use crate::catalog::*;
+use crate::conformance::assertions::{
+    assert_being_removed, assert_exists, assert_not_found, assert_refused,
 };
-use crate::bounds::{MAX_NAME_BYTES, MAX_PAGE, MAX_TEXT_BYTES};
+use crate::conformance::backend::Backend;
+use crate::conformance::catalog::text::HOSTILE;
+use crate::conformance::samples::{
+    AGENT, ALICE, BOB, KEY, add_project, at, furnished, project, snapshot,
+};
 use crate::error::{Error, Kind};
-use crate::projects::Projects;
+use crate::limits::{MAX_NAME_BYTES, MAX_PAGE, MAX_TEXT_BYTES};
 use crate::records::Tag;
 
-pub(super) fn tag(project: &str, name: &str, version: u64) -> Tag {
+pub(crate) fn tag(project: &str, name: &str, version: u64) -> Tag {
     Tag {
         project: project.into(),
         name: name.into(),
@@ -25,9 +27,9 @@ pub(super) fn tag(project: &str, name: &str, version: u64) -> Tag {
     }
 }
 
-/// With all its fields, and only for its project.
-pub async fn a_tag_comes_back_as_it_was_set(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// The tag has all its fields, and no other project finds it.
+pub async fn a_tag_is_read_back_as_set(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     for id in ["p", "q"] {
         add_project(&catalog, &project(ALICE, id)).await;
     }
@@ -52,9 +54,9 @@ pub async fn a_tag_comes_back_as_it_was_set(place: &impl Place) {
     assert_eq!(catalog.tag("p", "v1").await.expect("tag"), None);
 }
 
-/// Only with `may_move`.
-pub async fn a_tag_moves_only_when_it_may(place: &impl Place) {
-    let handles = [furnished(place).await, place.open().await];
+/// A tag that exists moves only with `may_move`.
+pub async fn a_tag_moves_only_if_allowed(backend: &impl Backend) {
+    let handles = [furnished(backend).await, backend.open().await];
     let catalog = &handles[0];
     add_project(catalog, &project(ALICE, "p")).await;
     let tries = (1..=8).map(|n| {
@@ -90,9 +92,9 @@ pub async fn a_tag_moves_only_when_it_may(place: &impl Place) {
     assert_being_removed(late, Kind::Project);
 }
 
-/// In pages of any length; and promise 9.
-pub async fn tags_are_listed_by_name(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// The list is complete in pages of any length; promise 9.
+pub async fn tags_are_listed_by_name(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     for id in ["p", "q"] {
         add_project(&catalog, &project(ALICE, id)).await;
     }

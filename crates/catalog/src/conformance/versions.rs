@@ -5,13 +5,14 @@ use std::collections::BTreeSet;
 use elevo_core::TreePath;
 use elevo_objects::{Content, Entry, Hash, Link, Mode, Tree};
 
-use super::samples::{
-    add_project, added, added_whole, directory, file, land_each, path, project, snapshot,
+use crate::catalog::*;
+use crate::conformance::assertions::assert_refused;
+use crate::conformance::backend::Backend;
+use crate::conformance::samples::{
+    ALICE, add_project, added, added_whole, at, directory, file, furnished, land_each, path,
+    project, snapshot,
 };
-use super::{ALICE, Place, assert_refused, at, furnished};
-use crate::bounds::MAX_PAGE;
-use crate::catalog::Catalog;
-use crate::projects::Projects;
+use crate::limits::MAX_PAGE;
 use crate::records::{PathChange, VersionKind};
 
 /// Returns the landings that changed a path, newest first, with the path of each
@@ -24,9 +25,9 @@ async fn history(catalog: &impl Catalog, of: &str) -> Vec<(u64, String)> {
         .collect()
 }
 
-/// Directories above count only where they changed as a whole.
-pub async fn the_history_of_a_path_has_what_changed_it(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// A directory above the path counts only where it changed as a whole.
+pub async fn the_history_of_a_path_has_every_change_of_it(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let one = project(ALICE, "p");
     add_project(&catalog, &one).await;
     let mode = |at, before, after| PathChange {
@@ -88,9 +89,9 @@ pub async fn the_history_of_a_path_has_what_changed_it(place: &impl Place) {
     assert_eq!(nowhere.expect("version"), None);
 }
 
-/// Compared with a plain list of all changes, in pages of any length.
-pub async fn histories_are_complete_in_pages_of_any_length(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// Each history is compared with a plain list of all changes.
+pub async fn histories_are_complete_in_pages_of_any_length(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let one = project(ALICE, "p");
     add_project(&catalog, &one).await;
     let names = ["", "a", "a/a", "a/b", "a/a/a", "a/a/b", "ab", "b"];
@@ -141,9 +142,9 @@ pub async fn histories_are_complete_in_pages_of_any_length(place: &impl Place) {
     }
 }
 
-/// In the order of the tree, in pages of any length.
-pub async fn the_changes_of_a_landing_are_listed_by_path(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// Changes are in the order of the tree, in pages of any length.
+pub async fn the_changes_of_a_landing_are_listed_by_path(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let one = project(ALICE, "p");
     add_project(&catalog, &one).await;
     let mut names = ["", "a", "a/b", "a/b/c", "a/c", "a-b", "a.b", "ab", "b/a"];
@@ -174,9 +175,9 @@ pub async fn the_changes_of_a_landing_are_listed_by_path(place: &impl Place) {
     }
 }
 
-/// For any bytes of a path, and every kind of entry.
-pub async fn any_change_of_a_path_comes_back_as_it_was(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// Paths have any bytes, and entries are of every kind.
+pub async fn any_change_of_a_path_is_read_back_unchanged(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let one = project(ALICE, "p");
     add_project(&catalog, &one).await;
     let hash = Hash::from_bytes([0xff; 32]);

@@ -5,30 +5,28 @@ use elevo_objects::Entry;
 use futures::future::join_all;
 use serde_json::json;
 
-use super::samples::{
-    add_project, add_workspace, file, get_review, land, open, path, project, review, snapshot,
-    step, workspace,
+use crate::catalog::*;
+use crate::conformance::assertions::{
+    assert_being_removed, assert_changed, assert_exists, assert_not_found, assert_refused,
 };
-use super::{
-    AGENT, AGENT_KEYS, ALICE, BOB, NO_LIMITS, Place, add, assert_being_removed, assert_changed,
-    assert_exists, assert_not_found, assert_refused, at, furnished, removing, sandbox,
+use crate::conformance::backend::Backend;
+use crate::conformance::samples::{
+    AGENT, AGENT_KEYS, ALICE, BOB, add_project, add_workspace, at, file, furnished, land, path,
+    project, snapshot, step, workspace,
 };
-use crate::bounds::{MAX_PAGE, MAX_SYNC_BYTES};
-use crate::catalog::Catalog;
 use crate::error::{Error, Kind};
-use crate::projects::Projects;
+use crate::limits::{MAX_PAGE, MAX_SYNC_BYTES};
 use crate::records::{
-    BaseMove, Review, Sandbox, Step, Unsettled, Workspace, WorkspaceChange, WorkspaceQuery,
-    WorkspaceState,
+    BaseMove, Step, Unsettled, Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState,
 };
 
 async fn get(catalog: &impl Catalog, id: &str) -> Option<Workspace> {
     catalog.workspace(ALICE, id).await.expect("workspace")
 }
 
-/// All fields; with and without a project.
-pub async fn a_workspace_comes_back_as_it_was_added(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// The workspace has all its fields, with and without a project.
+pub async fn a_workspace_is_read_back_as_added(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     add_project(&catalog, &project(ALICE, "p")).await;
     let full = Workspace {
         agent: Some(AGENT.into()),
@@ -63,18 +61,19 @@ pub async fn a_workspace_comes_back_as_it_was_added(place: &impl Place) {
     }
 }
 
-/// Its tenant, project, agent and key; and a free id.
-pub async fn a_workspace_needs_its_owners(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// The owners are the tenant, the project, the agent and the key. The id must be
+/// free.
+pub async fn a_workspace_needs_its_owners(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     add_project(&catalog, &project(BOB, "of bob")).await;
-    let of_nobody = workspace(elevo_core::TenantId::new([3; 16]), "a", None);
+    let of_unknown_tenant = workspace(elevo_core::TenantId::new([3; 16]), "a", None);
     let mut no_agent = workspace(ALICE, "a", None);
-    no_agent.agent = Some("nobody".into());
+    no_agent.agent = Some("unknown".into());
     let mut no_key = workspace(ALICE, "a", None);
     no_key.key = "nothing".into();
     let no_project = workspace(ALICE, "a", Some("nothing"));
     let borrowed = workspace(ALICE, "a", Some("of bob"));
-    for orphan in [of_nobody, no_agent, no_key, no_project, borrowed] {
+    for orphan in [of_unknown_tenant, no_agent, no_key, no_project, borrowed] {
         let added = catalog.add_workspace(&orphan).await;
         assert_not_found(added, Kind::Owner);
     }
@@ -85,9 +84,9 @@ pub async fn a_workspace_needs_its_owners(place: &impl Place) {
     }
 }
 
-/// Filters are combined; pages are complete.
-pub async fn workspaces_are_listed_newest_first(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// The list is complete in pages of any length, and matches all filters.
+pub async fn workspaces_are_listed_newest_first(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     for id in ["p", "q"] {
         add_project(&catalog, &project(ALICE, id)).await;
     }
@@ -119,7 +118,7 @@ pub async fn workspaces_are_listed_newest_first(place: &impl Place) {
         ..of_agent.clone()
     };
     let unknown = WorkspaceQuery {
-        agent: Some("nobody".into()),
+        agent: Some("unknown".into()),
         ..all.clone()
     };
     for (query, expected) in [
@@ -145,8 +144,8 @@ pub async fn workspaces_are_listed_newest_first(place: &impl Place) {
             assert_eq!(seen, expected, "{query:?}");
         }
     }
-    let everybody = catalog.workspaces(&WorkspaceQuery::default()).await;
-    assert_eq!(everybody.expect("workspaces").total, 9);
+    let of_all_tenants = catalog.workspaces(&WorkspaceQuery::default()).await;
+    assert_eq!(of_all_tenants.expect("workspaces").total, 9);
     let none = WorkspaceQuery {
         limit: 0,
         ..WorkspaceQuery::default()
@@ -154,9 +153,9 @@ pub async fn workspaces_are_listed_newest_first(place: &impl Place) {
     assert_refused(catalog.workspaces(&none).await);
 }
 
-/// Also returns the changed workspace.
-pub async fn a_workspace_changes_only_as_expected(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// The call returns the changed workspace.
+pub async fn a_workspace_changes_only_as_expected(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let before = workspace(ALICE, "a", None);
     add_workspace(&catalog, &before).await;
     let change = async |change: &WorkspaceChange| {
@@ -227,7 +226,7 @@ pub async fn a_workspace_changes_only_as_expected(place: &impl Place) {
         expires: Some(None),
         ..of_state(WorkspaceState::Live)
     };
-    let live = change(&expired).await.expect("back to life");
+    let live = change(&expired).await.expect("it is live again");
     assert_eq!(live.expires, None);
     assert_changed(change(&expired).await, Kind::Workspace);
     let live = of_state(WorkspaceState::Live);
@@ -238,9 +237,9 @@ pub async fn a_workspace_changes_only_as_expected(place: &impl Place) {
     assert_being_removed(change(&live).await, Kind::Workspace);
 }
 
-/// Only parked workspaces, up to the given time.
-pub async fn expired_workspaces_are_found_oldest_first(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// The list has only parked workspaces, up to the given time.
+pub async fn expired_workspaces_are_found_oldest_first(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let parked = |id: &str, expires| Workspace {
         state: WorkspaceState::Parked,
         expires,
@@ -268,72 +267,9 @@ pub async fn expired_workspaces_are_found_oldest_first(place: &impl Place) {
     }
 }
 
-/// Also while the sandbox is being removed.
-pub async fn a_workspace_is_in_one_sandbox(place: &impl Place) {
-    let catalog = furnished(place).await;
-    let in_it = |tenant, id: &str| Sandbox {
-        workspace: "w".into(),
-        ..sandbox(tenant, id)
-    };
-    let holder = async |tenant| {
-        let found = catalog.sandbox_of_workspace(tenant, "w").await;
-        found.expect("sandbox").map(|sandbox| sandbox.id)
-    };
-    assert_eq!(holder(ALICE).await, None);
-    add(&catalog, &in_it(ALICE, "a")).await;
-    let second = catalog.add_sandbox(&in_it(ALICE, "b"), NO_LIMITS).await;
-    assert_exists(second, Kind::Sandbox);
-    let marked = catalog.change_sandbox("a", &removing(), at(101)).await;
-    marked.expect("mark it");
-    let third = catalog.add_sandbox(&in_it(ALICE, "b"), NO_LIMITS).await;
-    assert_exists(third, Kind::Sandbox);
-    assert_eq!(holder(ALICE).await.as_deref(), Some("a"));
-    assert_eq!(holder(BOB).await, None);
-    add(&catalog, &in_it(BOB, "of bob")).await;
-    catalog.remove_sandbox("a", at(102)).await.expect("remove");
-    add(&catalog, &in_it(ALICE, "b")).await;
-    assert_eq!(holder(ALICE).await.as_deref(), Some("b"));
-}
-
-/// The expiry of sandboxes, parked workspaces, open reviews and remembered
-/// requests, together with a setting.
-pub async fn every_expiry_moves_together(place: &impl Place) {
-    let catalog = furnished(place).await;
-    let project = project(ALICE, "p");
-    add_project(&catalog, &project).await;
-    add(&catalog, &sandbox(ALICE, "a")).await;
-    let parked = Workspace {
-        state: WorkspaceState::Parked,
-        expires: Some(at(1000)),
-        ..workspace(ALICE, "w", Some("p"))
-    };
-    let live = workspace(ALICE, "live", Some("p"));
-    for one in [&parked, &live] {
-        add_workspace(&catalog, one).await;
-    }
-    let held = Review {
-        expires: Some(at(1000)),
-        ..review(&project, "r", Some("w"), "path")
-    };
-    open(&catalog, &project, vec![held.clone()]).await;
-    for (by, end) in [(86_400_000_000, 87_400), (-86_400_000_000, 1000)] {
-        let moved = catalog.move_expiry(by, "clock", &end.to_string()).await;
-        moved.expect("moved");
-        let found = super::get(&catalog, "a").await.expect("it is there");
-        assert_eq!(found.expires, at(end));
-        let found = get(&catalog, "w").await.expect("it is there");
-        assert_eq!(found.expires, Some(at(end)));
-        assert_eq!(get_review(&catalog, &held).await.expires, Some(at(end)));
-        let setting = catalog.setting("clock").await.expect("setting");
-        assert_eq!(setting, Some(end.to_string()));
-    }
-    let found = get(&catalog, "live").await.expect("it is there");
-    assert_eq!(found.expires, None);
-}
-
-/// Promise 5, from two handles.
-pub async fn one_of_several_concurrent_workspace_changes_wins(place: &impl Place) {
-    let handles = [furnished(place).await, place.open().await];
+/// Promise 5, through two handles.
+pub async fn one_of_several_concurrent_workspace_changes_wins(backend: &impl Backend) {
+    let handles = [furnished(backend).await, backend.open().await];
     add_workspace(&handles[0], &workspace(ALICE, "a", None)).await;
     for round in 0..4 {
         let tries = (0..8).map(|n| {
@@ -362,9 +298,9 @@ pub async fn one_of_several_concurrent_workspace_changes_wins(place: &impl Place
     }
 }
 
-/// The same id can be added again.
-pub async fn a_removed_workspace_is_gone(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// The id of a removed workspace can be added again.
+pub async fn a_removed_workspace_is_gone(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let one = workspace(ALICE, "a", None);
     add_workspace(&catalog, &one).await;
     let remove = async |tenant| catalog.remove_workspace(tenant, "a").await.expect("remove");
@@ -375,7 +311,7 @@ pub async fn a_removed_workspace_is_gone(place: &impl Place) {
     add_workspace(&catalog, &one).await;
 }
 
-pub(super) fn unsettled(at: &str, seen: Option<Entry>, left: Option<Entry>) -> Unsettled {
+pub(crate) fn unsettled(at: &str, seen: Option<Entry>, left: Option<Entry>) -> Unsettled {
     Unsettled {
         path: path(at),
         marked: left.is_some(),
@@ -384,17 +320,17 @@ pub(super) fn unsettled(at: &str, seen: Option<Entry>, left: Option<Entry>) -> U
     }
 }
 
-pub(super) fn with_unsettled(all: &[Unsettled]) -> WorkspaceChange {
+pub(crate) fn with_unsettled(all: &[Unsettled]) -> WorkspaceChange {
     WorkspaceChange {
         unsettled: Some(all.to_vec()),
         ..WorkspaceChange::default()
     }
 }
 
-/// They are replaced together, listed by path, and unaffected by other changes. A
-/// landing deletes single ones, the deletion of the workspace all of them.
-pub async fn unsettled_conflicts_are_kept_until_they_are_settled(place: &impl Place) {
-    let catalog = furnished(place).await;
+/// A change replaces all conflicts of a workspace or none. A landing deletes the
+/// settled ones, the deletion of the workspace all of them.
+pub async fn unsettled_conflicts_are_kept_until_they_are_settled(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
     let project = project(ALICE, "p");
     add_project(&catalog, &project).await;
     let of = workspace(ALICE, "a", Some("p"));

@@ -7,6 +7,8 @@ use elevo_core::{TenantId, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::columns::{Column, Optional, stored};
+
 /// The kinds of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -116,29 +118,35 @@ impl TryFrom<String> for EventKind {
 }
 
 /// An event that is to be recorded.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct NewEvent {
     /// The tenant of the subject.
+    #[sqlx(try_from = "Column<TenantId>")]
     pub tenant: TenantId,
     /// The agent of the sandbox, workspace, landing or review that the event is
     /// about.
     pub agent: Option<String>,
     /// The kind of the event.
+    #[sqlx(try_from = "Column<EventKind>")]
     pub kind: EventKind,
     /// Id of the sandbox, workspace or project that the event is about.
     pub subject: String,
     /// Time of the event.
+    #[sqlx(try_from = "Column<Timestamp>")]
     pub at: Timestamp,
     /// Details. Times in them are microseconds since 1970.
+    #[sqlx(try_from = "Column<Value>")]
     pub data: Value,
 }
 
 /// A recorded event.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct Event {
     /// Its number, greater than that of every earlier event.
+    #[sqlx(try_from = "Column<u64>")]
     pub id: u64,
     /// The recorded content.
+    #[sqlx(flatten)]
     pub event: NewEvent,
 }
 
@@ -161,12 +169,13 @@ pub struct EventQuery {
 }
 
 /// An address that gets events by HTTP.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct Webhook {
     /// Unique id.
     pub id: String,
     /// The tenant whose events are delivered; `None` for the events of all
     /// tenants.
+    #[sqlx(try_from = "Optional<TenantId>")]
     pub tenant: Option<TenantId>,
     /// The agent that the creating key is bound to. The webhook gets only events
     /// that this agent may see.
@@ -176,8 +185,10 @@ pub struct Webhook {
     /// The secret that signs deliveries; if empty, deliveries are not signed.
     pub secret: String,
     /// Only events of these kinds; all kinds if empty.
+    #[sqlx(try_from = "Column<Vec<EventKind>>")]
     pub kinds: Vec<EventKind>,
     /// Time of creation.
+    #[sqlx(try_from = "Column<Timestamp>")]
     pub created: Timestamp,
 }
 
@@ -214,23 +225,27 @@ impl FromStr for DeliveryState {
 }
 
 /// An event that is delivered to a webhook.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct Delivery {
     /// Id of the webhook.
     pub webhook: String,
     /// The event to deliver.
+    #[sqlx(flatten)]
     pub event: Event,
     /// The state of the delivery.
+    #[sqlx(try_from = "Column<DeliveryState>")]
     pub state: DeliveryState,
     /// Number of attempts so far.
     pub attempts: u32,
     /// Time of the next attempt.
+    #[sqlx(try_from = "Column<Timestamp>")]
     pub due: Timestamp,
     /// HTTP status of the response to the last attempt.
     pub status: Option<u16>,
     /// Reason why the last attempt failed.
     pub error: Option<String>,
     /// Time of the last attempt, or of queueing.
+    #[sqlx(try_from = "Column<Timestamp>")]
     pub updated: Timestamp,
 }
 
@@ -250,3 +265,7 @@ pub struct Attempt {
     /// Reason why the attempt failed.
     pub error: Option<String>,
 }
+
+stored!(json Vec<EventKind>);
+stored!(name DeliveryState);
+stored!(name EventKind);

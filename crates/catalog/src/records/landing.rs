@@ -5,6 +5,7 @@ use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
 use super::review::{Review, ReviewChange};
 use super::version::PathChange;
+use crate::columns::{Column, Optional, stored};
 
 /// A move of a project's head, in one or more steps, with all records that change
 /// with it.
@@ -113,41 +114,53 @@ pub struct Landed {
 }
 
 /// The result of one step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct LandedStep {
     /// Its sequence number in the log; `None` if all of it was held for review.
+    #[sqlx(try_from = "Optional<u64>")]
     pub sequence: Option<u64>,
     /// The head of the project after the step.
+    #[sqlx(rename = "snapshot", try_from = "Column<SnapshotId>")]
     pub head: SnapshotId,
 }
 
 /// One move of a project's head, as recorded in the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct LogEntry {
     /// Id of the project.
     pub project: String,
     /// Sequence number of this landing, starting at 1.
+    #[sqlx(try_from = "Column<u64>")]
     pub sequence: u64,
     /// The head after the landing.
+    #[sqlx(try_from = "Column<SnapshotId>")]
     pub snapshot: SnapshotId,
     /// The head before the landing: the snapshot of the previous entry.
+    #[sqlx(try_from = "Column<SnapshotId>")]
     pub parent: SnapshotId,
     /// The operation.
+    #[sqlx(try_from = "Column<LandingKind>")]
     pub kind: LandingKind,
     /// The agent whose work it was.
     pub agent: Option<String>,
     /// The workspace it came from.
     pub workspace: Option<String>,
     /// The key of the request.
+    #[sqlx(rename = "api_key")]
     pub key: String,
     /// Message for people.
     pub message: String,
     /// The caller's name for the step.
     pub request: Option<String>,
     /// Numbers of files by outcome.
+    #[sqlx(try_from = "Column<Value>")]
     pub counts: Value,
     /// Time of the landing.
+    #[sqlx(try_from = "Column<Timestamp>")]
     pub created: Timestamp,
     /// Time at which the content of the snapshot was dropped, if it was.
+    #[sqlx(try_from = "Optional<Timestamp>")]
     pub dropped: Option<Timestamp>,
 }
+
+stored!(variant LandingKind);

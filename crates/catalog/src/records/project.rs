@@ -3,31 +3,39 @@ use elevo_objects::SnapshotId;
 use serde_json::Value;
 
 use super::retention::Retention;
+use crate::columns::Column;
 use crate::query::Position;
 
 /// A shared, versioned tree of files.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct Project {
     /// Id, unique among the projects of all tenants.
     pub id: String,
     /// The tenant it belongs to.
+    #[sqlx(try_from = "Column<TenantId>")]
     pub tenant: TenantId,
     /// Display name, unique in the tenant.
     pub name: String,
     /// Description for people.
     pub description: Option<String>,
     /// The newest snapshot of the shared tree.
+    #[sqlx(try_from = "Column<SnapshotId>")]
     pub head: SnapshotId,
     /// Number of times the head has moved.
+    #[sqlx(try_from = "Column<u64>")]
     pub sequence: u64,
     /// Version of the policy: grows by 1 each time the policy is set. A caller
     /// that has read this version need not read the policy again.
+    #[sqlx(try_from = "Column<u64>")]
     pub policy_version: u64,
     /// The versions that keep their content.
+    #[sqlx(flatten)]
     pub retention: Retention,
     /// Time of creation.
+    #[sqlx(try_from = "Column<Timestamp>")]
     pub created: Timestamp,
     /// Time of the last change of this record.
+    #[sqlx(try_from = "Column<Timestamp>")]
     pub updated: Timestamp,
     /// Whether it is being removed, which cannot be undone.
     pub removing: bool,
@@ -45,11 +53,13 @@ impl Project {
 
 /// The access rules of a project. Not a part of [`Project`], because a policy can
 /// be large and seldom changes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct ProjectPolicy {
     /// Version of the policy; see [`Project::policy_version`].
+    #[sqlx(rename = "policy_version", try_from = "Column<u64>")]
     pub version: u64,
     /// The rules. The catalog does not interpret them.
+    #[sqlx(try_from = "Column<Value>")]
     pub policy: Value,
 }
 
@@ -85,7 +95,7 @@ impl Default for ProjectQuery {
             tenant: None,
             removing: None,
             after: None,
-            limit: crate::MAX_PAGE,
+            limit: crate::limits::MAX_PAGE,
         }
     }
 }

@@ -1,5 +1,8 @@
 use elevo_core::Timestamp;
 use elevo_objects::SnapshotId;
+use sqlx::{ColumnIndex, Decode, FromRow, Row, Type};
+
+use crate::columns::ImpossibleValue;
 
 /// The versions of a project that keep their content. A version that a record
 /// needs is kept regardless.
@@ -16,9 +19,9 @@ pub enum Retention {
     Named,
 }
 
-/// A version that is not the newest.
+/// A version that another one has replaced as the head.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Earlier {
+pub(crate) struct ReplacedVersion {
     /// Its sequence number; 0 is the version the project was created with.
     pub(crate) sequence: u64,
     /// Time at which it became the head.
@@ -30,7 +33,7 @@ pub(crate) struct Earlier {
 impl Retention {
     /// Returns whether retention keeps a version that no record needs. `newest`
     /// is the sequence number of the head. For implementations.
-    pub(crate) fn keeps(self, version: Earlier, newest: u64, now: Timestamp) -> bool {
+    pub(crate) fn keeps(self, version: ReplacedVersion, newest: u64, now: Timestamp) -> bool {
         let day = |time: Timestamp| time.seconds().div_euclid(24 * 3600);
         match self {
             Self::All => true,
@@ -40,6 +43,38 @@ impl Retention {
                 made > day(now) - i64::from(days) && made != day(version.replaced)
             }
             Self::Named => false,
+        }
+    }
+
+    /// Returns the stored form: the values of the columns `retention` and
+    /// `retention_count`.
+    pub(crate) const fn to_columns(self) -> (&'static str, Option<u32>) {
+        match self {
+            Self::All => ("all", None),
+            Self::Last(count) => ("last", Some(count)),
+            Self::Daily(days) => ("daily", Some(days)),
+            Self::Named => ("named", None),
+        }
+    }
+}
+
+impl<'r, R: Row> FromRow<'r, R> for Retention
+where
+    &'static str: ColumnIndex<R>,
+    &'r str: Decode<'r, R::Database> + Type<R::Database>,
+    Option<u32>: Decode<'r, R::Database> + Type<R::Database>,
+{
+    fn from_row(row: &'r R) -> sqlx::Result<Self> {
+        let count: Option<u32> = row.try_get("retention_count")?;
+        match (row.try_get("retention")?, count) {
+            ("all", None) => Ok(Self::All),
+            ("last", Some(count)) => Ok(Self::Last(count)),
+            ("daily", Some(days)) => Ok(Self::Daily(days)),
+            ("named", None) => Ok(Self::Named),
+            _ => Err(sqlx::Error::ColumnDecode {
+                index: "retention".into(),
+                source: ImpossibleValue(None).into(),
+            }),
         }
     }
 }
@@ -72,9 +107,9 @@ mod tests {
 
     const DAY: i64 = 24 * 3600;
 
-    fn version(sequence: u64, created: i64, replaced: i64) -> Earlier {
+    fn version(sequence: u64, created: i64, replaced: i64) -> ReplacedVersion {
         let at = |seconds| Timestamp::new(seconds, 0).unwrap();
-        Earlier {
+        ReplacedVersion {
             sequence,
             created: at(created),
             replaced: at(replaced),
@@ -82,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_ones_are_counted_from_the_newest() {
+    fn the_last_versions_are_counted_from_the_newest() {
         let now = Timestamp::EPOCH;
         let keeps = |sequence| Retention::Last(3).keeps(version(sequence, 0, 0), 10, now);
         assert!(keeps(8) && keeps(9));

@@ -3,14 +3,16 @@ use elevo_objects::{Entry, SnapshotId};
 use serde_json::Value;
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
+use crate::columns::{Column, Optional, stored};
 use crate::query::Position;
 
 /// A held change that waits for a decision.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct Review {
     /// Id, unique among the reviews of all tenants.
     pub id: String,
     /// The tenant it belongs to.
+    #[sqlx(try_from = "Column<TenantId>")]
     pub tenant: TenantId,
     /// The project that the change is for.
     pub project: String,
@@ -20,26 +22,34 @@ pub struct Review {
     /// The agent whose work it is.
     pub agent: Option<String>,
     /// The path of the change.
+    #[sqlx(try_from = "Column<TreePath>")]
     pub path: TreePath,
     /// The reason why the change is held: a conflict, a protected path and so on.
     pub kind: String,
     /// The versions to choose from.
+    #[sqlx(flatten)]
     pub sides: Sides,
     /// The merge algorithm that was tried.
     pub algorithm: String,
     /// Whether it is open, or how it ended.
+    #[sqlx(try_from = "Column<ReviewState>")]
     pub state: ReviewState,
     /// Summary to show in lists. The catalog does not interpret it.
+    #[sqlx(try_from = "Column<Value>")]
     pub detail: Value,
     /// Time at which it was opened.
+    #[sqlx(try_from = "Column<Timestamp>")]
     pub created: Timestamp,
     /// Time at which an open review expires.
+    #[sqlx(try_from = "Optional<Timestamp>")]
     pub expires: Option<Timestamp>,
     /// Time at which it ended.
+    #[sqlx(try_from = "Optional<Timestamp>")]
     pub closed: Option<Timestamp>,
     /// The principal that ended it.
     pub closed_by: Option<String>,
     /// The decision. The catalog does not interpret it.
+    #[sqlx(try_from = "Optional<Value>")]
     pub resolution: Option<Value>,
     /// Id of the review that superseded it.
     pub successor: Option<String>,
@@ -59,19 +69,25 @@ impl Review {
 
 /// The three versions of a path that a review is about, and their snapshots,
 /// which are kept while the review is open.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct Sides {
     /// The entry that both sides started from; `None` if there was none.
+    #[sqlx(try_from = "Optional<Entry>")]
     pub base: Option<Entry>,
     /// The entry in the project; `None` if there is none.
+    #[sqlx(try_from = "Optional<Entry>")]
     pub ours: Option<Entry>,
     /// The entry in the workspace; `None` if there is none.
+    #[sqlx(try_from = "Optional<Entry>")]
     pub theirs: Option<Entry>,
     /// The snapshot with the base.
+    #[sqlx(try_from = "Column<SnapshotId>")]
     pub base_snapshot: SnapshotId,
     /// The snapshot with the project's entry.
+    #[sqlx(try_from = "Column<SnapshotId>")]
     pub ours_snapshot: SnapshotId,
     /// The snapshot with the workspace's entry.
+    #[sqlx(try_from = "Column<SnapshotId>")]
     pub theirs_snapshot: SnapshotId,
 }
 
@@ -183,7 +199,9 @@ impl ReviewQuery {
             workspace: None,
             state: None,
             after: None,
-            limit: crate::MAX_PAGE,
+            limit: crate::limits::MAX_PAGE,
         }
     }
 }
+
+stored!(variant ReviewState);

@@ -1,21 +1,26 @@
 use elevo_core::Timestamp;
 use elevo_objects::SnapshotId;
 
+use crate::columns::Column;
+
 /// A name for a version, which keeps the version's content.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct Tag {
     /// Id of the project.
     pub project: String,
     /// Name, unique in the project.
     pub name: String,
     /// The named version.
+    #[sqlx(try_from = "Column<SnapshotId>")]
     pub snapshot: SnapshotId,
     /// The key of the request that set it.
+    #[sqlx(rename = "api_key")]
     pub key: String,
     /// The agent that set it.
     pub agent: Option<String>,
     /// Message for people.
     pub message: String,
     /// Time at which it was set or last moved.
+    #[sqlx(try_from = "Column<Timestamp>")]
     pub created: Timestamp,
 }

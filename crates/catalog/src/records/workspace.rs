@@ -3,46 +3,58 @@ use elevo_objects::{Entry, SnapshotId};
 use serde_json::Value;
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
+use super::event::EventKind;
+use crate::columns::{Column, Optional, stored};
 use crate::query::Position;
-use crate::records::EventKind;
 
 /// An agent's own branch of a project, or a workspace without a project.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct Workspace {
     /// Id, unique among the workspaces of all tenants.
     pub id: String,
     /// The tenant it belongs to.
+    #[sqlx(try_from = "Column<TenantId>")]
     pub tenant: TenantId,
     /// The project it merges into, if any.
     pub project: Option<String>,
     /// The agent that works in it, if one is named.
     pub agent: Option<String>,
     /// The key it was created with.
+    #[sqlx(rename = "api_key")]
     pub key: String,
     /// Display name; need not be unique.
     pub name: Option<String>,
     /// The base of its next merge: a state that both it and the project contain.
+    #[sqlx(try_from = "Column<SnapshotId>")]
     pub base: SnapshotId,
     /// The newest head of the project that it contains.
+    #[sqlx(try_from = "Column<SnapshotId>")]
     pub synced: SnapshotId,
     /// Number of its completed merges.
+    #[sqlx(try_from = "Column<u64>")]
     pub merges: u64,
     /// How and how often it is merged and refreshed. The catalog does not
     /// interpret it.
+    #[sqlx(try_from = "Column<Value>")]
     pub sync: Value,
     /// Whether it is never merged.
     pub read_only: bool,
     /// Whether it follows the project's head.
     pub follows: bool,
     /// The place of its files.
+    #[sqlx(try_from = "Column<WorkspaceState>")]
     pub state: WorkspaceState,
     /// Time of its last merge.
+    #[sqlx(try_from = "Optional<Timestamp>")]
     pub last_merge: Option<Timestamp>,
     /// Time at which it is deleted while it is parked.
+    #[sqlx(try_from = "Optional<Timestamp>")]
     pub expires: Option<Timestamp>,
     /// Time of creation.
+    #[sqlx(try_from = "Column<Timestamp>")]
     pub created: Timestamp,
     /// Time of the last change of this record.
+    #[sqlx(try_from = "Column<Timestamp>")]
     pub updated: Timestamp,
 }
 
@@ -72,15 +84,18 @@ pub enum WorkspaceState {
 }
 
 /// A path with a refresh conflict that the workspace has not settled yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct Unsettled {
     /// The path of the conflict.
+    #[sqlx(try_from = "Column<TreePath>")]
     pub path: TreePath,
     /// The project's version that the refresh brought; `None` if the project had
     /// deleted the path.
+    #[sqlx(try_from = "Optional<Entry>")]
     pub seen: Option<Entry>,
     /// The entry that the refresh left in the workspace. The conflict is not
     /// settled while the workspace still has it.
+    #[sqlx(rename = "entry_left", try_from = "Optional<Entry>")]
     pub left: Option<Entry>,
     /// Whether the refresh wrote conflict markers into the file.
     pub marked: bool,
@@ -145,7 +160,9 @@ impl Default for WorkspaceQuery {
             agent: None,
             state: None,
             after: None,
-            limit: crate::MAX_PAGE,
+            limit: crate::limits::MAX_PAGE,
         }
     }
 }
+
+stored!(variant WorkspaceState);

@@ -15,18 +15,16 @@ use tempfile::NamedTempFile;
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::sleep;
 
-use super::group::{Group, Write};
-use super::{SqliteOptions, failure, look};
-use crate::bounds::MAX_LISTED;
+use super::copies::{self, MODE};
+use super::write_queue::{Change, WriteQueue};
+use super::{failure, found};
 use crate::error::{Error, Limit, Result};
+use crate::limits::MAX_LISTED;
 
 pub(super) static MIGRATIONS: Migrator = sqlx::migrate!("migrations/sqlite");
 
-/// Only the owner may read the file.
-pub(super) const MODE: u32 = 0o600;
-
 /// Delay before a file that another process is creating is tried again.
-const AGAIN: Duration = Duration::from_millis(10);
+const RETRY_DELAY: Duration = Duration::from_millis(10);
 
 /// Size in bytes that the write-ahead log is truncated to after a checkpoint.
 const LOG_BYTES: &str = "16777216";
@@ -38,9 +36,28 @@ const WRITER_PAGES: &str = "-16384";
 /// A statement with its bound values.
 pub(super) type Statement<'a> = sqlx::query::Query<'a, Sqlite, sqlx::sqlite::SqliteArguments>;
 
+/// Options for opening a catalog in a file.
+#[derive(Clone, Copy, Debug)]
+pub struct SqliteOptions {
+    /// Number of connections that read.
+    pub readers: u32,
+    /// Time that a call waits before it fails with `Busy`: for a connection, and
+    /// once more for other processes.
+    pub wait: Duration,
+}
+
+impl Default for SqliteOptions {
+    fn default() -> Self {
+        Self {
+            readers: 4,
+            wait: Duration::from_secs(10),
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Database {
-    group: Group,
+    queue: WriteQueue,
     readers: SqlitePool,
 }
 
@@ -68,31 +85,31 @@ impl Database {
             .pragma("cache_size", WRITER_PAGES)
             // The journal of a single statement needs no file.
             .pragma("temp_store", "memory");
-        let mut left = options.wait.as_millis() / AGAIN.as_millis();
+        let mut left = options.wait.as_millis() / RETRY_DELAY.as_millis();
         let mut writer = loop {
             match write.connect().await.map_err(failure::of) {
                 // SQLite does not wait for the lock that switches a new file to
                 // WAL: it fails at once if two connections want it.
                 Err(Error::Busy) if left > 0 => {
                     left -= 1;
-                    sleep(AGAIN).await;
+                    sleep(RETRY_DELAY).await;
                 }
                 connected => break connected?,
             }
         };
-        keep_old(&mut writer, file).await?;
+        copy_before_migrating(&mut writer, file).await?;
         migrate(&mut writer).await?;
         let readers = pool.connect_with(connect.read_only(true));
         let readers = readers.await.map_err(failure::of)?;
-        let group = Group::new(writer, options.wait);
-        Ok(Self { group, readers })
+        let queue = WriteQueue::new(writer, options.wait);
+        Ok(Self { queue, readers })
     }
 
     pub(super) async fn close(&self) {
         // The last connection to close empties the log, so it must be able to
         // write.
         self.readers.close().await;
-        self.group.close().await;
+        self.queue.close().await;
     }
 
     /// The connections for reads. They see everything that was committed before.
@@ -101,14 +118,14 @@ impl Database {
     }
 
     /// Begins a change, with no concurrent writer. Rolled back when dropped.
-    pub(super) async fn write(&self) -> Result<Write> {
-        self.group.write().await
+    pub(super) async fn write(&self) -> Result<Change> {
+        self.queue.write().await
     }
 
     /// Waits for permission to begin a large change, one at a time. See
-    /// [`Group::large`].
+    /// [`WriteQueue::large`].
     pub(super) async fn large(&self) -> Result<OwnedMutexGuard<()>> {
-        self.group.large().await
+        self.queue.large().await
     }
 
     /// Runs one statement as a change; returns the number of changed rows.
@@ -129,15 +146,15 @@ impl Database {
 }
 
 /// Keeps a copy of a database that [`migrate`] is about to change.
-async fn keep_old(writer: &mut SqliteConnection, file: &Path) -> Result<()> {
-    if !look::has_table(writer, "_sqlx_migrations").await? {
+async fn copy_before_migrating(writer: &mut SqliteConnection, file: &Path) -> Result<()> {
+    if !found::has_table(writer, "_sqlx_migrations").await? {
         return Ok(());
     }
     let select = sqlx::query_scalar("SELECT max(version) FROM _sqlx_migrations");
     let version: Option<i64> = select.fetch_one(&mut *writer).await.map_err(failure::of)?;
     let newest = MIGRATIONS.iter().map(|migration| migration.version).max();
     match version {
-        Some(version) if Some(version) < newest => look::keep_copy(writer, file, version).await,
+        Some(version) if Some(version) < newest => copies::keep_copy(writer, file, version).await,
         _ => Ok(()),
     }
 }
@@ -183,14 +200,14 @@ fn make_private(file: &Path) -> io::Result<()> {
 }
 
 /// Fails if `count` finds [`MAX_LISTED`] or more records.
-pub(super) async fn check_room(
+pub(super) async fn check_max_listed(
     connection: &mut SqliteConnection,
     count: Statement<'_>,
     which: Limit,
 ) -> Result<()> {
     let row: SqliteRow = count.fetch_one(connection).await.map_err(failure::of)?;
-    let there: i64 = row.try_get(0).map_err(failure::of)?;
-    if there >= i64::from(MAX_LISTED) {
+    let count: i64 = row.try_get(0).map_err(failure::of)?;
+    if count >= i64::from(MAX_LISTED) {
         return Err(Error::LimitReached {
             which,
             limit: MAX_LISTED.into(),

@@ -1,12 +1,13 @@
 //! Events.
 
+use async_trait::async_trait;
 use elevo_core::Timestamp;
 use serde_json::json;
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
-use super::database::Database;
-use super::{failure, rows};
+use super::{SqliteCatalog, failure, values};
 use crate::bounds::{self, micros};
+use crate::catalog::Events;
 use crate::error::Result;
 use crate::records::{Event, EventKind, EventQuery, NewEvent, Sandbox, Workspace};
 
@@ -19,14 +20,65 @@ macro_rules! columns {
 const INSERT: &str =
     "INSERT INTO events (tenant, agent, kind, subject, at, data) VALUES (?, ?, ?, ?, ?, ?)";
 
-/// Maximum number of events deleted in one transaction.
-const FORGOTTEN: u32 = 5000;
+/// The oldest events that no webhook still has to queue or to deliver.
+pub(super) const SELECT_OLD: &str = "SELECT id FROM events WHERE at < ?1 \
+     AND id <= (SELECT coalesce(min(position), 9223372036854775807) FROM webhooks \
+         WHERE webhooks.tenant = events.tenant OR webhooks.tenant IS NULL) \
+     AND NOT EXISTS (SELECT 1 FROM deliveries \
+         WHERE deliveries.event = events.id AND deliveries.state = 'pending') \
+     ORDER BY at LIMIT ?2";
 
-pub(super) async fn add(database: &Database, event: &NewEvent) -> Result<u64> {
-    let mut transaction = database.write().await?;
-    let id = insert(&mut transaction, event).await?;
-    transaction.commit().await?;
-    Ok(id)
+/// Maximum number of events deleted in one transaction.
+const DELETE_BATCH: u32 = 5000;
+
+#[async_trait]
+impl Events for SqliteCatalog {
+    async fn add_event(&self, event: &NewEvent) -> Result<u64> {
+        let mut transaction = self.database.write().await?;
+        let id = insert(&mut transaction, event).await?;
+        transaction.commit().await?;
+        Ok(id)
+    }
+
+    async fn events(&self, query: &EventQuery) -> Result<Vec<Event>> {
+        bounds::limit(query.limit)?;
+        let mut select = select_page(query);
+        let found = select.build_query_as().fetch_all(self.database.readers());
+        found.await.map_err(failure::of)
+    }
+
+    async fn last_event(&self) -> Result<u64> {
+        last_in(
+            &mut *self
+                .database
+                .readers()
+                .acquire()
+                .await
+                .map_err(failure::of)?,
+        )
+        .await
+    }
+
+    async fn forget_events(&self, before: Timestamp) -> Result<u64> {
+        let mut transaction = self.database.write().await?;
+        let old: Vec<i64> = sqlx::query_scalar(SELECT_OLD)
+            .bind(micros(before)?)
+            .bind(DELETE_BATCH)
+            .fetch_all(&mut *transaction)
+            .await
+            .map_err(failure::of)?;
+        for statement in [
+            "DELETE FROM deliveries WHERE event = ?",
+            "DELETE FROM events WHERE id = ?",
+        ] {
+            for id in &old {
+                let deleted = sqlx::query(statement).bind(id).execute(&mut *transaction);
+                deleted.await.map_err(failure::of)?;
+            }
+        }
+        transaction.commit().await?;
+        Ok(old.len() as u64)
+    }
 }
 
 pub(super) async fn insert(connection: &mut SqliteConnection, event: &NewEvent) -> Result<u64> {
@@ -37,7 +89,7 @@ pub(super) async fn insert(connection: &mut SqliteConnection, event: &NewEvent) 
         .bind(event.kind.name())
         .bind(&event.subject)
         .bind(micros(event.at)?)
-        .bind(rows::to_json(&event.data)?)
+        .bind(values::to_json(&event.data)?)
         .execute(connection)
         .await
         .map_err(failure::of)?;
@@ -45,7 +97,7 @@ pub(super) async fn insert(connection: &mut SqliteConnection, event: &NewEvent) 
 }
 
 /// Records an event about a sandbox.
-pub(super) async fn tell(
+pub(super) async fn record_of_sandbox(
     connection: &mut SqliteConnection,
     sandbox: &Sandbox,
     kind: EventKind,
@@ -76,7 +128,7 @@ pub(super) async fn tell(
 }
 
 /// Records an event about a workspace.
-pub(super) async fn tell_of_workspace(
+pub(super) async fn record_of_workspace(
     connection: &mut SqliteConnection,
     workspace: &Workspace,
     kind: EventKind,
@@ -99,13 +151,12 @@ pub(super) async fn tell_of_workspace(
     insert(connection, &event).await.map(drop)
 }
 
-pub(super) async fn list(database: &Database, query: &EventQuery) -> Result<Vec<Event>> {
-    bounds::limit(query.limit)?;
+/// Selects a page of events.
+pub(super) fn select_page(query: &EventQuery) -> QueryBuilder<Sqlite> {
     let mut select = QueryBuilder::new(concat!("SELECT ", columns!(), " FROM events WHERE 1 = 1"));
     push_filters(&mut select, query);
     select.push(" ORDER BY id LIMIT ").push_bind(query.limit);
-    let rows = select.build().fetch_all(database.readers()).await;
-    rows::all(&rows.map_err(failure::of)?, rows::event)
+    select
 }
 
 /// Binds all values; none becomes part of the SQL text.
@@ -135,40 +186,9 @@ pub(super) fn push_filters(builder: &mut QueryBuilder<Sqlite>, query: &EventQuer
     }
 }
 
-pub(super) async fn last(database: &Database) -> Result<u64> {
-    last_in(&mut *database.readers().acquire().await.map_err(failure::of)?).await
-}
-
 /// Includes deleted events.
 pub(super) async fn last_in(connection: &mut SqliteConnection) -> Result<u64> {
     let last = sqlx::query_scalar("SELECT seq FROM sqlite_sequence WHERE name = 'events'");
     let last: Option<i64> = last.fetch_optional(connection).await.map_err(failure::of)?;
     Ok(last.unwrap_or_default() as u64)
-}
-
-pub(super) async fn forget(database: &Database, before: Timestamp) -> Result<u64> {
-    const OLD: &str = "SELECT id FROM events WHERE at < ?1 \
-         AND id <= (SELECT coalesce(min(position), 9223372036854775807) FROM webhooks \
-             WHERE webhooks.tenant = events.tenant OR webhooks.tenant IS NULL) \
-         AND NOT EXISTS (SELECT 1 FROM deliveries \
-             WHERE deliveries.event = events.id AND deliveries.state = 'pending') \
-         ORDER BY at LIMIT ?2";
-    let mut transaction = database.write().await?;
-    let old: Vec<i64> = sqlx::query_scalar(OLD)
-        .bind(micros(before)?)
-        .bind(FORGOTTEN)
-        .fetch_all(&mut *transaction)
-        .await
-        .map_err(failure::of)?;
-    for statement in [
-        "DELETE FROM deliveries WHERE event = ?",
-        "DELETE FROM events WHERE id = ?",
-    ] {
-        for id in &old {
-            let deleted = sqlx::query(statement).bind(id).execute(&mut *transaction);
-            deleted.await.map_err(failure::of)?;
-        }
-    }
-    transaction.commit().await?;
-    Ok(old.len() as u64)
 }

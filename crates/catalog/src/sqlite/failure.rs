@@ -3,6 +3,7 @@
 use sqlx::error::ErrorKind;
 use sqlx::migrate::MigrateError;
 
+use crate::columns::ImpossibleValue;
 use crate::error::{Error, Kind};
 
 /// Primary result codes, see <https://www.sqlite.org/rescode.html>.
@@ -16,9 +17,15 @@ const NOT_A_DATABASE: i32 = 26;
 pub(super) fn of(error: sqlx::Error) -> Error {
     match &error {
         sqlx::Error::PoolTimedOut => Error::Busy,
-        sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => {
-            Error::Damaged(error.to_string())
-        }
+        sqlx::Error::ColumnDecode { index, source } => match source.downcast_ref() {
+            // An index by name is quoted.
+            Some(ImpossibleValue(None)) => {
+                Error::Damaged(format!("a value of `{}`", index.trim_matches('"')))
+            }
+            Some(ImpossibleValue(Some(why))) => Error::Damaged(why.clone()),
+            None => Error::Damaged(error.to_string()),
+        },
+        sqlx::Error::Decode(_) => Error::Damaged(error.to_string()),
         sqlx::Error::Database(inner) => {
             // The lowest byte of an extended code is the kind of the error.
             match inner.code().and_then(|code| code.parse::<i32>().ok()) {
@@ -34,7 +41,7 @@ pub(super) fn of(error: sqlx::Error) -> Error {
     }
 }
 
-/// Converts an error of a statement that adds a `what`.
+/// Converts an error of a statement that adds or renames a record of kind `what`.
 pub(super) fn of_adding(what: Kind) -> impl Fn(sqlx::Error) -> Error {
     move |error| match error.as_database_error().map(|inner| inner.kind()) {
         Some(ErrorKind::UniqueViolation) => Error::Exists { what },

@@ -1,10 +1,11 @@
 //! API keys.
 
+use async_trait::async_trait;
 use elevo_core::{TenantId, Timestamp};
 
-use super::database::{self, Database};
-use super::{failure, rows};
+use super::{SqliteCatalog, database, failure, values};
 use crate::bounds::{self, micros};
+use crate::catalog::Keys;
 use crate::error::{Kind, Limit, Result};
 use crate::records::ApiKey;
 
@@ -14,84 +15,82 @@ macro_rules! columns {
     };
 }
 
-pub(super) async fn add(database: &Database, key: &ApiKey) -> Result<()> {
-    bounds::key(key)?;
-    let mut transaction = database.write().await?;
-    let count = sqlx::query("SELECT count(*) FROM api_keys WHERE tenant = ?");
-    let count = count.bind(&key.tenant.as_bytes()[..]);
-    database::check_room(&mut transaction, count, Limit::Keys).await?;
-    let insert = concat!(
-        "INSERT INTO api_keys (",
-        columns!(),
-        ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-    );
-    sqlx::query(insert)
-        .bind(&key.tenant.as_bytes()[..])
-        .bind(&key.id)
-        .bind(&key.agent)
-        .bind(&key.name)
-        .bind(&key.hash[..])
-        .bind(rows::to_json(&key.scopes)?)
-        .bind(rows::to_json(&key.limits)?)
-        .bind(micros(key.created)?)
-        .bind(key.expires.map(micros).transpose()?)
-        .bind(key.revoked.map(micros).transpose()?)
-        .execute(&mut *transaction)
-        .await
-        .map_err(failure::of_adding(Kind::Key))?;
-    transaction.commit().await
-}
+pub(super) const SELECT_BY_HASH: &str =
+    concat!("SELECT ", columns!(), " FROM api_keys WHERE hash = ?");
 
-pub(super) async fn by_hash(database: &Database, hash: &[u8; 32]) -> Result<Option<ApiKey>> {
-    let select = concat!("SELECT ", columns!(), " FROM api_keys WHERE hash = ?");
-    let row = sqlx::query(select)
-        .bind(&hash[..])
-        .fetch_optional(database.readers())
-        .await
-        .map_err(failure::of)?;
-    row.as_ref().map(rows::key).transpose()
-}
+#[async_trait]
+impl Keys for SqliteCatalog {
+    async fn add_key(&self, key: &ApiKey) -> Result<()> {
+        bounds::key(key)?;
+        let mut transaction = self.database.write().await?;
+        let count = sqlx::query("SELECT count(*) FROM api_keys WHERE tenant = ?");
+        let count = count.bind(&key.tenant.as_bytes()[..]);
+        database::check_max_listed(&mut transaction, count, Limit::Keys).await?;
+        let insert = concat!(
+            "INSERT INTO api_keys (",
+            columns!(),
+            ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        );
+        sqlx::query(insert)
+            .bind(&key.tenant.as_bytes()[..])
+            .bind(&key.id)
+            .bind(&key.agent)
+            .bind(&key.name)
+            .bind(&key.hash[..])
+            .bind(values::to_json(&key.scopes)?)
+            .bind(values::to_json(&key.limits)?)
+            .bind(micros(key.created)?)
+            .bind(key.expires.map(micros).transpose()?)
+            .bind(key.revoked.map(micros).transpose()?)
+            .execute(&mut *transaction)
+            .await
+            .map_err(failure::of_adding(Kind::Key))?;
+        transaction.commit().await
+    }
 
-pub(super) async fn get(database: &Database, tenant: TenantId, id: &str) -> Result<Option<ApiKey>> {
-    let select = concat!(
-        "SELECT ",
-        columns!(),
-        " FROM api_keys WHERE tenant = ? AND id = ?"
-    );
-    let row = sqlx::query(select)
-        .bind(&tenant.as_bytes()[..])
-        .bind(id)
-        .fetch_optional(database.readers())
-        .await
-        .map_err(failure::of)?;
-    row.as_ref().map(rows::key).transpose()
-}
+    async fn key_by_hash(&self, hash: &[u8; 32]) -> Result<Option<ApiKey>> {
+        sqlx::query_as(SELECT_BY_HASH)
+            .bind(&hash[..])
+            .fetch_optional(self.database.readers())
+            .await
+            .map_err(failure::of)
+    }
 
-pub(super) async fn list(database: &Database, tenant: TenantId) -> Result<Vec<ApiKey>> {
-    let select = concat!(
-        "SELECT ",
-        columns!(),
-        " FROM api_keys WHERE tenant = ? ORDER BY created, id"
-    );
-    let rows = sqlx::query(select)
-        .bind(&tenant.as_bytes()[..])
-        .fetch_all(database.readers())
-        .await
-        .map_err(failure::of)?;
-    rows::all(&rows, rows::key)
-}
+    async fn key(&self, tenant: TenantId, id: &str) -> Result<Option<ApiKey>> {
+        let select = concat!(
+            "SELECT ",
+            columns!(),
+            " FROM api_keys WHERE tenant = ? AND id = ?"
+        );
+        sqlx::query_as(select)
+            .bind(&tenant.as_bytes()[..])
+            .bind(id)
+            .fetch_optional(self.database.readers())
+            .await
+            .map_err(failure::of)
+    }
 
-pub(super) async fn revoke(
-    database: &Database,
-    tenant: TenantId,
-    id: &str,
-    at: Timestamp,
-) -> Result<bool> {
-    let update = "UPDATE api_keys SET revoked = ? WHERE tenant = ? AND id = ? AND revoked IS NULL";
-    let statement = sqlx::query(update)
-        .bind(micros(at)?)
-        .bind(&tenant.as_bytes()[..])
-        .bind(id);
-    let done = database.run(statement).await?;
-    Ok(done > 0)
+    async fn keys(&self, tenant: TenantId) -> Result<Vec<ApiKey>> {
+        let select = concat!(
+            "SELECT ",
+            columns!(),
+            " FROM api_keys WHERE tenant = ? ORDER BY created, id"
+        );
+        sqlx::query_as(select)
+            .bind(&tenant.as_bytes()[..])
+            .fetch_all(self.database.readers())
+            .await
+            .map_err(failure::of)
+    }
+
+    async fn revoke_key(&self, tenant: TenantId, id: &str, at: Timestamp) -> Result<bool> {
+        let update =
+            "UPDATE api_keys SET revoked = ? WHERE tenant = ? AND id = ? AND revoked IS NULL";
+        let statement = sqlx::query(update)
+            .bind(micros(at)?)
+            .bind(&tenant.as_bytes()[..])
+            .bind(id);
+        let done = self.database.run(statement).await?;
+        Ok(done > 0)
+    }
 }

@@ -1,15 +1,17 @@
-//! Projects, single and in lists, and their policies.
+//! Projects, and their removal in small transactions.
 
+use async_trait::async_trait;
 use elevo_core::{TenantId, Timestamp};
 use serde_json::Value;
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
 use super::database::Database;
-use super::{failure, lists, quotas, rows};
-use crate::bounds::{self, MAX_POLICY_BYTES, micros};
+use super::{SqliteCatalog, failure, pages, quotas};
+use crate::bounds::{self, micros};
+use crate::catalog::Projects;
 use crate::error::{Error, Kind, Result};
 use crate::query::Page;
-use crate::records::{Project, ProjectChange, ProjectPolicy, ProjectQuery};
+use crate::records::{Project, ProjectChange, ProjectQuery};
 
 macro_rules! columns {
     () => {
@@ -36,62 +38,150 @@ const INSERT: &str = concat!(
     ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 );
 
-/// Everything that changes without a landing.
+/// Sets the columns that change without a landing.
 const UPDATE: &str = "UPDATE projects SET name = ?, description = ?, policy_version = ?, \
                       retention = ?, retention_count = ?, updated = ?, removing = ? WHERE id = ?";
 
-pub(super) async fn add(database: &Database, project: &Project, policy: &Value) -> Result<()> {
-    bounds::project(project)?;
-    if project.sequence != 0 {
-        return Err(Error::Refused("a new project has no landings".into()));
+/// Number of rows in one transaction: other changes can happen in between.
+const BATCH: u32 = 500;
+
+/// Delete the records of a project, a batch at a time. Rows that refer to others
+/// are deleted first. Reviews and workspaces are selected by the tenant of the
+/// project too, since their indexes begin with the tenant.
+pub(super) const DELETE: [&str; 7] = [
+    "DELETE FROM versions WHERE (project, sequence, path) IN \
+        (SELECT project, sequence, path FROM versions WHERE project = ? LIMIT ?)",
+    "DELETE FROM landings WHERE (project, sequence) IN \
+        (SELECT project, sequence FROM landings WHERE project = ? LIMIT ?)",
+    "DELETE FROM held_requests WHERE (project, request) IN \
+        (SELECT project, request FROM held_requests WHERE project = ? LIMIT ?)",
+    "DELETE FROM dropped_versions WHERE (project, snapshot) IN \
+        (SELECT project, snapshot FROM dropped_versions WHERE project = ? LIMIT ?)",
+    "DELETE FROM tags WHERE (project, name) IN \
+        (SELECT project, name FROM tags WHERE project = ? LIMIT ?)",
+    "DELETE FROM reviews WHERE id IN (SELECT id FROM reviews \
+        WHERE (tenant, project) = (SELECT tenant, id FROM projects WHERE id = ?) LIMIT ?)",
+    "DELETE FROM workspaces WHERE id IN (SELECT id FROM workspaces \
+        WHERE (tenant, project) = (SELECT tenant, id FROM projects WHERE id = ?) LIMIT ?)",
+];
+
+#[async_trait]
+impl Projects for SqliteCatalog {
+    async fn add_project(&self, project: &Project, policy: &Value) -> Result<()> {
+        bounds::project(project)?;
+        if project.sequence != 0 {
+            return Err(Error::Refused("a new project has no landings".into()));
+        }
+        let policy = bounds::policy(policy)?;
+        let (retention, count) = project.retention.to_columns();
+        let mut transaction = self.database.write().await?;
+        sqlx::query(INSERT)
+            .bind(&project.id)
+            .bind(&project.tenant.as_bytes()[..])
+            .bind(&project.name)
+            .bind(&project.description)
+            .bind(&project.head.0.as_bytes()[..])
+            .bind(0)
+            .bind(project.policy_version as i64)
+            .bind(retention)
+            .bind(count)
+            .bind(micros(project.created)?)
+            .bind(micros(project.updated)?)
+            .bind(project.removing)
+            .execute(&mut *transaction)
+            .await
+            .map_err(failure::of_adding(Kind::Project))?;
+        sqlx::query("INSERT INTO policies (project, policy) VALUES (?, ?)")
+            .bind(&project.id)
+            .bind(policy)
+            .execute(&mut *transaction)
+            .await
+            .map_err(failure::of)?;
+        quotas::check_projects(&mut transaction, project.tenant).await?;
+        transaction.commit().await
     }
-    let policy = policy_text(policy)?;
-    let (retention, count) = rows::retention_as_kept(project.retention);
-    let mut transaction = database.write().await?;
-    sqlx::query(INSERT)
-        .bind(&project.id)
-        .bind(&project.tenant.as_bytes()[..])
-        .bind(&project.name)
-        .bind(&project.description)
-        .bind(&project.head.0.as_bytes()[..])
-        .bind(0)
-        .bind(project.policy_version as i64)
-        .bind(retention)
-        .bind(count)
-        .bind(micros(project.created)?)
-        .bind(micros(project.updated)?)
-        .bind(project.removing)
-        .execute(&mut *transaction)
-        .await
-        .map_err(failure::of_adding(Kind::Project))?;
-    sqlx::query("INSERT INTO policies (project, policy) VALUES (?, ?)")
-        .bind(&project.id)
-        .bind(policy)
-        .execute(&mut *transaction)
-        .await
-        .map_err(failure::of)?;
-    quotas::check_projects(&mut transaction, project.tenant).await?;
-    transaction.commit().await
-}
 
-fn policy_text(policy: &Value) -> Result<String> {
-    bounds::json("a policy", policy, MAX_POLICY_BYTES)
-}
+    async fn project(&self, tenant: TenantId, id: &str) -> Result<Option<Project>> {
+        find(&self.database, SELECT_ONE, tenant, id).await
+    }
 
-pub(super) async fn get(
-    database: &Database,
-    tenant: TenantId,
-    id: &str,
-) -> Result<Option<Project>> {
-    find(database, SELECT_ONE, tenant, id).await
-}
+    async fn project_by_name(&self, tenant: TenantId, name: &str) -> Result<Option<Project>> {
+        find(&self.database, SELECT_BY_NAME, tenant, name).await
+    }
 
-pub(super) async fn by_name(
-    database: &Database,
-    tenant: TenantId,
-    name: &str,
-) -> Result<Option<Project>> {
-    find(database, SELECT_BY_NAME, tenant, name).await
+    async fn projects(&self, query: &ProjectQuery) -> Result<Page<Project>> {
+        bounds::limit(query.limit)?;
+        let mut count = QueryBuilder::new("SELECT count(*) FROM projects WHERE 1 = 1");
+        push_filters(&mut count, query);
+        pages::page(&self.database, count, select_page(query)?).await
+    }
+
+    async fn change_project(
+        &self,
+        tenant: TenantId,
+        id: &str,
+        change: &ProjectChange,
+        now: Timestamp,
+    ) -> Result<Project> {
+        let mut transaction = self.database.write().await?;
+        let project = require_not_removing(&mut transaction, tenant, id).await?;
+        let change = change.clone();
+        let project = Project {
+            name: change.name.unwrap_or(project.name),
+            description: change.description.unwrap_or(project.description),
+            retention: change.retention.unwrap_or(project.retention),
+            updated: bounds::truncated(now),
+            ..project
+        };
+        bounds::project(&project)?;
+        update(&mut transaction, &project).await?;
+        transaction.commit().await?;
+        Ok(project)
+    }
+
+    async fn begin_removal(&self, tenant: TenantId, id: &str, now: Timestamp) -> Result<Project> {
+        let mut transaction = self.database.write().await?;
+        let project = require(&mut transaction, tenant, id).await?;
+        if !project.removing
+            && let Some(sandbox) = sandbox_on(&mut transaction, tenant, id).await?
+        {
+            let what = Kind::Project;
+            return Err(Error::InUse { what, sandbox });
+        }
+        let project = Project {
+            removing: true,
+            updated: bounds::truncated(now),
+            ..project
+        };
+        bounds::project(&project)?;
+        update(&mut transaction, &project).await?;
+        transaction.commit().await?;
+        Ok(project)
+    }
+
+    async fn remove_project(&self, id: &str) -> Result<bool> {
+        match is_removing(&self.database, id).await? {
+            None => return Ok(false),
+            Some(false) => return Err(Error::Refused("the project is not being removed".into())),
+            Some(true) => {}
+        }
+        for delete in DELETE {
+            delete_all(&self.database, delete, id).await?;
+        }
+        let mut transaction = self.database.write().await?;
+        sqlx::query("DELETE FROM policies WHERE project = ?")
+            .bind(id)
+            .execute(&mut *transaction)
+            .await
+            .map_err(failure::of)?;
+        let done = sqlx::query("DELETE FROM projects WHERE id = ?")
+            .bind(id)
+            .execute(&mut *transaction)
+            .await
+            .map_err(failure::of)?;
+        transaction.commit().await?;
+        Ok(done.rows_affected() > 0)
+    }
 }
 
 async fn find(
@@ -100,24 +190,21 @@ async fn find(
     tenant: TenantId,
     text: &str,
 ) -> Result<Option<Project>> {
-    let row = sqlx::query(select)
+    sqlx::query_as(select)
         .bind(&tenant.as_bytes()[..])
         .bind(text)
         .fetch_optional(database.readers())
         .await
-        .map_err(failure::of)?;
-    row.as_ref().map(rows::project).transpose()
+        .map_err(failure::of)
 }
 
-pub(super) async fn list(database: &Database, query: &ProjectQuery) -> Result<Page<Project>> {
-    bounds::limit(query.limit)?;
-    let mut count = QueryBuilder::new("SELECT count(*) FROM projects WHERE 1 = 1");
-    push_filters(&mut count, query);
+/// Selects a page of projects.
+pub(super) fn select_page(query: &ProjectQuery) -> Result<QueryBuilder<Sqlite>> {
     let mut select =
         QueryBuilder::new(concat!("SELECT ", columns!(), " FROM projects WHERE 1 = 1"));
     push_filters(&mut select, query);
-    lists::push_newest_first(&mut select, query.after.as_ref(), query.limit)?;
-    lists::page(database, count, select, rows::project).await
+    pages::push_newest_first(&mut select, query.after.as_ref(), query.limit)?;
+    Ok(select)
 }
 
 fn push_filters(builder: &mut QueryBuilder<Sqlite>, query: &ProjectQuery) {
@@ -128,54 +215,6 @@ fn push_filters(builder: &mut QueryBuilder<Sqlite>, query: &ProjectQuery) {
     if let Some(removing) = query.removing {
         builder.push(" AND removing = ").push_bind(removing);
     }
-}
-
-pub(super) async fn change(
-    database: &Database,
-    tenant: TenantId,
-    id: &str,
-    change: &ProjectChange,
-    now: Timestamp,
-) -> Result<Project> {
-    let mut transaction = database.write().await?;
-    let project = staying(&mut transaction, tenant, id).await?;
-    let change = change.clone();
-    let project = Project {
-        name: change.name.unwrap_or(project.name),
-        description: change.description.unwrap_or(project.description),
-        retention: change.retention.unwrap_or(project.retention),
-        updated: bounds::kept(now),
-        ..project
-    };
-    bounds::project(&project)?;
-    update(&mut transaction, &project).await?;
-    transaction.commit().await?;
-    Ok(project)
-}
-
-pub(super) async fn begin_removal(
-    database: &Database,
-    tenant: TenantId,
-    id: &str,
-    now: Timestamp,
-) -> Result<Project> {
-    let mut transaction = database.write().await?;
-    let project = held(&mut transaction, tenant, id).await?;
-    if !project.removing
-        && let Some(sandbox) = sandbox_on(&mut transaction, tenant, id).await?
-    {
-        let what = Kind::Project;
-        return Err(Error::InUse { what, sandbox });
-    }
-    let project = Project {
-        removing: true,
-        updated: bounds::kept(now),
-        ..project
-    };
-    bounds::project(&project)?;
-    update(&mut transaction, &project).await?;
-    transaction.commit().await?;
-    Ok(project)
 }
 
 /// Returns a sandbox that has a workspace of the project and is not being
@@ -197,73 +236,26 @@ async fn sandbox_on(
         .map_err(failure::of)
 }
 
-pub(super) async fn policy(
-    database: &Database,
-    tenant: TenantId,
-    id: &str,
-) -> Result<Option<ProjectPolicy>> {
-    let select = "SELECT policy_version, policy FROM projects JOIN policies ON project = id \
-                  WHERE tenant = ? AND id = ?";
-    let row = sqlx::query(select)
-        .bind(&tenant.as_bytes()[..])
-        .bind(id)
-        .fetch_optional(database.readers())
-        .await
-        .map_err(failure::of)?;
-    row.as_ref().map(rows::policy).transpose()
-}
-
-pub(super) async fn set_policy(
-    database: &Database,
-    tenant: TenantId,
-    id: &str,
-    expected_version: u64,
-    policy: &Value,
-    now: Timestamp,
-) -> Result<Project> {
-    let policy = policy_text(policy)?;
-    let mut transaction = database.write().await?;
-    let project = staying(&mut transaction, tenant, id).await?;
-    if project.policy_version != expected_version {
-        let what = Kind::Project;
-        return Err(Error::Changed { what });
-    }
-    let project = Project {
-        policy_version: project.policy_version + 1,
-        updated: bounds::kept(now),
-        ..project
-    };
-    bounds::project(&project)?;
-    update(&mut transaction, &project).await?;
-    sqlx::query("UPDATE policies SET policy = ? WHERE project = ?")
-        .bind(policy)
-        .bind(id)
-        .execute(&mut *transaction)
-        .await
-        .map_err(failure::of)?;
-    transaction.commit().await?;
-    Ok(project)
-}
-
-/// Returns a project that no one else can change until the transaction ends.
-async fn held(connection: &mut SqliteConnection, tenant: TenantId, id: &str) -> Result<Project> {
-    let row = sqlx::query(SELECT_ONE)
+/// Reads a project in the transaction of a change, so that no other change can
+/// affect it until the transaction ends. `NotFound` if there is none.
+async fn require(connection: &mut SqliteConnection, tenant: TenantId, id: &str) -> Result<Project> {
+    let found = sqlx::query_as(SELECT_ONE)
         .bind(&tenant.as_bytes()[..])
         .bind(id)
         .fetch_optional(connection)
         .await
         .map_err(failure::of)?;
     let what = Kind::Project;
-    rows::project(&row.ok_or(Error::NotFound { what })?)
+    found.ok_or(Error::NotFound { what })
 }
 
-/// Returns a project likewise, if it is not being removed.
-pub(super) async fn staying(
+/// Reads a project as [`require`] does. `BeingRemoved` if it is being removed.
+pub(super) async fn require_not_removing(
     connection: &mut SqliteConnection,
     tenant: TenantId,
     id: &str,
 ) -> Result<Project> {
-    let project = held(connection, tenant, id).await?;
+    let project = require(connection, tenant, id).await?;
     if project.removing {
         let what = Kind::Project;
         return Err(Error::BeingRemoved { what });
@@ -271,8 +263,8 @@ pub(super) async fn staying(
     Ok(project)
 }
 
-async fn update(connection: &mut SqliteConnection, project: &Project) -> Result<()> {
-    let (retention, count) = rows::retention_as_kept(project.retention);
+pub(super) async fn update(connection: &mut SqliteConnection, project: &Project) -> Result<()> {
+    let (retention, count) = project.retention.to_columns();
     sqlx::query(UPDATE)
         .bind(&project.name)
         .bind(&project.description)
@@ -286,4 +278,22 @@ async fn update(connection: &mut SqliteConnection, project: &Project) -> Result<
         .await
         .map_err(failure::of_adding(Kind::Project))?;
     Ok(())
+}
+
+async fn is_removing(database: &Database, id: &str) -> Result<Option<bool>> {
+    sqlx::query_scalar("SELECT removing FROM projects WHERE id = ?")
+        .bind(id)
+        .fetch_optional(database.readers())
+        .await
+        .map_err(failure::of)
+}
+
+async fn delete_all(database: &Database, delete: &'static str, project: &str) -> Result<()> {
+    loop {
+        let statement = sqlx::query(delete).bind(project).bind(BATCH);
+        let done = database.run(statement).await?;
+        if done < u64::from(BATCH) {
+            return Ok(());
+        }
+    }
 }

@@ -9,7 +9,7 @@ use crate::records::{TENANT_LIMITS, TenantLimits};
 
 /// Returns the limits of a tenant. A tenant that is being erased is not found, so
 /// that it gets no new records.
-async fn of(connection: &mut SqliteConnection, tenant: TenantId) -> Result<TenantLimits> {
+async fn limits_of(connection: &mut SqliteConnection, tenant: TenantId) -> Result<TenantLimits> {
     let select = "SELECT limits FROM tenants WHERE id = ? AND erasing IS NULL";
     let own = sqlx::query_scalar::<_, String>(select)
         .bind(&tenant.as_bytes()[..])
@@ -37,7 +37,7 @@ pub(super) async fn check_sandboxes(
     connection: &mut SqliteConnection,
     tenant: TenantId,
 ) -> Result<()> {
-    let limits = of(connection, tenant).await?;
+    let limits = limits_of(connection, tenant).await?;
     if (limits.sandboxes, limits.memory, limits.disk) == (None, None, None) {
         return Ok(());
     }
@@ -64,7 +64,7 @@ pub(super) async fn check_workspaces(
     connection: &mut SqliteConnection,
     tenant: TenantId,
 ) -> Result<()> {
-    let limit = of(connection, tenant).await?.workspaces;
+    let limit = limits_of(connection, tenant).await?.workspaces;
     let count = "SELECT count(*) FROM workspaces WHERE tenant = ?";
     check_count(connection, tenant, count, Limit::WorkspacesOfTenant, limit).await
 }
@@ -74,7 +74,7 @@ pub(super) async fn check_projects(
     connection: &mut SqliteConnection,
     tenant: TenantId,
 ) -> Result<()> {
-    let limit = of(connection, tenant).await?.projects;
+    let limit = limits_of(connection, tenant).await?.projects;
     let count = "SELECT count(*) FROM projects WHERE tenant = ?";
     check_count(connection, tenant, count, Limit::ProjectsOfTenant, limit).await
 }
@@ -97,9 +97,9 @@ async fn check_count(
     check(count as u64, which, limit.map(u64::from))
 }
 
-fn check(there: u64, which: Limit, limit: Option<u64>) -> Result<()> {
+fn check(count: u64, which: Limit, limit: Option<u64>) -> Result<()> {
     match limit {
-        Some(limit) if there > limit => Err(Error::LimitReached { which, limit }),
+        Some(limit) if count > limit => Err(Error::LimitReached { which, limit }),
         _ => Ok(()),
     }
 }

@@ -1,48 +1,122 @@
-//! Idempotent requests.
+//! Requests with an idempotency key.
 
+use async_trait::async_trait;
 use elevo_core::Timestamp;
 use sqlx::SqliteConnection;
-use sqlx::sqlite::SqliteRow;
 
 use super::database::{Database, Statement};
-use super::{failure, rows};
+use super::{SqliteCatalog, failure};
 use crate::bounds::{self, micros};
+use crate::catalog::Requests;
+use crate::columns::Column;
 use crate::error::{Error, Kind, Result};
-use crate::request::{Begun, IdempotentRequest, RequestRun};
+use crate::records::{Begun, IdempotentRequest, RequestRun};
 
 /// Number of old requests deleted in one transaction: other changes can happen in
 /// between.
-const FORGET: u32 = 500;
+const DELETE_BATCH: u32 = 500;
 
 /// Releases the requests that no live process runs.
 pub(super) const RELEASE_ALL_BUT: &str = "UPDATE requests SET process = NULL \
      WHERE status IS NULL AND process IS NOT NULL \
      AND process NOT IN (SELECT value FROM json_each(?))";
 
-pub(super) async fn begin(database: &Database, request: &IdempotentRequest) -> Result<Begun> {
-    bounds::request(request)?;
-    let mut transaction = database.write().await?;
-    let begun = match find(&mut transaction, request).await? {
-        Some(row) => known(&row, request)?,
-        None => Begun::New,
+/// Deletes requests whose `keep_until` has passed.
+pub(super) const DELETE_OLD: &str = "DELETE FROM requests WHERE rowid IN \
+     (SELECT rowid FROM requests WHERE keep_until <= ? LIMIT ?)";
+
+/// Appends the condition that a process still runs the request.
+macro_rules! if_running {
+    ($statement:literal) => {
+        concat!(
+            $statement,
+            " WHERE tenant = ? AND name = ? AND process = ? AND status IS NULL"
+        )
     };
-    match &begun {
-        Begun::New => insert(&mut transaction, request).await?,
-        Begun::Again { .. } => take(&mut transaction, &request.run).await?,
-        // Nothing is written, so there is nothing to sync.
-        Begun::Done { .. } | Begun::Running | Begun::Mismatch => return Ok(begun),
+}
+
+#[derive(sqlx::FromRow)]
+struct RequestRow {
+    #[sqlx(try_from = "Column<[u8; 32]>")]
+    fingerprint: [u8; 32],
+    id: String,
+    process: Option<String>,
+    made: Option<String>,
+    status: Option<u16>,
+    body: Option<Vec<u8>>,
+}
+
+#[async_trait]
+impl Requests for SqliteCatalog {
+    async fn begin(&self, request: &IdempotentRequest) -> Result<Begun> {
+        bounds::request(request)?;
+        let mut transaction = self.database.write().await?;
+        let begun = match find(&mut transaction, request).await? {
+            Some(row) => known(row, request),
+            None => Begun::New,
+        };
+        match &begun {
+            Begun::New => insert(&mut transaction, request).await?,
+            Begun::Again { .. } => take(&mut transaction, &request.run).await?,
+            // Nothing is written, so there is nothing to sync.
+            Begun::Done { .. } | Begun::Running | Begun::Mismatch => return Ok(begun),
+        }
+        transaction.commit().await?;
+        Ok(begun)
     }
-    transaction.commit().await?;
-    Ok(begun)
+
+    async fn note_made(&self, run: &RequestRun, made: &str) -> Result<()> {
+        bounds::text("the note of a request", made)?;
+        let update = sqlx::query(if_running!("UPDATE requests SET made = ?")).bind(made);
+        change(&self.database, bind_run(update, run)).await
+    }
+
+    async fn finish(&self, run: &RequestRun, status: u16, body: Option<&[u8]>) -> Result<()> {
+        bounds::body(body.unwrap_or_default())?;
+        let update = sqlx::query(if_running!("UPDATE requests SET status = ?, body = ?"))
+            .bind(status)
+            .bind(body);
+        change(&self.database, bind_run(update, run)).await
+    }
+
+    async fn release(&self, run: &RequestRun) -> Result<()> {
+        let update = sqlx::query(if_running!("UPDATE requests SET process = NULL"));
+        self.database.run(bind_run(update, run)).await.map(drop)
+    }
+
+    async fn abandon(&self, run: &RequestRun) -> Result<()> {
+        let delete = sqlx::query(if_running!("DELETE FROM requests"));
+        self.database.run(bind_run(delete, run)).await.map(drop)
+    }
+
+    async fn release_all_but(&self, alive: &[&str]) -> Result<u64> {
+        let alive = serde_json::Value::from(alive).to_string();
+        self.database
+            .run(sqlx::query(RELEASE_ALL_BUT).bind(alive))
+            .await
+    }
+
+    async fn forget_idempotent(&self, now: Timestamp) -> Result<u64> {
+        let now = micros(now)?;
+        let mut forgotten = 0;
+        loop {
+            let statement = sqlx::query(DELETE_OLD).bind(now).bind(DELETE_BATCH);
+            let done = self.database.run(statement).await?;
+            forgotten += done;
+            if done < u64::from(DELETE_BATCH) {
+                return Ok(forgotten);
+            }
+        }
+    }
 }
 
 async fn find(
     transaction: &mut SqliteConnection,
     request: &IdempotentRequest,
-) -> Result<Option<SqliteRow>> {
+) -> Result<Option<RequestRow>> {
     let select = "SELECT fingerprint, id, process, made, status, body FROM requests \
                   WHERE tenant = ? AND name = ? AND keep_until > ?";
-    sqlx::query(select)
+    sqlx::query_as(select)
         .bind(&request.run.tenant.as_bytes()[..])
         .bind(&request.run.name[..])
         .bind(micros(request.now)?)
@@ -51,25 +125,22 @@ async fn find(
         .map_err(failure::of)
 }
 
-fn known(row: &SqliteRow, request: &IdempotentRequest) -> Result<Begun> {
-    let fingerprint: [u8; 32] = rows::bytes(row, "fingerprint")?;
-    if fingerprint != request.fingerprint {
-        return Ok(Begun::Mismatch);
+fn known(row: RequestRow, request: &IdempotentRequest) -> Begun {
+    if row.fingerprint != request.fingerprint {
+        return Begun::Mismatch;
     }
-    let (id, made) = (rows::get(row, "id")?, rows::get(row, "made")?);
-    if let Some(status) = rows::get(row, "status")? {
-        let body = rows::get(row, "body")?;
-        return Ok(Begun::Done {
+    let RequestRow { id, made, body, .. } = row;
+    if let Some(status) = row.status {
+        return Begun::Done {
             id,
             made,
             status,
             body,
-        });
+        };
     }
-    let process: Option<&str> = rows::get(row, "process")?;
-    match process {
-        Some(process) if process != request.run.process => Ok(Begun::Running),
-        _ => Ok(Begun::Again { id, made }),
+    match row.process {
+        Some(process) if process != request.run.process => Begun::Running,
+        _ => Begun::Again { id, made },
     }
 }
 
@@ -100,16 +171,6 @@ async fn take(transaction: &mut SqliteConnection, run: &RequestRun) -> Result<()
     Ok(())
 }
 
-/// Appends the condition that a process still runs the request.
-macro_rules! at_work {
-    ($statement:literal) => {
-        concat!(
-            $statement,
-            " WHERE tenant = ? AND name = ? AND process = ? AND status IS NULL"
-        )
-    };
-}
-
 fn bind_run<'a>(statement: Statement<'a>, run: &'a RequestRun) -> Statement<'a> {
     statement
         .bind(&run.tenant.as_bytes()[..])
@@ -124,54 +185,5 @@ async fn change(database: &Database, statement: Statement<'_>) -> Result<()> {
             what: Kind::Request,
         }),
         _ => Ok(()),
-    }
-}
-
-pub(super) async fn note_made(database: &Database, run: &RequestRun, made: &str) -> Result<()> {
-    bounds::text("the note of a request", made)?;
-    let update = sqlx::query(at_work!("UPDATE requests SET made = ?")).bind(made);
-    change(database, bind_run(update, run)).await
-}
-
-pub(super) async fn finish(
-    database: &Database,
-    run: &RequestRun,
-    status: u16,
-    body: Option<&[u8]>,
-) -> Result<()> {
-    bounds::body(body.unwrap_or_default())?;
-    let update = sqlx::query(at_work!("UPDATE requests SET status = ?, body = ?"))
-        .bind(status)
-        .bind(body);
-    change(database, bind_run(update, run)).await
-}
-
-pub(super) async fn release(database: &Database, run: &RequestRun) -> Result<()> {
-    let update = sqlx::query(at_work!("UPDATE requests SET process = NULL"));
-    database.run(bind_run(update, run)).await.map(drop)
-}
-
-pub(super) async fn abandon(database: &Database, run: &RequestRun) -> Result<()> {
-    let delete = sqlx::query(at_work!("DELETE FROM requests"));
-    database.run(bind_run(delete, run)).await.map(drop)
-}
-
-pub(super) async fn release_all_but(database: &Database, alive: &[&str]) -> Result<u64> {
-    let alive = serde_json::Value::from(alive).to_string();
-    database.run(sqlx::query(RELEASE_ALL_BUT).bind(alive)).await
-}
-
-pub(super) async fn forget(database: &Database, now: Timestamp) -> Result<u64> {
-    let delete = "DELETE FROM requests WHERE rowid IN \
-                  (SELECT rowid FROM requests WHERE keep_until <= ? LIMIT ?)";
-    let now = micros(now)?;
-    let mut forgotten = 0;
-    loop {
-        let statement = sqlx::query(delete).bind(now).bind(FORGET);
-        let done = database.run(statement).await?;
-        forgotten += done;
-        if done < u64::from(FORGET) {
-            return Ok(forgotten);
-        }
     }
 }

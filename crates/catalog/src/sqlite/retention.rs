@@ -2,20 +2,22 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use async_trait::async_trait;
 use elevo_core::{TenantId, Timestamp};
 use elevo_objects::SnapshotId;
-use sqlx::sqlite::SqliteRow;
 use sqlx::{SqliteConnection, SqliteExecutor};
 
-use super::database::Database;
-use super::{failure, projects, rows};
+use super::{SqliteCatalog, failure, projects};
 use crate::bounds::{self, micros};
+use crate::catalog::VersionRetention;
+use crate::columns::{Column, Optional};
 use crate::error::{Error, Kind, Result};
-use crate::records::{Earlier, Project, Unkept, UnkeptQuery};
+use crate::limits;
+use crate::records::{Project, ReplacedVersion, Unkept, UnkeptQuery};
 
 /// Versions that are not the newest, each with the landing that replaced it,
 /// except versions that became the head again later.
-pub(super) const SELECT_EARLIER: &str = "SELECT sequence - 1 AS version, parent AS snapshot, created AS replaced, \
+pub(super) const SELECT_REPLACED: &str = "SELECT sequence - 1 AS version, parent AS snapshot, created AS replaced, \
      (SELECT created FROM landings own WHERE own.project = landings.project \
       AND own.sequence = landings.sequence - 1) AS created \
      FROM landings WHERE project = ? AND sequence > ? \
@@ -47,100 +49,126 @@ pub(super) const SELECT_DROPPED_FROM: &str = "SELECT id FROM dropped_versions CR
 const INSERT: &str = "INSERT INTO dropped_versions (project, snapshot, dropped) VALUES (?, ?, ?) \
                       ON CONFLICT DO NOTHING";
 
-pub(super) async fn unkept(
-    database: &Database,
-    project: &Project,
-    query: &UnkeptQuery,
-) -> Result<Unkept> {
-    bounds::limit(query.limit)?;
-    // The landing that replaced a version has the next sequence number.
-    let after = query.after.map_or(0, |version| version.saturating_add(1));
-    let rows = sqlx::query(SELECT_EARLIER)
-        .bind(&project.id)
-        .bind(i64::try_from(after).unwrap_or(i64::MAX))
-        .bind(query.limit)
-        .fetch_all(database.readers())
-        .await
-        .map_err(failure::of)?;
-    let mut snapshots = Vec::new();
-    for row in &rows {
-        let version = earlier(row, project)?;
-        let is_kept = version.created >= query.since
-            || project
-                .retention
-                .keeps(version, project.sequence, query.now);
-        if !is_kept {
-            snapshots.push(rows::snapshot(row, "snapshot")?);
+#[derive(sqlx::FromRow)]
+struct ReplacedRow {
+    #[sqlx(try_from = "Column<u64>")]
+    version: u64,
+    #[sqlx(try_from = "Column<SnapshotId>")]
+    snapshot: SnapshotId,
+    /// `None` for the version that the project was created with.
+    #[sqlx(try_from = "Optional<Timestamp>")]
+    created: Option<Timestamp>,
+    #[sqlx(try_from = "Column<Timestamp>")]
+    replaced: Timestamp,
+}
+
+impl ReplacedRow {
+    fn version(&self, project: &Project) -> ReplacedVersion {
+        ReplacedVersion {
+            sequence: self.version,
+            created: self.created.unwrap_or(project.created),
+            replaced: self.replaced,
         }
     }
-    let last = rows.last().filter(|_| rows.len() == query.limit as usize);
-    let next = last.map(|row| rows::number(row, "version")).transpose()?;
-    Ok(Unkept { snapshots, next })
 }
 
-fn earlier(row: &SqliteRow, project: &Project) -> Result<Earlier> {
-    Ok(Earlier {
-        sequence: rows::number(row, "version")?,
-        created: rows::optional_time(row, "created")?.unwrap_or(project.created),
-        replaced: rows::time(row, "replaced")?,
-    })
-}
-
-pub(super) async fn drop_versions(
-    database: &Database,
-    project: &Project,
-    snapshots: &[SnapshotId],
-    now: Timestamp,
-) -> Result<Vec<SnapshotId>> {
-    if snapshots.len() > bounds::MAX_PAGE as usize {
-        let most = bounds::MAX_PAGE;
-        return Err(Error::Refused(format!(
-            "at most {most} are dropped at once"
-        )));
-    }
-    let now = micros(now)?;
-    let mut transaction = database.write().await?;
-    let found = projects::staying(&mut transaction, project.tenant, &project.id).await?;
-    if found.retention != project.retention {
-        let what = Kind::Project;
-        return Err(Error::Changed { what });
-    }
-    let needed = needed(&mut *transaction, project).await?;
-    let mut dropped = Vec::new();
-    for snapshot in snapshots.iter().filter(|one| !needed.contains(one)) {
-        let done = sqlx::query(INSERT)
+#[async_trait]
+impl VersionRetention for SqliteCatalog {
+    async fn unkept_versions(&self, project: &Project, query: &UnkeptQuery) -> Result<Unkept> {
+        bounds::limit(query.limit)?;
+        // The landing that replaced a version has the next sequence number.
+        let after = query.after.map_or(0, |version| version.saturating_add(1));
+        let rows: Vec<ReplacedRow> = sqlx::query_as(SELECT_REPLACED)
             .bind(&project.id)
-            .bind(&snapshot.0.as_bytes()[..])
-            .bind(now)
-            .execute(&mut *transaction)
+            .bind(i64::try_from(after).unwrap_or(i64::MAX))
+            .bind(query.limit)
+            .fetch_all(self.database.readers())
             .await
             .map_err(failure::of)?;
-        if done.rows_affected() > 0 {
-            dropped.push(*snapshot);
+        let mut snapshots = Vec::new();
+        for row in &rows {
+            let version = row.version(project);
+            let is_kept = version.created >= query.since
+                || project
+                    .retention
+                    .keeps(version, project.sequence, query.now);
+            if !is_kept {
+                snapshots.push(row.snapshot);
+            }
         }
+        let last = rows.last().filter(|_| rows.len() == query.limit as usize);
+        let next = last.map(|row| row.version);
+        Ok(Unkept { snapshots, next })
     }
-    transaction.commit().await?;
-    Ok(dropped)
+
+    async fn needed_versions(&self, project: &Project) -> Result<HashSet<SnapshotId>> {
+        needed(self.database.readers(), project).await
+    }
+
+    async fn drop_versions(
+        &self,
+        project: &Project,
+        snapshots: &[SnapshotId],
+        now: Timestamp,
+    ) -> Result<Vec<SnapshotId>> {
+        if snapshots.len() > limits::MAX_PAGE as usize {
+            let most = limits::MAX_PAGE;
+            return Err(Error::Refused(format!(
+                "at most {most} versions are dropped at once"
+            )));
+        }
+        let now = micros(now)?;
+        let mut transaction = self.database.write().await?;
+        let found =
+            projects::require_not_removing(&mut transaction, project.tenant, &project.id).await?;
+        if found.retention != project.retention {
+            let what = Kind::Project;
+            return Err(Error::Changed { what });
+        }
+        let needed = needed(&mut *transaction, project).await?;
+        let mut dropped = Vec::new();
+        for snapshot in snapshots.iter().filter(|one| !needed.contains(one)) {
+            let done = sqlx::query(INSERT)
+                .bind(&project.id)
+                .bind(&snapshot.0.as_bytes()[..])
+                .bind(now)
+                .execute(&mut *transaction)
+                .await
+                .map_err(failure::of)?;
+            if done.rows_affected() > 0 {
+                dropped.push(*snapshot);
+            }
+        }
+        transaction.commit().await?;
+        Ok(dropped)
+    }
+
+    async fn dropped_from(&self, tenant: TenantId, snapshot: SnapshotId) -> Result<Vec<String>> {
+        sqlx::query_scalar(SELECT_DROPPED_FROM)
+            .bind(&snapshot.0.as_bytes()[..])
+            .bind(&tenant.as_bytes()[..])
+            .fetch_all(self.database.readers())
+            .await
+            .map_err(failure::of)
+    }
 }
 
-pub(super) async fn needed(
+async fn needed(
     executor: impl SqliteExecutor<'_>,
     project: &Project,
 ) -> Result<HashSet<SnapshotId>> {
-    let rows = sqlx::query(SELECT_NEEDED)
+    let needed: Vec<Column<SnapshotId>> = sqlx::query_scalar(SELECT_NEEDED)
         .bind(&project.tenant.as_bytes()[..])
         .bind(&project.id)
         .fetch_all(executor)
         .await
         .map_err(failure::of)?;
-    rows.iter()
-        .map(|row| rows::snapshot(row, "snapshot"))
-        .collect()
+    Ok(needed.into_iter().map(SnapshotId::from).collect())
 }
 
 /// Fails if one of the snapshots was dropped. The caller must write the record
 /// that needs them in the same transaction.
-pub(super) async fn check_kept(
+pub(super) async fn check_not_dropped(
     connection: &mut SqliteConnection,
     project: &str,
     snapshots: impl IntoIterator<Item = SnapshotId>,
@@ -158,18 +186,4 @@ pub(super) async fn check_kept(
         }
     }
     Ok(())
-}
-
-pub(super) async fn dropped_from(
-    database: &Database,
-    tenant: TenantId,
-    snapshot: SnapshotId,
-) -> Result<Vec<String>> {
-    let rows = sqlx::query(SELECT_DROPPED_FROM)
-        .bind(&snapshot.0.as_bytes()[..])
-        .bind(&tenant.as_bytes()[..])
-        .fetch_all(database.readers())
-        .await
-        .map_err(failure::of)?;
-    rows.iter().map(|row| rows::get(row, "id")).collect()
 }

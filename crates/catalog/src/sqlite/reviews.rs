@@ -1,13 +1,14 @@
 //! Reviews.
 
+use async_trait::async_trait;
 use elevo_core::{TenantId, Timestamp, TreePath};
 use elevo_objects::Entry;
 use serde_json::json;
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
-use super::database::Database;
-use super::{events, failure, lists, retention, rows};
+use super::{SqliteCatalog, events, failure, pages, retention, values};
 use crate::bounds::{self, micros};
+use crate::catalog::Reviews;
 use crate::error::{Error, Kind, Result};
 use crate::query::Page;
 use crate::records::{EventKind, NewEvent, Review, ReviewChange, ReviewQuery, ReviewState};
@@ -41,11 +42,69 @@ const INSERT: &str = concat!(
     ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 );
 
-/// Everything that a change can change.
+/// Sets the columns that a change can set.
 const UPDATE: &str = "UPDATE reviews SET base = ?, ours = ?, theirs = ?, base_snapshot = ?, \
                       ours_snapshot = ?, theirs_snapshot = ?, state = ?, detail = ?, \
                       expires = ?, closed = ?, closed_by = ?, resolution = ?, successor = ?, \
                       reopened = ? WHERE id = ?";
+
+#[async_trait]
+impl Reviews for SqliteCatalog {
+    async fn review(&self, tenant: TenantId, id: &str) -> Result<Option<Review>> {
+        let found: Option<Review> = sqlx::query_as(SELECT_ONE)
+            .bind(id)
+            .fetch_optional(self.database.readers())
+            .await
+            .map_err(failure::of)?;
+        Ok(found.filter(|review| review.tenant == tenant))
+    }
+
+    async fn reviews(&self, query: &ReviewQuery) -> Result<Page<Review>> {
+        bounds::limit(query.limit)?;
+        let mut count = QueryBuilder::new("SELECT count(*)");
+        push_filtered(&mut count, query);
+        let select = select_page(query)?;
+        pages::page(&self.database, count, select).await
+    }
+
+    async fn open_reviews_of(
+        &self,
+        workspace: &str,
+        after: Option<&TreePath>,
+        limit: u32,
+    ) -> Result<Vec<Review>> {
+        bounds::limit(limit)?;
+        sqlx::query_as(SELECT_OPEN_OF)
+            .bind(workspace)
+            .bind(stored::path_after(after))
+            .bind(limit)
+            .fetch_all(self.database.readers())
+            .await
+            .map_err(failure::of)
+    }
+
+    async fn expired_reviews(&self, now: Timestamp, limit: u32) -> Result<Vec<Review>> {
+        bounds::limit(limit)?;
+        sqlx::query_as(SELECT_EXPIRED)
+            .bind(micros(now)?)
+            .bind(limit)
+            .fetch_all(self.database.readers())
+            .await
+            .map_err(failure::of)
+    }
+
+    async fn change_review(
+        &self,
+        id: &str,
+        change: &ReviewChange,
+        now: Timestamp,
+    ) -> Result<Review> {
+        let mut transaction = self.database.write().await?;
+        let review = apply(&mut transaction, id, change, now).await?;
+        transaction.commit().await?;
+        Ok(review)
+    }
+}
 
 pub(super) async fn insert(connection: &mut SqliteConnection, review: &Review) -> Result<()> {
     let (detail, resolution) = bounds::review_texts(review)?;
@@ -65,7 +124,7 @@ pub(super) async fn insert(connection: &mut SqliteConnection, review: &Review) -
         .bind(&sides.ours_snapshot.0.as_bytes()[..])
         .bind(&sides.theirs_snapshot.0.as_bytes()[..])
         .bind(&review.algorithm)
-        .bind(rows::to_word(review.state))
+        .bind(values::to_word(review.state))
         .bind(detail)
         .bind(micros(review.created)?)
         .bind(review.expires.map(micros).transpose()?)
@@ -84,20 +143,23 @@ fn entry(entry: &Option<Entry>) -> Option<Vec<u8>> {
     entry.as_ref().map(stored::entry)
 }
 
-/// Reads a review inside the caller's write transaction, so that no other
-/// transaction can change it until that ends.
-pub(super) async fn held(connection: &mut SqliteConnection, id: &str) -> Result<Review> {
-    let row = sqlx::query(SELECT_ONE).bind(id);
-    let row = row.fetch_optional(connection).await;
+/// Reads a review in the transaction of a change, so that no other change can
+/// affect it until the transaction ends. `NotFound` if there is none.
+pub(super) async fn require(connection: &mut SqliteConnection, id: &str) -> Result<Review> {
+    let found = sqlx::query_as(SELECT_ONE)
+        .bind(id)
+        .fetch_optional(connection)
+        .await
+        .map_err(failure::of)?;
     let what = Kind::Review;
-    rows::review(&row.map_err(failure::of)?.ok_or(Error::NotFound { what })?)
+    found.ok_or(Error::NotFound { what })
 }
 
 pub(super) async fn update(connection: &mut SqliteConnection, review: &Review) -> Result<()> {
     let (detail, resolution) = bounds::review_texts(review)?;
     let sides = &review.sides;
     if review.state == ReviewState::Open {
-        retention::check_kept(connection, &review.project, sides.snapshots()).await?;
+        retention::check_not_dropped(connection, &review.project, sides.snapshots()).await?;
     }
     sqlx::query(UPDATE)
         .bind(entry(&sides.base))
@@ -106,7 +168,7 @@ pub(super) async fn update(connection: &mut SqliteConnection, review: &Review) -
         .bind(&sides.base_snapshot.0.as_bytes()[..])
         .bind(&sides.ours_snapshot.0.as_bytes()[..])
         .bind(&sides.theirs_snapshot.0.as_bytes()[..])
-        .bind(rows::to_word(review.state))
+        .bind(values::to_word(review.state))
         .bind(detail)
         .bind(review.expires.map(micros).transpose()?)
         .bind(review.closed.map(micros).transpose()?)
@@ -121,18 +183,6 @@ pub(super) async fn update(connection: &mut SqliteConnection, review: &Review) -
     Ok(())
 }
 
-pub(super) async fn change(
-    database: &Database,
-    id: &str,
-    change: &ReviewChange,
-    now: Timestamp,
-) -> Result<Review> {
-    let mut transaction = database.write().await?;
-    let review = apply(&mut transaction, id, change, now).await?;
-    transaction.commit().await?;
-    Ok(review)
-}
-
 /// Changes a review, and records an event if it was opened or has ended.
 pub(super) async fn apply(
     connection: &mut SqliteConnection,
@@ -140,7 +190,7 @@ pub(super) async fn apply(
     change: &ReviewChange,
     now: Timestamp,
 ) -> Result<Review> {
-    let before = held(connection, id).await?;
+    let before = require(connection, id).await?;
     let was = before.state;
     let review = change.apply(before, now)?;
     update(connection, &review).await?;
@@ -150,11 +200,11 @@ pub(super) async fn apply(
         (ReviewState::Open, _) => EventKind::ReviewClosed,
         _ => return Ok(review),
     };
-    tell(connection, &review, kind, now).await?;
+    record_event(connection, &review, kind, now).await?;
     Ok(review)
 }
 
-pub(super) async fn tell(
+pub(super) async fn record_event(
     connection: &mut SqliteConnection,
     review: &Review,
     kind: EventKind,
@@ -171,28 +221,10 @@ pub(super) async fn tell(
             "reviewId": review.id,
             "workspaceId": review.workspace,
             "kind": review.kind,
-            "state": rows::to_word(review.state),
+            "state": values::to_word(review.state),
         }),
     };
     events::insert(connection, &event).await.map(drop)
-}
-
-pub(super) async fn get(database: &Database, tenant: TenantId, id: &str) -> Result<Option<Review>> {
-    let row = sqlx::query(SELECT_ONE)
-        .bind(id)
-        .fetch_optional(database.readers())
-        .await
-        .map_err(failure::of)?;
-    let review = row.as_ref().map(rows::review).transpose()?;
-    Ok(review.filter(|review| review.tenant == tenant))
-}
-
-pub(super) async fn list(database: &Database, query: &ReviewQuery) -> Result<Page<Review>> {
-    bounds::limit(query.limit)?;
-    let mut count = QueryBuilder::new("SELECT count(*)");
-    push_filtered(&mut count, query);
-    let select = select_page(query)?;
-    lists::page(database, count, select, rows::review).await
 }
 
 /// Names the index: where several would do, SQLite chooses a longer one.
@@ -222,7 +254,7 @@ fn push_filtered(builder: &mut QueryBuilder<Sqlite>, query: &ReviewQuery) {
         Some(state) => drop(
             builder
                 .push(" AND state = ")
-                .push_bind(rows::to_word(state)),
+                .push_bind(values::to_word(state)),
         ),
     }
 }
@@ -239,36 +271,4 @@ pub(super) fn select_page(query: &ReviewQuery) -> Result<QueryBuilder<Sqlite>> {
     select.push(" ORDER BY created, id LIMIT ");
     select.push_bind(query.limit);
     Ok(select)
-}
-
-pub(super) async fn open_of(
-    database: &Database,
-    workspace: &str,
-    after: Option<&TreePath>,
-    limit: u32,
-) -> Result<Vec<Review>> {
-    bounds::limit(limit)?;
-    let rows = sqlx::query(SELECT_OPEN_OF)
-        .bind(workspace)
-        .bind(stored::path_after(after))
-        .bind(limit)
-        .fetch_all(database.readers())
-        .await
-        .map_err(failure::of)?;
-    rows::all(&rows, rows::review)
-}
-
-pub(super) async fn expired(
-    database: &Database,
-    now: Timestamp,
-    limit: u32,
-) -> Result<Vec<Review>> {
-    bounds::limit(limit)?;
-    let rows = sqlx::query(SELECT_EXPIRED)
-        .bind(micros(now)?)
-        .bind(limit)
-        .fetch_all(database.readers())
-        .await
-        .map_err(failure::of)?;
-    rows::all(&rows, rows::review)
 }

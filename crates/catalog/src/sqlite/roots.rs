@@ -1,15 +1,19 @@
 //! Snapshots that must be kept.
 
+use async_trait::async_trait;
 use elevo_core::TenantId;
 use elevo_objects::SnapshotId;
-use sqlx::Sqlite;
+use sqlx::query::QueryAs;
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
+use sqlx::{FromRow, Sqlite};
 
 use super::database::Database;
-use super::{failure, rows};
+use super::{SqliteCatalog, failure};
 use crate::bounds;
+use crate::catalog::SnapshotRoots;
+use crate::columns::Column;
 use crate::error::Result;
-use crate::roots::{Place, RootPlace, Roots};
+use crate::records::{RootPlace, Roots, WalkPart};
 
 pub(super) const SELECT_HEADS: &str =
     "SELECT id, head FROM projects WHERE tenant = ? AND id > ? ORDER BY id LIMIT ?";
@@ -61,54 +65,98 @@ pub(super) const SELECT_WORKSPACES: &str =
 pub(super) const SELECT_REVIEWS: &str = "SELECT id, base_snapshot, ours_snapshot, theirs_snapshot FROM reviews \
      WHERE state = 'open' AND tenant = ? AND id > ? ORDER BY id LIMIT ?";
 
-pub(super) async fn page(
-    database: &Database,
-    tenant: TenantId,
-    after: Option<&RootPlace>,
-    limit: u32,
-) -> Result<Roots> {
-    bounds::limit(limit)?;
-    let first = || Place::Heads {
-        after: String::new(),
-    };
-    match after.map_or_else(first, |place| place.0.clone()) {
-        Place::Heads { after } => {
-            let rows = by_id(database, SELECT_HEADS, tenant, &after, limit).await?;
-            let then = Place::Landings {
-                project: String::new(),
-                sequence: 0,
-            };
-            let here = |after| Place::Heads { after };
-            roots(&rows, &["head"], limit, here, Some(then))
-        }
-        Place::Landings { project, sequence } => {
-            landings(database, tenant, &project, sequence, limit).await
-        }
-        Place::Tags { project, name } => tags(database, tenant, &project, &name, limit).await,
-        Place::Workspaces { after } => {
-            let rows = by_id(database, SELECT_WORKSPACES, tenant, &after, limit).await?;
-            let then = Place::Reviews {
-                after: String::new(),
-            };
-            let here = |after| Place::Workspaces { after };
-            roots(&rows, &["base", "synced"], limit, here, Some(then))
-        }
-        Place::Reviews { after } => {
-            let rows = by_id(database, SELECT_REVIEWS, tenant, &after, limit).await?;
-            let sides = ["base_snapshot", "ours_snapshot", "theirs_snapshot"];
-            roots(&rows, &sides, limit, |after| Place::Reviews { after }, None)
+#[derive(sqlx::FromRow)]
+struct HeadRow {
+    id: String,
+    #[sqlx(try_from = "Column<SnapshotId>")]
+    head: SnapshotId,
+}
+
+#[derive(sqlx::FromRow)]
+struct LandingRow {
+    project: String,
+    #[sqlx(try_from = "Column<u64>")]
+    sequence: u64,
+    #[sqlx(try_from = "Column<SnapshotId>")]
+    snapshot: SnapshotId,
+    #[sqlx(try_from = "Column<SnapshotId>")]
+    parent: SnapshotId,
+    dropped: bool,
+    parent_dropped: bool,
+}
+
+#[derive(sqlx::FromRow)]
+struct TagRow {
+    project: String,
+    name: String,
+    #[sqlx(try_from = "Column<SnapshotId>")]
+    snapshot: SnapshotId,
+}
+
+#[derive(sqlx::FromRow)]
+struct WorkspaceRow {
+    id: String,
+    #[sqlx(try_from = "Column<SnapshotId>")]
+    base: SnapshotId,
+    #[sqlx(try_from = "Column<SnapshotId>")]
+    synced: SnapshotId,
+}
+
+#[derive(sqlx::FromRow)]
+struct ReviewRow {
+    id: String,
+    #[sqlx(try_from = "Column<SnapshotId>")]
+    base_snapshot: SnapshotId,
+    #[sqlx(try_from = "Column<SnapshotId>")]
+    ours_snapshot: SnapshotId,
+    #[sqlx(try_from = "Column<SnapshotId>")]
+    theirs_snapshot: SnapshotId,
+}
+
+#[async_trait]
+impl SnapshotRoots for SqliteCatalog {
+    async fn roots(
+        &self,
+        tenant: TenantId,
+        after: Option<&RootPlace>,
+        limit: u32,
+    ) -> Result<Roots> {
+        bounds::limit(limit)?;
+        let database = &self.database;
+        match after.map_or_else(WalkPart::first, |place| place.0.clone()) {
+            WalkPart::Heads { after } => {
+                let rows = by_id(database, SELECT_HEADS, tenant, &after, limit).await?;
+                Ok(heads(&rows, limit))
+            }
+            WalkPart::Landings { project, sequence } => {
+                landings(database, tenant, &project, sequence, limit).await
+            }
+            WalkPart::Tags { project, name } => {
+                tags(database, tenant, &project, &name, limit).await
+            }
+            WalkPart::Workspaces { after } => {
+                let rows = by_id(database, SELECT_WORKSPACES, tenant, &after, limit).await?;
+                Ok(workspaces(&rows, limit))
+            }
+            WalkPart::Reviews { after } => {
+                let rows = by_id(database, SELECT_REVIEWS, tenant, &after, limit).await?;
+                Ok(reviews(&rows, limit))
+            }
         }
     }
 }
 
-async fn by_id(
+async fn by_id<T>(
     database: &Database,
     select: &'static str,
     tenant: TenantId,
     after: &str,
     limit: u32,
-) -> Result<Vec<SqliteRow>> {
-    sqlx::query(select)
+) -> Result<Vec<T>>
+where
+    T: for<'r> FromRow<'r, SqliteRow> + Send + Unpin,
+{
+    sqlx::query_as(select)
         .bind(&tenant.as_bytes()[..])
         .bind(after)
         .bind(limit)
@@ -117,30 +165,55 @@ async fn by_id(
         .map_err(failure::of)
 }
 
-/// Returns the snapshots in some columns. The walk continues at `here` if there
-/// may be more rows, otherwise at `then`.
-fn roots(
-    rows: &[SqliteRow],
-    columns: &[&str],
-    limit: u32,
-    here: impl Fn(String) -> Place,
-    then: Option<Place>,
-) -> Result<Roots> {
-    let mut snapshots = Vec::with_capacity(rows.len() * columns.len());
-    for row in rows {
-        for column in columns {
-            snapshots.push(rows::snapshot(row, column)?);
-        }
-    }
-    let next = match rows.last() {
-        Some(last) if rows.len() == limit as usize => Some(here(rows::get(last, "id")?)),
-        _ => then,
+fn heads(rows: &[HeadRow], limit: u32) -> Roots {
+    let next = match last_if_more(rows, limit) {
+        Some(last) => WalkPart::Heads {
+            after: last.id.clone(),
+        },
+        None => WalkPart::Landings {
+            project: String::new(),
+            sequence: 0,
+        },
     };
-    Ok(Roots {
-        snapshots,
+    Roots {
+        snapshots: rows.iter().map(|row| row.head).collect(),
+        versions: false,
+        next: Some(RootPlace(next)),
+    }
+}
+
+fn workspaces(rows: &[WorkspaceRow], limit: u32) -> Roots {
+    let next = match last_if_more(rows, limit) {
+        Some(last) => WalkPart::Workspaces {
+            after: last.id.clone(),
+        },
+        None => WalkPart::Reviews {
+            after: String::new(),
+        },
+    };
+    let needed = rows.iter().flat_map(|row| [row.base, row.synced]);
+    Roots {
+        snapshots: needed.collect(),
+        versions: false,
+        next: Some(RootPlace(next)),
+    }
+}
+
+fn reviews(rows: &[ReviewRow], limit: u32) -> Roots {
+    let next = last_if_more(rows, limit).map(|last| WalkPart::Reviews {
+        after: last.id.clone(),
+    });
+    let sides = |row: &ReviewRow| [row.base_snapshot, row.ours_snapshot, row.theirs_snapshot];
+    Roots {
+        snapshots: rows.iter().flat_map(sides).collect(),
         versions: false,
         next: next.map(RootPlace),
-    })
+    }
+}
+
+/// Returns the last row of a full page: there may be more rows after it.
+fn last_if_more<T>(rows: &[T], limit: u32) -> Option<&T> {
+    rows.last().filter(|_| rows.len() == limit as usize)
 }
 
 async fn landings(
@@ -150,33 +223,42 @@ async fn landings(
     sequence: u64,
     limit: u32,
 ) -> Result<Roots> {
-    let rest = sqlx::query(SELECT_LANDINGS)
+    let rest = sqlx::query_as(SELECT_LANDINGS)
         .bind(&tenant.as_bytes()[..])
         .bind(project)
         .bind(sequence as i64);
-    let more = sqlx::query(SELECT_MORE_LANDINGS)
+    let more = sqlx::query_as(SELECT_MORE_LANDINGS)
         .bind(&tenant.as_bytes()[..])
         .bind(project);
-    let rows = of_projects(database, rest, more, limit).await?;
-    let next = match rows.last() {
-        Some(last) if rows.len() == limit as usize => Place::Landings {
-            project: rows::get(last, "project")?,
-            sequence: rows::number(last, "sequence")?,
+    let rows: Vec<LandingRow> = of_projects(database, rest, more, limit).await?;
+    let next = match last_if_more(&rows, limit) {
+        Some(last) => WalkPart::Landings {
+            project: last.project.clone(),
+            sequence: last.sequence,
         },
-        _ => Place::Tags {
+        None => WalkPart::Tags {
             project: String::new(),
             name: String::new(),
         },
     };
-    let mut snapshots = Vec::with_capacity(rows.len() + 1);
-    for row in &rows {
-        snapshots.extend(of_landing(row)?);
-    }
     Ok(Roots {
-        snapshots,
+        snapshots: rows.iter().flat_map(LandingRow::roots).collect(),
         versions: true,
         next: Some(RootPlace(next)),
     })
+}
+
+impl LandingRow {
+    /// Returns the parent only for the first landing: every other parent is the
+    /// snapshot of the landing before.
+    fn roots(&self) -> impl Iterator<Item = SnapshotId> {
+        let is_first = self.sequence == 1;
+        let roots = [
+            (!self.dropped).then_some(self.snapshot),
+            (is_first && !self.parent_dropped).then_some(self.parent),
+        ];
+        roots.into_iter().flatten()
+    }
 }
 
 async fn tags(
@@ -186,40 +268,42 @@ async fn tags(
     name: &str,
     limit: u32,
 ) -> Result<Roots> {
-    let rest = sqlx::query(SELECT_TAGS)
+    let rest = sqlx::query_as(SELECT_TAGS)
         .bind(&tenant.as_bytes()[..])
         .bind(project)
         .bind(name);
-    let more = sqlx::query(SELECT_MORE_TAGS)
+    let more = sqlx::query_as(SELECT_MORE_TAGS)
         .bind(&tenant.as_bytes()[..])
         .bind(project);
-    let rows = of_projects(database, rest, more, limit).await?;
-    let next = match rows.last() {
-        Some(last) if rows.len() == limit as usize => Place::Tags {
-            project: rows::get(last, "project")?,
-            name: rows::get(last, "name")?,
+    let rows: Vec<TagRow> = of_projects(database, rest, more, limit).await?;
+    let next = match last_if_more(&rows, limit) {
+        Some(last) => WalkPart::Tags {
+            project: last.project.clone(),
+            name: last.name.clone(),
         },
-        _ => Place::Workspaces {
+        None => WalkPart::Workspaces {
             after: String::new(),
         },
     };
-    let snapshots = rows.iter().map(|row| rows::snapshot(row, "snapshot"));
     Ok(Roots {
-        snapshots: snapshots.collect::<Result<_>>()?,
+        snapshots: rows.iter().map(|row| row.snapshot).collect(),
         versions: false,
         next: Some(RootPlace(next)),
     })
 }
 
-type Select<'a> = sqlx::query::Query<'a, Sqlite, SqliteArguments>;
+type Select<'q, T> = QueryAs<'q, Sqlite, T, SqliteArguments>;
 
 /// Reads the rest of one project, and the projects after it, at one moment.
-async fn of_projects(
+async fn of_projects<T>(
     database: &Database,
-    rest: Select<'_>,
-    more: Select<'_>,
+    rest: Select<'_, T>,
+    more: Select<'_, T>,
     limit: u32,
-) -> Result<Vec<SqliteRow>> {
+) -> Result<Vec<T>>
+where
+    T: for<'r> FromRow<'r, SqliteRow> + Send + Unpin,
+{
     let mut transaction = database.readers().begin().await.map_err(failure::of)?;
     let rest = rest.bind(limit).fetch_all(&mut *transaction).await;
     let mut rows = rest.map_err(failure::of)?;
@@ -228,19 +312,4 @@ async fn of_projects(
     rows.extend(more.map_err(failure::of)?);
     transaction.commit().await.map_err(failure::of)?;
     Ok(rows)
-}
-
-/// Returns the parent only for the first landing: every other parent is the
-/// snapshot of the landing before.
-fn of_landing(row: &SqliteRow) -> Result<impl Iterator<Item = SnapshotId>> {
-    let is_first = rows::number(row, "sequence")? == 1;
-    let is_dropped: bool = rows::get(row, "dropped")?;
-    let is_parent_dropped: bool = rows::get(row, "parent_dropped")?;
-    let snapshot = rows::snapshot(row, "snapshot")?;
-    let parent = rows::snapshot(row, "parent")?;
-    let roots = [
-        (!is_dropped).then_some(snapshot),
-        (is_first && !is_parent_dropped).then_some(parent),
-    ];
-    Ok(roots.into_iter().flatten())
 }

@@ -1,16 +1,19 @@
-//! Single sandboxes.
+//! Sandboxes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use elevo_core::{TenantId, Timestamp};
-use sqlx::SqliteConnection;
+use async_trait::async_trait;
+use elevo_core::{SandboxState, TenantId, Timestamp};
+use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
-use super::database::Database;
-use super::{events, failure, quotas, rows};
-use crate::bounds::{self, MAX_BATCH, micros};
+use super::{SqliteCatalog, events, failure, pages, quotas};
+use crate::bounds::{self, micros};
+use crate::catalog::Sandboxes;
 use crate::change::SandboxChange;
+use crate::columns::Column;
 use crate::error::{Error, Kind, Limit, Result};
-use crate::query::AddLimits;
+use crate::limits::MAX_BATCH;
+use crate::query::{AddLimits, Page, SandboxQuery};
 use crate::records::{EventKind, Sandbox};
 
 macro_rules! columns {
@@ -19,7 +22,6 @@ macro_rules! columns {
          token_hash, created, expires, updated, removing, keep_workspace, spec"
     };
 }
-pub(super) use columns;
 
 const SELECT_ONE: &str = concat!("SELECT ", columns!(), " FROM sandboxes WHERE id = ?");
 
@@ -29,13 +31,19 @@ pub(super) const SELECT_BY_WORKSPACE: &str = concat!(
     " FROM sandboxes WHERE tenant = ? AND workspace = ?"
 );
 
+pub(super) const SELECT_EXPIRED: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM sandboxes WHERE removing = 0 AND expires <= ? ORDER BY expires, id LIMIT ?"
+);
+
 const INSERT: &str = concat!(
     "INSERT INTO sandboxes (",
     columns!(),
     ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 );
 
-/// Everything that a change can change.
+/// Sets the columns that a change can set.
 const UPDATE: &str = "UPDATE sandboxes SET name = ?, state = ?, reason = ?, container = ?, \
                       workspace = ?, token_hash = ?, expires = ?, updated = ?, removing = ?, \
                       keep_workspace = ?, spec = ? WHERE id = ?";
@@ -49,28 +57,154 @@ pub(super) const COUNT_OF_KEY: &str = "SELECT count(*) FROM sandboxes \
 
 pub(super) const COUNT_ALL: &str = "SELECT count(*) FROM sandboxes WHERE removing = 0";
 
-/// Adds first and counts afterwards, so that the check is the same for any number
-/// of sandboxes and keys.
-pub(super) async fn add(
-    database: &Database,
-    sandboxes: &[Sandbox],
-    limits: AddLimits,
-) -> Result<()> {
-    if sandboxes.len() > MAX_BATCH {
-        let why = format!("at most {MAX_BATCH} sandboxes are added at once");
-        return Err(Error::Refused(why));
+#[derive(sqlx::FromRow)]
+struct StateCount {
+    #[sqlx(try_from = "Column<SandboxState>")]
+    state: SandboxState,
+    #[sqlx(try_from = "Column<u64>")]
+    count: u64,
+}
+
+#[async_trait]
+impl Sandboxes for SqliteCatalog {
+    async fn add_sandbox(&self, sandbox: &Sandbox, limits: AddLimits) -> Result<()> {
+        self.add_sandboxes(std::slice::from_ref(sandbox), limits)
+            .await
     }
-    for sandbox in sandboxes {
-        bounds::sandbox(sandbox)?;
+
+    // Adds first and counts afterwards, so that the check is the same for any number
+    // of sandboxes and keys.
+    async fn add_sandboxes(&self, sandboxes: &[Sandbox], limits: AddLimits) -> Result<()> {
+        if sandboxes.len() > MAX_BATCH {
+            let why = format!("at most {MAX_BATCH} sandboxes are added at once");
+            return Err(Error::Refused(why));
+        }
+        for sandbox in sandboxes {
+            bounds::sandbox(sandbox)?;
+        }
+        let mut transaction = self.database.write().await?;
+        for sandbox in sandboxes {
+            insert(&mut transaction, sandbox).await?;
+            let starting = EventKind::SandboxStarting;
+            events::record_of_sandbox(&mut transaction, sandbox, starting, sandbox.created).await?;
+        }
+        check_limits(&mut transaction, sandboxes, limits).await?;
+        transaction.commit().await
     }
-    let mut transaction = database.write().await?;
-    for sandbox in sandboxes {
-        insert(&mut transaction, sandbox).await?;
-        let starting = EventKind::SandboxStarting;
-        events::tell(&mut transaction, sandbox, starting, sandbox.created).await?;
+
+    async fn sandbox(&self, tenant: TenantId, id: &str) -> Result<Option<Sandbox>> {
+        let found = self.sandbox_of_any_tenant(id).await?;
+        Ok(found.filter(|sandbox| sandbox.tenant == tenant))
     }
-    check_limits(&mut transaction, sandboxes, limits).await?;
-    transaction.commit().await
+
+    async fn sandbox_of_any_tenant(&self, id: &str) -> Result<Option<Sandbox>> {
+        sqlx::query_as(SELECT_ONE)
+            .bind(id)
+            .fetch_optional(self.database.readers())
+            .await
+            .map_err(failure::of)
+    }
+
+    async fn sandbox_of_workspace(
+        &self,
+        tenant: TenantId,
+        workspace: &str,
+    ) -> Result<Option<Sandbox>> {
+        sqlx::query_as(SELECT_BY_WORKSPACE)
+            .bind(&tenant.as_bytes()[..])
+            .bind(workspace)
+            .fetch_optional(self.database.readers())
+            .await
+            .map_err(failure::of)
+    }
+
+    async fn sandboxes(&self, query: &SandboxQuery) -> Result<Page<Sandbox>> {
+        bounds::query(query)?;
+        let mut count = QueryBuilder::new("SELECT count(*) FROM sandboxes WHERE 1 = 1");
+        push_filters(&mut count, query);
+        pages::page(&self.database, count, select_page(query)?).await
+    }
+
+    async fn expired(&self, now: Timestamp, limit: u32) -> Result<Vec<Sandbox>> {
+        bounds::limit(limit)?;
+        sqlx::query_as(SELECT_EXPIRED)
+            .bind(micros(now)?)
+            .bind(limit)
+            .fetch_all(self.database.readers())
+            .await
+            .map_err(failure::of)
+    }
+
+    async fn change_sandbox(
+        &self,
+        id: &str,
+        change: &SandboxChange,
+        now: Timestamp,
+    ) -> Result<Sandbox> {
+        let mut transaction = self.database.write().await?;
+        let found = find(&mut transaction, id).await?;
+        let what = Kind::Sandbox;
+        let sandbox = change.apply(found.ok_or(Error::NotFound { what })?, now)?;
+        sqlx::query(UPDATE)
+            .bind(&sandbox.name)
+            .bind(sandbox.state.name())
+            .bind(&sandbox.reason)
+            .bind(&sandbox.container)
+            .bind(&sandbox.workspace)
+            .bind(&sandbox.token_hash[..])
+            .bind(micros(sandbox.expires)?)
+            .bind(micros(sandbox.updated)?)
+            .bind(sandbox.removing)
+            .bind(sandbox.keep_workspace)
+            .bind(bounds::spec(&sandbox)?)
+            .bind(&sandbox.id)
+            .execute(&mut *transaction)
+            .await
+            .map_err(failure::of)?;
+        for kind in &change.tells {
+            events::record_of_sandbox(&mut transaction, &sandbox, *kind, now).await?;
+        }
+        transaction.commit().await?;
+        Ok(sandbox)
+    }
+
+    async fn remove_sandbox(&self, id: &str, now: Timestamp) -> Result<bool> {
+        let mut transaction = self.database.write().await?;
+        let Some(sandbox) = find(&mut transaction, id).await? else {
+            return Ok(false);
+        };
+        let deleted = EventKind::SandboxDeleted;
+        events::record_of_sandbox(&mut transaction, &sandbox, deleted, now).await?;
+        sqlx::query("DELETE FROM sandboxes WHERE id = ?")
+            .bind(id)
+            .execute(&mut *transaction)
+            .await
+            .map_err(failure::of)?;
+        transaction.commit().await?;
+        Ok(true)
+    }
+
+    async fn count_by_state(
+        &self,
+        tenant: Option<TenantId>,
+    ) -> Result<BTreeMap<SandboxState, u64>> {
+        let mut count = count_by_state(tenant);
+        let found = count.build_query_as().fetch_all(self.database.readers());
+        let found: Vec<StateCount> = found.await.map_err(failure::of)?;
+        let mut counts: BTreeMap<_, _> = SandboxState::ALL.map(|state| (state, 0)).into();
+        counts.extend(found.into_iter().map(|row| (row.state, row.count)));
+        Ok(counts)
+    }
+}
+
+/// Reads a sandbox in the transaction of a change, so that no other change can
+/// affect it until the transaction ends.
+async fn find(connection: &mut SqliteConnection, id: &str) -> Result<Option<Sandbox>> {
+    sqlx::query_as(SELECT_ONE)
+        .bind(id)
+        .fetch_optional(connection)
+        .await
+        .map_err(failure::of)
 }
 
 async fn check_limits(
@@ -84,8 +218,8 @@ async fn check_limits(
     }
     if let Some(limit) = limits.total {
         let count = sqlx::query_scalar(COUNT_ALL);
-        let there = count.fetch_one(&mut *connection).await;
-        check(there.map_err(failure::of)?, Limit::Sandboxes, limit)?;
+        let counted = count.fetch_one(&mut *connection).await;
+        check(counted.map_err(failure::of)?, Limit::Sandboxes, limit)?;
     }
     let Some(limit) = limits.per_key else {
         return Ok(());
@@ -95,14 +229,14 @@ async fn check_limits(
         let count = sqlx::query_scalar(COUNT_OF_KEY)
             .bind(&tenant.as_bytes()[..])
             .bind(key);
-        let there = count.fetch_one(&mut *connection).await;
-        check(there.map_err(failure::of)?, Limit::SandboxesOfKey, limit)?;
+        let counted = count.fetch_one(&mut *connection).await;
+        check(counted.map_err(failure::of)?, Limit::SandboxesOfKey, limit)?;
     }
     Ok(())
 }
 
-fn check(there: i64, which: Limit, limit: u32) -> Result<()> {
-    if there > i64::from(limit) {
+fn check(count: i64, which: Limit, limit: u32) -> Result<()> {
+    if count > i64::from(limit) {
         let limit = limit.into();
         return Err(Error::LimitReached { which, limit });
     }
@@ -134,80 +268,57 @@ async fn insert(connection: &mut SqliteConnection, sandbox: &Sandbox) -> Result<
     Ok(())
 }
 
-pub(super) async fn get(database: &Database, id: &str) -> Result<Option<Sandbox>> {
-    let row = sqlx::query(SELECT_ONE)
-        .bind(id)
-        .fetch_optional(database.readers())
-        .await
-        .map_err(failure::of)?;
-    row.as_ref().map(rows::sandbox).transpose()
-}
-
-pub(super) async fn of_workspace(
-    database: &Database,
-    tenant: TenantId,
-    workspace: &str,
-) -> Result<Option<Sandbox>> {
-    let row = sqlx::query(SELECT_BY_WORKSPACE)
-        .bind(&tenant.as_bytes()[..])
-        .bind(workspace)
-        .fetch_optional(database.readers())
-        .await
-        .map_err(failure::of)?;
-    row.as_ref().map(rows::sandbox).transpose()
-}
-
-pub(super) async fn change(
-    database: &Database,
-    id: &str,
-    change: &SandboxChange,
-    now: Timestamp,
-) -> Result<Sandbox> {
-    let mut transaction = database.write().await?;
-    let found = sqlx::query(SELECT_ONE).bind(id);
-    let found = found.fetch_optional(&mut *transaction).await;
-    let what = Kind::Sandbox;
-    let found = found
-        .map_err(failure::of)?
-        .ok_or(Error::NotFound { what })?;
-    let sandbox = change.apply(rows::sandbox(&found)?, now)?;
-    sqlx::query(UPDATE)
-        .bind(&sandbox.name)
-        .bind(sandbox.state.name())
-        .bind(&sandbox.reason)
-        .bind(&sandbox.container)
-        .bind(&sandbox.workspace)
-        .bind(&sandbox.token_hash[..])
-        .bind(micros(sandbox.expires)?)
-        .bind(micros(sandbox.updated)?)
-        .bind(sandbox.removing)
-        .bind(sandbox.keep_workspace)
-        .bind(bounds::spec(&sandbox)?)
-        .bind(&sandbox.id)
-        .execute(&mut *transaction)
-        .await
-        .map_err(failure::of)?;
-    for kind in &change.tells {
-        events::tell(&mut transaction, &sandbox, *kind, now).await?;
+/// Binds all values; none becomes part of the SQL text.
+fn push_filters(builder: &mut QueryBuilder<Sqlite>, query: &SandboxQuery) {
+    if let Some(tenant) = query.tenant {
+        builder.push(" AND tenant = ");
+        builder.push_bind(tenant.as_bytes().to_vec());
     }
-    transaction.commit().await?;
-    Ok(sandbox)
+    if let Some(agent) = &query.agent {
+        builder.push(" AND agent = ").push_bind(agent.clone());
+    }
+    if let Some(state) = query.state {
+        builder.push(" AND state = ").push_bind(state.name());
+    }
+    if let Some(removing) = query.removing {
+        // Written out, not bound: SQLite uses a partial index only if the
+        // statement itself implies the condition of the index.
+        builder.push(if removing {
+            " AND removing = 1"
+        } else {
+            " AND removing = 0"
+        });
+    }
+    if let Some(prefix) = query.name_prefix.as_ref().filter(|text| !text.is_empty()) {
+        // Not LIKE, which has wildcards and ignores case.
+        builder.push(" AND substr(name, 1, length(");
+        builder.push_bind(prefix.clone()).push(")) = ");
+        builder.push_bind(prefix.clone());
+    }
 }
 
-pub(super) async fn remove(database: &Database, id: &str, now: Timestamp) -> Result<bool> {
-    let mut transaction = database.write().await?;
-    let found = sqlx::query(SELECT_ONE).bind(id);
-    let found = found.fetch_optional(&mut *transaction).await;
-    let Some(found) = found.map_err(failure::of)? else {
-        return Ok(false);
-    };
-    let deleted = EventKind::SandboxDeleted;
-    events::tell(&mut transaction, &rows::sandbox(&found)?, deleted, now).await?;
-    sqlx::query("DELETE FROM sandboxes WHERE id = ?")
-        .bind(id)
-        .execute(&mut *transaction)
-        .await
-        .map_err(failure::of)?;
-    transaction.commit().await?;
-    Ok(true)
+/// Selects a page of sandboxes.
+pub(super) fn select_page(query: &SandboxQuery) -> Result<QueryBuilder<Sqlite>> {
+    let mut select = QueryBuilder::new(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM sandboxes WHERE 1 = 1"
+    ));
+    push_filters(&mut select, query);
+    pages::push_newest_first(&mut select, query.after.as_ref(), query.limit)?;
+    let skipped = i64::from(query.page - 1) * i64::from(query.limit);
+    select.push(" OFFSET ").push_bind(skipped);
+    Ok(select)
+}
+
+/// Counts the sandboxes in each state.
+pub(super) fn count_by_state(tenant: Option<TenantId>) -> QueryBuilder<Sqlite> {
+    let mut count = QueryBuilder::new("SELECT state, count(*) AS count FROM sandboxes");
+    count.push(" WHERE removing = 0");
+    if let Some(tenant) = tenant {
+        count.push(" AND tenant = ");
+        count.push_bind(tenant.as_bytes().to_vec());
+    }
+    count.push(" GROUP BY state");
+    count
 }

@@ -1,10 +1,11 @@
 //! Tags.
 
+use async_trait::async_trait;
 use elevo_core::TenantId;
 
-use super::database::{self, Database};
-use super::{failure, projects, retention, rows};
+use super::{SqliteCatalog, database, failure, projects, retention};
 use crate::bounds::{self, micros};
+use crate::catalog::Tags;
 use crate::error::{Error, Kind, Limit, Result};
 use crate::records::Tag;
 
@@ -32,76 +33,67 @@ const SET: &str = concat!(
     ") VALUES (?, ?, ?, ?, ?, ?, ?)"
 );
 
-pub(super) async fn set(
-    database: &Database,
-    tenant: TenantId,
-    tag: &Tag,
-    may_move: bool,
-) -> Result<()> {
-    bounds::tag(tag)?;
-    let mut transaction = database.write().await?;
-    projects::staying(&mut transaction, tenant, &tag.project).await?;
-    let there = sqlx::query(SELECT_ONE)
-        .bind(&tag.project)
-        .bind(&tag.name)
-        .fetch_optional(&mut *transaction)
-        .await
-        .map_err(failure::of)?;
-    match there {
-        Some(_) if !may_move => return Err(Error::Exists { what: Kind::Tag }),
-        Some(_) => {}
-        None => {
-            let count = sqlx::query("SELECT count(*) FROM tags WHERE project = ?");
-            let count = count.bind(&tag.project);
-            database::check_room(&mut transaction, count, Limit::Tags).await?;
+#[async_trait]
+impl Tags for SqliteCatalog {
+    async fn set_tag(&self, tenant: TenantId, tag: &Tag, may_move: bool) -> Result<()> {
+        bounds::tag(tag)?;
+        let mut transaction = self.database.write().await?;
+        projects::require_not_removing(&mut transaction, tenant, &tag.project).await?;
+        let existing = sqlx::query(SELECT_ONE)
+            .bind(&tag.project)
+            .bind(&tag.name)
+            .fetch_optional(&mut *transaction)
+            .await
+            .map_err(failure::of)?;
+        match existing {
+            Some(_) if !may_move => return Err(Error::Exists { what: Kind::Tag }),
+            Some(_) => {}
+            None => {
+                let count = sqlx::query("SELECT count(*) FROM tags WHERE project = ?");
+                let count = count.bind(&tag.project);
+                database::check_max_listed(&mut transaction, count, Limit::Tags).await?;
+            }
         }
+        retention::check_not_dropped(&mut transaction, &tag.project, [tag.snapshot]).await?;
+        sqlx::query(SET)
+            .bind(&tag.project)
+            .bind(&tag.name)
+            .bind(&tag.snapshot.0.as_bytes()[..])
+            .bind(&tag.key)
+            .bind(&tag.agent)
+            .bind(&tag.message)
+            .bind(micros(tag.created)?)
+            .execute(&mut *transaction)
+            .await
+            .map_err(failure::of)?;
+        transaction.commit().await
     }
-    retention::check_kept(&mut transaction, &tag.project, [tag.snapshot]).await?;
-    sqlx::query(SET)
-        .bind(&tag.project)
-        .bind(&tag.name)
-        .bind(&tag.snapshot.0.as_bytes()[..])
-        .bind(&tag.key)
-        .bind(&tag.agent)
-        .bind(&tag.message)
-        .bind(micros(tag.created)?)
-        .execute(&mut *transaction)
-        .await
-        .map_err(failure::of)?;
-    transaction.commit().await
-}
 
-pub(super) async fn get(database: &Database, project: &str, name: &str) -> Result<Option<Tag>> {
-    let row = sqlx::query(SELECT_ONE)
-        .bind(project)
-        .bind(name)
-        .fetch_optional(database.readers())
-        .await
-        .map_err(failure::of)?;
-    row.as_ref().map(rows::tag).transpose()
-}
+    async fn tag(&self, project: &str, name: &str) -> Result<Option<Tag>> {
+        sqlx::query_as(SELECT_ONE)
+            .bind(project)
+            .bind(name)
+            .fetch_optional(self.database.readers())
+            .await
+            .map_err(failure::of)
+    }
 
-pub(super) async fn list(
-    database: &Database,
-    project: &str,
-    after: Option<&str>,
-    limit: u32,
-) -> Result<Vec<Tag>> {
-    bounds::limit(limit)?;
-    let rows = sqlx::query(SELECT_PAGE)
-        .bind(project)
-        .bind(after.unwrap_or_default())
-        .bind(limit)
-        .fetch_all(database.readers())
-        .await
-        .map_err(failure::of)?;
-    rows::all(&rows, rows::tag)
-}
+    async fn tags(&self, project: &str, after: Option<&str>, limit: u32) -> Result<Vec<Tag>> {
+        bounds::limit(limit)?;
+        sqlx::query_as(SELECT_PAGE)
+            .bind(project)
+            .bind(after.unwrap_or_default())
+            .bind(limit)
+            .fetch_all(self.database.readers())
+            .await
+            .map_err(failure::of)
+    }
 
-pub(super) async fn remove(database: &Database, project: &str, name: &str) -> Result<bool> {
-    let statement = sqlx::query("DELETE FROM tags WHERE project = ? AND name = ?")
-        .bind(project)
-        .bind(name);
-    let done = database.run(statement).await?;
-    Ok(done > 0)
+    async fn remove_tag(&self, project: &str, name: &str) -> Result<bool> {
+        let statement = sqlx::query("DELETE FROM tags WHERE project = ? AND name = ?")
+            .bind(project)
+            .bind(name);
+        let done = self.database.run(statement).await?;
+        Ok(done > 0)
+    }
 }

@@ -1,13 +1,13 @@
 //! The conformance suite on SQLite, and tests of SQLite alone.
 
+mod copies;
 mod damage;
 mod file;
 mod format;
-mod group;
-mod look;
 mod plans;
 mod version_2;
 mod version_4;
+mod write_queue;
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use tempfile::TempDir;
 
 use super::{SqliteCatalog, SqliteOptions};
-use crate::conformance::Place;
+use crate::conformance::Backend;
 use crate::error::Result;
 
 struct Temporary(TempDir);
@@ -53,7 +53,7 @@ impl Temporary {
     }
 }
 
-impl Place for Temporary {
+impl Backend for Temporary {
     type Catalog = SqliteCatalog;
 
     async fn open(&self) -> SqliteCatalog {

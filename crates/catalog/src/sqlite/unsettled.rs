@@ -1,10 +1,9 @@
 //! Conflicts that workspaces have not settled yet.
 
-use elevo_core::{TenantId, TreePath};
+use elevo_core::TreePath;
 use sqlx::SqliteConnection;
 
-use super::database::Database;
-use super::{failure, rows};
+use super::failure;
 use crate::error::Result;
 use crate::records::Unsettled;
 use crate::stored;
@@ -14,20 +13,6 @@ pub(super) const SELECT: &str = "SELECT path, seen, entry_left, marked FROM work
 
 const INSERT: &str =
     "INSERT INTO unsettled (workspace, path, seen, entry_left, marked) VALUES (?, ?, ?, ?, ?)";
-
-pub(super) async fn list(
-    database: &Database,
-    tenant: TenantId,
-    workspace: &str,
-) -> Result<Vec<Unsettled>> {
-    let rows = sqlx::query(SELECT)
-        .bind(&tenant.as_bytes()[..])
-        .bind(workspace)
-        .fetch_all(database.readers())
-        .await
-        .map_err(failure::of)?;
-    rows::all(&rows, rows::unsettled)
-}
 
 /// Replaces all unsettled conflicts of a workspace.
 pub(super) async fn replace(

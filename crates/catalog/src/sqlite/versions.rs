@@ -1,11 +1,13 @@
 //! The history of paths.
 
+use async_trait::async_trait;
 use elevo_core::TreePath;
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
-use super::database::Database;
-use super::{failure, log, rows};
+use super::values::{self, sequence_bound};
+use super::{SqliteCatalog, failure};
 use crate::bounds;
+use crate::catalog::Versions;
 use crate::error::Result;
 use crate::records::{FileVersion, PathChange};
 use crate::stored;
@@ -26,6 +28,45 @@ pub(super) const SELECT_IN: &str = concat!(
     " FROM versions JOIN landings USING (project, sequence) \
       WHERE project = ? AND sequence = ? AND path >= ? ORDER BY path LIMIT ?"
 );
+
+#[async_trait]
+impl Versions for SqliteCatalog {
+    async fn versions_of(
+        &self,
+        project: &str,
+        path: &TreePath,
+        before: Option<u64>,
+        limit: u32,
+    ) -> Result<Vec<FileVersion>> {
+        bounds::limit(limit)?;
+        let mut select = select_of(&stored::path_and_above(path), project, before, limit);
+        let found = select.build_query_as().fetch_all(self.database.readers());
+        found.await.map_err(failure::of)
+    }
+
+    async fn last_version(&self, project: &str, path: &TreePath) -> Result<Option<FileVersion>> {
+        let last = self.versions_of(project, path, None, 1).await?;
+        Ok(last.into_iter().next())
+    }
+
+    async fn versions_in(
+        &self,
+        project: &str,
+        sequence: u64,
+        after: Option<&TreePath>,
+        limit: u32,
+    ) -> Result<Vec<FileVersion>> {
+        bounds::limit(limit)?;
+        sqlx::query_as(SELECT_IN)
+            .bind(project)
+            .bind(sequence_bound(Some(sequence)))
+            .bind(stored::path_after(after))
+            .bind(limit)
+            .fetch_all(self.database.readers())
+            .await
+            .map_err(failure::of)
+    }
+}
 
 /// Inserts in batches whose sizes are powers of two: that takes few statements,
 /// and few different ones to prepare. Sorts by path, so that neighbours in the
@@ -61,7 +102,7 @@ async fn insert_some(
         row.push_bind(project.to_owned())
             .push_bind(sequence as i64)
             .push_bind(stored::path(&change.path))
-            .push_bind(rows::to_word(change.kind))
+            .push_bind(values::to_word(change.kind))
             .push_bind(change.from.as_ref().map(stored::path))
             .push_bind(change.before.as_ref().map(stored::entry))
             .push_bind(change.after.as_ref().map(stored::entry))
@@ -71,19 +112,6 @@ async fn insert_some(
     });
     let done = insert.build().execute(connection).await;
     done.map_err(failure::of).map(drop)
-}
-
-pub(super) async fn of_path(
-    database: &Database,
-    project: &str,
-    path: &TreePath,
-    before: Option<u64>,
-    limit: u32,
-) -> Result<Vec<FileVersion>> {
-    bounds::limit(limit)?;
-    let mut select = select_of(&stored::path_and_above(path), project, before, limit);
-    let rows = select.build().fetch_all(database.readers()).await;
-    rows::all(&rows.map_err(failure::of)?, rows::version)
 }
 
 /// Reads at most `limit` entries of the index for each path. If a landing changed
@@ -106,7 +134,7 @@ pub(super) fn select_of(
          SELECT sequence FROM versions other INDEXED BY versions_by_path WHERE other.path = asked.path \
          AND (asked.every OR other.whole) AND other.sequence < ",
     );
-    select.push_bind(log::bound(before));
+    select.push_bind(sequence_bound(before));
     select
         .push(" AND other.project = ")
         .push_bind(project.to_owned());
@@ -127,23 +155,4 @@ pub(super) fn select_of(
     select.push_bind(project.to_owned());
     select.push(" ORDER BY found.sequence DESC");
     select
-}
-
-pub(super) async fn in_landing(
-    database: &Database,
-    project: &str,
-    sequence: u64,
-    after: Option<&TreePath>,
-    limit: u32,
-) -> Result<Vec<FileVersion>> {
-    bounds::limit(limit)?;
-    let rows = sqlx::query(SELECT_IN)
-        .bind(project)
-        .bind(log::bound(Some(sequence)))
-        .bind(stored::path_after(after))
-        .bind(limit)
-        .fetch_all(database.readers())
-        .await
-        .map_err(failure::of)?;
-    rows::all(&rows, rows::version)
 }

@@ -1,14 +1,18 @@
 //! Workspaces.
 
+use async_trait::async_trait;
 use elevo_core::{TenantId, Timestamp};
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
-use super::database::Database;
-use super::{events, failure, lists, projects, quotas, retention, rows, unsettled};
-use crate::bounds::{self, MAX_SYNC_BYTES, micros};
+use super::{
+    SqliteCatalog, events, failure, pages, projects, quotas, retention, unsettled, values,
+};
+use crate::bounds::{self, micros};
+use crate::catalog::Workspaces;
 use crate::error::{Error, Kind, Result};
+use crate::limits::MAX_SYNC_BYTES;
 use crate::query::Page;
-use crate::records::{Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState};
+use crate::records::{Unsettled, Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState};
 
 macro_rules! columns {
     () => {
@@ -29,78 +33,10 @@ const INSERT: &str = concat!(
     ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 );
 
-/// Everything that a change or a merge can change.
+/// Sets the columns that a change or a merge can set.
 const UPDATE: &str = "UPDATE workspaces SET name = ?, base = ?, synced = ?, merges = ?, \
                       sync = ?, read_only = ?, follows = ?, state = ?, last_merge = ?, \
                       expires = ?, updated = ? WHERE id = ?";
-
-pub(super) async fn add(database: &Database, workspace: &Workspace) -> Result<()> {
-    bounds::workspace(workspace)?;
-    let sync = sync_text(workspace)?;
-    let mut transaction = database.write().await?;
-    if let Some(project) = &workspace.project {
-        match projects::staying(&mut transaction, workspace.tenant, project).await {
-            Err(Error::NotFound { .. }) => return Err(Error::NotFound { what: Kind::Owner }),
-            found => found?,
-        };
-    }
-    check_kept(&mut transaction, workspace).await?;
-    sqlx::query(INSERT)
-        .bind(&workspace.id)
-        .bind(&workspace.tenant.as_bytes()[..])
-        .bind(&workspace.project)
-        .bind(&workspace.agent)
-        .bind(&workspace.key)
-        .bind(&workspace.name)
-        .bind(&workspace.base.0.as_bytes()[..])
-        .bind(&workspace.synced.0.as_bytes()[..])
-        .bind(workspace.merges as i64)
-        .bind(sync)
-        .bind(workspace.read_only)
-        .bind(workspace.follows)
-        .bind(rows::to_word(workspace.state))
-        .bind(workspace.last_merge.map(micros).transpose()?)
-        .bind(workspace.expires.map(micros).transpose()?)
-        .bind(micros(workspace.created)?)
-        .bind(micros(workspace.updated)?)
-        .execute(&mut *transaction)
-        .await
-        .map_err(failure::of_adding(Kind::Workspace))?;
-    quotas::check_workspaces(&mut transaction, workspace.tenant).await?;
-    transaction.commit().await
-}
-
-fn sync_text(workspace: &Workspace) -> Result<String> {
-    bounds::json("how a workspace is synced", &workspace.sync, MAX_SYNC_BYTES)
-}
-
-pub(super) async fn get(
-    database: &Database,
-    tenant: TenantId,
-    id: &str,
-) -> Result<Option<Workspace>> {
-    let row = sqlx::query(SELECT_ONE)
-        .bind(&tenant.as_bytes()[..])
-        .bind(id)
-        .fetch_optional(database.readers())
-        .await
-        .map_err(failure::of)?;
-    row.as_ref().map(rows::workspace).transpose()
-}
-
-pub(super) async fn list(database: &Database, query: &WorkspaceQuery) -> Result<Page<Workspace>> {
-    bounds::limit(query.limit)?;
-    let mut count = QueryBuilder::new("SELECT count(*) FROM workspaces WHERE 1 = 1");
-    push_filters(&mut count, query);
-    let mut select = QueryBuilder::new(concat!(
-        "SELECT ",
-        columns!(),
-        " FROM workspaces WHERE 1 = 1"
-    ));
-    push_filters(&mut select, query);
-    lists::push_newest_first(&mut select, query.after.as_ref(), query.limit)?;
-    lists::page(database, count, select, rows::workspace).await
-}
 
 pub(super) const SELECT_EXPIRED: &str = concat!(
     "SELECT ",
@@ -108,19 +44,135 @@ pub(super) const SELECT_EXPIRED: &str = concat!(
     " FROM workspaces WHERE state = 'parked' AND expires <= ? ORDER BY expires, id LIMIT ?"
 );
 
-pub(super) async fn expired(
-    database: &Database,
-    now: Timestamp,
-    limit: u32,
-) -> Result<Vec<Workspace>> {
-    bounds::limit(limit)?;
-    let rows = sqlx::query(SELECT_EXPIRED)
-        .bind(micros(now)?)
-        .bind(limit)
-        .fetch_all(database.readers())
-        .await
-        .map_err(failure::of)?;
-    rows::all(&rows, rows::workspace)
+#[async_trait]
+impl Workspaces for SqliteCatalog {
+    async fn add_workspace(&self, workspace: &Workspace) -> Result<()> {
+        bounds::workspace(workspace)?;
+        let sync = sync_text(workspace)?;
+        let mut transaction = self.database.write().await?;
+        if let Some(project) = &workspace.project {
+            match projects::require_not_removing(&mut transaction, workspace.tenant, project).await
+            {
+                Err(Error::NotFound { .. }) => return Err(Error::NotFound { what: Kind::Owner }),
+                found => found?,
+            };
+        }
+        check_not_dropped(&mut transaction, workspace).await?;
+        sqlx::query(INSERT)
+            .bind(&workspace.id)
+            .bind(&workspace.tenant.as_bytes()[..])
+            .bind(&workspace.project)
+            .bind(&workspace.agent)
+            .bind(&workspace.key)
+            .bind(&workspace.name)
+            .bind(&workspace.base.0.as_bytes()[..])
+            .bind(&workspace.synced.0.as_bytes()[..])
+            .bind(workspace.merges as i64)
+            .bind(sync)
+            .bind(workspace.read_only)
+            .bind(workspace.follows)
+            .bind(values::to_word(workspace.state))
+            .bind(workspace.last_merge.map(micros).transpose()?)
+            .bind(workspace.expires.map(micros).transpose()?)
+            .bind(micros(workspace.created)?)
+            .bind(micros(workspace.updated)?)
+            .execute(&mut *transaction)
+            .await
+            .map_err(failure::of_adding(Kind::Workspace))?;
+        quotas::check_workspaces(&mut transaction, workspace.tenant).await?;
+        transaction.commit().await
+    }
+
+    async fn workspace(&self, tenant: TenantId, id: &str) -> Result<Option<Workspace>> {
+        sqlx::query_as(SELECT_ONE)
+            .bind(&tenant.as_bytes()[..])
+            .bind(id)
+            .fetch_optional(self.database.readers())
+            .await
+            .map_err(failure::of)
+    }
+
+    async fn workspaces(&self, query: &WorkspaceQuery) -> Result<Page<Workspace>> {
+        bounds::limit(query.limit)?;
+        let mut count = QueryBuilder::new("SELECT count(*) FROM workspaces WHERE 1 = 1");
+        push_filters(&mut count, query);
+        pages::page(&self.database, count, select_page(query)?).await
+    }
+
+    async fn expired_workspaces(&self, now: Timestamp, limit: u32) -> Result<Vec<Workspace>> {
+        bounds::limit(limit)?;
+        sqlx::query_as(SELECT_EXPIRED)
+            .bind(micros(now)?)
+            .bind(limit)
+            .fetch_all(self.database.readers())
+            .await
+            .map_err(failure::of)
+    }
+
+    async fn change_workspace(
+        &self,
+        tenant: TenantId,
+        id: &str,
+        change: &WorkspaceChange,
+        now: Timestamp,
+    ) -> Result<Workspace> {
+        let mut transaction = self.database.write().await?;
+        let workspace = require(&mut transaction, tenant, id).await?;
+        let workspace = change.apply(workspace, now)?;
+        bounds::unsettled(change.unsettled.as_deref().unwrap_or_default())?;
+        if change.state == Some(WorkspaceState::Live)
+            && let Some(project) = &workspace.project
+        {
+            projects::require_not_removing(&mut transaction, tenant, project).await?;
+        }
+        check_not_dropped(&mut transaction, &workspace).await?;
+        update(&mut transaction, &workspace).await?;
+        if let Some(all) = &change.unsettled {
+            unsettled::replace(&mut transaction, id, all).await?;
+        }
+        for kind in &change.tells {
+            events::record_of_workspace(&mut transaction, &workspace, *kind, now).await?;
+        }
+        transaction.commit().await?;
+        Ok(workspace)
+    }
+
+    async fn unsettled(&self, tenant: TenantId, workspace: &str) -> Result<Vec<Unsettled>> {
+        sqlx::query_as(unsettled::SELECT)
+            .bind(&tenant.as_bytes()[..])
+            .bind(workspace)
+            .fetch_all(self.database.readers())
+            .await
+            .map_err(failure::of)
+    }
+
+    async fn remove_workspace(&self, tenant: TenantId, id: &str) -> Result<bool> {
+        let statement = sqlx::query("DELETE FROM workspaces WHERE tenant = ? AND id = ?")
+            .bind(&tenant.as_bytes()[..])
+            .bind(id);
+        let done = self.database.run(statement).await?;
+        Ok(done > 0)
+    }
+}
+
+fn sync_text(workspace: &Workspace) -> Result<String> {
+    bounds::json(
+        "the sync settings of a workspace",
+        &workspace.sync,
+        MAX_SYNC_BYTES,
+    )
+}
+
+/// Selects a page of workspaces.
+pub(super) fn select_page(query: &WorkspaceQuery) -> Result<QueryBuilder<Sqlite>> {
+    let mut select = QueryBuilder::new(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM workspaces WHERE 1 = 1"
+    ));
+    push_filters(&mut select, query);
+    pages::push_newest_first(&mut select, query.after.as_ref(), query.limit)?;
+    Ok(select)
 }
 
 fn push_filters(builder: &mut QueryBuilder<Sqlite>, query: &WorkspaceQuery) {
@@ -137,62 +189,35 @@ fn push_filters(builder: &mut QueryBuilder<Sqlite>, query: &WorkspaceQuery) {
     if let Some(state) = query.state {
         builder
             .push(" AND state = ")
-            .push_bind(rows::to_word(state));
+            .push_bind(values::to_word(state));
     }
 }
 
-pub(super) async fn change(
-    database: &Database,
-    tenant: TenantId,
-    id: &str,
-    change: &WorkspaceChange,
-    now: Timestamp,
-) -> Result<Workspace> {
-    let mut transaction = database.write().await?;
-    let workspace = held(&mut transaction, tenant, id).await?;
-    let workspace = change.apply(workspace, now)?;
-    bounds::unsettled(change.unsettled.as_deref().unwrap_or_default())?;
-    if change.state == Some(WorkspaceState::Live)
-        && let Some(project) = &workspace.project
-    {
-        projects::staying(&mut transaction, tenant, project).await?;
-    }
-    check_kept(&mut transaction, &workspace).await?;
-    update(&mut transaction, &workspace).await?;
-    if let Some(all) = &change.unsettled {
-        unsettled::replace(&mut transaction, id, all).await?;
-    }
-    for kind in &change.tells {
-        events::tell_of_workspace(&mut transaction, &workspace, *kind, now).await?;
-    }
-    transaction.commit().await?;
-    Ok(workspace)
-}
-
-async fn check_kept(connection: &mut SqliteConnection, workspace: &Workspace) -> Result<()> {
+async fn check_not_dropped(connection: &mut SqliteConnection, workspace: &Workspace) -> Result<()> {
     match &workspace.project {
         Some(project) => {
             let needed = [workspace.base, workspace.synced];
-            retention::check_kept(connection, project, needed).await
+            retention::check_not_dropped(connection, project, needed).await
         }
         None => Ok(()),
     }
 }
 
-/// Returns a workspace that no one else can change until the transaction ends.
-pub(super) async fn held(
+/// Reads a workspace in the transaction of a change, so that no other change can
+/// affect it until the transaction ends. `NotFound` if there is none.
+pub(super) async fn require(
     connection: &mut SqliteConnection,
     tenant: TenantId,
     id: &str,
 ) -> Result<Workspace> {
-    let row = sqlx::query(SELECT_ONE)
+    let found = sqlx::query_as(SELECT_ONE)
         .bind(&tenant.as_bytes()[..])
         .bind(id)
         .fetch_optional(connection)
         .await
         .map_err(failure::of)?;
     let what = Kind::Workspace;
-    rows::workspace(&row.ok_or(Error::NotFound { what })?)
+    found.ok_or(Error::NotFound { what })
 }
 
 pub(super) async fn update(connection: &mut SqliteConnection, workspace: &Workspace) -> Result<()> {
@@ -204,7 +229,7 @@ pub(super) async fn update(connection: &mut SqliteConnection, workspace: &Worksp
         .bind(sync_text(workspace)?)
         .bind(workspace.read_only)
         .bind(workspace.follows)
-        .bind(rows::to_word(workspace.state))
+        .bind(values::to_word(workspace.state))
         .bind(workspace.last_merge.map(micros).transpose()?)
         .bind(workspace.expires.map(micros).transpose()?)
         .bind(micros(workspace.updated)?)
@@ -213,12 +238,4 @@ pub(super) async fn update(connection: &mut SqliteConnection, workspace: &Worksp
         .await
         .map_err(failure::of)?;
     Ok(())
-}
-
-pub(super) async fn remove(database: &Database, tenant: TenantId, id: &str) -> Result<bool> {
-    let statement = sqlx::query("DELETE FROM workspaces WHERE tenant = ? AND id = ?")
-        .bind(&tenant.as_bytes()[..])
-        .bind(id);
-    let done = database.run(statement).await?;
-    Ok(done > 0)
 }

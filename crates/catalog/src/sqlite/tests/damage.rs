@@ -5,10 +5,8 @@ use std::fs;
 use elevo_core::{TenantId, TreePath};
 
 use super::Temporary;
-use crate::catalog::Catalog;
-use crate::conformance::Place;
+use crate::conformance::Backend;
 use crate::error::{Error, Result};
-use crate::projects::Projects;
 use crate::query::SandboxQuery;
 
 const ROW: &str = "
@@ -40,11 +38,11 @@ fn assert_damaged<T: std::fmt::Debug>(result: Result<T>) {
 
 #[tokio::test]
 async fn a_file_that_is_not_a_database_is_not_overwritten() {
-    let place = Temporary::new();
+    let temporary = Temporary::new();
     let text = "This is not a database. ".repeat(100);
-    fs::write(place.file(), &text).unwrap();
-    assert_damaged(place.try_open().await);
-    assert_eq!(fs::read_to_string(place.file()).unwrap(), text);
+    fs::write(temporary.file(), &text).unwrap();
+    assert_damaged(temporary.try_open().await);
+    assert_eq!(fs::read_to_string(temporary.file()).unwrap(), text);
 }
 
 #[tokio::test]
@@ -56,10 +54,10 @@ async fn impossible_values_are_reported_as_damage() {
         "UPDATE api_keys SET limits = '7'",
         "UPDATE templates SET size = -1",
     ] {
-        let place = Temporary::new();
-        place.meddle(ROW).await;
-        place.meddle(meddling).await;
-        let catalog = place.open().await;
+        let temporary = Temporary::new();
+        temporary.meddle(ROW).await;
+        temporary.meddle(meddling).await;
+        let catalog = temporary.open().await;
         if meddling.contains("sandboxes") {
             assert_damaged(catalog.sandbox_of_any_tenant("s").await);
             assert_damaged(catalog.sandboxes(&SandboxQuery::default()).await);
@@ -95,11 +93,11 @@ async fn impossible_values_of_projects_are_reported_as_damage() {
         "UPDATE reviews SET theirs = x''",
         "UPDATE reviews SET resolution = '{'",
     ] {
-        let place = Temporary::new();
-        place.meddle(ROW).await;
-        place.meddle(PROJECT).await;
-        place.meddle(meddling).await;
-        let catalog = place.open().await;
+        let temporary = Temporary::new();
+        temporary.meddle(ROW).await;
+        temporary.meddle(PROJECT).await;
+        temporary.meddle(meddling).await;
+        let catalog = temporary.open().await;
         let table = meddling.split(' ').nth(1).unwrap_or_default();
         let found = [
             ("projects", catalog.project(tenant, "p").await.map(drop)),
@@ -120,14 +118,14 @@ async fn impossible_values_of_projects_are_reported_as_damage() {
 }
 
 #[tokio::test]
-async fn pages_that_are_overwritten_are_damage() {
-    let place = Temporary::new();
-    place.meddle(ROW).await;
-    let mut bytes = fs::read(place.file()).unwrap();
+async fn overwritten_pages_are_reported_as_damage() {
+    let temporary = Temporary::new();
+    temporary.meddle(ROW).await;
+    let mut bytes = fs::read(temporary.file()).unwrap();
     // All but the first page, which describes the others.
     bytes[4096..].fill(0xee);
-    fs::write(place.file(), bytes).unwrap();
-    match place.try_open().await {
+    fs::write(temporary.file(), bytes).unwrap();
+    match temporary.try_open().await {
         Err(Error::Damaged(_)) => {}
         Ok(catalog) => assert_damaged(catalog.sandboxes(&SandboxQuery::default()).await),
         other => panic!("{other:?}"),

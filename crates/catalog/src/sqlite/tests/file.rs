@@ -9,10 +9,9 @@ use sqlx::Connection;
 
 use super::super::{SqliteCatalog, SqliteOptions};
 use super::Temporary;
-use crate::bounds::MAX_LISTED;
-use crate::catalog::Catalog;
-use crate::conformance::Place;
+use crate::conformance::Backend;
 use crate::error::{Error, Limit};
+use crate::limits::MAX_LISTED;
 use crate::records::{Agent, ApiKey, KeyLimits, Template, Tenant};
 
 /// Options with a short wait.
@@ -23,13 +22,13 @@ pub(super) const HASTY: SqliteOptions = SqliteOptions {
 
 #[tokio::test]
 async fn only_its_owner_reads_the_file_and_its_log() {
-    let place = Temporary::new();
-    fs::write(place.file(), "").unwrap();
-    fs::set_permissions(place.file(), Permissions::from_mode(0o666)).unwrap();
-    let catalog = place.open().await;
+    let temporary = Temporary::new();
+    fs::write(temporary.file(), "").unwrap();
+    fs::set_permissions(temporary.file(), Permissions::from_mode(0o666)).unwrap();
+    let catalog = temporary.open().await;
     catalog.set_setting("a", "b").await.unwrap();
     let mut modes = Vec::new();
-    for entry in place.0.path().read_dir().unwrap() {
+    for entry in temporary.0.path().read_dir().unwrap() {
         let entry = entry.unwrap();
         let mode = entry.metadata().unwrap().permissions().mode() & 0o777;
         modes.push((entry.file_name().into_string().unwrap(), mode));
@@ -40,9 +39,9 @@ async fn only_its_owner_reads_the_file_and_its_log() {
 }
 
 #[tokio::test]
-async fn every_change_is_synced_and_foreign_keys_are_kept() {
-    let place = Temporary::new();
-    let catalog = place.open().await;
+async fn every_change_is_synced_and_foreign_keys_are_enforced() {
+    let temporary = Temporary::new();
+    let catalog = temporary.open().await;
     let mut writer = catalog.database.write().await.unwrap();
     for (name, value) in [
         ("SELECT journal_mode FROM pragma_journal_mode", "wal"),
@@ -67,16 +66,18 @@ async fn every_change_is_synced_and_foreign_keys_are_kept() {
 
 #[tokio::test]
 async fn a_call_that_waits_too_long_fails_as_busy() {
-    let place = Temporary::new();
-    let slow = place.open().await;
-    let hasty = SqliteCatalog::open(&place.file(), &HASTY).await.unwrap();
+    let temporary = Temporary::new();
+    let slow = temporary.open().await;
+    let hasty = SqliteCatalog::open(&temporary.file(), &HASTY)
+        .await
+        .unwrap();
     // Another process writes.
     let transaction = slow.database.write().await.unwrap();
     let set = hasty.set_setting("a", "b").await;
     assert!(matches!(set, Err(Error::Busy)), "{set:?}");
     let put = hasty.check().await;
     assert!(matches!(put, Err(Error::Busy)), "{put:?}");
-    let opened = SqliteCatalog::open(&place.file(), &HASTY).await;
+    let opened = SqliteCatalog::open(&temporary.file(), &HASTY).await;
     assert!(matches!(opened, Err(Error::Busy)), "{opened:?}");
     hasty.setting("a").await.unwrap();
     drop(transaction);
@@ -95,24 +96,24 @@ async fn a_call_that_waits_too_long_fails_as_busy() {
 
 #[tokio::test]
 async fn a_closed_catalog_fails_calls_and_leaves_one_file() {
-    let place = Temporary::new();
-    let catalog = place.open().await;
+    let temporary = Temporary::new();
+    let catalog = temporary.open().await;
     catalog.set_setting("a", "b").await.unwrap();
     catalog.close().await;
     let closed = catalog.setting("a").await;
     assert!(matches!(closed, Err(Error::Failed(_))), "{closed:?}");
     let closed = catalog.check().await;
     assert!(matches!(closed, Err(Error::Failed(_))), "{closed:?}");
-    assert_eq!(place.0.path().read_dir().unwrap().count(), 1);
-    let again = place.open().await;
+    assert_eq!(temporary.0.path().read_dir().unwrap().count(), 1);
+    let again = temporary.open().await;
     assert_eq!(again.setting("a").await.unwrap().as_deref(), Some("b"));
 }
 
 #[tokio::test]
-async fn a_place_that_cannot_be_written_is_an_error() {
-    let place = Temporary::new();
-    let nowhere = place.0.path().join("no/such/directory/catalog.db");
-    for file in [nowhere.as_path(), place.0.path()] {
+async fn opening_fails_where_no_file_can_be_written() {
+    let temporary = Temporary::new();
+    let nowhere = temporary.0.path().join("no/such/directory/catalog.db");
+    for file in [nowhere.as_path(), temporary.0.path()] {
         let opened = SqliteCatalog::open(file, &HASTY).await;
         assert!(matches!(opened, Err(Error::Failed(_))), "{opened:?}");
     }
@@ -125,11 +126,11 @@ const MUCH: &str = "
 ";
 
 #[tokio::test]
-async fn the_log_is_cut_back_when_a_long_reader_has_ended() {
-    let place = Temporary::new();
-    let catalog = place.open().await;
+async fn the_log_is_truncated_after_a_long_reader_has_ended() {
+    let temporary = Temporary::new();
+    let catalog = temporary.open().await;
     catalog.set_setting("a", "b").await.unwrap();
-    let log = place.file().with_extension("db-wal");
+    let log = temporary.file().with_extension("db-wal");
     let bytes = || fs::metadata(&log).unwrap().len();
     let mut reader = catalog.database.readers().acquire().await.unwrap();
     let mut reading = reader.begin().await.unwrap();
@@ -166,9 +167,9 @@ const FILL: &str = "
 #[tokio::test]
 async fn lists_without_pages_are_limited() {
     assert_eq!(MAX_LISTED, 100_000, "as FILL says");
-    let place = Temporary::new();
-    place.meddle(FILL).await;
-    let catalog = place.open().await;
+    let temporary = Temporary::new();
+    temporary.meddle(FILL).await;
+    let catalog = temporary.open().await;
     let created = Timestamp::new(1, 0).unwrap();
     let new = || "new".to_owned();
     let tenant = TenantId::new(*b"0000000000000001");

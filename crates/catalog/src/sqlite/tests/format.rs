@@ -6,12 +6,11 @@ use sqlx::Row;
 
 use super::super::SqliteCatalog;
 use super::Temporary;
-use crate::catalog::Catalog;
-use crate::conformance::Place;
+use crate::conformance::Backend;
 use crate::error::Error;
 use crate::query::SandboxQuery;
 use crate::records::{Agent, ApiKey, KeyLimits, Sandbox, Template, Tenant};
-use crate::request::{Begun, IdempotentRequest, RequestRun};
+use crate::records::{Begun, IdempotentRequest, RequestRun};
 
 /// Returns the whole schema, as text.
 async fn schema(catalog: &SqliteCatalog) -> String {
@@ -27,35 +26,35 @@ async fn schema(catalog: &SqliteCatalog) -> String {
 
 /// The snapshot is the current schema, so that a migration shows as a difference.
 #[tokio::test]
-async fn the_schema_is_the_one_that_is_written_down() {
-    let place = Temporary::new();
-    let catalog = place.open().await;
+async fn the_schema_matches_the_snapshot() {
+    let temporary = Temporary::new();
+    let catalog = temporary.open().await;
     insta::assert_snapshot!("schema", schema(&catalog).await);
 }
 
 #[tokio::test]
-async fn bringing_a_catalog_up_to_date_twice_changes_nothing() {
-    let place = Temporary::new();
-    let first = place.open().await;
+async fn migrating_a_catalog_twice_changes_nothing() {
+    let temporary = Temporary::new();
+    let first = temporary.open().await;
     first.set_setting("a", "b").await.unwrap();
     let before = schema(&first).await;
-    let second = place.open().await;
-    let third = place.open().await;
+    let second = temporary.open().await;
+    let third = temporary.open().await;
     third.close().await;
     assert_eq!(schema(&second).await, before);
     assert_eq!(second.setting("a").await.unwrap().as_deref(), Some("b"));
 }
 
 #[tokio::test]
-async fn a_catalog_of_a_newer_version_is_left_alone() {
-    let place = Temporary::new();
-    place
+async fn a_catalog_of_a_newer_version_is_not_opened() {
+    let temporary = Temporary::new();
+    temporary
         .meddle(
             "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
              VALUES (9999, 'from the future', TRUE, x'00', 0)",
         )
         .await;
-    let opened = place.try_open().await;
+    let opened = temporary.try_open().await;
     assert!(
         matches!(opened, Err(Error::Newer { version: 9999 })),
         "{opened:?}"
@@ -63,21 +62,21 @@ async fn a_catalog_of_a_newer_version_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_migration_that_was_edited_later_is_noticed() {
-    let place = Temporary::new();
-    place
+async fn an_edited_migration_is_reported() {
+    let temporary = Temporary::new();
+    temporary
         .meddle("UPDATE _sqlx_migrations SET checksum = x'00' WHERE version = 1")
         .await;
-    let opened = place.try_open().await;
+    let opened = temporary.try_open().await;
     assert!(matches!(opened, Err(Error::Damaged(_))), "{opened:?}");
 }
 
 /// A catalog that version 1 wrote, with all its rows.
 #[tokio::test]
 async fn a_catalog_of_version_1_is_read() {
-    let place = Temporary::new();
-    place.restore(include_str!("version-1.sql")).await;
-    let catalog = place.open().await;
+    let temporary = Temporary::new();
+    temporary.restore(include_str!("version-1.sql")).await;
+    let catalog = temporary.open().await;
     assert_holds_version_1(&catalog).await;
     let new = Temporary::new();
     assert_eq!(

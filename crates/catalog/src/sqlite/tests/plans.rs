@@ -1,12 +1,16 @@
 //! Frequent statements read only the rows they need.
+//!
+//! Every statement here is the one that the catalog executes: a constant, or a
+//! query that its function has built.
 
+use elevo_core::{TenantId, Timestamp, TreePath};
 use sqlx::Row;
 
 use super::super::SqliteCatalog;
 use super::Temporary;
-use crate::conformance::Place;
-use crate::query::Position;
-use crate::records::{ReviewQuery, ReviewState};
+use crate::conformance::Backend;
+use crate::query::{Position, SandboxQuery};
+use crate::records::{EventQuery, ProjectQuery, ReviewQuery, ReviewState, WorkspaceQuery};
 
 /// Returns the query plan of a statement, one step per line.
 async fn plan(catalog: &SqliteCatalog, statement: &str) -> String {
@@ -18,8 +22,8 @@ async fn plan(catalog: &SqliteCatalog, statement: &str) -> String {
 }
 
 async fn assert_plans(statements: &[(&str, &[&str])]) {
-    let place = Temporary::new();
-    let catalog = place.open().await;
+    let temporary = Temporary::new();
+    let catalog = temporary.open().await;
     for (statement, parts) in statements {
         let plan = plan(&catalog, statement).await;
         for part in *parts {
@@ -34,36 +38,43 @@ async fn assert_plans(statements: &[(&str, &[&str])]) {
     }
 }
 
+/// The position that a page continues after.
+fn position() -> Position {
+    Position {
+        created: Timestamp::new(1, 0).unwrap(),
+        id: "x".into(),
+    }
+}
+
 #[tokio::test]
 async fn no_statement_reads_a_whole_table_or_sorts_it() {
-    use super::super::requests::RELEASE_ALL_BUT;
-    use super::super::sandboxes::{COUNT_ALL, COUNT_OF_KEY};
-    let place = Temporary::new();
-    let catalog = place.open().await;
-    let list = "SELECT * FROM sandboxes WHERE tenant = ? AND (created, id) < (?, ?) \
-                ORDER BY created DESC, id DESC LIMIT ? OFFSET ?";
-    let list_all = "SELECT * FROM sandboxes WHERE 1 = 1 \
-                    ORDER BY created DESC, id DESC LIMIT ? OFFSET ?";
+    use super::super::keys::SELECT_BY_HASH;
+    use super::super::requests::{DELETE_OLD, RELEASE_ALL_BUT};
+    use super::super::sandboxes::{
+        COUNT_ALL, COUNT_OF_KEY, SELECT_EXPIRED, count_by_state, select_page,
+    };
+    let temporary = Temporary::new();
+    let catalog = temporary.open().await;
+    let of_tenant = SandboxQuery {
+        tenant: Some(TenantId::LOCAL),
+        after: Some(position()),
+        ..SandboxQuery::default()
+    };
+    let list = select_page(&of_tenant).unwrap().into_sql();
+    let list_all = select_page(&SandboxQuery::default()).unwrap().into_sql();
+    let counts = count_by_state(Some(TenantId::LOCAL)).into_sql();
     for (statement, index) in [
-        (list, "sandboxes_by_tenant (tenant=? AND"),
-        (list_all, "sandboxes_by_age"),
+        (list.as_str(), "sandboxes_by_tenant (tenant=? AND"),
+        (list_all.as_str(), "sandboxes_by_age"),
         (COUNT_OF_KEY, "sandboxes_by_key (tenant=? AND api_key=?)"),
         (COUNT_ALL, "COVERING INDEX sandboxes_by_"),
+        (SELECT_EXPIRED, "sandboxes_by_expiry (expires<?)"),
         (
-            "SELECT * FROM sandboxes WHERE removing = 0 AND expires <= ? \
-             ORDER BY expires, id LIMIT ?",
-            "sandboxes_by_expiry (expires<?)",
-        ),
-        (
-            "SELECT state, count(*) FROM sandboxes WHERE removing = 0 AND tenant = ? \
-             GROUP BY state",
+            counts.as_str(),
             "COVERING INDEX sandboxes_by_state (tenant=?)",
         ),
-        ("SELECT * FROM api_keys WHERE hash = ?", "(hash=?)"),
-        (
-            "SELECT rowid FROM requests WHERE keep_until <= ? LIMIT ?",
-            "requests_by_age (keep_until<?)",
-        ),
+        (SELECT_BY_HASH, "(hash=?)"),
+        (DELETE_OLD, "requests_by_age (keep_until<?)"),
         (RELEASE_ALL_BUT, "requests_at_work (process>?)"),
     ] {
         let plan = plan(&catalog, statement).await;
@@ -77,7 +88,7 @@ async fn no_statement_reads_a_whole_table_or_sorts_it() {
 
 #[tokio::test]
 async fn landings_are_found_by_an_index() {
-    use super::super::log::{SELECT_BY_REQUEST, SELECT_BY_SNAPSHOT, SELECT_PAGE};
+    use super::super::landings::{SELECT_BY_REQUEST, SELECT_BY_SNAPSHOT, SELECT_PAGE};
     use super::super::versions::SELECT_IN;
     assert_plans(&[
         (SELECT_PAGE, &["PRIMARY KEY (project=? AND sequence<?)"]),
@@ -106,12 +117,12 @@ async fn landings_are_found_by_an_index() {
 /// The statement may sort the few rows that it found; the test checks which rows
 /// it reads.
 #[tokio::test]
-async fn a_history_looks_at_each_path_above_once() {
+async fn a_history_reads_each_directory_above_once() {
     use super::super::versions::select_of;
     use crate::stored;
-    let place = Temporary::new();
-    let catalog = place.open().await;
-    let path = elevo_core::TreePath::new("a/b/c").unwrap();
+    let temporary = Temporary::new();
+    let catalog = temporary.open().await;
+    let path = TreePath::new("a/b/c").unwrap();
     let select = select_of(&stored::path_and_above(&path), "p", Some(7), 10);
     let plan = plan(&catalog, select.sql().as_str()).await;
     for part in [
@@ -134,29 +145,56 @@ async fn a_history_looks_at_each_path_above_once() {
 #[tokio::test]
 async fn lists_of_projects_and_their_records_are_in_the_order_of_an_index() {
     use super::super::reviews::{SELECT_EXPIRED, SELECT_OPEN_OF};
-    let newest = "ORDER BY created DESC, id DESC LIMIT ?";
-    let list = |table, filter: &str| format!("SELECT * FROM {table} WHERE 1 = 1 {filter} {newest}");
-    let place = "AND (created, id) < (?, ?)";
-    let projects = list("projects", &format!("AND tenant = ? {place}"));
-    let workspaces = list("workspaces", &format!("AND tenant = ? {place}"));
-    let of_project = list(
-        "workspaces",
-        &format!("AND tenant = ? AND project = ? {place}"),
-    );
-    let of_agent = list(
-        "workspaces",
-        &format!("AND tenant = ? AND agent = ? {place}"),
-    );
+    use super::super::{projects, workspaces};
+    let tenant = Some(TenantId::LOCAL);
+    let after = Some(position());
+    let projects_of = |tenant, after| {
+        let query = ProjectQuery {
+            tenant,
+            after,
+            ..ProjectQuery::default()
+        };
+        projects::select_page(&query).unwrap().into_sql()
+    };
+    let workspaces_of = |query: WorkspaceQuery| {
+        let select = workspaces::select_page(&query).unwrap();
+        select.into_sql()
+    };
+    let of_tenant = WorkspaceQuery {
+        tenant,
+        after: after.clone(),
+        ..WorkspaceQuery::default()
+    };
+    let of_project = WorkspaceQuery {
+        project: Some("p".into()),
+        ..of_tenant.clone()
+    };
+    let of_agent = WorkspaceQuery {
+        agent: Some("a".into()),
+        ..of_tenant.clone()
+    };
     assert_plans(&[
-        (&projects, &["projects_by_tenant (tenant=? AND"]),
-        (&list("projects", ""), &["projects_by_age"]),
-        (&workspaces, &["workspaces_by_tenant (tenant=? AND"]),
         (
-            &of_project,
+            projects_of(tenant, after).as_str(),
+            &["projects_by_tenant (tenant=? AND"],
+        ),
+        (projects_of(None, None).as_str(), &["projects_by_age"]),
+        (
+            workspaces_of(of_tenant).as_str(),
+            &["workspaces_by_tenant (tenant=? AND"],
+        ),
+        (
+            workspaces_of(of_project).as_str(),
             &["workspaces_by_project (tenant=? AND project=?"],
         ),
-        (&of_agent, &["workspaces_by_agent (tenant=? AND agent=?"]),
-        (&list("workspaces", ""), &["workspaces_by_age"]),
+        (
+            workspaces_of(of_agent).as_str(),
+            &["workspaces_by_agent (tenant=? AND agent=?"],
+        ),
+        (
+            workspaces_of(WorkspaceQuery::default()).as_str(),
+            &["workspaces_by_age"],
+        ),
         (
             SELECT_OPEN_OF,
             &["reviews_open_of_workspace (workspace=? AND path>?)"],
@@ -178,11 +216,8 @@ async fn lists_of_projects_and_their_records_are_in_the_order_of_an_index() {
 async fn reviews_are_listed_in_the_order_of_the_best_index() {
     use super::super::reviews::select_page;
     let all = ReviewQuery {
-        after: Some(Position {
-            created: elevo_core::Timestamp::new(1, 0).unwrap(),
-            id: "r".into(),
-        }),
-        ..ReviewQuery::of(elevo_core::TenantId::LOCAL)
+        after: Some(position()),
+        ..ReviewQuery::of(TenantId::LOCAL)
     };
     let project = Some("p".to_owned());
     let workspace = Some("w".to_owned());
@@ -221,7 +256,7 @@ async fn reviews_are_listed_in_the_order_of_the_best_index() {
 }
 
 #[tokio::test]
-async fn a_walk_over_all_snapshots_goes_on_where_it_was() {
+async fn a_walk_over_all_snapshots_continues_at_its_position() {
     use super::super::roots::{
         SELECT_HEADS, SELECT_LANDINGS, SELECT_MORE_LANDINGS, SELECT_MORE_TAGS, SELECT_REVIEWS,
         SELECT_TAGS, SELECT_WORKSPACES,
@@ -256,11 +291,11 @@ async fn a_walk_over_all_snapshots_goes_on_where_it_was() {
 #[tokio::test]
 async fn dropped_versions_are_found_by_an_index() {
     use super::super::retention::{
-        SELECT_DROPPED, SELECT_DROPPED_FROM, SELECT_EARLIER, SELECT_NEEDED,
+        SELECT_DROPPED, SELECT_DROPPED_FROM, SELECT_NEEDED, SELECT_REPLACED,
     };
     assert_plans(&[
         (
-            SELECT_EARLIER,
+            SELECT_REPLACED,
             &[
                 "landings USING PRIMARY KEY (project=? AND sequence>?)",
                 "gone USING PRIMARY KEY (project=? AND snapshot=?)",
@@ -289,16 +324,46 @@ async fn dropped_versions_are_found_by_an_index() {
 }
 
 #[tokio::test]
-async fn a_project_is_removed_without_looking_at_others() {
-    use super::super::removal::DELETE;
+async fn events_and_deliveries_are_found_by_an_index() {
+    use super::super::deliveries::SELECT_PENDING;
+    use super::super::events::{SELECT_OLD, select_page};
+    let of_tenant = EventQuery {
+        tenant: Some(TenantId::LOCAL),
+        ..EventQuery::default()
+    };
+    assert_plans(&[
+        (
+            select_page(&of_tenant).into_sql().as_str(),
+            &["events_by_tenant (tenant=? AND id>?)"],
+        ),
+        (
+            select_page(&EventQuery::default()).into_sql().as_str(),
+            &["events USING INTEGER PRIMARY KEY (rowid>?)"],
+        ),
+        (
+            SELECT_OLD,
+            &[
+                "events_by_time (at<?)",
+                "webhooks_by_tenant (tenant=?)",
+                "deliveries_by_event (event=?)",
+            ],
+        ),
+        (SELECT_PENDING, &["deliveries_pending (webhook=?)"]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_project_is_removed_without_reading_others() {
+    use super::super::projects::DELETE;
     for statement in DELETE {
         assert_plans(&[(statement, &["project=?"])]).await;
     }
 }
 
 #[tokio::test]
-async fn a_tenant_is_erased_without_looking_at_others() {
-    use super::super::erasure::{DELETE, DELETE_EVENTS, DELETE_UNSETTLED};
+async fn a_tenant_is_erased_without_reading_others() {
+    use super::super::tenants::{DELETE, DELETE_EVENTS, DELETE_UNSETTLED};
     let own = ["tenant=?"].as_slice();
     for statement in DELETE.iter().chain(&DELETE_EVENTS) {
         assert_plans(&[(statement, own)]).await;

@@ -6,8 +6,7 @@ use serde_json::json;
 
 use super::super::SqliteCatalog;
 use super::Temporary;
-use crate::conformance::Place;
-use crate::projects::Projects;
+use crate::conformance::Backend;
 use crate::records::{
     FileVersion, LandedStep, LandingKind, LogEntry, PathChange, Project, ProjectPolicy, Retention,
     Review, ReviewState, Sides, VersionKind, Workspace, WorkspaceState,
@@ -221,9 +220,9 @@ fn reviews() -> [Review; 2] {
 
 #[tokio::test]
 async fn a_catalog_of_version_2_is_read() {
-    let place = Temporary::new();
-    place.restore(include_str!("version-2.sql")).await;
-    let catalog = place.open().await;
+    let temporary = Temporary::new();
+    temporary.restore(include_str!("version-2.sql")).await;
+    let catalog = temporary.open().await;
     let found = catalog.project(TENANT, "prj-1").await.unwrap();
     assert_eq!(found, Some(project()));
     let found = catalog.workspace(TENANT, "ws-1").await.unwrap();

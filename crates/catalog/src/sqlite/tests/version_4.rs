@@ -2,15 +2,14 @@
 
 use super::Temporary;
 use super::version_2::{TENANT, at, log, project, snapshot};
-use crate::conformance::Place;
-use crate::projects::Projects;
+use crate::conformance::Backend;
 use crate::records::{Project, Retention, Tag};
 
 #[tokio::test]
 async fn a_catalog_of_version_4_is_read() {
-    let place = Temporary::new();
-    place.restore(include_str!("version-4.sql")).await;
-    let catalog = place.open().await;
+    let temporary = Temporary::new();
+    temporary.restore(include_str!("version-4.sql")).await;
+    let catalog = temporary.open().await;
     let expected = Project {
         retention: Retention::Daily(30),
         ..project()

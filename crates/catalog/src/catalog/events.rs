@@ -1,0 +1,36 @@
+use async_trait::async_trait;
+use elevo_core::Timestamp;
+
+use crate::error::Result;
+use crate::records::{Event, EventQuery, NewEvent};
+
+/// Events.
+///
+/// In addition to the promises of [`Catalog`](crate::Catalog), every
+/// implementation keeps these:
+///
+/// 18. *Every change has its event*: adding, changing and deleting a sandbox,
+///     changing a workspace, landing, and opening and ending a review record
+///     their events in the same change. A change that is rolled back leaves no
+///     event.
+/// 19. *Events are numbered in the order in which they become visible*: a reader
+///     that has read up to an event has missed none with a lower number. A number
+///     is never used again.
+#[async_trait]
+pub trait Events {
+    /// Records an event that no other call records; returns its number.
+    async fn add_event(&self, event: &NewEvent) -> Result<u64>;
+
+    /// Returns events in the order of their numbers.
+    async fn events(&self, query: &EventQuery) -> Result<Vec<Event>>;
+
+    /// Returns the number of the newest event ever recorded, also if it was
+    /// deleted; 0 if there was none.
+    async fn last_event(&self) -> Result<u64>;
+
+    /// Deletes some events from before this time, with their deliveries, except
+    /// events that a webhook of the same tenant, or of the server, has not queued
+    /// or not delivered yet. Returns how many events were deleted: 0 if no such
+    /// event is left.
+    async fn forget_events(&self, before: Timestamp) -> Result<u64>;
+}

@@ -1,0 +1,49 @@
+use async_trait::async_trait;
+use elevo_core::{TenantId, Timestamp};
+
+use crate::error::Result;
+use crate::query::Page;
+use crate::records::{Unsettled, Workspace, WorkspaceChange, WorkspaceQuery};
+
+/// Workspaces, and their conflicts that are not settled yet.
+#[async_trait]
+pub trait Workspaces {
+    /// Adds a workspace. `Exists` if any tenant has a workspace with that id;
+    /// `NotFound` for the owner if its tenant, project, agent or key does not
+    /// exist or its tenant is being erased; `BeingRemoved` if its project is being
+    /// removed; `Dropped` if its base or its synced head is a dropped version of
+    /// the project; `LimitReached` if the tenant may have no more.
+    async fn add_workspace(&self, workspace: &Workspace) -> Result<()>;
+
+    /// Returns a tenant's workspace by id.
+    async fn workspace(&self, tenant: TenantId, id: &str) -> Result<Option<Workspace>>;
+
+    /// Returns a page of workspaces, newest first.
+    async fn workspaces(&self, query: &WorkspaceQuery) -> Result<Page<Workspace>>;
+
+    /// Returns at most `limit` parked workspaces of all tenants that have expired
+    /// at `now`, earliest expiry first.
+    async fn expired_workspaces(&self, now: Timestamp, limit: u32) -> Result<Vec<Workspace>>;
+
+    /// Changes a workspace if it is as `change` expects, and records the events of
+    /// `change`; returns the changed workspace. `NotFound`; `Changed` if it is not
+    /// as expected; `BeingRemoved` if the workspace is being removed and the
+    /// change sets another state, or if its project is being removed and the
+    /// change sets it live; `Dropped` if its base or synced head is a dropped
+    /// version of its project.
+    async fn change_workspace(
+        &self,
+        tenant: TenantId,
+        id: &str,
+        change: &WorkspaceChange,
+        now: Timestamp,
+    ) -> Result<Workspace>;
+
+    /// Returns the unsettled conflicts of a workspace, in the order of
+    /// [`TreePath`](elevo_core::TreePath).
+    async fn unsettled(&self, tenant: TenantId, workspace: &str) -> Result<Vec<Unsettled>>;
+
+    /// Deletes a workspace with its unsettled conflicts; returns `false` if there
+    /// is none. Its reviews stay.
+    async fn remove_workspace(&self, tenant: TenantId, id: &str) -> Result<bool>;
+}

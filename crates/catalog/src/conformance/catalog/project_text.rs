@@ -1,0 +1,155 @@
+//! Untrusted text in projects and their records.
+
+use elevo_core::Timestamp;
+use serde_json::json;
+
+use crate::catalog::*;
+use crate::conformance::assertions::assert_refused;
+use crate::conformance::backend::Backend;
+use crate::conformance::catalog::text::HOSTILE;
+use crate::conformance::samples::{
+    ALICE, add_project, add_workspace, added, agent, furnished, get_project, get_review, key, land,
+    path, project, requested, review, snapshot, whole_log, workspace,
+};
+use crate::limits::{MAX_NAME_BYTES, MAX_TEXT_BYTES};
+use crate::records::{PathChange, Project, Review, Step, Workspace};
+
+/// Promise 9, for ids, names and all other text.
+pub async fn any_text_of_a_project_is_read_back_unchanged(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
+    let longest = "x".repeat(MAX_NAME_BYTES);
+    for (n, text) in HOSTILE.into_iter().chain([longest.as_str()]).enumerate() {
+        let mut named = agent(ALICE, text);
+        named.name = text.into();
+        catalog.add_agent(&named).await.expect("a new agent");
+        let mut bound = key(ALICE, "", Some(text));
+        (bound.id, bound.hash) = (text.into(), [n as u8; 32]);
+        catalog.add_key(&bound).await.expect("a new key");
+        let one = Project {
+            name: text.into(),
+            description: Some(text.into()),
+            ..project(ALICE, text)
+        };
+        catalog.add_project(&one, &json!(text)).await.expect("new");
+        assert_eq!(get_project(&catalog, &one).await, one);
+        let found = catalog.project_by_name(ALICE, text).await;
+        assert_eq!(found.expect("project").as_ref(), Some(&one));
+        let branch = Workspace {
+            agent: Some(text.into()),
+            key: text.into(),
+            name: Some(text.into()),
+            sync: text.into(),
+            ..workspace(ALICE, text, Some(text))
+        };
+        add_workspace(&catalog, &branch).await;
+        let found = catalog.workspace(ALICE, text).await.expect("workspace");
+        assert_eq!(found, Some(branch));
+        assert_lands(&catalog, &one, text).await;
+    }
+}
+
+async fn assert_lands(catalog: &impl Catalog, one: &Project, text: &str) {
+    let opened = Review {
+        agent: Some(text.into()),
+        kind: text.into(),
+        algorithm: text.into(),
+        detail: text.into(),
+        ..review(one, text, Some(text), "a")
+    };
+    let change = PathChange {
+        algorithm: text.into(),
+        ..added("a", 1)
+    };
+    let step = Step {
+        agent: Some(text.into()),
+        workspace: Some(text.into()),
+        key: text.into(),
+        message: text.into(),
+        counts: text.into(),
+        changes: vec![change.clone()],
+        opens: vec![opened.clone()],
+        ..requested(snapshot(1), text)
+    };
+    let landed = land(catalog, one, vec![step]).await;
+    assert_eq!(get_review(catalog, &opened).await, opened);
+    let of_workspace = catalog.open_reviews_of(text, None, 10).await;
+    assert_eq!(of_workspace.expect("reviews"), [opened]);
+    let known = catalog.landing_by_request(text, text).await;
+    assert_eq!(known.expect("landing"), landed.steps.last().copied());
+    let entry = whole_log(catalog, one).await.pop().expect("it landed");
+    let texts = [&entry.project, &entry.key, &entry.message];
+    assert_eq!(texts, [text; 3]);
+    let texts = [entry.agent, entry.workspace, entry.request];
+    assert_eq!(texts, [(); 3].map(|()| Some(text.to_owned())));
+    assert_eq!(entry.counts, text);
+    let last = catalog.last_version(text, &path("a")).await;
+    let last = last.expect("version").expect("it landed");
+    assert_eq!(last.change, change);
+    assert_eq!(
+        [last.agent, last.workspace],
+        [(); 2].map(|()| Some(text.to_owned()))
+    );
+}
+
+/// The check covers every bound, and nothing is added.
+pub async fn text_of_a_project_out_of_bounds_is_refused(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
+    let long = "x".repeat(MAX_NAME_BYTES + 1);
+    for bad in ["", "a\0b", &long] {
+        let mut named = project(ALICE, "new");
+        named.name = bad.into();
+        for one in [project(ALICE, bad), named] {
+            assert_refused(catalog.add_project(&one, &json!({})).await);
+        }
+        let mut named = workspace(ALICE, "new", None);
+        named.name = Some(bad.into());
+        for one in [workspace(ALICE, bad, None), named] {
+            assert_refused(catalog.add_workspace(&one).await);
+        }
+    }
+    let mut described = project(ALICE, "new");
+    described.description = Some("x".repeat(MAX_TEXT_BYTES + 1));
+    let mut timeless = project(ALICE, "new");
+    timeless.updated = Timestamp::new(i64::MAX, 0).expect("a time");
+    for one in [described, timeless] {
+        assert_refused(catalog.add_project(&one, &json!({})).await);
+    }
+    let found = catalog.project(ALICE, "new").await.expect("project");
+    assert_eq!(found, None);
+}
+
+/// The check includes text that cannot be stored.
+pub async fn unknown_text_finds_no_project(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
+    let one = project(ALICE, "a");
+    add_project(&catalog, &one).await;
+    add_workspace(&catalog, &workspace(ALICE, "a", Some("a"))).await;
+    let step = Step {
+        changes: vec![added("a", 1)],
+        opens: vec![review(&one, "a", Some("a"), "a")],
+        ..requested(snapshot(1), "a")
+    };
+    land(&catalog, &one, vec![step]).await;
+    let long = "a".repeat(1 << 20);
+    for unknown in ["", "A", "a\0", "a\0b", "%", " a", "a ", &long] {
+        let project = catalog.project(ALICE, unknown).await;
+        assert_eq!(project.expect("project"), None);
+        let project = catalog.project_by_name(ALICE, unknown).await;
+        assert_eq!(project.expect("project"), None);
+        let workspace = catalog.workspace(ALICE, unknown).await;
+        assert_eq!(workspace.expect("workspace"), None);
+        let review = catalog.review(ALICE, unknown).await.expect("review");
+        assert_eq!(review, None);
+        let log = catalog.log(unknown, None, 10).await.expect("log");
+        assert!(log.is_empty());
+        let known = catalog.landing_by_request("a", unknown).await;
+        assert_eq!(known.expect("landing"), None);
+        let last = catalog.last_version(unknown, &path("a")).await;
+        assert_eq!(last.expect("version"), None);
+        let reviews = catalog.open_reviews_of(unknown, None, 10).await;
+        assert!(reviews.expect("reviews").is_empty());
+        assert!(!catalog.remove_project(unknown).await.expect("remove"));
+        let removed = catalog.remove_workspace(ALICE, unknown).await;
+        assert!(!removed.expect("remove"));
+    }
+}

@@ -1,0 +1,237 @@
+//! Lists of sandboxes.
+
+use elevo_core::SandboxState;
+
+use crate::catalog::*;
+use crate::conformance::assertions::assert_refused;
+use crate::conformance::backend::Backend;
+use crate::conformance::samples::{
+    AGENT, ALICE, BOB, NO_LIMITS, add, at, furnished, list, of_tenant, sandbox,
+};
+use crate::limits::MAX_PAGE;
+use crate::query::SandboxQuery;
+use crate::records::Sandbox;
+
+/// Three sandboxes have the same age, so that age alone does not order them.
+fn aged(n: i64) -> Sandbox {
+    let mut one = sandbox(ALICE, &format!("{n:03}"));
+    one.created = at(n / 3);
+    one
+}
+
+async fn add_aged(catalog: &impl Catalog, count: i64) {
+    // Not in the order in which they are listed.
+    let mut all: Vec<_> = (0..count).map(aged).collect();
+    all.sort_by_key(|one| one.id.bytes().rev().collect::<Vec<_>>());
+    let added = catalog.add_sandboxes(&all, NO_LIMITS).await;
+    added.expect("all are new");
+}
+
+/// Promise 8.
+pub async fn pages_are_complete_and_in_order(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
+    add_aged(&catalog, 20).await;
+    add(&catalog, &sandbox(BOB, "other")).await;
+    let expected: Vec<_> = (0..20).rev().map(|n| aged(n).id).collect();
+    for limit in [1, 7, 10, 20, MAX_PAGE] {
+        let mut seen = Vec::new();
+        for page in 1..=20 / limit + 2 {
+            let query = SandboxQuery {
+                page,
+                limit,
+                ..of_tenant(ALICE)
+            };
+            let found = catalog.sandboxes(&query).await.expect("sandboxes");
+            assert_eq!(found.total, 20);
+            assert!(found.items.len() <= limit as usize);
+            seen.extend(found.items.into_iter().map(|one| one.id));
+        }
+        assert_eq!(seen, expected, "in pages of {limit}");
+    }
+    let of_all_tenants = catalog.sandboxes(&SandboxQuery::default()).await;
+    let of_all_tenants = of_all_tenants.expect("sandboxes");
+    assert_eq!((of_all_tenants.total, of_all_tenants.items.len()), (21, 21));
+    let far = SandboxQuery {
+        page: u32::MAX,
+        ..SandboxQuery::default()
+    };
+    assert!(list(&catalog, &far).await.is_empty());
+}
+
+/// A sandbox must match all filters.
+pub async fn filters_are_combined(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
+    for n in 0..16 {
+        let mut one = sandbox(if n & 1 == 0 { ALICE } else { BOB }, &format!("{n:02}"));
+        one.agent = (n & 2 == 0).then(|| AGENT.into());
+        if n & 4 == 0 {
+            one.state = SandboxState::Running;
+        }
+        one.removing = n & 8 != 0;
+        one.name = Some(format!("name-{}", n % 5));
+        add(&catalog, &one).await;
+    }
+    let all = SandboxQuery::default();
+    let agent = Some(AGENT.to_owned());
+    let state = Some(SandboxState::Running);
+    let cases = [
+        (
+            SandboxQuery {
+                agent: agent.clone(),
+                ..of_tenant(ALICE)
+            },
+            vec!["12", "08", "04", "00"],
+        ),
+        (
+            SandboxQuery {
+                state,
+                removing: Some(true),
+                ..all.clone()
+            },
+            vec!["11", "10", "09", "08"],
+        ),
+        (
+            SandboxQuery {
+                agent,
+                state,
+                removing: Some(false),
+                ..of_tenant(BOB)
+            },
+            vec!["01"],
+        ),
+        (
+            SandboxQuery {
+                name_prefix: Some("name-3".into()),
+                ..all
+            },
+            vec!["13", "08", "03"],
+        ),
+    ];
+    for (query, expected) in cases {
+        let page = catalog.sandboxes(&query).await.expect("sandboxes");
+        assert_eq!(page.total, expected.len() as u64, "{query:?}");
+        let ids: Vec<_> = page.items.into_iter().map(|one| one.id).collect();
+        assert_eq!(ids, expected, "{query:?}");
+    }
+}
+
+/// A prefix has no wildcards, no case folding and no SQL injection.
+pub async fn a_prefix_of_a_name_is_matched_literally(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
+    let names = [
+        "%",
+        "_",
+        "%a",
+        "_a",
+        "a%b",
+        "a_b",
+        "aXb",
+        "A_B",
+        "a*b",
+        "a?b",
+        "[a]",
+        "\\",
+        "\\%",
+        "'",
+        "' OR 1=1 --",
+        "\"",
+        ";",
+        "ä",
+        "äb",
+        "a\u{308}",
+        "🦀x",
+        " ",
+    ];
+    for (n, name) in names.into_iter().enumerate() {
+        let mut one = sandbox(ALICE, &format!("{n}"));
+        one.name = Some(name.into());
+        add(&catalog, &one).await;
+    }
+    add(&catalog, &sandbox(ALICE, "without")).await;
+    let prefixes = names.into_iter().chain(["a", "🦀", "nothing", ""]);
+    for prefix in prefixes {
+        let query = SandboxQuery {
+            name_prefix: Some(prefix.into()),
+            ..of_tenant(ALICE)
+        };
+        let page = catalog.sandboxes(&query).await.expect("sandboxes");
+        let mut found: Vec<_> = page.items.into_iter().filter_map(|one| one.name).collect();
+        found.sort();
+        let mut expected = names.to_vec();
+        expected.retain(|name| name.starts_with(prefix));
+        expected.sort();
+        assert_eq!(found, expected, "{prefix:?}");
+        let without = u64::from(prefix.is_empty());
+        assert_eq!(page.total, expected.len() as u64 + without, "{prefix:?}");
+    }
+}
+
+/// A sandbox that exists during the whole walk is returned once.
+pub async fn a_walk_returns_each_sandbox_once_during_changes(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
+    add_aged(&catalog, 30).await;
+    let mut query = SandboxQuery {
+        limit: 4,
+        ..of_tenant(ALICE)
+    };
+    let mut seen = Vec::new();
+    for round in 0.. {
+        let page = catalog.sandboxes(&query).await.expect("sandboxes");
+        let Some(last) = page.items.last() else { break };
+        query.after = Some(last.position());
+        // A sandbox is added at the front, and one that was seen is deleted: the
+        // last of the page, or the first.
+        let gone = page.items[if round % 2 == 0 {
+            page.items.len() - 1
+        } else {
+            0
+        }]
+        .clone();
+        seen.extend(page.items.into_iter().map(|one| one.id));
+        add(&catalog, &aged(100 + round)).await;
+        catalog
+            .remove_sandbox(&gone.id, at(900))
+            .await
+            .expect("remove");
+    }
+    let expected: Vec<_> = (0..30).rev().map(|n| aged(n).id).collect();
+    assert_eq!(seen, expected);
+}
+
+/// Pages by number shift, so that a walk over them repeats sandboxes, but skips
+/// none.
+pub async fn numbered_pages_skip_no_sandbox_during_additions(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
+    add_aged(&catalog, 30).await;
+    let mut seen = Vec::new();
+    for page in 1..=30 {
+        let query = SandboxQuery {
+            page,
+            limit: 4,
+            ..of_tenant(ALICE)
+        };
+        seen.extend(list(&catalog, &query).await);
+        add(&catalog, &aged(100 + i64::from(page))).await;
+    }
+    for n in 0..30 {
+        assert!(seen.contains(&aged(n).id), "{n} was skipped");
+    }
+}
+
+/// The number of a page, its length and the prefix of a name can be invalid.
+pub async fn rejects_an_invalid_list_query(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
+    for (page, limit) in [(0, 10), (1, 0), (1, MAX_PAGE + 1)] {
+        let query = SandboxQuery {
+            page,
+            limit,
+            ..SandboxQuery::default()
+        };
+        assert_refused(catalog.sandboxes(&query).await);
+    }
+    let query = SandboxQuery {
+        name_prefix: Some("a\0".into()),
+        ..SandboxQuery::default()
+    };
+    assert_refused(catalog.sandboxes(&query).await);
+}

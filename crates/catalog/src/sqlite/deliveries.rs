@@ -1,0 +1,183 @@
+//! Deliveries of events to webhooks.
+
+use async_trait::async_trait;
+use elevo_core::Timestamp;
+use sqlx::{QueryBuilder, SqliteConnection};
+
+use super::{SqliteCatalog, events, failure, webhooks};
+use crate::bounds::{self, micros};
+use crate::catalog::Deliveries;
+use crate::columns::Column;
+use crate::error::Result;
+use crate::records::{Attempt, Delivery, DeliveryState, EventQuery, Webhook};
+
+/// Selects deliveries of a webhook with their events.
+macro_rules! select {
+    ($deliveries:literal) => {
+        concat!(
+            "SELECT webhook, state, attempts, due, status, error, updated, \
+             id, tenant, agent, kind, subject, at, data FROM ",
+            $deliveries,
+            " JOIN events ON events.id = deliveries.event WHERE webhook = "
+        )
+    };
+}
+
+/// Names the index: SQLite would read all deliveries of the webhook, also those
+/// that are no longer pending.
+pub(super) const SELECT_PENDING: &str = concat!(
+    select!("deliveries INDEXED BY deliveries_pending"),
+    "? AND state = 'pending' ORDER BY event LIMIT ?"
+);
+
+const SELECT_WEBHOOK: &str = concat!(
+    "SELECT ",
+    webhooks::columns!(),
+    ", position FROM webhooks WHERE id = ?"
+);
+
+/// Selects the number of the last of the next events.
+const SELECT_LAST: &str =
+    "SELECT max(id) FROM (SELECT id FROM events WHERE id > ? ORDER BY id LIMIT ?)";
+
+#[derive(sqlx::FromRow)]
+struct WebhookRow {
+    #[sqlx(flatten)]
+    webhook: Webhook,
+    /// Number of the last event that was read for the webhook.
+    #[sqlx(try_from = "Column<u64>")]
+    position: u64,
+}
+
+#[async_trait]
+impl Deliveries for SqliteCatalog {
+    // Moves the position and adds the deliveries in one transaction, so that each
+    // event is queued once.
+    async fn queue_deliveries(&self, webhook: &str, limit: u32, now: Timestamp) -> Result<u64> {
+        bounds::limit(limit)?;
+        let now = micros(now)?;
+        let mut transaction = self.database.write().await?;
+        let found: Option<WebhookRow> = sqlx::query_as(SELECT_WEBHOOK)
+            .bind(webhook)
+            .fetch_optional(&mut *transaction)
+            .await
+            .map_err(failure::of)?;
+        let Some(found) = found else {
+            return Ok(0);
+        };
+        let last: Option<i64> = sqlx::query_scalar(SELECT_LAST)
+            .bind(found.position as i64)
+            .bind(limit)
+            .fetch_one(&mut *transaction)
+            .await
+            .map_err(failure::of)?;
+        let Some(last) = last else {
+            return Ok(0);
+        };
+        let position = found.position;
+        insert(&mut transaction, found, last, now).await?;
+        sqlx::query("UPDATE webhooks SET position = ? WHERE id = ?")
+            .bind(last)
+            .bind(webhook)
+            .execute(&mut *transaction)
+            .await
+            .map_err(failure::of)?;
+        transaction.commit().await?;
+        Ok(last as u64 - position)
+    }
+
+    async fn pending_deliveries(&self, webhook: &str, limit: u32) -> Result<Vec<Delivery>> {
+        bounds::limit(limit)?;
+        sqlx::query_as(SELECT_PENDING)
+            .bind(webhook)
+            .bind(limit)
+            .fetch_all(self.database.readers())
+            .await
+            .map_err(failure::of)
+    }
+
+    async fn note_attempts(
+        &self,
+        webhook: &str,
+        attempts: &[Attempt],
+        now: Timestamp,
+    ) -> Result<()> {
+        const UPDATE: &str = "UPDATE deliveries SET state = ?, attempts = ?, due = ?, status = ?, \
+         error = ?, updated = ? WHERE webhook = ? AND event = ?";
+        let mut transaction = self.database.write().await?;
+        for attempt in attempts {
+            sqlx::query(UPDATE)
+                .bind(attempt.state.name())
+                .bind(attempt.attempts)
+                .bind(micros(attempt.due)?)
+                .bind(attempt.status)
+                .bind(attempt.error.as_deref().map(bounds::reason))
+                .bind(micros(now)?)
+                .bind(webhook)
+                .bind(i64::try_from(attempt.event).unwrap_or(i64::MAX))
+                .execute(&mut *transaction)
+                .await
+                .map_err(failure::of)?;
+        }
+        transaction.commit().await
+    }
+
+    async fn deliveries(
+        &self,
+        webhook: &str,
+        state: Option<DeliveryState>,
+        before: Option<u64>,
+        limit: u32,
+    ) -> Result<Vec<Delivery>> {
+        bounds::limit(limit)?;
+        let mut select = QueryBuilder::new(select!("deliveries"));
+        select.push_bind(webhook);
+        if let Some(state) = state {
+            select.push(" AND state = ").push_bind(state.name());
+        }
+        if let Some(before) = before {
+            let before = i64::try_from(before).unwrap_or(i64::MAX);
+            select.push(" AND event < ").push_bind(before);
+        }
+        select.push(" ORDER BY event DESC LIMIT ").push_bind(limit);
+        let found = select.build_query_as().fetch_all(self.database.readers());
+        found.await.map_err(failure::of)
+    }
+
+    async fn replay(&self, webhook: &str, event: u64, now: Timestamp) -> Result<bool> {
+        const AGAIN: &str = "UPDATE deliveries SET state = 'pending', attempts = 0, due = ?1, \
+         status = NULL, error = NULL, updated = ?1 WHERE webhook = ?2 AND event = ?3";
+        let statement = sqlx::query(AGAIN)
+            .bind(micros(now)?)
+            .bind(webhook)
+            .bind(i64::try_from(event).unwrap_or(i64::MAX));
+        let done = self.database.run(statement).await?;
+        Ok(done > 0)
+    }
+}
+
+/// Adds a delivery for each event after the position of a webhook and up to `last`
+/// that the webhook may see.
+async fn insert(
+    connection: &mut SqliteConnection,
+    WebhookRow { webhook, position }: WebhookRow,
+    last: i64,
+    now: i64,
+) -> Result<()> {
+    let query = EventQuery {
+        tenant: webhook.tenant,
+        agent: webhook.agent,
+        kinds: webhook.kinds,
+        after: position,
+        ..EventQuery::default()
+    };
+    let mut insert = QueryBuilder::new(
+        "INSERT INTO deliveries (webhook, event, state, attempts, due, updated) SELECT ",
+    );
+    insert.push_bind(webhook.id).push(", id, 'pending', 0, ");
+    insert.push_bind(now).push(", ").push_bind(now);
+    insert.push(" FROM events WHERE id <= ").push_bind(last);
+    events::push_filters(&mut insert, &query);
+    let inserted = insert.build().execute(connection).await;
+    inserted.map(drop).map_err(failure::of)
+}

@@ -1,0 +1,134 @@
+//! Reads a catalog's file without changing it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions, Connection, SqliteConnection};
+
+use super::failure;
+use crate::error::{Error, Result};
+
+/// The setting with the id of the installation.
+pub const INSTALLATION: &str = "installation";
+/// The setting with the generation of the catalog, a number that only grows.
+pub const GENERATION: &str = "generation";
+
+/// The setting that is `yes` while a start adopts parts that do not match.
+pub const ADOPTING: &str = "adopting";
+
+const HAS_TENANTS: &str = "SELECT EXISTS (SELECT 1 FROM tenants)";
+const HAS_SANDBOXES: &str = "SELECT EXISTS (SELECT 1 FROM sandboxes)";
+const HAS_WORKSPACES: &str = "SELECT EXISTS (SELECT 1 FROM workspaces)";
+
+/// A catalog's file as it is found before a server opens it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FoundCatalog {
+    /// The id of the installation it belongs to.
+    pub installation: Option<String>,
+    /// Its generation; 0 if it never had one.
+    pub generation: u64,
+    /// Whether a start that adopts parts that do not match was interrupted.
+    pub is_adopting: bool,
+    /// Whether it has a tenant.
+    pub has_tenants: bool,
+    /// Whether it has a sandbox or a workspace.
+    pub has_workspaces: bool,
+}
+
+impl FoundCatalog {
+    /// Returns whether no server has ever used it.
+    pub fn is_unused(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Reads `file` without changing or migrating it. Returns `None` if there is no
+/// such file.
+pub(super) async fn find(file: &Path) -> Result<Option<FoundCatalog>> {
+    if !file.try_exists().map_err(failed)? {
+        return Ok(None);
+    }
+    let mut connection = connect_to_read(file).await?;
+    let found = read(&mut connection).await;
+    connection.close().await.map_err(failure::of)?;
+    found.map(Some)
+}
+
+async fn read(connection: &mut SqliteConnection) -> Result<FoundCatalog> {
+    if !has_table(connection, "settings").await? {
+        return Ok(FoundCatalog::default());
+    }
+    let generation = setting(connection, GENERATION).await?;
+    let generation = generation.map(|text| {
+        let damaged = || Error::Damaged(format!("`{text}` is not a generation"));
+        text.parse().map_err(|_| damaged())
+    });
+    let adopting = setting(connection, ADOPTING).await?;
+    let has_sandboxes = has_row(connection, "sandboxes", HAS_SANDBOXES).await?;
+    let has_workspaces = has_row(connection, "workspaces", HAS_WORKSPACES).await?;
+    Ok(FoundCatalog {
+        installation: setting(connection, INSTALLATION).await?,
+        generation: generation.transpose()?.unwrap_or(0),
+        is_adopting: adopting.as_deref() == Some("yes"),
+        has_tenants: has_row(connection, "tenants", HAS_TENANTS).await?,
+        has_workspaces: has_sandboxes || has_workspaces,
+    })
+}
+
+async fn setting(connection: &mut SqliteConnection, name: &str) -> Result<Option<String>> {
+    sqlx::query_scalar("SELECT value FROM settings WHERE name = ?")
+        .bind(name)
+        .fetch_optional(connection)
+        .await
+        .map_err(failure::of)
+}
+
+pub(super) async fn has_table(connection: &mut SqliteConnection, name: &str) -> Result<bool> {
+    sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE name = ?)")
+        .bind(name)
+        .fetch_one(connection)
+        .await
+        .map_err(failure::of)
+}
+
+/// Returns whether a table has a row. Older formats lack some tables.
+async fn has_row(
+    connection: &mut SqliteConnection,
+    table: &str,
+    select: &'static str,
+) -> Result<bool> {
+    if !has_table(connection, table).await? {
+        return Ok(false);
+    }
+    sqlx::query_scalar(select)
+        .fetch_one(connection)
+        .await
+        .map_err(failure::of)
+}
+
+pub(super) async fn connect_to_read(file: &Path) -> Result<SqliteConnection> {
+    // SQLite creates files next to a database that has a write-ahead log. A
+    // database without one can be opened as immutable: the caller keeps writers
+    // away.
+    let has_log = beside(file, "-wal").try_exists().map_err(failed)?;
+    SqliteConnectOptions::new()
+        .filename(file)
+        .read_only(true)
+        .immutable(!has_log)
+        .disable_statement_logging()
+        .connect()
+        .await
+        .map_err(failure::of)
+}
+
+/// Returns the path of a file whose name is that of `file` and `end`.
+pub(super) fn beside(file: &Path, end: &str) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(end);
+    name.into()
+}
+
+pub(super) fn failed(error: io::Error) -> Error {
+    Error::Failed(Box::new(error))
+}

@@ -1,0 +1,21 @@
+//! The stored forms of values that a statement binds.
+
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+
+/// Returns a value as JSON.
+pub(super) fn to_json(value: &impl Serialize) -> Result<String> {
+    serde_json::to_string(value).map_err(|error| Error::Failed(Box::new(error)))
+}
+
+/// Returns the name of a variant.
+pub(super) fn to_word(variant: impl Into<&'static str>) -> &'static str {
+    variant.into()
+}
+
+/// Returns a bound to compare sequence numbers with; a number that does not fit
+/// is above all.
+pub(super) fn sequence_bound(sequence: Option<u64>) -> i64 {
+    sequence.map_or(i64::MAX, |it| i64::try_from(it).unwrap_or(i64::MAX))
+}
