@@ -9,7 +9,7 @@ use std::fs;
 
 use elevo_testkit::disk;
 use elevo_workspace::NeverFreeze;
-use support::{Fixture, LIMIT, id, info, progress};
+use support::{Fixture, LIMIT, erases_all_workspaces_at_once, id, info, progress};
 
 #[test]
 fn a_full_workspace_rejects_writes_and_its_neighbours_do_not() {
@@ -126,18 +126,8 @@ fn a_pool_of_subvolumes_is_erased() {
     let disk = disk::Disk::make_cloning(directory.path(), "disk", 1 << 30);
     let fixture = Fixture::pooled(disk.path());
     let workspaces = fixture.open();
-    let files = fixture.create(&workspaces, "one");
+    fixture.create(&workspaces, "first");
     assert!(!fixture.root.join("uppers.img").exists());
-    fs::write(files.join("mine"), "mine").unwrap();
-    let into = ["two", "three"].map(id);
-    workspaces
-        .fork(&id("one"), &into, info(), &NeverFreeze, &progress())
-        .unwrap();
     drop(workspaces);
-    // A repeated call succeeds.
-    for _ in 0..2 {
-        elevo_workspace::erase(&fixture.root).unwrap();
-        assert!(!fixture.root.exists());
-    }
-    fixture.open();
+    erases_all_workspaces_at_once(&fixture);
 }

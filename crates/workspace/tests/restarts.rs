@@ -9,7 +9,7 @@ use std::fs;
 
 use elevo_workspace::NeverFreeze;
 use support::providers::on_every_provider;
-use support::{Fixture, id, info, progress};
+use support::{Fixture, erases_all_workspaces_at_once, id, info, progress};
 
 on_every_provider! {
     workspaces_survive_a_restart_and_half_created_ones_are_deleted
@@ -71,27 +71,6 @@ fn a_restart_of_the_machine_loses_nothing(fixture: &Fixture) {
     }
 }
 
-/// Erases live and parked workspaces, and the remains of a killed process.
 fn all_workspaces_are_erased_at_once(fixture: &Fixture) {
-    for _ in 0..2 {
-        let workspaces = fixture.open();
-        let files = fixture.create(&workspaces, "one");
-        fs::create_dir_all(files.join("a/b")).unwrap();
-        fs::write(files.join("a/b/c"), "written").unwrap();
-        fixture.create(&workspaces, "parked");
-        workspaces
-            .park(&id("parked"), info(), &NeverFreeze, &progress())
-            .unwrap();
-        let into = [id("fork")];
-        workspaces
-            .fork(&id("one"), &into, info(), &NeverFreeze, &progress())
-            .unwrap();
-        drop(workspaces);
-        fs::create_dir_all(fixture.root.join("live/half-made/files")).unwrap();
-        // A repeated call succeeds.
-        for _ in 0..2 {
-            elevo_workspace::erase(&fixture.root).unwrap();
-            assert!(!fixture.root.exists());
-        }
-    }
+    erases_all_workspaces_at_once(fixture);
 }

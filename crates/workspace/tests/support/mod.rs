@@ -352,3 +352,28 @@ impl Fixture {
         SmallRng::seed_from_u64(long::seed())
     }
 }
+
+/// Erases live and parked workspaces, and the remains of a killed process.
+pub(crate) fn erases_all_workspaces_at_once(fixture: &Fixture) {
+    for _ in 0..2 {
+        let workspaces = fixture.open();
+        let files = fixture.create(&workspaces, "one");
+        fs::create_dir_all(files.join("a/b")).unwrap();
+        fs::write(files.join("a/b/c"), "written").unwrap();
+        fixture.create(&workspaces, "parked");
+        workspaces
+            .park(&id("parked"), info(), &NeverFreeze, &progress())
+            .unwrap();
+        let into = [id("fork")];
+        workspaces
+            .fork(&id("one"), &into, info(), &NeverFreeze, &progress())
+            .unwrap();
+        drop(workspaces);
+        fs::create_dir_all(fixture.root.join("live/half-made/files")).unwrap();
+        // A repeated call succeeds.
+        for _ in 0..2 {
+            elevo_workspace::erase(&fixture.root).unwrap();
+            assert!(!fixture.root.exists());
+        }
+    }
+}

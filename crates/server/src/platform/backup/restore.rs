@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use elevo_catalog::{Catalog, INSTALLATION, SqliteCatalog, SqliteOptions};
+use elevo_catalog::{INSTALLATION, SqliteCatalog, SqliteOptions};
 use elevo_engine::Progress;
 use elevo_store_local::{BackupError, LocalStore, Options, ServerStamp, set_server_stamp};
 
