@@ -1,7 +1,7 @@
 //! Shared helpers for tests of several crates: commits derived from a number,
 //! processes that are killed during their work, disks that lose power, the
-//! length of long tests, the Docker engine for tests, and the network that a
-//! sandbox could reach.
+//! length of long tests, the Docker engine for tests, the network that a sandbox
+//! could reach, and the imports between the files of a crate.
 //!
 //! For tests only; nothing that ships depends on it. A helper that cannot do
 //! its work panics with the reason: a test is never silently skipped.
@@ -17,5 +17,6 @@ pub mod commits;
 pub mod crash;
 pub mod disk;
 pub mod docker;
+pub mod imports;
 pub mod long;
 pub mod outside;
