@@ -1,10 +1,6 @@
-//! The command tree and the common options. Each command defines its own
-//! arguments in its own file.
+//! The command tree. Each command defines its own arguments in its own file.
 
-use std::num::NonZeroUsize;
-use std::path::PathBuf;
-
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::audit::Audit;
@@ -18,10 +14,7 @@ use crate::review::Review;
 use crate::sandbox::Sandbox;
 use crate::server::Server;
 use crate::shell::Shell as OpenShell;
-use crate::state::{
-    backup, cat, checkout, commit, diff, export, gc, import, init, log, ls, repair, restore, show,
-    tag, verify,
-};
+use crate::state::State;
 use crate::template::Template;
 use crate::up::Up;
 use crate::webhook::Webhook;
@@ -130,113 +123,6 @@ impl Command {
             _ => false,
         }
     }
-}
-
-/// Snapshots of directories, in a store on this machine.
-#[derive(Debug, Args)]
-#[command(
-    arg_required_else_help = true,
-    disable_help_subcommand = true,
-    after_help = "\
-`init` creates a store in the directory `.elevo/store`. The other commands look
-for it in the current directory and its parents. None of them needs root.
-
-REV names a snapshot: its id or the first digits of it (at least 6), a tag,
-`head` (the newest commit), `@` (the snapshot this directory was last checked
-out from or committed as), and any of these followed by `~N` (N steps back, by
-default 1).
-
-Examples:
-  elevo state init && elevo state commit -m \"first\"
-  elevo state tag v1
-  elevo state diff --stat v1 head
-  elevo state checkout v1 ../copy
-  elevo state log --json | jq -r .snapshot"
-)]
-pub(crate) struct State {
-    #[command(flatten)]
-    pub(crate) global: Global,
-    #[command(subcommand)]
-    pub(crate) command: StateCommand,
-}
-
-impl State {
-    /// Whether the process that holds the store must run the command. Most of
-    /// these commands write to the store.
-    pub(crate) fn writes(&self) -> bool {
-        match &self.command {
-            // These need a current view of the store, which only its holder has.
-            StateCommand::Verify(_) | StateCommand::Repair(_) | StateCommand::Backup(_) => true,
-            StateCommand::Import(_) | StateCommand::Commit(_) => true,
-            StateCommand::Tag(tag) => tag.writes(),
-            _ => false,
-        }
-    }
-
-    /// Whether it reads standard input.
-    pub(crate) fn reads_input(&self) -> bool {
-        matches!(&self.command, StateCommand::Import(import) if import.tar.is_input())
-    }
-
-    /// The directory argument, if the store may be found through it.
-    pub(crate) fn directory(&self) -> Option<&std::path::Path> {
-        match &self.command {
-            StateCommand::Commit(commit) => commit.directory(),
-            _ => None,
-        }
-    }
-}
-
-/// Options of every command of `elevo state` and `elevo ws`.
-#[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Common options")]
-pub(crate) struct Global {
-    /// Path of the store; by default found from the current directory upwards
-    #[arg(
-        long,
-        global = true,
-        value_name = "PATH",
-        env = "ELEVO_STORE",
-        hide_env_values = true
-    )]
-    pub(crate) store: Option<PathBuf>,
-
-    /// Print JSON, errors included
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
-
-    /// Show no progress and no notes
-    #[arg(short, long, global = true)]
-    pub(crate) quiet: bool,
-
-    /// Threads that read and write files; all processors by default
-    #[arg(long, global = true, value_name = "N")]
-    pub(crate) threads: Option<NonZeroUsize>,
-
-    /// How long to wait for another process that is writing to the store
-    #[arg(long, global = true, value_name = "SECONDS", default_value_t = 5)]
-    pub(crate) wait: u64,
-}
-
-/// The commands of `elevo state`, each defined in its own file.
-#[derive(Debug, Subcommand)]
-pub(crate) enum StateCommand {
-    Init(init::Init),
-    Import(import::Import),
-    Export(export::Export),
-    Commit(commit::Commit),
-    Log(log::Log),
-    Show(show::Show),
-    Diff(diff::Diff),
-    Checkout(checkout::Checkout),
-    Cat(cat::Cat),
-    Ls(ls::Ls),
-    Tag(tag::Tag),
-    Gc(gc::Gc),
-    Verify(verify::Verify),
-    Repair(repair::Repair),
-    Backup(backup::Backup),
-    Restore(restore::Restore),
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 //! machine.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::{Args, Subcommand};
@@ -107,7 +106,7 @@ struct Log {
     limit: usize,
 }
 
-pub(crate) fn run(args: &Audit) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &Audit) -> anyhow::Result<Exit> {
     let directory = Data::new(args.data.clone()).path().join("audit");
     if !directory.is_dir() {
         return Err(Problem::NoAuditLog(directory).into());
@@ -131,14 +130,14 @@ pub(crate) fn run(args: &Audit) -> anyhow::Result<ExitCode> {
         }
         AuditCommand::Log(wish) => {
             log(&mut output, &directory, wish)?;
-            ExitCode::SUCCESS
+            Exit::Done
         }
     };
     output.finish()?;
     Ok(code)
 }
 
-fn print(output: &mut Output, found: &Report) -> anyhow::Result<ExitCode> {
+fn print(output: &mut Output, found: &Report) -> anyhow::Result<Exit> {
     let is_whole = found.problems.is_empty();
     let head = found.head.map(|head| head.to_string());
     if output.is_json() {
@@ -183,8 +182,8 @@ fn print(output: &mut Output, found: &Report) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(match is_whole {
-        true => ExitCode::SUCCESS,
-        false => Exit::Damaged.into(),
+        true => Exit::Done,
+        false => Exit::Damaged,
     })
 }
 

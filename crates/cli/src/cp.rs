@@ -5,7 +5,6 @@ mod pack;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -16,7 +15,7 @@ use serde_json::json;
 use tokio_util::io::{ReaderStream, StreamReader, SyncIoBridge};
 
 use crate::client::{Client, Reach, sandbox_path};
-use crate::errors::Problem;
+use crate::errors::{Exit, Problem};
 use crate::format;
 use crate::service::{self, Call, Done};
 
@@ -77,7 +76,7 @@ impl End {
     }
 }
 
-pub(crate) fn run(args: &Cp) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &Cp) -> anyhow::Result<Exit> {
     let ends = (End::new(&args.from), End::new(&args.to));
     service::run(&args.reach, |call| {
         let done = Arc::new(Done::default());
@@ -87,7 +86,7 @@ pub(crate) fn run(args: &Cp) -> anyhow::Result<ExitCode> {
             (End::Sandbox { id, path }, End::Here(to)) => download(call, &id, &path, to, &done)?,
             (End::Sandbox { id, path }, End::Stream) => {
                 receive_stream(call, &id, &path, &done)?;
-                return Ok(ExitCode::SUCCESS);
+                return Ok(Exit::Done);
             }
             _ => return Err(Problem::CopyEnds.into()),
         }
@@ -103,7 +102,7 @@ pub(crate) fn run(args: &Cp) -> anyhow::Result<ExitCode> {
             false if things == 0 => call.note(&format!("copied {}", format::bytes(bytes))),
             false => call.note(&format!("copied {}", format::totals(things, bytes))),
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(Exit::Done)
     })
 }
 

@@ -5,7 +5,7 @@
 //! DATA/server.json   {"version":1,"address":"127.0.0.1:8080","metrics":"…","pid":1}
 //!                    locked (flock) for as long as the server runs
 //! DATA/owner.key     the secret of a key with every scope; mode 0600
-//! DATA/elevo.sock    commands that the server runs; see `door`
+//! DATA/elevo.sock    commands that the server runs; see `server_socket`
 //! DATA/server.log    the server's log, as JSON; DATA/server.log.1 is the previous one
 //! DATA/store         snapshots
 //! ```
@@ -109,7 +109,7 @@ impl Data {
         self.0.join("store")
     }
 
-    /// Path of the socket on which the server accepts commands; see `door`.
+    /// Path of the socket on which the server accepts commands; see `server_socket`.
     pub(crate) fn socket(&self) -> PathBuf {
         self.0.join("elevo.sock")
     }

@@ -3,13 +3,12 @@
 mod service;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::Args;
 use elevo_workspace::{Finding, choose, probe};
 use serde_json::json;
 
-use crate::errors::Problem;
+use crate::errors::{Exit, Problem};
 use crate::format::path_text;
 use crate::output::{ADDED, Output, REMOVED, STRONG};
 
@@ -39,7 +38,7 @@ pub(crate) struct Doctor {
     pub(crate) json: bool,
 }
 
-pub(crate) fn run(args: &Doctor) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &Doctor) -> anyhow::Result<Exit> {
     let given = &args.directory;
     let directory = match given.canonicalize() {
         Ok(found) if found.is_dir() => found,
@@ -75,7 +74,7 @@ pub(crate) fn run(args: &Doctor) -> anyhow::Result<ExitCode> {
         found.print(&mut output)?;
     }
     output.finish()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done)
 }
 
 fn shape(finding: &Finding) -> serde_json::Value {

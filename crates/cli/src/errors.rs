@@ -8,7 +8,6 @@ mod service;
 use std::borrow::Cow;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
 use elevo_core::InvalidPath;
@@ -22,23 +21,43 @@ pub(crate) use protected::Protected;
 /// Exit codes of the process. `docs/cli.md` has this table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    Failed = 1,
-    Usage = 2,
-    NotFound = 3,
-    Conflict = 4,
-    Busy = 5,
-    Damaged = 6,
-    Differences = 7,
+    Done,
+    Failed,
+    Usage,
+    NotFound,
+    Conflict,
+    Busy,
+    Damaged,
+    Differences,
     /// Part of a merge is held for review or was refused.
-    Held = 8,
+    Held,
     /// `exec`, `attach` or `shell` itself failed; their other codes are those of
     /// the command they ran.
-    Itself = 125,
+    Itself,
+    /// The code of a command that `exec`, `attach`, `shell` or `ws run` ran.
+    Of(u8),
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
-        Self::from(exit as u8)
+impl Exit {
+    /// The exit for the code of a command; one that does not fit is a failure.
+    pub(crate) fn of_command(code: i32) -> Self {
+        Self::Of(u8::try_from(code).unwrap_or(1))
+    }
+
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::NotFound => 3,
+            Self::Conflict => 4,
+            Self::Busy => 5,
+            Self::Damaged => 6,
+            Self::Differences => 7,
+            Self::Held => 8,
+            Self::Itself => 125,
+            Self::Of(code) => code,
+        }
     }
 }
 
@@ -122,7 +141,7 @@ pub(crate) enum Problem {
     #[error("the workspace `{0}` belongs to a sandbox")]
     InSandbox(String),
     #[error("the server that holds the store {} does not respond", .store.display())]
-    Door { store: PathBuf, source: io::Error },
+    ServerSocket { store: PathBuf, source: io::Error },
     #[error(
         "this store is held by a server, and a rootless workspace created there would be invisible to you"
     )]

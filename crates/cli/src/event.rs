@@ -1,6 +1,5 @@
 //! `elevo events`: lists and follows events of sandboxes and projects.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
@@ -10,6 +9,7 @@ use reqwest::header::ACCEPT;
 use serde_json::Value;
 
 use crate::client::{ClientError, Events as Stream, Reach};
+use crate::errors::Exit;
 use crate::format::harmless;
 use crate::output::{FAINT, Output, STRONG};
 use crate::service::{self, Call};
@@ -56,13 +56,13 @@ const PAGE: u32 = 1000;
 /// Pause before reconnecting to the server.
 const AGAIN: Duration = Duration::from_secs(1);
 
-pub(crate) fn run(args: &Events) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &Events) -> anyhow::Result<Exit> {
     service::run(&args.reach, |call| {
         match args.follow {
             false => drop(list(call, args, args.after.unwrap_or_default())?),
             true => follow(call, args)?,
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(Exit::Done)
     })
 }
 

@@ -4,7 +4,6 @@ mod input;
 mod manage;
 
 use std::io::{self, IsTerminal, Write};
-use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
@@ -13,9 +12,9 @@ use reqwest::Method;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::client::{Client, Follow, Piece, Reach, sandbox_path};
-use crate::errors::Problem;
+use crate::errors::{Exit, Problem};
+use crate::output::reader_left;
 use crate::service::{self, Call, variable};
-use crate::state::reader_left;
 
 pub(crate) use input::read_ahead;
 pub(crate) use manage::{Kill, Ps, kill, ps};
@@ -93,7 +92,7 @@ pub(crate) struct Attach {
     pub(crate) reach: Reach,
 }
 
-pub(crate) fn exec(args: Exec) -> anyhow::Result<ExitCode> {
+pub(crate) fn exec(args: Exec) -> anyhow::Result<Exit> {
     let wants_input = !args.no_stdin && !args.background && !io::stdin().is_terminal();
     let wish = api::RunCommand {
         command: line(&args.command),
@@ -111,17 +110,17 @@ pub(crate) fn exec(args: Exec) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn background(call: &mut Call, sandbox: &str, wish: &api::RunCommand) -> anyhow::Result<ExitCode> {
+fn background(call: &mut Call, sandbox: &str, wish: &api::RunCommand) -> anyhow::Result<Exit> {
     let path = sandbox_path(sandbox, &["process", "run"]);
     let started: api::CommandStarted = call.wait(call.client.post(&path, wish))?;
     match call.output.is_json() {
         true => call.output.value(&started)?,
         false => call.output.line(&started.command_id)?,
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done)
 }
 
-fn foreground(call: &mut Call, sandbox: &str, wish: &api::RunCommand) -> anyhow::Result<ExitCode> {
+fn foreground(call: &mut Call, sandbox: &str, wish: &api::RunCommand) -> anyhow::Result<Exit> {
     let (signals, follow) = call.wait(async {
         let signals = Signals::new()?;
         let follow = Follow::run(&call.client, sandbox, wish).await?;
@@ -136,7 +135,7 @@ fn foreground(call: &mut Call, sandbox: &str, wish: &api::RunCommand) -> anyhow:
     show(call, follow, signals, Some(target), feeding)
 }
 
-pub(crate) fn attach(args: &Attach) -> anyhow::Result<ExitCode> {
+pub(crate) fn attach(args: &Attach) -> anyhow::Result<Exit> {
     service::run(&args.reach, |call| {
         let (sandbox, command) = (&args.sandbox, &args.command);
         let (signals, follow) = call.wait(async {
@@ -211,7 +210,7 @@ fn show(
     mut signals: Signals,
     target: Option<Target>,
     mut feeding: Option<Feeding>,
-) -> anyhow::Result<ExitCode> {
+) -> anyhow::Result<Exit> {
     loop {
         let step = call.wait(step(&mut follow, &mut signals, &mut feeding))?;
         match (step, &target) {
@@ -233,7 +232,7 @@ fn show(
                 call.spawn(async move { target.signal(signal).await });
             }
             // `attach` ends at the first signal, `exec` at the third.
-            (Step::Signal(signal), _) => return Ok(ExitCode::from(128 + signal as u8)),
+            (Step::Signal(signal), _) => return Ok(Exit::Of(128 + signal as u8)),
         }
     }
 }
@@ -265,11 +264,7 @@ async fn step(
 }
 
 /// Prints a piece. Returns the exit code if it is the last.
-fn print(
-    call: &mut Call,
-    piece: Piece,
-    event: &api::StreamEvent,
-) -> anyhow::Result<Option<ExitCode>> {
+fn print(call: &mut Call, piece: Piece, event: &api::StreamEvent) -> anyhow::Result<Option<Exit>> {
     if call.output.is_json() {
         call.output.value(event)?;
         call.output.finish()?;
@@ -298,7 +293,7 @@ fn print(
             if timed_out {
                 call.note("the command timed out and was killed; --timeout 0 waits forever");
             }
-            return Ok(Some(ExitCode::from(u8::try_from(code).unwrap_or(1))));
+            return Ok(Some(Exit::of_command(code)));
         }
     }
     Ok(None)

@@ -1,12 +1,11 @@
 //! The commands of `elevo key` and `elevo agent`, which control access to the
 //! server.
 
-use std::process::ExitCode;
-
 use clap::{Args, Subcommand};
 use elevo_api as api;
 
 use crate::client::Reach;
+use crate::errors::Exit;
 use crate::service::{self, Call, Table, relative};
 
 /// Manage keys, with which clients authenticate.
@@ -119,14 +118,14 @@ Examples:
 const KEYS: [&str; 3] = ["api", "v1", "keys"];
 const AGENTS: [&str; 3] = ["api", "v1", "agents"];
 
-pub(crate) fn run(key: Key) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(key: Key) -> anyhow::Result<Exit> {
     service::run(&key.reach, |call| {
         match key.command {
             KeyCommand::Create(args) => create(call, args)?,
             KeyCommand::Ls => ls(call)?,
             KeyCommand::Rm { ids } => return call.delete_all("keys", &ids, "Revoked"),
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(Exit::Done)
     })
 }
 
@@ -180,13 +179,13 @@ fn ls(call: &mut Call) -> anyhow::Result<()> {
     }
 }
 
-pub(crate) fn run_agent(agent: Agent) -> anyhow::Result<ExitCode> {
+pub(crate) fn run_agent(agent: Agent) -> anyhow::Result<Exit> {
     service::run(&agent.reach, |call| {
         match agent.command {
             AgentCommand::Add { name } => add_agent(call, name)?,
             AgentCommand::Ls => ls_agents(call)?,
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(Exit::Done)
     })
 }
 

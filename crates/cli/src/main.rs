@@ -19,12 +19,12 @@ mod confirm;
 mod cp;
 mod data;
 mod doctor;
-mod door;
 mod editor;
 mod errors;
 mod event;
 mod exec;
 mod format;
+mod global;
 mod input;
 mod key;
 mod merging;
@@ -37,6 +37,7 @@ mod review;
 mod revision;
 mod sandbox;
 mod server;
+mod server_socket;
 mod service;
 mod session;
 mod shapes;
@@ -47,12 +48,15 @@ mod up;
 mod webhook;
 mod ws;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
 use args::{Cli, Command};
-use errors::Report;
+use caller::Caller;
+use errors::{Exit, Report};
+use server_socket::CommandFailure;
 
 /// mimalloc, because small allocations take half the time that a small commit
 /// spends outside RocksDB.
@@ -60,9 +64,13 @@ use errors::Report;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    ExitCode::from(exit().code())
+}
+
+fn exit() -> Exit {
     #[cfg(target_os = "linux")]
-    if let Some(code) = ws::entered() {
-        return code;
+    if let Some(exit) = ws::entered() {
+        return exit;
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -70,23 +78,23 @@ fn main() -> ExitCode {
     };
     let (json, is_other) = (cli.command.is_json(), cli.command.ends_as_another());
     match run(cli.command) {
-        Ok(code) => code,
+        Ok(exit) => exit,
         Err(error) => {
             let report = Report::new(&error);
             report.print(json);
             match is_other {
-                true => errors::Exit::Itself.into(),
-                false => report.exit.into(),
+                true => Exit::Itself,
+                false => report.exit,
             }
         }
     }
 }
 
-fn run(command: Command) -> anyhow::Result<ExitCode> {
+fn run(command: Command) -> anyhow::Result<Exit> {
     match command {
         Command::State(state) => state::run(state),
         Command::Ws(ws) => ws::run(ws),
-        Command::Up(up) => up::run(&up),
+        Command::Up(up) => up::run(&up, run_for),
         Command::Sandbox(sandbox) => sandbox::run(sandbox),
         Command::Exec(exec) => exec::exec(exec),
         Command::Shell(shell) => shell::run(shell),
@@ -108,8 +116,22 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// Runs a command on behalf of another process, in the server that holds its
+/// store.
+fn run_for(args: Vec<OsString>, caller: Caller) -> Result<Exit, CommandFailure> {
+    let words = std::iter::once("elevo".into()).chain(args);
+    let cli = Cli::try_parse_from(words).map_err(CommandFailure::Usage)?;
+    let json = cli.command.is_json();
+    let ran = match cli.command {
+        Command::State(state) => state::run_for(state, caller),
+        Command::Ws(ws) => ws::run_for(ws, caller),
+        _ => return Err(CommandFailure::NotServed),
+    };
+    ran.map_err(|error| CommandFailure::Failed { error, json })
+}
+
 /// Prints clap's error, or the help or version that the user asked for.
-fn refuse(error: &clap::Error) -> ExitCode {
+fn refuse(error: &clap::Error) -> Exit {
     let json = std::env::args_os().any(|argument| argument == "--json");
     if json && error.use_stderr() {
         let report = Report::usage(error);
@@ -119,16 +141,16 @@ fn refuse(error: &clap::Error) -> ExitCode {
         let _ = error.print();
     }
     match error.use_stderr() {
-        true => errors::Exit::Usage.into(),
-        false => ExitCode::SUCCESS,
+        true => Exit::Usage,
+        false => Exit::Done,
     }
 }
 
-fn completions(shell: clap_complete::Shell) -> anyhow::Result<ExitCode> {
+fn completions(shell: clap_complete::Shell) -> anyhow::Result<Exit> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "elevo", &mut script);
     let mut output = output::Output::new(false);
     output.bytes(&script)?;
     output.finish()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done)
 }

@@ -1,7 +1,5 @@
 //! Options of merges, and printing of their results.
 
-use std::process::ExitCode;
-
 use anstyle::Style;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -87,7 +85,7 @@ pub(crate) fn merge(
     path: &[&str],
     wish: &(impl Serialize + Sync),
     doing: &'static str,
-) -> anyhow::Result<ExitCode> {
+) -> anyhow::Result<Exit> {
     let asked = call.watch(doing, call.client.create(path, wish));
     match asked {
         Ok(result) => print(call, &result),
@@ -122,16 +120,16 @@ fn print_obstacles(call: &mut Call, error: &ClientError) -> anyhow::Result<()> {
 }
 
 /// The exit code for the result of a merge.
-pub(crate) fn exit(result: &api::MergeResult) -> ExitCode {
+pub(crate) fn exit(result: &api::MergeResult) -> Exit {
     let held = result.conflict_count > 0 || result.refused_count > 0;
     match held || !result.overruled.is_empty() {
-        true => Exit::Held.into(),
-        false => ExitCode::SUCCESS,
+        true => Exit::Held,
+        false => Exit::Done,
     }
 }
 
 /// Prints the changes that landed, are held and were refused.
-pub(crate) fn print(call: &mut Call, result: &api::MergeResult) -> anyhow::Result<ExitCode> {
+pub(crate) fn print(call: &mut Call, result: &api::MergeResult) -> anyhow::Result<Exit> {
     let code = exit(result);
     if call.output.is_json() {
         call.output.value(result)?;

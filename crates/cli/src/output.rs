@@ -22,6 +22,12 @@ impl OutputError {
     }
 }
 
+/// Whether a command failed only because the reader of its output left.
+pub(crate) fn reader_left(error: &anyhow::Error) -> bool {
+    let output: Option<&OutputError> = error.downcast_ref();
+    output.is_some_and(OutputError::reader_left)
+}
+
 pub(crate) const IDENTITY: Style = AnsiColor::Yellow.on_default();
 pub(crate) const ADDED: Style = AnsiColor::Green.on_default();
 pub(crate) const REMOVED: Style = AnsiColor::Red.on_default();

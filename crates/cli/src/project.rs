@@ -10,11 +10,10 @@ mod retention;
 mod tag;
 mod undo;
 
-use std::process::ExitCode;
-
 use clap::{Args, Subcommand};
 
 use crate::client::Reach;
+use crate::errors::Exit;
 use crate::service;
 
 /// Manage projects: shared file trees that many agents work on.
@@ -71,8 +70,8 @@ enum ProjectCommand {
     Export(change::Export),
 }
 
-pub(crate) fn run(project: Project) -> anyhow::Result<ExitCode> {
-    let done = |()| ExitCode::SUCCESS;
+pub(crate) fn run(project: Project) -> anyhow::Result<Exit> {
+    let done = |()| Exit::Done;
     service::run(&project.reach, |call| match project.command {
         ProjectCommand::Create(args) => life::create(call, args).map(done),
         ProjectCommand::Ls(_) => life::ls(call).map(done),

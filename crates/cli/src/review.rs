@@ -6,12 +6,12 @@ mod show;
 mod sides;
 
 use std::collections::HashMap;
-use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use elevo_api as api;
 
 use crate::client::Reach;
+use crate::errors::Exit;
 use crate::merging::why;
 use crate::project::project_path;
 use crate::service::{self, Call, Table, pages, relative};
@@ -72,8 +72,8 @@ struct Ls {
 
 const REVIEWS: [&str; 3] = ["api", "v1", "reviews"];
 
-pub(crate) fn run(review: Review) -> anyhow::Result<ExitCode> {
-    let done = |()| ExitCode::SUCCESS;
+pub(crate) fn run(review: Review) -> anyhow::Result<Exit> {
+    let done = |()| Exit::Done;
     service::run(&review.reach, |call| match review.command {
         ReviewCommand::Ls(args) => ls(call, args).map(done),
         ReviewCommand::Show(args) => show::show(call, &args).map(done),

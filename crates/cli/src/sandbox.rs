@@ -5,12 +5,11 @@ mod files;
 mod life;
 mod look;
 
-use std::process::ExitCode;
-
 use clap::{Args, Subcommand};
 use elevo_api::Sandbox as SandboxShape;
 
 use crate::client::Reach;
+use crate::errors::Exit;
 use crate::service::{self, Call};
 
 pub(crate) use create::{Network, absolute};
@@ -60,8 +59,8 @@ enum SandboxCommand {
     Stats(look::Stats),
 }
 
-pub(crate) fn run(sandbox: Sandbox) -> anyhow::Result<ExitCode> {
-    let done = |()| ExitCode::SUCCESS;
+pub(crate) fn run(sandbox: Sandbox) -> anyhow::Result<Exit> {
+    let done = |()| Exit::Done;
     service::run(&sandbox.reach, |call| match sandbox.command {
         SandboxCommand::Create(args) => create::create(call, *args).map(done),
         SandboxCommand::Ls(args) => look::ls(call, &args).map(done),

@@ -6,12 +6,12 @@ mod quarantine;
 mod restore;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
 use crate::client::Client;
 use crate::data::Data;
+use crate::errors::Exit;
 use crate::service::{self, Call};
 
 /// Operate the server on this machine.
@@ -61,11 +61,11 @@ pub(crate) struct At {
 
 impl At {
     /// Runs a command with a client of the server's admin socket.
-    fn ask(&self, work: impl FnOnce(&mut Call) -> anyhow::Result<()>) -> anyhow::Result<ExitCode> {
+    fn ask(&self, work: impl FnOnce(&mut Call) -> anyhow::Result<()>) -> anyhow::Result<Exit> {
         let client = Client::admin(&Data::new(self.data.clone()))?;
         service::run_with(client, self.json, self.quiet, |call| {
             work(call)?;
-            Ok(ExitCode::SUCCESS)
+            Ok(Exit::Done)
         })
     }
 }
@@ -78,7 +78,7 @@ enum ServerCommand {
     Quarantine(quarantine::Quarantine),
 }
 
-pub(crate) fn run(server: Server) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(server: Server) -> anyhow::Result<Exit> {
     match server.command {
         ServerCommand::Backup(args) => backup::run(&server.at, &args),
         ServerCommand::Restore(args) => restore::run(&server.at, &args),

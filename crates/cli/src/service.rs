@@ -1,7 +1,6 @@
 //! Shared code of the commands that send requests to a server.
 
 use std::io::Write;
-use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use reqwest::Method;
@@ -12,8 +11,7 @@ use tokio::runtime::Runtime;
 use crate::bar::{self, Watch};
 use crate::client::{Client, Reach};
 use crate::errors::{Exit, Report};
-use crate::output::Output;
-use crate::state::reader_left;
+use crate::output::{Output, reader_left};
 
 /// A command that runs against a server.
 pub(crate) struct Call {
@@ -33,8 +31,8 @@ pub(crate) struct Done {
 /// Finds the server and runs a command.
 pub(crate) fn run(
     reach: &Reach,
-    work: impl FnOnce(&mut Call) -> anyhow::Result<ExitCode>,
-) -> anyhow::Result<ExitCode> {
+    work: impl FnOnce(&mut Call) -> anyhow::Result<Exit>,
+) -> anyhow::Result<Exit> {
     run_with(reach.client()?, reach.json, reach.quiet, work)
 }
 
@@ -43,8 +41,8 @@ pub(crate) fn run_with(
     client: Client,
     json: bool,
     quiet: bool,
-    work: impl FnOnce(&mut Call) -> anyhow::Result<ExitCode>,
-) -> anyhow::Result<ExitCode> {
+    work: impl FnOnce(&mut Call) -> anyhow::Result<Exit>,
+) -> anyhow::Result<Exit> {
     let mut call = Call {
         client,
         output: Output::new(json),
@@ -58,7 +56,7 @@ pub(crate) fn run_with(
     // Do not wait for threads: one may still block on reading input.
     call.runtime.shutdown_background();
     match result {
-        Err(error) if reader_left(&error) => Ok(ExitCode::SUCCESS),
+        Err(error) if reader_left(&error) => Ok(Exit::Done),
         other => other,
     }
 }
@@ -118,7 +116,7 @@ impl Call {
         kind: &str,
         names: &[String],
         done: &str,
-    ) -> anyhow::Result<ExitCode> {
+    ) -> anyhow::Result<Exit> {
         self.each(names, |call, name| call.delete(kind, name, done))
     }
 
@@ -143,7 +141,7 @@ impl Call {
         &mut self,
         names: &[String],
         mut remove: impl FnMut(&mut Self, &str) -> anyhow::Result<()>,
-    ) -> anyhow::Result<ExitCode> {
+    ) -> anyhow::Result<Exit> {
         let mut first = None;
         for name in names {
             match remove(self, name) {
@@ -155,7 +153,7 @@ impl Call {
                 }
             }
         }
-        Ok(first.map_or(ExitCode::SUCCESS, Into::into))
+        Ok(first.unwrap_or(Exit::Done))
     }
 
     /// Reports one error of several. Returns its exit code.

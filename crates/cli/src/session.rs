@@ -12,11 +12,11 @@ use elevo_objects::{Snapshot, SnapshotId};
 use elevo_store_local::{LocalStore, OpenError, Options, server_stamp};
 use elevo_workspace::Inside;
 
-use crate::args::Global;
 use crate::caller::{Caller, Held, Notes};
 use crate::confirm;
 use crate::errors::{Exit, Problem, Protected, Report};
 use crate::format;
+use crate::global::Global;
 use crate::output::Output;
 use crate::record::{RESERVED, Record};
 use crate::revision;

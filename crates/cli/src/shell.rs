@@ -1,7 +1,6 @@
 //! `elevo shell`: connects this terminal to one in a sandbox.
 
 use std::io::{self, Write};
-use std::process::ExitCode;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,7 +13,7 @@ use tokio::task::block_in_place;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::client::{ClientError, Heard, Keys, Reach, Terminal};
-use crate::errors::Problem;
+use crate::errors::{Exit, Problem};
 use crate::exec::{need_terminal, read_ahead};
 use crate::service::{self, Call, variable};
 
@@ -56,7 +55,7 @@ const CLOSING: Duration = Duration::from_secs(3);
 /// The byte that Ctrl-C sends in raw mode.
 const CTRL_C: u8 = 3;
 
-pub(crate) fn run(args: Shell) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: Shell) -> anyhow::Result<Exit> {
     need_terminal()?;
     service::run(&args.reach, |call| {
         let (cols, rows) = window();
@@ -72,7 +71,7 @@ pub(crate) fn run(args: Shell) -> anyhow::Result<ExitCode> {
             envs,
         };
         let code = open(call, &args.sandbox, &wish)?;
-        Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+        Ok(Exit::of_command(code))
     })
 }
 

@@ -1,47 +1,122 @@
 //! The commands of `elevo state`, one per file.
 
 pub(crate) mod about;
-pub(crate) mod backup;
-pub(crate) mod cat;
-pub(crate) mod checkout;
-pub(crate) mod commit;
+mod backup;
+mod cat;
+mod checkout;
+mod commit;
 mod describe;
 pub(crate) mod diff;
-pub(crate) mod export;
-pub(crate) mod gc;
+mod export;
+mod gc;
 mod history;
-pub(crate) mod import;
-pub(crate) mod init;
+mod import;
+mod init;
 pub(crate) mod keep;
-pub(crate) mod log;
-pub(crate) mod ls;
+mod log;
+mod ls;
 mod receive;
-pub(crate) mod repair;
-pub(crate) mod restore;
+mod repair;
+mod restore;
 mod seen;
-pub(crate) mod show;
-pub(crate) mod tag;
-pub(crate) mod verify;
+mod show;
+mod tag;
+mod verify;
 
-use std::process::ExitCode;
-
+use clap::{Args, Subcommand};
 use elevo_core::TreePath;
 
-use crate::args::{State, StateCommand};
 use crate::bar::{self, Watch};
 use crate::caller::Caller;
-use crate::door;
-use crate::errors::Problem;
-use crate::output::OutputError;
+use crate::errors::{Exit, Problem};
+use crate::global::Global;
+use crate::output::reader_left;
+use crate::server_socket;
 use crate::session::{Session, find_store};
+
+/// Snapshots of directories, in a store on this machine.
+#[derive(Debug, Args)]
+#[command(
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    after_help = "\
+`init` creates a store in the directory `.elevo/store`. The other commands look
+for it in the current directory and its parents. None of them needs root.
+
+REV names a snapshot: its id or the first digits of it (at least 6), a tag,
+`head` (the newest commit), `@` (the snapshot this directory was last checked
+out from or committed as), and any of these followed by `~N` (N steps back, by
+default 1).
+
+Examples:
+  elevo state init && elevo state commit -m \"first\"
+  elevo state tag v1
+  elevo state diff --stat v1 head
+  elevo state checkout v1 ../copy
+  elevo state log --json | jq -r .snapshot"
+)]
+pub(crate) struct State {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    command: StateCommand,
+}
+
+impl State {
+    /// Whether the process that holds the store must run the command. Most of
+    /// these commands write to the store.
+    fn writes(&self) -> bool {
+        match &self.command {
+            // These need a current view of the store, which only its holder has.
+            StateCommand::Verify(_) | StateCommand::Repair(_) | StateCommand::Backup(_) => true,
+            StateCommand::Import(_) | StateCommand::Commit(_) => true,
+            StateCommand::Tag(tag) => tag.writes(),
+            _ => false,
+        }
+    }
+
+    /// Whether it reads standard input.
+    fn reads_input(&self) -> bool {
+        matches!(&self.command, StateCommand::Import(import) if import.tar.is_input())
+    }
+
+    /// The directory argument, if the store may be found through it.
+    fn directory(&self) -> Option<&std::path::Path> {
+        match &self.command {
+            StateCommand::Commit(commit) => commit.directory(),
+            _ => None,
+        }
+    }
+}
+
+/// The commands of `elevo state`, each defined in its own file.
+#[derive(Debug, Subcommand)]
+enum StateCommand {
+    Init(init::Init),
+    Import(import::Import),
+    Export(export::Export),
+    Commit(commit::Commit),
+    Log(log::Log),
+    Show(show::Show),
+    Diff(diff::Diff),
+    Checkout(checkout::Checkout),
+    Cat(cat::Cat),
+    Ls(ls::Ls),
+    Tag(tag::Tag),
+    Gc(gc::Gc),
+    Verify(verify::Verify),
+    Repair(repair::Repair),
+    Backup(backup::Backup),
+    Restore(restore::Restore),
+}
 
 /// Runs a command in this process, or in the server if it writes to a store that
 /// a server holds.
-pub(crate) fn run(state: State) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(state: State) -> anyhow::Result<Exit> {
     let caller = Caller::local()?;
     if state.writes() {
         let store = find_store(&state.global, &caller.here, state.directory());
-        if let Some(code) = door::call(store, &caller, state.reads_input())? {
+        if let Some(code) = server_socket::call(store, &caller, state.reads_input())? {
             return Ok(code);
         }
     }
@@ -49,7 +124,7 @@ pub(crate) fn run(state: State) -> anyhow::Result<ExitCode> {
 }
 
 /// Runs a command for a caller.
-pub(crate) fn run_for(state: State, caller: Caller) -> anyhow::Result<ExitCode> {
+pub(crate) fn run_for(state: State, caller: Caller) -> anyhow::Result<Exit> {
     let mut session = Session::new(state.global, name(&state.command), caller);
     let result = match is_list(&state.command) && session.output.is_to_file() {
         true => watched(&mut session, state.command),
@@ -61,7 +136,7 @@ pub(crate) fn run_for(state: State, caller: Caller) -> anyhow::Result<ExitCode> 
     });
     match result {
         // `elevo state log | head` closes the pipe: not an error.
-        Err(error) if reader_left(&error) => Ok(ExitCode::SUCCESS),
+        Err(error) if reader_left(&error) => Ok(Exit::Done),
         other => other,
     }
 }
@@ -74,7 +149,7 @@ const fn is_list(command: &StateCommand) -> bool {
 }
 
 /// Shows progress on the terminal while the output goes to a file.
-fn watched(session: &mut Session, command: StateCommand) -> anyhow::Result<ExitCode> {
+fn watched(session: &mut Session, command: StateCommand) -> anyhow::Result<Exit> {
     let written = session.output.written();
     let watch = Watch {
         doing: "writing",
@@ -87,8 +162,8 @@ fn watched(session: &mut Session, command: StateCommand) -> anyhow::Result<ExitC
     })
 }
 
-fn dispatch(session: &mut Session, command: StateCommand) -> anyhow::Result<ExitCode> {
-    let done = |()| ExitCode::SUCCESS;
+fn dispatch(session: &mut Session, command: StateCommand) -> anyhow::Result<Exit> {
+    let done = |()| Exit::Done;
     match command {
         StateCommand::Init(args) => init::run(session, args).map(done),
         StateCommand::Import(args) => import::run(session, args).map(done),
@@ -128,11 +203,6 @@ const fn name(command: &StateCommand) -> &'static str {
         StateCommand::Restore(_) => "state restore",
         StateCommand::Gc(_) => "state gc",
     }
-}
-
-pub(crate) fn reader_left(error: &anyhow::Error) -> bool {
-    let output: Option<&OutputError> = error.downcast_ref();
-    output.is_some_and(OutputError::reader_left)
 }
 
 /// Parses a path within a snapshot. Ignores `./` in front and slashes at the

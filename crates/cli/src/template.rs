@@ -1,7 +1,6 @@
 //! The commands of `elevo template`.
 
 use std::collections::HashMap;
-use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 use clap::{Args, Subcommand};
@@ -10,6 +9,7 @@ use reqwest::Method;
 use reqwest::header::ACCEPT;
 
 use crate::client::{ClientError, Events, Reach};
+use crate::errors::Exit;
 use crate::format;
 use crate::service::{self, Call, Done, Table, relative};
 
@@ -83,7 +83,7 @@ struct Add {
 
 const TEMPLATES: [&str; 3] = ["api", "v1", "templates"];
 
-pub(crate) fn run(template: Template) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(template: Template) -> anyhow::Result<Exit> {
     service::run(&template.reach, |call| {
         match template.command {
             TemplateCommand::Ls => ls(call)?,
@@ -92,7 +92,7 @@ pub(crate) fn run(template: Template) -> anyhow::Result<ExitCode> {
                 return call.delete_all("templates", &names, "Removed");
             }
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(Exit::Done)
     })
 }
 

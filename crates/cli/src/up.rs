@@ -7,7 +7,6 @@ mod store;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,10 +19,10 @@ use serde_json::json;
 
 use crate::client::Client;
 use crate::data::{Data, Running};
-use crate::door::{self, Door};
-use crate::errors::Problem;
+use crate::errors::{Exit, Problem};
 use crate::output::{Output, STRONG};
 use crate::sandbox::Network;
+use crate::server_socket::{self, Dispatch, SocketServer};
 use crate::service::note;
 
 /// Start the server on this machine and run it until Ctrl-C.
@@ -87,8 +86,9 @@ pub(crate) struct Up {
     pub(crate) json: bool,
 }
 
-pub(crate) fn run(args: &Up) -> anyhow::Result<ExitCode> {
-    if door::VARIABLES
+/// Runs the server. `dispatch` runs the commands that it accepts on its socket.
+pub(crate) fn run(args: &Up, dispatch: Dispatch) -> anyhow::Result<Exit> {
+    if server_socket::VARIABLES
         .iter()
         .any(|name| std::env::var_os(name).is_some())
     {
@@ -114,12 +114,12 @@ pub(crate) fn run(args: &Up) -> anyhow::Result<ExitCode> {
     let traces = Traces::begin(config.traces.as_ref(), runtime.handle())?;
     let file = (!args.log_stderr).then(|| data.log());
     log::begin(&config.log, file, traces.as_ref())?;
-    let served = runtime.block_on(serve(config, store, &data, args.json));
+    let served = runtime.block_on(serve(config, store, &data, dispatch, args.json));
     if let Some(traces) = traces {
         traces.end();
     }
     runtime.shutdown_timeout(Duration::from_secs(5));
-    served.map(|()| ExitCode::SUCCESS)
+    served.map(|()| Exit::Done)
 }
 
 /// Executes this program again without the environment variables of options, so
@@ -136,7 +136,7 @@ fn again() -> Problem {
     };
     let mut command = std::process::Command::new(own);
     command.args(std::env::args_os().skip(1));
-    for name in door::VARIABLES {
+    for name in server_socket::VARIABLES {
         command.env_remove(name);
     }
     failed(command.exec())
@@ -203,6 +203,7 @@ async fn serve(
     config: Config,
     store: Arc<LocalStore>,
     data: &Data,
+    dispatch: Dispatch,
     json: bool,
 ) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
@@ -219,7 +220,7 @@ async fn serve(
     let running = Running::new(addresses.api, addresses.metrics, certificate);
     let is_new = ensure_key(&server, data, &running).await?;
     let held = store::held(&config, data, store, &running)?;
-    let door = Door::open(data, held)?;
+    let socket = SocketServer::open(data, held, dispatch)?;
     let announced = data.announce(&running)?;
     tracing::info!(api = %addresses.api, metrics = %addresses.metrics, "listening");
     greet(data, &running, is_new, json)?;
@@ -227,7 +228,7 @@ async fn serve(
         error = server.failed() => Err(error.context("the server has failed")),
         () = signals.next() => Ok(()),
     };
-    drop((announced, door));
+    drop((announced, socket));
     if ended.is_ok() {
         tracing::info!("stopping; sandboxes keep running");
         if !json {

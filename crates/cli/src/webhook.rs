@@ -1,12 +1,11 @@
 //! The commands of `elevo webhook`.
 
-use std::process::ExitCode;
-
 use clap::{Args, Subcommand};
 use elevo_api as api;
 use reqwest::Method;
 
 use crate::client::Reach;
+use crate::errors::Exit;
 use crate::format::harmless;
 use crate::service::{self, Call, Table, relative};
 
@@ -106,7 +105,7 @@ struct Deliveries {
 
 const WEBHOOKS: [&str; 3] = ["api", "v1", "webhooks"];
 
-pub(crate) fn run(webhook: Webhook) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(webhook: Webhook) -> anyhow::Result<Exit> {
     service::run(&webhook.reach, |call| {
         match webhook.command {
             WebhookCommand::Add(args) => add(call, args)?,
@@ -115,7 +114,7 @@ pub(crate) fn run(webhook: Webhook) -> anyhow::Result<ExitCode> {
             WebhookCommand::Deliveries(args) => deliveries(call, &args)?,
             WebhookCommand::Replay { id, event } => replay(call, &id, event)?,
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(Exit::Done)
     })
 }
 

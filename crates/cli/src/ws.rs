@@ -12,7 +12,6 @@ mod served;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
@@ -20,14 +19,14 @@ use elevo_engine::{Progress, Repository};
 use elevo_workspace::{LazyServer, Options, ProviderKind, Record, State, WorkspaceId, Workspaces};
 use serde::Serialize;
 
-use crate::args::Global;
 use crate::bar::{self, Watch};
 use crate::caller::{Caller, Held, User};
-use crate::door;
-use crate::errors::Problem;
+use crate::errors::{Exit, Problem};
 use crate::format;
+use crate::global::Global;
+use crate::output::reader_left;
+use crate::server_socket;
 use crate::session::{Place, Session, find_workspace_store};
-use crate::state::reader_left;
 
 #[cfg(target_os = "linux")]
 pub(crate) use run::entered;
@@ -138,7 +137,7 @@ struct Call {
 
 /// Runs a command in this process, or in the server that holds the store and its
 /// workspaces.
-pub(crate) fn run(ws: Ws) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(ws: Ws) -> anyhow::Result<Exit> {
     let (command, global) = (ws.command, &ws.global);
     let command = match command {
         WsCommand::Served(served) => return served::run(served, global),
@@ -156,7 +155,7 @@ pub(crate) fn run(ws: Ws) -> anyhow::Result<ExitCode> {
     let caller = Caller::local()?;
     let store = find_workspace_store(global, &caller.here);
     if let (WsCommand::Run(args), Ok(store)) = (&command, &store)
-        && door::serves(store)
+        && server_socket::serves(store)
     {
         let mut options = vec![OsString::from("--store"), store.into()];
         if let Some(root) = ws.workspaces {
@@ -165,14 +164,14 @@ pub(crate) fn run(ws: Ws) -> anyhow::Result<ExitCode> {
         return run::run_served(args, &options, global.json);
     }
     let ws = Ws { command, ..ws };
-    match door::call(store, &caller, false)? {
+    match server_socket::call(store, &caller, false)? {
         Some(code) => Ok(code),
         None => run_for(ws, caller),
     }
 }
 
 /// Runs a command for a caller.
-pub(crate) fn run_for(ws: Ws, caller: Caller) -> anyhow::Result<ExitCode> {
+pub(crate) fn run_for(ws: Ws, caller: Caller) -> anyhow::Result<Exit> {
     let session = Session::new(ws.global, ws.command.name(), caller);
     let place = session.workspace_place()?;
     let root = match (ws.workspaces, session.held(&place)) {
@@ -185,7 +184,7 @@ pub(crate) fn run_for(ws: Ws, caller: Caller) -> anyhow::Result<ExitCode> {
         place,
         root,
     };
-    let done = |()| ExitCode::SUCCESS;
+    let done = |()| Exit::Done;
     let result = match ws.command {
         WsCommand::Served(_) => Err(Problem::NotHere.into()),
         WsCommand::Create(args) if args.is_served() => Err(Problem::NotHere.into()),
@@ -210,7 +209,7 @@ pub(crate) fn run_for(ws: Ws, caller: Caller) -> anyhow::Result<ExitCode> {
         Ok(code)
     });
     match result {
-        Err(error) if reader_left(&error) => Ok(ExitCode::SUCCESS),
+        Err(error) if reader_left(&error) => Ok(Exit::Done),
         other => other,
     }
 }

@@ -42,7 +42,7 @@ pub(super) fn of_problem(problem: &Problem) -> Known {
         Problem::InSandbox(id) => Known::new(Exit::Conflict, "workspace_in_sandbox")
             .with(json!({ "workspace": id }))
             .advice(format!("`elevo sandbox rm {id}` deletes both")),
-        Problem::Door { store, .. } => Known::new(Exit::Busy, "store_busy")
+        Problem::ServerSocket { store, .. } => Known::new(Exit::Busy, "store_busy")
             .with(json!({ "store": lossy(store) }))
             .advice("`elevo up` must run as the same user; read its log, or stop it first"),
         Problem::PrivateOfServer => Known::new(Exit::Usage, "provider_unsupported")

@@ -1,11 +1,10 @@
-use std::process::ExitCode;
-
 use clap::Args;
 use elevo_api as api;
 use reqwest::Method;
 use serde_json::json;
 
 use crate::client::{Reach, sandbox_path};
+use crate::errors::Exit;
 use crate::format;
 use crate::service::{self, Call, Table, relative};
 
@@ -23,13 +22,13 @@ pub(crate) struct Ps {
     pub(crate) reach: Reach,
 }
 
-pub(crate) fn ps(args: &Ps) -> anyhow::Result<ExitCode> {
+pub(crate) fn ps(args: &Ps) -> anyhow::Result<Exit> {
     service::run(&args.reach, |call| {
         let path = sandbox_path(&args.sandbox, &["process"]);
         let mut list: api::CommandList = call.wait(call.client.get(&path))?;
         list.items.sort_by_key(|command| command.started_at);
         print(call, &list.items)?;
-        Ok(ExitCode::SUCCESS)
+        Ok(Exit::Done)
     })
 }
 
@@ -85,7 +84,7 @@ pub(crate) struct Kill {
     pub(crate) reach: Reach,
 }
 
-pub(crate) fn kill(args: &Kill) -> anyhow::Result<ExitCode> {
+pub(crate) fn kill(args: &Kill) -> anyhow::Result<Exit> {
     service::run(&args.reach, |call| {
         let (sandbox, command) = (&args.sandbox, &args.command);
         let path = sandbox_path(sandbox, &["process", command, "kill"]);
@@ -103,7 +102,7 @@ pub(crate) fn kill(args: &Kill) -> anyhow::Result<ExitCode> {
                 .output
                 .line(format!("Sent signal {} to {command}", args.signal))?,
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(Exit::Done)
     })
 }
 

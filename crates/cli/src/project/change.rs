@@ -3,7 +3,6 @@
 use std::io::Cursor;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{ArgGroup, Args};
@@ -14,7 +13,7 @@ use tokio_util::io::ReaderStream;
 
 use super::at::resolve_some;
 use super::project_path;
-use crate::errors::Problem;
+use crate::errors::{Exit, Problem};
 use crate::format::{count, first_line};
 use crate::input;
 use crate::merging::{self, Merging};
@@ -51,7 +50,7 @@ pub(super) struct Apply {
     how: Merging,
 }
 
-pub(super) fn apply(call: &mut Call, args: Apply) -> anyhow::Result<ExitCode> {
+pub(super) fn apply(call: &mut Call, args: Apply) -> anyhow::Result<Exit> {
     let base = resolve_some(call, &args.name, args.base.as_ref())?;
     let bytes = input::bytes(&args.patch, LARGEST)?;
     let (patch, patch_base64) = match String::from_utf8(bytes) {
@@ -136,7 +135,7 @@ pub(super) struct Import {
     message: String,
 }
 
-pub(super) fn import(call: &mut Call, args: Import) -> anyhow::Result<ExitCode> {
+pub(super) fn import(call: &mut Call, args: Import) -> anyhow::Result<Exit> {
     if let Some(tar) = &args.tar {
         let into = args.path.as_deref().unwrap_or_default();
         let result = send_tar(call, &args.name, tar, into, args.dry_run)?;
@@ -204,7 +203,7 @@ fn send_tar(
     })
 }
 
-fn imported(call: &mut Call, result: &api::ImportResult) -> anyhow::Result<ExitCode> {
+fn imported(call: &mut Call, result: &api::ImportResult) -> anyhow::Result<Exit> {
     if call.output.is_json() {
         call.output.value(result)?;
         return Ok(merging::exit(&result.merge));

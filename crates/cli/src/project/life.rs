@@ -1,7 +1,6 @@
 //! Creates, lists, describes, renames and deletes projects.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::Args;
 use elevo_api as api;
@@ -9,7 +8,7 @@ use reqwest::Method;
 
 use super::{policy, project_path, retention};
 use crate::confirm;
-use crate::errors::Protected;
+use crate::errors::{Exit, Protected};
 use crate::format::{self, count, first_line};
 use crate::service::{Call, Table, field, pages, relative};
 
@@ -198,7 +197,7 @@ pub(super) struct Rm {
     yes: bool,
 }
 
-pub(super) fn rm(call: &mut Call, args: &Rm) -> anyhow::Result<ExitCode> {
+pub(super) fn rm(call: &mut Call, args: &Rm) -> anyhow::Result<Exit> {
     call.each(&args.names, |call, name| {
         if !args.yes {
             confirm(call, name)?;

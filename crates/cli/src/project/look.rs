@@ -1,7 +1,5 @@
 //! Prints files, directories and differences of a project.
 
-use std::process::ExitCode;
-
 use clap::Args;
 use elevo_api as api;
 use reqwest::{Method, RequestBuilder};
@@ -238,7 +236,7 @@ pub(super) struct Diff {
     exit_code: bool,
 }
 
-pub(super) fn diff(call: &mut Call, args: &Diff) -> anyhow::Result<ExitCode> {
+pub(super) fn diff(call: &mut Call, args: &Diff) -> anyhow::Result<Exit> {
     let mut query = vec![("limit", args.limit.to_string())];
     let from = resolve_some(call, &args.name, args.from.as_ref())?;
     let to = resolve_some(call, &args.name, args.to.as_ref())?;
@@ -261,8 +259,8 @@ pub(super) fn diff(call: &mut Call, args: &Diff) -> anyhow::Result<ExitCode> {
         call.note("nothing differs");
     }
     Ok(match differ && args.exit_code {
-        true => Exit::Differences.into(),
-        false => ExitCode::SUCCESS,
+        true => Exit::Differences,
+        false => Exit::Done,
     })
 }
 

@@ -1,12 +1,11 @@
 //! Undoes changes that have landed in a project.
 
-use std::process::ExitCode;
-
 use clap::Args;
 use elevo_api as api;
 
 use super::at::resolve;
 use super::project_path;
+use crate::errors::Exit;
 use crate::merging::{self, Merging};
 use crate::service::Call;
 
@@ -36,7 +35,7 @@ pub(super) struct Revert {
     how: Merging,
 }
 
-pub(super) fn revert(call: &mut Call, args: Revert) -> anyhow::Result<ExitCode> {
+pub(super) fn revert(call: &mut Call, args: Revert) -> anyhow::Result<Exit> {
     let wish = api::Revert {
         snapshot: resolve(call, &args.name, &args.step)?,
         path: args.path,
@@ -71,7 +70,7 @@ pub(super) struct Restore {
     how: Merging,
 }
 
-pub(super) fn restore(call: &mut Call, args: Restore) -> anyhow::Result<ExitCode> {
+pub(super) fn restore(call: &mut Call, args: Restore) -> anyhow::Result<Exit> {
     let wish = api::RestorePath {
         snapshot: resolve(call, &args.name, &args.from)?,
         path: args.path,

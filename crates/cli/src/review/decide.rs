@@ -1,7 +1,6 @@
 //! `elevo review resolve` and `elevo review reject`.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::{ArgGroup, Args};
 use elevo_api as api;
@@ -95,7 +94,7 @@ pub(super) struct Reject {
     message: String,
 }
 
-pub(super) fn resolve(call: &mut Call, args: Resolve) -> anyhow::Result<ExitCode> {
+pub(super) fn resolve(call: &mut Call, args: Resolve) -> anyhow::Result<Exit> {
     let taken = [
         (args.ours, api::Resolution::Ours),
         (args.theirs, api::Resolution::Theirs),
@@ -126,7 +125,7 @@ pub(super) fn resolve(call: &mut Call, args: Resolve) -> anyhow::Result<ExitCode
     }
 }
 
-pub(super) fn reject(call: &mut Call, args: Reject) -> anyhow::Result<ExitCode> {
+pub(super) fn reject(call: &mut Call, args: Reject) -> anyhow::Result<Exit> {
     let rejected = wish(api::Resolution::Reject, args.message, None);
     send(call, &args.id, rejected)
 }
@@ -136,7 +135,7 @@ fn edit(
     review: &api::Review,
     sides: &Sides,
     message: String,
-) -> anyhow::Result<ExitCode> {
+) -> anyhow::Result<Exit> {
     let text = sides.to_edit().ok_or(Problem::NotEditable)?;
     let edited = editor::edit(&review.conflict.path, &text)?;
     let content = edited.bytes()?;
@@ -149,7 +148,7 @@ fn edit(
         wish(api::Resolution::Edited, message, Some(content)),
     );
     // Keep the user's edits.
-    if !matches!(sent, Ok(code) if code == ExitCode::SUCCESS) {
+    if !matches!(sent, Ok(code) if code == Exit::Done) {
         let kept = edited.keep();
         call.note(&format!("your edited text is in {}", kept.display()));
     }
@@ -179,7 +178,7 @@ fn wish(
     }
 }
 
-fn send(call: &mut Call, id: &str, wish: api::ResolveReview) -> anyhow::Result<ExitCode> {
+fn send(call: &mut Call, id: &str, wish: api::ResolveReview) -> anyhow::Result<Exit> {
     let path = review_path(id, &["resolve"]);
     let asking = call.client.create(&path, &wish);
     let review: api::Review = call.watch("merging", asking)?;
@@ -197,7 +196,7 @@ fn send(call: &mut Call, id: &str, wish: api::ResolveReview) -> anyhow::Result<E
         call.output.line(format!("{id} is {state}: {path}"))?;
     }
     Ok(match is_open {
-        true => Exit::Held.into(),
-        false => ExitCode::SUCCESS,
+        true => Exit::Held,
+        false => Exit::Done,
     })
 }

@@ -1,7 +1,5 @@
 //! Forks, snapshots and differences of a sandbox.
 
-use std::process::ExitCode;
-
 use clap::Args;
 use elevo_api as api;
 use reqwest::Method;
@@ -9,6 +7,7 @@ use serde_json::json;
 
 use super::{create, life, print_done};
 use crate::client::sandbox_path;
+use crate::errors::Exit;
 use crate::format;
 use crate::output::{ADDED, IDENTITY, REMOVED};
 use crate::service::Call;
@@ -40,7 +39,7 @@ pub(super) struct Fork {
     timeout: Option<u32>,
 }
 
-pub(super) fn fork(call: &mut Call, args: Fork) -> anyhow::Result<ExitCode> {
+pub(super) fn fork(call: &mut Call, args: Fork) -> anyhow::Result<Exit> {
     let wish = api::Fork {
         count: Some(args.count),
         name: args.name,
@@ -55,7 +54,7 @@ pub(super) fn fork(call: &mut Call, args: Fork) -> anyhow::Result<ExitCode> {
         let failed = life::report(call, failed)?;
         exit.get_or_insert(failed);
     }
-    Ok(exit.map_or(ExitCode::SUCCESS, Into::into))
+    Ok(exit.unwrap_or(Exit::Done))
 }
 
 /// Save the workspace of a sandbox as a snapshot, and print its id.

@@ -1,7 +1,5 @@
 //! Deletes, stops, starts and extends sandboxes.
 
-use std::process::ExitCode;
-
 use clap::Args;
 use elevo_api as api;
 use reqwest::Method;
@@ -35,7 +33,7 @@ pub(super) struct Rm {
 /// Maximum number of sandboxes in a request.
 const BATCH: usize = 50;
 
-pub(super) fn rm(call: &mut Call, args: Rm) -> anyhow::Result<ExitCode> {
+pub(super) fn rm(call: &mut Call, args: Rm) -> anyhow::Result<Exit> {
     let mut exit = None;
     for ids in args.ids.chunks(BATCH) {
         let wish = api::BatchDelete {
@@ -64,7 +62,7 @@ pub(super) fn rm(call: &mut Call, args: Rm) -> anyhow::Result<ExitCode> {
             exit.get_or_insert(failed);
         }
     }
-    Ok(exit.map_or(ExitCode::SUCCESS, Into::into))
+    Ok(exit.unwrap_or(Exit::Done))
 }
 
 /// Reports the failure of one sandbox of several. Returns its exit code.

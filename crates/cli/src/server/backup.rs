@@ -1,12 +1,11 @@
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::Args;
 use elevo_api::{BackupMade, MakeBackup};
 use reqwest::Method;
 
 use super::At;
-use crate::errors::Problem;
+use crate::errors::{Exit, Problem};
 use crate::format::{bytes, count};
 use crate::service::Call;
 
@@ -34,7 +33,7 @@ pub(super) struct Backup {
     keep: Option<u32>,
 }
 
-pub(super) fn run(at: &At, args: &Backup) -> anyhow::Result<ExitCode> {
+pub(super) fn run(at: &At, args: &Backup) -> anyhow::Result<Exit> {
     let directory = std::path::absolute(&args.directory).map_err(|source| Problem::Io {
         action: "find",
         path: args.directory.clone(),

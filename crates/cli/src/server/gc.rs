@@ -1,10 +1,9 @@
-use std::process::ExitCode;
-
 use clap::Args;
 use elevo_api::{Gc as Wish, GcResult};
 use reqwest::Method;
 
 use super::At;
+use crate::errors::Exit;
 use crate::format::{bytes, count};
 
 /// Collect the garbage of the server now.
@@ -27,7 +26,7 @@ pub(super) struct Gc {
     young: bool,
 }
 
-pub(super) fn run(at: &At, args: &Gc) -> anyhow::Result<ExitCode> {
+pub(super) fn run(at: &At, args: &Gc) -> anyhow::Result<Exit> {
     at.ask(|call| {
         let wish = Wish {
             dry_run: args.dry_run,

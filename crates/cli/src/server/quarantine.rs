@@ -1,11 +1,10 @@
-use std::process::ExitCode;
-
 use clap::{Args, Subcommand};
 use elevo_api::QuarantineList;
 use reqwest::Method;
 use serde_json::json;
 
 use super::At;
+use crate::errors::Exit;
 use crate::service::{Call, Table, relative};
 
 /// List and restore workspaces that the catalog does not know.
@@ -46,7 +45,7 @@ Examples:
     },
 }
 
-pub(super) fn run(at: &At, args: Quarantine) -> anyhow::Result<ExitCode> {
+pub(super) fn run(at: &At, args: Quarantine) -> anyhow::Result<Exit> {
     at.ask(|call| match args.command {
         QuarantineCommand::Ls => ls(call),
         QuarantineCommand::Restore { id } => restore(call, &id),

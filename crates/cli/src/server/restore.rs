@@ -1,6 +1,5 @@
 use std::env;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::Args;
 use elevo_engine::Progress;
@@ -10,6 +9,7 @@ use serde_json::json;
 use super::At;
 use crate::bar::{self, Watch};
 use crate::data::Data;
+use crate::errors::Exit;
 use crate::format::bytes;
 use crate::output::Output;
 
@@ -41,7 +41,7 @@ pub(super) struct Restore {
     workspace_root: Option<PathBuf>,
 }
 
-pub(super) fn run(at: &At, args: &Restore) -> anyhow::Result<ExitCode> {
+pub(super) fn run(at: &At, args: &Restore) -> anyhow::Result<Exit> {
     let data = Data::new(at.data.clone());
     let progress = Progress::new();
     let watch = Watch {
@@ -91,5 +91,5 @@ pub(super) fn run(at: &At, args: &Restore) -> anyhow::Result<ExitCode> {
         output.line(format!("Start it with `elevo up --data {path}`"))?;
     }
     output.finish()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done)
 }

@@ -1,7 +1,6 @@
 mod print;
 
 use std::ffi::OsString;
-use std::process::ExitCode;
 
 use clap::Args;
 use elevo_core::TreePath;
@@ -78,7 +77,7 @@ pub(crate) struct Shown {
 /// memory.
 const MAX_FOR_RENAMES: usize = 100_000;
 
-pub(crate) fn run(session: &mut Session, args: Diff) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(session: &mut Session, args: Diff) -> anyhow::Result<Exit> {
     let view = session.view()?;
     let (before, after) = trees(&view, &args.revisions)?;
     show(session, &view.repository, before, after, args.shown)
@@ -91,7 +90,7 @@ pub(crate) fn show(
     before: Tree,
     after: Tree,
     shown: Shown,
-) -> anyhow::Result<ExitCode> {
+) -> anyhow::Result<Exit> {
     let paths = shown.paths.iter().map(|path| tree_path(path));
     let paths = paths.collect::<Result<Vec<_>, _>>()?;
     let form = match (shown.stat, shown.patch) {
@@ -114,8 +113,8 @@ pub(crate) fn show(
     }
     let differ = printer.finish()?;
     Ok(match shown.exit_code && differ {
-        true => Exit::Differences.into(),
-        false => ExitCode::SUCCESS,
+        true => Exit::Differences,
+        false => Exit::Done,
     })
 }
 

@@ -1,5 +1,4 @@
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
@@ -49,7 +48,7 @@ impl Opened {
     }
 }
 
-pub(crate) fn run(session: &mut Session, args: &Repair) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(session: &mut Session, args: &Repair) -> anyhow::Result<Exit> {
     let place = session.place(None)?;
     let from = args.from.iter().map(|path| open(session, path));
     let from: Vec<_> = from.collect::<anyhow::Result<_>>()?;
@@ -85,8 +84,8 @@ pub(crate) fn run(session: &mut Session, args: &Repair) -> anyhow::Result<ExitCo
         print(session, &repaired)?;
     }
     Ok(match is_whole {
-        true => ExitCode::SUCCESS,
-        false => Exit::Damaged.into(),
+        true => Exit::Done,
+        false => Exit::Damaged,
     })
 }
 

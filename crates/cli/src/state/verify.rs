@@ -1,4 +1,3 @@
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
@@ -38,7 +37,7 @@ pub(crate) struct Verify {
     list: usize,
 }
 
-pub(crate) fn run(session: &mut Session, args: &Verify) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(session: &mut Session, args: &Verify) -> anyhow::Result<Exit> {
     let place = session.place(None)?;
     // Keep writers out: objects that they delete would look like damage.
     let _still = match session.held(&place) {
@@ -54,9 +53,9 @@ pub(crate) fn run(session: &mut Session, args: &Verify) -> anyhow::Result<ExitCo
     }
     if !is_whole {
         session.note("`elevo state repair --from PATH` restores lost data from another store, a backup or a directory");
-        return Ok(Exit::Damaged.into());
+        return Ok(Exit::Damaged);
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done)
 }
 
 /// The tenants with data in the store; the local tenant if the store is empty.

@@ -1,5 +1,5 @@
 //! The store and the workspaces of the server, for commands that it runs; see
-//! `door`.
+//! `server_socket`.
 
 use std::fs;
 use std::sync::Arc;

@@ -1,14 +1,13 @@
 //! Lists workspaces and shows their paths and changes.
 
-use std::process::ExitCode;
-
 use clap::Args;
 use elevo_workspace::{Error, State, WorkspaceId};
 
 use super::{Call, WorkspaceShape, served};
-use crate::args::Global;
 use crate::client::Where;
+use crate::errors::Exit;
 use crate::format::{self, short};
+use crate::global::Global;
 use crate::output::{IDENTITY, STRONG};
 use crate::state::about::About;
 use crate::state::diff::{self, Shown};
@@ -42,7 +41,7 @@ impl Ls {
     }
 
     /// Runs the command against a server.
-    pub(super) fn ask(self, global: &Global) -> anyhow::Result<ExitCode> {
+    pub(super) fn ask(self, global: &Global) -> anyhow::Result<Exit> {
         served::ls(&self.at, global, self.project.as_deref(), self.parked)
     }
 }
@@ -172,7 +171,7 @@ pub(super) struct Diff {
     shown: Shown,
 }
 
-pub(super) fn diff(call: &mut Call, args: Diff) -> anyhow::Result<ExitCode> {
+pub(super) fn diff(call: &mut Call, args: Diff) -> anyhow::Result<Exit> {
     let changes = if args.shown.needs_contents() {
         let workspaces = call.open_to_write()?;
         call.watch("reading", |progress| {

@@ -1,21 +1,19 @@
 //! Creates, forks, resumes and deletes workspaces.
 
-use std::process::ExitCode;
-
 use clap::Args;
 use elevo_workspace::{Error, NeverFreeze, ProviderKind, State, WorkspaceId, Workspaces};
 use serde_json::json;
 
 use super::served::{self, OnProject};
 use super::{Call, places};
-use crate::args::Global;
 use crate::client::Where;
-use crate::errors::{Problem, Protected};
+use crate::errors::{Exit, Problem, Protected};
 use crate::format::{self, size};
+use crate::global::Global;
+use crate::output::reader_left;
 use crate::revision::HEAD;
 use crate::service::not_removed;
 use crate::state::about::About;
-use crate::state::reader_left;
 
 /// Create a workspace and print its directory.
 #[derive(Debug, Args)]
@@ -82,7 +80,7 @@ impl Create {
     }
 
     /// Runs the command against a server.
-    pub(super) fn ask(self, global: &Global) -> anyhow::Result<ExitCode> {
+    pub(super) fn ask(self, global: &Global) -> anyhow::Result<Exit> {
         let wish = served::Wish {
             project: self.on.project.clone().unwrap_or_default(),
             on: self.on,
@@ -220,14 +218,14 @@ impl Rm {
     }
 
     /// Runs the command against a server.
-    pub(super) fn ask(self, global: &Global) -> anyhow::Result<ExitCode> {
+    pub(super) fn ask(self, global: &Global) -> anyhow::Result<Exit> {
         let ids: Vec<_> = self.ids.iter().map(ToString::to_string).collect();
         let project = self.project.as_deref();
         served::rm(&self.at, global, project, &ids, self.discard)
     }
 }
 
-pub(super) fn rm(call: &mut Call, args: &Rm) -> anyhow::Result<ExitCode> {
+pub(super) fn rm(call: &mut Call, args: &Rm) -> anyhow::Result<Exit> {
     let workspaces = call.open_to_read()?;
     let mut first = None;
     for id in &args.ids {
@@ -243,7 +241,7 @@ pub(super) fn rm(call: &mut Call, args: &Rm) -> anyhow::Result<ExitCode> {
     }
     // Stops the processes that served snapshots for these workspaces.
     workspaces.tidy()?;
-    Ok(first.map_or(ExitCode::SUCCESS, Into::into))
+    Ok(first.unwrap_or(Exit::Done))
 }
 
 fn remove(

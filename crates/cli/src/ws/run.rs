@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 
 use clap::{Args, Parser};
 use elevo_workspace::{Way, WorkspaceId};
@@ -40,7 +40,7 @@ pub(super) struct Run {
     command: Vec<OsString>,
 }
 
-pub(super) fn run(call: &mut Call, args: &Run) -> anyhow::Result<ExitCode> {
+pub(super) fn run(call: &mut Call, args: &Run) -> anyhow::Result<Exit> {
     let workspaces = call.open_to_read()?;
     let way = call.watch("preparing the workspace", |progress| {
         workspaces.way(&args.id, progress)
@@ -67,7 +67,7 @@ pub(super) fn run(call: &mut Call, args: &Run) -> anyhow::Result<ExitCode> {
 }
 
 /// Runs a command in a workspace of a server. Asks the server for its path.
-pub(super) fn run_served(args: &Run, options: &[OsString], json: bool) -> anyhow::Result<ExitCode> {
+pub(super) fn run_served(args: &Run, options: &[OsString], json: bool) -> anyhow::Result<Exit> {
     let mut command = Command::new(own()?);
     command.arg("ws").args(options);
     // Errors in the form that the caller requested.
@@ -77,7 +77,7 @@ pub(super) fn run_served(args: &Run, options: &[OsString], json: bool) -> anyhow
     let mut said = said.map_err(|error| cannot_start("elevo", error))?;
     if !said.status.success() {
         // The other process has reported the error.
-        return Ok(Exit::Itself.into());
+        return Ok(Exit::Itself);
     }
     let directory = match json {
         true => {
@@ -111,7 +111,7 @@ struct Enter {
 /// Runs `elevo ws enter`, if this is the command. Called before the other
 /// arguments are parsed, which would take longer than the command itself.
 #[cfg(target_os = "linux")]
-pub(crate) fn entered() -> Option<ExitCode> {
+pub(crate) fn entered() -> Option<Exit> {
     let mut words = std::env::args_os().skip(1);
     let is_it = words.next()? == "ws" && words.next()? == "enter";
     is_it.then(|| {
@@ -120,14 +120,14 @@ pub(crate) fn entered() -> Option<ExitCode> {
             Ok(args) => enter(args),
             Err(error) => {
                 let _ = error.print();
-                Exit::Itself.into()
+                Exit::Itself
             }
         }
     })
 }
 
 #[cfg(target_os = "linux")]
-fn enter(args: Enter) -> ExitCode {
+fn enter(args: Enter) -> Exit {
     let entrance = elevo_workspace::Entrance {
         lowers: args.lowers,
         room: args.room,
@@ -139,15 +139,15 @@ fn enter(args: Enter) -> ExitCode {
         Err(source) => {
             let path = entrance.files;
             Report::new(&Problem::Enter { path, source }.into()).print(args.json);
-            Exit::Itself.into()
+            Exit::Itself
         }
     }
 }
 
 /// Replaces this process by a command. Returns only on a failure.
-fn become_in(directory: &Path, words: &[OsString], json: bool) -> ExitCode {
+fn become_in(directory: &Path, words: &[OsString], json: bool) -> Exit {
     let Some((program, rest)) = words.split_first() else {
-        return ExitCode::FAILURE;
+        return Exit::Failed;
     };
     let error = Command::new(program)
         .args(rest)
@@ -159,7 +159,7 @@ fn become_in(directory: &Path, words: &[OsString], json: bool) -> ExitCode {
         _ => 126,
     };
     Report::new(&cannot_start(program, error).into()).print(json);
-    ExitCode::from(code)
+    Exit::Of(code)
 }
 
 fn cannot_start(program: impl AsRef<OsStr>, source: io::Error) -> Problem {

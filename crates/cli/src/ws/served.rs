@@ -2,16 +2,15 @@
 //! deletes them.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
 use elevo_api as api;
 
-use crate::args::Global;
 use crate::client::{ClientError, Reach, Where};
 use crate::confirm;
 use crate::errors::{Exit, Problem, Protected};
 use crate::format::{count, first_line, short_text};
+use crate::global::Global;
 use crate::merging::{self, Merging};
 use crate::output::{IDENTITY, STRONG};
 use crate::project::project_path;
@@ -147,8 +146,8 @@ fn workspace_path<'a>(id: &'a str, below: &[&'a str]) -> Vec<&'a str> {
 fn ask(
     at: &Where,
     global: &Global,
-    work: impl FnOnce(&mut Call) -> anyhow::Result<ExitCode>,
-) -> anyhow::Result<ExitCode> {
+    work: impl FnOnce(&mut Call) -> anyhow::Result<Exit>,
+) -> anyhow::Result<Exit> {
     let reach = Reach {
         at: at.clone(),
         json: global.json,
@@ -157,7 +156,7 @@ fn ask(
     service::run(&reach, work)
 }
 
-pub(super) fn run(served: Served, global: &Global) -> anyhow::Result<ExitCode> {
+pub(super) fn run(served: Served, global: &Global) -> anyhow::Result<Exit> {
     match served {
         Served::Merge(args) => ask(&args.which.at.clone(), global, |call| {
             let id = args.which.find(call)?;
@@ -202,7 +201,7 @@ fn around(call: &mut Call, here: &Path) -> anyhow::Result<String> {
     found.ok_or_else(|| Problem::NoWorkspaceHere(here.into()).into())
 }
 
-fn refresh(call: &mut Call, args: Refresh) -> anyhow::Result<ExitCode> {
+fn refresh(call: &mut Call, args: Refresh) -> anyhow::Result<Exit> {
     let id = args.which.find(call)?;
     let wish = api::Refresh {
         dry_run: args.dry_run,
@@ -211,8 +210,8 @@ fn refresh(call: &mut Call, args: Refresh) -> anyhow::Result<ExitCode> {
     let asking = call.client.post(&path, &wish);
     let done: api::Refreshed = call.watch("refreshing", asking)?;
     let code = match done.conflicts.is_empty() {
-        true => ExitCode::SUCCESS,
-        false => Exit::Held.into(),
+        true => Exit::Done,
+        false => Exit::Held,
     };
     if call.output.is_json() {
         call.output.value(&done)?;
@@ -292,7 +291,7 @@ pub(super) struct Wish {
 }
 
 /// Creates a workspace of a project, and prints its directory.
-pub(super) fn create(at: &Where, global: &Global, wish: Wish) -> anyhow::Result<ExitCode> {
+pub(super) fn create(at: &Where, global: &Global, wish: Wish) -> anyhow::Result<Exit> {
     ask(at, global, |call| {
         let on = wish.on;
         let snapshot = wish.snapshot.as_ref();
@@ -311,7 +310,7 @@ pub(super) fn create(at: &Where, global: &Global, wish: Wish) -> anyhow::Result<
         let made: api::Workspace = call.watch("creating the workspace", asking)?;
         if call.output.is_json() {
             call.output.value(&made)?;
-            return Ok(ExitCode::SUCCESS);
+            return Ok(Exit::Done);
         }
         call.output.line(made.path.as_deref().unwrap_or_default())?;
         call.output.finish()?;
@@ -320,7 +319,7 @@ pub(super) fn create(at: &Where, global: &Global, wish: Wish) -> anyhow::Result<
             true => format!("this is {id}, which is read-only"),
             false => format!("this is {id}; `elevo ws merge {id}` merges its changes"),
         });
-        Ok(ExitCode::SUCCESS)
+        Ok(Exit::Done)
     })
 }
 
@@ -331,7 +330,7 @@ pub(super) fn ls(
     global: &Global,
     project: Option<&str>,
     parked: bool,
-) -> anyhow::Result<ExitCode> {
+) -> anyhow::Result<Exit> {
     ask(at, global, |call| {
         let mut query = Vec::new();
         query.extend(project.map(|project| ("project", project.to_owned())));
@@ -364,7 +363,7 @@ pub(super) fn ls(
             }),
             (false, _) => table.print(&mut call.output)?,
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(Exit::Done)
     })
 }
 
@@ -399,7 +398,7 @@ pub(super) fn rm(
     project: Option<&str>,
     ids: &[String],
     discard: bool,
-) -> anyhow::Result<ExitCode> {
+) -> anyhow::Result<Exit> {
     ask(at, global, |call| {
         let found: Option<api::Project> = match project {
             Some(name) => Some(call.wait(call.client.get(&project_path(name, &[])))?),

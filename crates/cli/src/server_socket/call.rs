@@ -1,69 +1,25 @@
-//! Commands that a server runs on behalf of an `elevo` process, because it holds
-//! the store that they write to.
-//!
-//! A server listens on `DATA/elevo.sock`, mode 0600, and accepts calls only from
-//! its own user. A call is a connection with one request. The response is the
-//! output of the command, as it is printed, and its exit code:
-//!
-//! ```text
-//! frame     kind: 1 byte, length: 4 bytes (big-endian), payload: length bytes
-//! kinds     R  request, JSON; the caller's first frame
-//!           I  standard input, of commands that read it; an empty frame ends it
-//!           O  standard output        E  standard error
-//!           X  the exit code, 1 byte; the last frame
-//! request   {"version":1, "args":[base64…], "here":base64, "author":"…",
-//!            "terminal":bool, "to_file":bool, "colour":bool, "colour_errors":bool}
-//! ```
-//!
-//! `args` are the arguments without the program name. A frame has at most 1 MiB,
-//! and a server runs at most 16 calls at a time. A caller that disconnects does
-//! not cancel its command.
-
-mod frame;
-mod serve;
+//! The caller's side of the protocol.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use serde::{Deserialize, Serialize};
 
+use super::frame::{self, Kind, read, write};
+use super::request::{Request, VERSION};
 use crate::caller::Caller;
 use crate::data::Data;
-use crate::errors::Problem;
-use frame::{Kind, read, write};
-
-pub(crate) use serve::Door;
-
-/// Environment variables that set options. The server ignores its own, because
-/// each caller has others.
-pub(crate) const VARIABLES: [&str; 3] = ["ELEVO_STORE", "ELEVO_WORKSPACES", "ELEVO_AUTHOR"];
-
-const VERSION: u32 = 1;
+use crate::errors::{Exit, Problem};
 
 /// How long a server may take to accept a request.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// The request of a caller.
-#[derive(Debug, Serialize, Deserialize)]
-struct Request {
-    version: u32,
-    args: Vec<String>,
-    here: String,
-    author: String,
-    terminal: bool,
-    to_file: bool,
-    colour: bool,
-    colour_errors: bool,
-}
 
 /// Has the server that holds `store` run this process's command. Returns `None`
 /// if no server holds it.
@@ -71,7 +27,7 @@ pub(crate) fn call(
     store: Result<PathBuf, Problem>,
     caller: &Caller,
     reads_input: bool,
-) -> anyhow::Result<Option<ExitCode>> {
+) -> anyhow::Result<Option<Exit>> {
     // The command itself reports a missing store.
     let Ok(store) = store else {
         return Ok(None);
@@ -90,8 +46,8 @@ pub(crate) fn call(
         colour_errors: anstream::AutoStream::choice(&io::stderr()) != anstream::ColorChoice::Never,
     };
     let code = ask(&data.socket(), &request, reads_input)
-        .map_err(|source| Problem::Door { store, source })?;
-    Ok(Some(ExitCode::from(code)))
+        .map_err(|source| Problem::ServerSocket { store, source })?;
+    Ok(Some(Exit::Of(code)))
 }
 
 /// Whether a server holds a store.
@@ -180,22 +136,6 @@ fn send_input(mut out: UnixStream) {
 fn print(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     out.write_all(bytes)?;
     out.flush()
-}
-
-impl Request {
-    fn args(&self) -> Option<Vec<OsString>> {
-        self.args.iter().map(|arg| decode(arg)).collect()
-    }
-
-    fn here(&self) -> Option<PathBuf> {
-        let here = PathBuf::from(decode(&self.here)?);
-        here.is_absolute().then_some(here)
-    }
-}
-
-fn decode(text: &str) -> Option<OsString> {
-    let bytes = BASE64_STANDARD.decode(text).ok()?;
-    Some(OsString::from_vec(bytes))
 }
 
 #[cfg(test)]

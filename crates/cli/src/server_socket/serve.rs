@@ -1,26 +1,22 @@
 //! The server's side of the protocol.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Cursor, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use clap::Parser;
-
 use super::frame::{self, Kind, LARGEST, read, write};
-use super::{Request, VERSION};
-use crate::args::{Cli, Command};
+use super::request::{Request, VERSION};
 use crate::caller::{Caller, Held, Notes};
 use crate::data::Data;
 use crate::errors::{Exit, Problem, Report};
 use crate::output::Sink;
-use crate::{state, ws};
 
 /// Maximum number of concurrent calls.
 const MOST: usize = 16;
@@ -29,20 +25,56 @@ const ASKING: Duration = Duration::from_secs(5);
 /// How long a caller may leave output unread, or send no input.
 const READING: Duration = Duration::from_secs(3600);
 
+/// Parses the arguments of a caller's command and runs it.
+///
+/// Passed in by the program, which has the command tree: the commands use this
+/// module, so it cannot use them.
+pub(crate) type Dispatch = fn(Vec<OsString>, Caller) -> Result<Exit, CommandFailure>;
+
+/// The failure of a command that a server ran.
+pub(crate) enum CommandFailure {
+    /// The arguments are invalid.
+    Usage(clap::Error),
+    /// The command runs only in the caller's process.
+    NotServed,
+    /// The command failed; `json` is the form in which the caller wants errors.
+    Failed { error: anyhow::Error, json: bool },
+}
+
+impl CommandFailure {
+    /// Returns the text for the caller's standard error, and the exit code.
+    fn render(self, colour: bool) -> (Vec<u8>, Exit) {
+        match self {
+            Self::Usage(error) => (error.render().to_string().into_bytes(), Exit::Usage),
+            Self::NotServed => (Vec::new(), Exit::Usage),
+            Self::Failed { error, json } => {
+                let report = Report::new(&error);
+                let mut text = Vec::new();
+                // Writing to memory does not fail.
+                let _ = match colour {
+                    true => report.print_to(&mut text, json),
+                    false => report.print_to(&mut anstream::StripStream::new(&mut text), json),
+                };
+                (text, report.exit)
+            }
+        }
+    }
+}
+
 /// A listening socket; removed when dropped.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct SocketServer {
     socket: PathBuf,
 }
 
-impl Drop for Door {
+impl Drop for SocketServer {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.socket);
     }
 }
 
-impl Door {
-    pub(crate) fn open(data: &Data, held: Held) -> Result<Self, Problem> {
+impl SocketServer {
+    pub(crate) fn open(data: &Data, held: Held, dispatch: Dispatch) -> Result<Self, Problem> {
         let socket = data.socket();
         let failed = |source| Problem::Io {
             action: "listen on",
@@ -55,13 +87,13 @@ impl Door {
         let mode = fs::Permissions::from_mode(0o600);
         fs::set_permissions(&socket, mode).map_err(failed)?;
         let held = Arc::new(held);
-        thread::spawn(move || accept(&listener, &held));
+        thread::spawn(move || accept(&listener, &held, dispatch));
         Ok(Self { socket })
     }
 }
 
 /// Accepts calls until the process ends.
-fn accept(listener: &UnixListener, held: &Arc<Held>) {
+fn accept(listener: &UnixListener, held: &Arc<Held>, dispatch: Dispatch) {
     let calls = Arc::new(AtomicUsize::new(0));
     loop {
         let Ok((stream, _)) = listener.accept() else {
@@ -79,7 +111,7 @@ fn accept(listener: &UnixListener, held: &Arc<Held>) {
             continue;
         }
         thread::spawn(move || {
-            if let Err(error) = answer(stream, held) {
+            if let Err(error) = answer(stream, held, dispatch) {
                 tracing::warn!(%error, "a call of the command line was cut short");
             }
             calls.fetch_sub(1, Ordering::AcqRel);
@@ -96,11 +128,11 @@ fn refuse(mut stream: UnixStream) -> io::Result<()> {
     stream.set_write_timeout(Some(ASKING))?;
     let text = format!("error: the server is already running {MOST} calls; retry later\n");
     write(&mut stream, Kind::Errors, text.as_bytes())?;
-    write(&mut stream, Kind::Exit, &[Exit::Busy as u8])
+    write(&mut stream, Kind::Exit, &[Exit::Busy.code()])
 }
 
 /// Runs one call.
-fn answer(mut stream: UnixStream, held: Arc<Held>) -> io::Result<()> {
+fn answer(mut stream: UnixStream, held: Arc<Held>, dispatch: Dispatch) -> io::Result<()> {
     stream.set_read_timeout(Some(ASKING))?;
     stream.set_write_timeout(Some(READING))?;
     let (kind, payload) = read(&mut stream)?;
@@ -118,69 +150,57 @@ fn answer(mut stream: UnixStream, held: Arc<Held>) -> io::Result<()> {
     // In its own thread, so that a panic ends this call and not the server.
     let ran = thread::spawn({
         let frames = frames.clone();
-        move || run(&request, held, input, &frames)
+        move || {
+            let call = Call {
+                request,
+                input,
+                frames,
+            };
+            call.run(held, dispatch)
+        }
     });
-    let code = ran.join().unwrap_or(Exit::Failed as u8);
+    let code = ran.join().unwrap_or(Exit::Failed.code());
     frames.send(Kind::Exit, &[code])
 }
 
-fn run(request: &Request, held: Arc<Held>, input: FrameInput, frames: &Frames) -> u8 {
-    let (Some(args), Some(here)) = (request.args(), request.here()) else {
-        return Exit::Usage as u8;
-    };
-    let words = std::iter::once("elevo".into()).chain(args);
-    let cli = match Cli::try_parse_from(words) {
-        Ok(cli) => cli,
-        Err(error) => {
-            let text = error.render().to_string();
-            let _ = frames.stream(Kind::Errors).write_all(text.as_bytes());
-            return Exit::Usage as u8;
-        }
-    };
-    let json = cli.command.is_json();
-    let caller = Caller {
-        here,
-        author: request.author.clone(),
-        input: Box::new(input),
-        sink: Sink {
-            out: Box::new(frames.stream(Kind::Output)),
-            colour: request.colour,
-            at_once: request.terminal,
-            to_file: request.to_file,
-        },
-        notes: Notes::Elsewhere {
-            out: Mutex::new(Box::new(frames.stream(Kind::Errors))),
-            colour: request.colour_errors,
-        },
-        held: Some(held),
-    };
-    let ran = match cli.command {
-        Command::State(state) => state::run_for(state, caller),
-        Command::Ws(ws) => ws::run_for(ws, caller),
-        _ => return Exit::Usage as u8,
-    };
-    match ran {
-        Ok(code) => number(code),
-        Err(error) => {
-            let report = Report::new(&error);
-            let mut text = Vec::new();
-            // Writing to memory does not fail.
-            let _ = match request.colour_errors {
-                true => report.print_to(&mut text, json),
-                false => report.print_to(&mut anstream::StripStream::new(&mut text), json),
-            };
-            let _ = frames.stream(Kind::Errors).write_all(&text);
-            report.exit as u8
-        }
-    }
+/// One command of a caller.
+struct Call {
+    request: Request,
+    input: FrameInput,
+    frames: Frames,
 }
 
-/// The number of an exit code.
-fn number(code: ExitCode) -> u8 {
-    let mut numbers = 0..=u8::MAX;
-    numbers
-        .find(|number| ExitCode::from(*number) == code)
-        .unwrap_or(Exit::Failed as u8)
+impl Call {
+    /// Runs the command. Returns its exit code.
+    fn run(self, held: Arc<Held>, dispatch: Dispatch) -> u8 {
+        let (request, frames) = (self.request, self.frames);
+        let (Some(args), Some(here)) = (request.args(), request.here()) else {
+            return Exit::Usage.code();
+        };
+        let caller = Caller {
+            here,
+            author: request.author.clone(),
+            input: Box::new(self.input),
+            sink: Sink {
+                out: Box::new(frames.stream(Kind::Output)),
+                colour: request.colour,
+                at_once: request.terminal,
+                to_file: request.to_file,
+            },
+            notes: Notes::Elsewhere {
+                out: Mutex::new(Box::new(frames.stream(Kind::Errors))),
+                colour: request.colour_errors,
+            },
+            held: Some(held),
+        };
+        let failure = match dispatch(args, caller) {
+            Ok(exit) => return exit.code(),
+            Err(failure) => failure,
+        };
+        let (text, exit) = failure.render(request.colour_errors);
+        let _ = frames.stream(Kind::Errors).write_all(&text);
+        exit.code()
+    }
 }
 
 /// The connection, shared by output and notes.
