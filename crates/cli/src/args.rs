@@ -1,24 +1,28 @@
 //! The command tree. Each command defines its own arguments in its own file.
 
 use clap::{Parser, Subcommand};
-use clap_complete::Shell;
 
-use crate::audit::Audit;
-use crate::cp::Cp;
-use crate::doctor::Doctor;
-use crate::event::Events;
-use crate::exec::{Attach, Exec, Kill, Ps};
-use crate::key::{Agent, Key};
-use crate::project::Project;
-use crate::review::Review;
-use crate::sandbox::Sandbox;
-use crate::server::Server;
-use crate::shell::Shell as OpenShell;
-use crate::state::State;
-use crate::template::Template;
-use crate::up::Up;
-use crate::webhook::Webhook;
-use crate::ws::Ws;
+use crate::commands::agent::Agent;
+use crate::commands::attach::Attach;
+use crate::commands::audit::Audit;
+use crate::commands::completions::Completions;
+use crate::commands::cp::Cp;
+use crate::commands::doctor::Doctor;
+use crate::commands::events::Events;
+use crate::commands::exec::Exec;
+use crate::commands::key::Key;
+use crate::commands::kill::Kill;
+use crate::commands::project::Project;
+use crate::commands::ps::Ps;
+use crate::commands::review::Review;
+use crate::commands::sandbox::Sandbox;
+use crate::commands::server::Server;
+use crate::commands::shell::Shell;
+use crate::commands::state::State;
+use crate::commands::template::Template;
+use crate::commands::up::Up;
+use crate::commands::webhook::Webhook;
+use crate::commands::ws::Ws;
 
 /// Versioned file trees, and sandboxes in which agents change them.
 #[derive(Debug, Parser)]
@@ -57,7 +61,7 @@ pub(crate) enum Command {
     Up(Up),
     Sandbox(Sandbox),
     Exec(Exec),
-    Shell(OpenShell),
+    Shell(Shell),
     Ps(Ps),
     Attach(Attach),
     Kill(Kill),
@@ -74,16 +78,7 @@ pub(crate) enum Command {
     State(State),
     Ws(Ws),
     Doctor(Doctor),
-    /// Print a script that completes `elevo` commands in a shell
-    #[command(after_help = "\
-Examples:
-  elevo completions bash > ~/.local/share/bash-completion/completions/elevo
-  elevo completions zsh > ~/.zfunc/_elevo         with fpath+=~/.zfunc in ~/.zshrc
-  elevo completions fish > ~/.config/fish/completions/elevo.fish")]
-    Completions {
-        /// Shell to complete commands for
-        shell: Shell,
-    },
+    Completions(Completions),
 }
 
 impl Command {
@@ -110,7 +105,7 @@ impl Command {
             Self::State(state) => state.global.json,
             Self::Ws(ws) => ws.global.json,
             Self::Doctor(doctor) => doctor.json,
-            Self::Completions { .. } => false,
+            Self::Completions(_) => false,
         }
     }
 

@@ -14,7 +14,7 @@ use elevo_core::InvalidPath;
 use elevo_objects::SnapshotId;
 use serde_json::{Map, Value, json};
 
-use crate::format::{path_text, short};
+use crate::output::format::{path_text, short};
 
 pub(crate) use protected::Protected;
 
@@ -172,8 +172,6 @@ pub(crate) enum Problem {
     ParkedOnServer(String),
     #[error("the workspace `{0}` is not parked")]
     NotParked(String),
-    #[error("this command needs a server; it cannot run on a store")]
-    NotHere,
     #[error("{} is not in a workspace of this server", .0.display())]
     NoWorkspaceHere(PathBuf),
     #[error("the workspace `{id}` does not belong to the project `{project}`")]

@@ -11,42 +11,15 @@
 )]
 
 mod args;
-mod audit;
-mod bar;
-mod caller;
 mod client;
-mod confirm;
-mod cp;
-mod data;
-mod doctor;
-mod editor;
+mod commands;
 mod errors;
-mod event;
-mod exec;
-mod format;
 mod global;
 mod input;
-mod key;
-mod merging;
+mod local;
+mod options;
 mod output;
-mod paint;
-mod patch;
-mod project;
-mod record;
-mod review;
-mod revision;
-mod sandbox;
-mod server;
 mod server_socket;
-mod service;
-mod session;
-mod shapes;
-mod shell;
-mod state;
-mod template;
-mod up;
-mod webhook;
-mod ws;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -54,8 +27,12 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 
 use args::{Cli, Command};
-use caller::Caller;
+use commands::{
+    agent, attach, audit, completions, cp, doctor, events, exec, key, kill, project, ps, review,
+    sandbox, server, shell, state, template, up, webhook, ws,
+};
 use errors::{Exit, Report};
+use local::caller::Caller;
 use server_socket::CommandFailure;
 
 /// mimalloc, because small allocations take half the time that a small commit
@@ -96,23 +73,23 @@ fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Ws(ws) => ws::run(ws),
         Command::Up(up) => up::run(&up, run_for),
         Command::Sandbox(sandbox) => sandbox::run(sandbox),
-        Command::Exec(exec) => exec::exec(exec),
+        Command::Exec(exec) => exec::run(exec),
         Command::Shell(shell) => shell::run(shell),
-        Command::Ps(ps) => exec::ps(&ps),
-        Command::Attach(attach) => exec::attach(&attach),
-        Command::Kill(kill) => exec::kill(&kill),
+        Command::Ps(ps) => ps::run(&ps),
+        Command::Attach(attach) => attach::run(&attach),
+        Command::Kill(kill) => kill::run(&kill),
         Command::Cp(cp) => cp::run(&cp),
         Command::Project(project) => project::run(project),
         Command::Review(review) => review::run(review),
         Command::Template(template) => template::run(template),
         Command::Key(key) => key::run(key),
-        Command::Agent(agent) => key::run_agent(agent),
-        Command::Events(events) => event::run(&events),
+        Command::Agent(agent) => agent::run(agent),
+        Command::Events(events) => events::run(&events),
         Command::Webhook(webhook) => webhook::run(webhook),
         Command::Audit(audit) => audit::run(&audit),
         Command::Server(server) => server::run(server),
         Command::Doctor(doctor) => doctor::run(&doctor),
-        Command::Completions { shell } => completions(shell),
+        Command::Completions(args) => completions::run(&args, Cli::command()),
     }
 }
 
@@ -124,7 +101,10 @@ fn run_for(args: Vec<OsString>, caller: Caller) -> Result<Exit, CommandFailure> 
     let json = cli.command.is_json();
     let ran = match cli.command {
         Command::State(state) => state::run_for(state, caller),
-        Command::Ws(ws) => ws::run_for(ws, caller),
+        Command::Ws(ws) => match ws.of_store() {
+            Some(ws) => ws.run_for(caller),
+            None => return Err(CommandFailure::NotServed),
+        },
         _ => return Err(CommandFailure::NotServed),
     };
     ran.map_err(|error| CommandFailure::Failed { error, json })
@@ -144,13 +124,4 @@ fn refuse(error: &clap::Error) -> Exit {
         true => Exit::Usage,
         false => Exit::Done,
     }
-}
-
-fn completions(shell: clap_complete::Shell) -> anyhow::Result<Exit> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "elevo", &mut script);
-    let mut output = output::Output::new(false);
-    output.bytes(&script)?;
-    output.finish()?;
-    Ok(Exit::Done)
 }

@@ -7,7 +7,7 @@ use elevo_server::RestoreError;
 use elevo_store_local::{BackupError, OpenError};
 use serde_json::json;
 
-use super::{Exit, Known, lossy};
+use crate::errors::{Exit, Known, lossy};
 
 /// Returns the exit code, name and advice of an error of a library.
 pub(super) fn known(error: &(dyn Error + 'static)) -> Option<Known> {

@@ -6,9 +6,9 @@ use std::path::Path;
 use elevo_workspace::{Inside, WorkspaceId};
 use serde_json::json;
 
-use super::{Exit, Known, lossy};
-use crate::format::count;
-use crate::ws::places;
+use crate::errors::{Exit, Known, lossy};
+use crate::local::layout;
+use crate::output::format::count;
 
 /// Why a command was rejected to protect work.
 #[derive(Debug, thiserror::Error)]
@@ -101,7 +101,7 @@ fn advice(id: &str, root: &Path) -> String {
                 .to_owned(),
         };
     }
-    match places::store_of(root) {
+    match layout::store_beside(root) {
         Some(store) => format!(
             "`elevo ws status {id}` lists the changes, `elevo ws snapshot {id} -m TEXT` saves \
              them; for the store itself, add --store {}",

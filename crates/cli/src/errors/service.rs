@@ -4,8 +4,8 @@ use std::error::Error;
 
 use serde_json::json;
 
-use super::{Exit, Known, Problem, lossy};
-use crate::client::ClientError;
+use crate::client::error::ClientError;
+use crate::errors::{Exit, Known, Problem, lossy};
 
 const ENGINE: &str = "start Docker (`systemctl start docker`), check that you may use its socket \
                       (the group `docker`), or name another engine with --docker-host or \
@@ -65,7 +65,6 @@ pub(super) fn of_problem(problem: &Problem) -> Known {
         Problem::NotParked(id) => Known::new(Exit::Conflict, "workspace_not_parked")
             .with(json!({ "workspace": id }))
             .advice("`elevo ws ls --parked` lists the parked workspaces"),
-        Problem::NotHere => usage("usage"),
         Problem::NoWorkspaceHere(path) => Known::new(Exit::NotFound, "workspace_not_found")
             .with(json!({ "directory": lossy(path) }))
             .advice("name a workspace; `elevo ws ls --project NAME` lists the workspaces of a project"),
@@ -203,7 +202,7 @@ fn of_api(body: &elevo_api::ErrorBody) -> Known {
     if !body.request_id.is_empty() {
         details.insert("requestId".into(), body.request_id.clone().into());
     }
-    let remediation = crate::format::first_line(&body.remediation).into_owned();
+    let remediation = crate::output::format::first_line(&body.remediation).into_owned();
     Known::new(exit, body.name.to_ascii_lowercase())
         .with(details.into())
         .advice(remediation)

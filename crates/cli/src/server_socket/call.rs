@@ -12,11 +12,11 @@ use std::time::Duration;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
-use super::frame::{self, Kind, read, write};
-use super::request::{Request, VERSION};
-use crate::caller::Caller;
-use crate::data::Data;
 use crate::errors::{Exit, Problem};
+use crate::local::caller::Caller;
+use crate::local::data_directory::DataDirectory;
+use crate::server_socket::frame::{self, Kind, read, write};
+use crate::server_socket::request::{Request, VERSION};
 
 /// How long a server may take to accept a request.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -56,8 +56,8 @@ pub(crate) fn serves(store: &Path) -> bool {
 }
 
 /// The data directory whose store this is, if a server runs with it.
-fn serving(store: &Path) -> Option<Data> {
-    let data = Data::new(Some(store.parent()?.into()));
+fn serving(store: &Path) -> Option<DataDirectory> {
+    let data = DataDirectory::new(Some(store.parent()?.into()));
     let is_its = data.store() == store && data.socket().exists();
     data.running().filter(|_| is_its).map(|_| data)
 }

@@ -1,27 +1,28 @@
 //! The server's side of the protocol.
 
 use std::ffi::OsString;
-use std::fs;
 use std::io::{self, Cursor, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::Duration;
+use std::{fs, thread};
 
-use super::frame::{self, Kind, LARGEST, read, write};
-use super::request::{Request, VERSION};
-use crate::caller::{Caller, Held, Notes};
-use crate::data::Data;
 use crate::errors::{Exit, Problem, Report};
+use crate::local::caller::{Caller, HeldStore, Notes};
+use crate::local::data_directory::DataDirectory;
 use crate::output::Sink;
+use crate::server_socket::frame::{self, Kind, LARGEST, read, write};
+use crate::server_socket::request::{Request, VERSION};
 
 /// Maximum number of concurrent calls.
 const MOST: usize = 16;
+
 /// How long a caller may take to send its request.
 const ASKING: Duration = Duration::from_secs(5);
+
 /// How long a caller may leave output unread, or send no input.
 const READING: Duration = Duration::from_secs(3600);
 
@@ -74,7 +75,11 @@ impl Drop for SocketServer {
 }
 
 impl SocketServer {
-    pub(crate) fn open(data: &Data, held: Held, dispatch: Dispatch) -> Result<Self, Problem> {
+    pub(crate) fn open(
+        data: &DataDirectory,
+        held: HeldStore,
+        dispatch: Dispatch,
+    ) -> Result<Self, Problem> {
         let socket = data.socket();
         let failed = |source| Problem::Io {
             action: "listen on",
@@ -93,7 +98,7 @@ impl SocketServer {
 }
 
 /// Accepts calls until the process ends.
-fn accept(listener: &UnixListener, held: &Arc<Held>, dispatch: Dispatch) {
+fn accept(listener: &UnixListener, held: &Arc<HeldStore>, dispatch: Dispatch) {
     let calls = Arc::new(AtomicUsize::new(0));
     loop {
         let Ok((stream, _)) = listener.accept() else {
@@ -132,7 +137,7 @@ fn refuse(mut stream: UnixStream) -> io::Result<()> {
 }
 
 /// Runs one call.
-fn answer(mut stream: UnixStream, held: Arc<Held>, dispatch: Dispatch) -> io::Result<()> {
+fn answer(mut stream: UnixStream, held: Arc<HeldStore>, dispatch: Dispatch) -> io::Result<()> {
     stream.set_read_timeout(Some(ASKING))?;
     stream.set_write_timeout(Some(READING))?;
     let (kind, payload) = read(&mut stream)?;
@@ -172,7 +177,7 @@ struct Call {
 
 impl Call {
     /// Runs the command. Returns its exit code.
-    fn run(self, held: Arc<Held>, dispatch: Dispatch) -> u8 {
+    fn run(self, held: Arc<HeldStore>, dispatch: Dispatch) -> u8 {
         let (request, frames) = (self.request, self.frames);
         let (Some(args), Some(here)) = (request.args(), request.here()) else {
             return Exit::Usage.code();
