@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use crate::client::error::ClientError;
 use crate::client::http::Client;
 use crate::client::paths::sandbox_path;
-use crate::errors::Problem;
+use crate::errors::SandboxProblem;
 
 /// Maximum bytes of a piece.
 const PIECE: usize = 256 << 10;
@@ -71,7 +71,7 @@ async fn send_all(
     mut pieces: mpsc::Receiver<io::Result<Bytes>>,
 ) -> anyhow::Result<()> {
     while let Some(piece) = pieces.recv().await {
-        let piece = piece.map_err(Problem::Input)?;
+        let piece = piece.map_err(SandboxProblem::Input)?;
         let wish = CommandInput {
             data: BASE64_STANDARD.encode(&piece),
             eof: false,
@@ -99,9 +99,10 @@ async fn send(target: &mut RunningCommand, wish: &CommandInput) -> anyhow::Resul
         Ok(()) => Ok(true),
         // The command has ended or has closed its input.
         Err(ClientError::Refused(_)) => Ok(false),
-        Err(error) => Err(anyhow::Error::new(error).context(Problem::InputLost {
-            command: target.command.clone(),
-        })),
+        Err(source) => {
+            let command = target.command.clone();
+            Err(SandboxProblem::InputLost { command, source }.into())
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use crate::client::call::Call;
 use crate::client::error::Result;
 use crate::client::http::Client;
 use crate::client::paths::project_path;
-use crate::errors::Problem;
+use crate::errors::ProjectProblem;
 
 /// Minimum digits of an abbreviated id; fewer are the number of a step.
 const LEAST: usize = 6;
@@ -39,7 +39,7 @@ pub(crate) fn resolve(call: &Call, project: &str, text: &str) -> anyhow::Result<
     };
     found.ok_or_else(|| {
         let (project, text) = (project.to_owned(), text.to_owned());
-        Problem::UnknownStep { project, text }.into()
+        ProjectProblem::UnknownStep { project, text }.into()
     })
 }
 

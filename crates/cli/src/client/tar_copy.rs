@@ -10,7 +10,7 @@ use anyhow::Context;
 use tar::{Builder, EntryType, HeaderMode};
 
 use crate::client::call::Done;
-use crate::errors::Problem;
+use crate::errors::SandboxProblem;
 
 /// Counts the bytes of an archive that is passed on without parsing its entries.
 pub(crate) struct Counting<'a, W> {
@@ -165,7 +165,7 @@ pub(crate) fn unpack(from: impl Read, target: &Target, done: &Done) -> anyhow::R
         let size = entry.size();
         if is_file {
             if place.is_dir() {
-                return Err(Problem::IsADirectory(place).into());
+                return Err(SandboxProblem::IsADirectory(place).into());
             }
             entry.unpack(&place).with_context(failed)?;
         } else {

@@ -8,7 +8,7 @@ use elevo_api as api;
 use crate::client::call::{self, Call, pages};
 use crate::client::find::{Reach, Where};
 use crate::client::paths::WORKSPACES;
-use crate::errors::{Exit, Problem};
+use crate::errors::{Exit, WorkspaceProblem};
 use crate::global::Global;
 
 /// A workspace of a server.
@@ -61,5 +61,5 @@ fn around(call: &mut Call, here: &Path) -> anyhow::Result<String> {
         let next = page.next.filter(|_| found.is_none());
         Ok((page.items.len(), next))
     })?;
-    found.ok_or_else(|| Problem::NoWorkspaceHere(here.into()).into())
+    found.ok_or_else(|| WorkspaceProblem::NoWorkspaceHere(here.into()).into())
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::errors::{Exit, Problem};
+use crate::errors::{Exit, ServerProblem};
 use crate::local::data_directory::DataDirectory;
 use crate::output::Output;
 
@@ -61,7 +61,7 @@ enum AuditCommand {
 pub(crate) fn run(args: &Audit) -> anyhow::Result<Exit> {
     let directory = DataDirectory::new(args.data.clone()).path().join("audit");
     if !directory.is_dir() {
-        return Err(Problem::NoAuditLog(directory).into());
+        return Err(ServerProblem::NoAuditLog(directory).into());
     }
     let mut output = Output::new(args.json);
     let code = match &args.command {

@@ -14,7 +14,7 @@ use tokio_util::io::{ReaderStream, StreamReader, SyncIoBridge};
 
 use crate::client::paths::sandbox_path;
 use crate::client::{self, Call, Client, Done, Reach, tar_copy};
-use crate::errors::{Exit, Problem};
+use crate::errors::{Exit, FileProblem, SandboxProblem};
 use crate::output::format;
 
 /// Copy files into a sandbox's workspace, or out of it.
@@ -86,7 +86,7 @@ pub(crate) fn run(args: &Cp) -> anyhow::Result<Exit> {
                 receive_stream(call, &id, &path, &done)?;
                 return Ok(Exit::Done);
             }
-            _ => return Err(Problem::CopyEnds.into()),
+            _ => return Err(SandboxProblem::CopyEnds.into()),
         }
         let (things, bytes) = (&done.things, &done.bytes);
         let (things, bytes) = (
@@ -105,7 +105,7 @@ pub(crate) fn run(args: &Cp) -> anyhow::Result<Exit> {
 }
 
 /// The last component of a path, also of one like `.` that has none.
-fn own_name(path: &Path) -> Result<String, Problem> {
+fn own_name(path: &Path) -> Result<String, FileProblem> {
     let name = match path.file_name() {
         Some(name) => Some(name.to_owned()),
         None => {
@@ -114,7 +114,7 @@ fn own_name(path: &Path) -> Result<String, Problem> {
         }
     };
     let name = name.and_then(|name| name.into_string().ok());
-    name.ok_or_else(|| Problem::NotText(path.into()))
+    name.ok_or_else(|| FileProblem::PathNotText(path.into()))
 }
 
 /// Splits a destination in a workspace into the directory and the name there.
@@ -135,7 +135,7 @@ fn upload(
     path: &str,
     done: &Arc<Done>,
 ) -> anyhow::Result<()> {
-    let meta = fs::symlink_metadata(&from).map_err(|source| Problem::Io {
+    let meta = fs::symlink_metadata(&from).map_err(|source| FileProblem::Io {
         action: "read",
         path: from.clone(),
         source,

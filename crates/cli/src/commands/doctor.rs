@@ -7,7 +7,7 @@ use elevo_workspace::{Finding, choose, probe};
 use serde_json::json;
 
 use crate::client::health;
-use crate::errors::{Exit, Problem};
+use crate::errors::{DirectoryProblem, Exit, FileProblem};
 use crate::output::check::check_row;
 use crate::output::format::path_text;
 use crate::output::{Output, STRONG};
@@ -42,10 +42,10 @@ pub(crate) fn run(args: &Doctor) -> anyhow::Result<Exit> {
     let given = &args.directory;
     let directory = match given.canonicalize() {
         Ok(found) if found.is_dir() => found,
-        Ok(other) => return Err(Problem::NotADirectory(other).into()),
-        Err(_) => return Err(Problem::NotADirectory(given.clone()).into()),
+        Ok(other) => return Err(DirectoryProblem::NotADirectory(other).into()),
+        Err(_) => return Err(DirectoryProblem::NotADirectory(given.clone()).into()),
     };
-    let findings = probe(&directory).map_err(|source| Problem::Io {
+    let findings = probe(&directory).map_err(|source| FileProblem::Io {
         action: "write to",
         path: directory.clone(),
         source,

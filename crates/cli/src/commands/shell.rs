@@ -14,7 +14,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::client::command_input::read_ahead;
 use crate::client::{self, Call, ClientError, Heard, Keys, Reach, Terminal};
-use crate::errors::{Exit, Problem};
+use crate::errors::{Exit, SandboxProblem};
 use crate::input::terminal::need_terminal;
 use crate::input::variable::variable;
 
@@ -173,9 +173,9 @@ impl Seat {
         }
     }
 
-    fn take(&mut self, typed: Option<io::Result<Bytes>>) -> Result<(), Problem> {
+    fn take(&mut self, typed: Option<io::Result<Bytes>>) -> Result<(), SandboxProblem> {
         match typed {
-            Some(typed) => self.pending = Some(typed.map_err(Problem::Input)?),
+            Some(typed) => self.pending = Some(typed.map_err(SandboxProblem::Input)?),
             None => self.typed = None,
         }
         Ok(())

@@ -15,7 +15,7 @@ use elevo_store_local::LocalStore;
 use serde_json::json;
 
 use crate::client::Client;
-use crate::errors::{Exit, Problem};
+use crate::errors::{Exit, FileProblem, ServerProblem};
 use crate::local::data_directory::{DataDirectory, RunningServer};
 use crate::local::{server_log, server_store};
 use crate::options::network::Network;
@@ -96,7 +96,7 @@ pub(crate) fn run(args: &Up, dispatch: Dispatch) -> anyhow::Result<Exit> {
     config.adopt = args.adopt;
     let data = DataDirectory::new(Some(config.data_dir.clone()));
     if let Some(running) = data.running() {
-        return Err(Problem::ServerRunning {
+        return Err(ServerProblem::AlreadyRunning {
             data: data.path().into(),
             url: running.url(),
             pid: running.pid,
@@ -122,8 +122,8 @@ pub(crate) fn run(args: &Up, dispatch: Dispatch) -> anyhow::Result<Exit> {
 
 /// Executes this program again without the environment variables of options, so
 /// that they do not apply to the commands of callers. Returns only on a failure.
-fn again() -> Problem {
-    let failed = |source| Problem::Io {
+fn again() -> FileProblem {
+    let failed = |source| FileProblem::Io {
         action: "start",
         path: "elevo".into(),
         source,
@@ -143,7 +143,7 @@ fn again() -> Problem {
 /// Reads the settings: options override the environment, which overrides the file.
 fn settings(args: &Up) -> anyhow::Result<Config> {
     let file = match &args.config {
-        Some(path) => Some(fs::read_to_string(path).map_err(|source| Problem::Io {
+        Some(path) => Some(fs::read_to_string(path).map_err(|source| FileProblem::Io {
             action: "read",
             path: path.clone(),
             source,
@@ -182,18 +182,18 @@ fn settings(args: &Up) -> anyhow::Result<Config> {
     let environment = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let config = Config::read(file.as_deref(), environment.chain(options));
-    Ok(config.map_err(|invalid| Problem::Settings(invalid.0))?)
+    Ok(config.map_err(|invalid| ServerProblem::Settings(invalid.0))?)
 }
 
-fn absolute(path: &std::path::Path) -> Result<PathBuf, Problem> {
-    let found = std::path::absolute(path).map_err(|source| Problem::Io {
+fn absolute(path: &std::path::Path) -> Result<PathBuf, FileProblem> {
+    let found = std::path::absolute(path).map_err(|source| FileProblem::Io {
         action: "find",
         path: path.into(),
         source,
     })?;
     match found.to_str() {
         Some(_) => Ok(found),
-        None => Err(Problem::NotText(found)),
+        None => Err(FileProblem::PathNotText(found)),
     }
 }
 
@@ -235,7 +235,7 @@ async fn serve(
     }
     tokio::select! {
         () = server.stop() => {}
-        () = signals.next() => return Err(Problem::CutShort.into()),
+        () = signals.next() => return Err(ServerProblem::CutShort.into()),
     }
     ended
 }

@@ -6,7 +6,7 @@ use std::{fs, io};
 
 use tempfile::TempDir;
 
-use crate::errors::Problem;
+use crate::errors::FileProblem;
 use crate::input::file;
 
 /// Maximum bytes of an edited text.
@@ -21,15 +21,15 @@ pub(crate) struct Edited {
 
 /// Opens a text in the user's editor and waits until the editor ends. The last
 /// component of `name` becomes the name of the file.
-pub(crate) fn edit(name: &str, text: &[u8]) -> Result<Edited, Problem> {
+pub(crate) fn edit(name: &str, text: &[u8]) -> Result<Edited, FileProblem> {
     let directory = tempfile::Builder::new().prefix("elevo-edit-").tempdir();
-    let directory = directory.map_err(|source| Problem::Io {
+    let directory = directory.map_err(|source| FileProblem::Io {
         action: "create a directory in",
         path: std::env::temp_dir(),
         source,
     })?;
     let path = directory.path().join(harmless(name));
-    fs::write(&path, text).map_err(|source| Problem::Io {
+    fs::write(&path, text).map_err(|source| FileProblem::Io {
         action: "write",
         path: path.clone(),
         source,
@@ -51,7 +51,7 @@ fn harmless(name: &str) -> &str {
 }
 
 /// Runs the editor as a shell command, as git does.
-fn open(path: &Path) -> Result<(), Problem> {
+fn open(path: &Path) -> Result<(), FileProblem> {
     let named = ["VISUAL", "EDITOR"]
         .into_iter()
         .find_map(|name| std::env::var(name).ok().filter(|it| !it.trim().is_empty()));
@@ -60,7 +60,7 @@ fn open(path: &Path) -> Result<(), Problem> {
         .args(["-c", &format!("{editor} \"$@\""), &editor])
         .arg(path)
         .status();
-    let failed = |source| Problem::Editor {
+    let failed = |source| FileProblem::Editor {
         editor: editor.clone(),
         source,
     };
@@ -79,7 +79,7 @@ impl Edited {
     }
 
     /// Returns the current content of the file.
-    pub(crate) fn bytes(&self) -> Result<Vec<u8>, Problem> {
+    pub(crate) fn bytes(&self) -> Result<Vec<u8>, FileProblem> {
         file::read_bytes(&self.path, LARGEST)
     }
 

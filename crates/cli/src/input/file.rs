@@ -5,11 +5,11 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use crate::errors::Problem;
+use crate::errors::FileProblem;
 
 /// Reads a file as bytes; `-` is standard input.
-pub(crate) fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, Problem> {
-    let failed = |source| Problem::Io {
+pub(crate) fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, FileProblem> {
+    let failed = |source| FileProblem::Io {
         action: "read",
         path: path.into(),
         source,
@@ -21,7 +21,7 @@ pub(crate) fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, Problem> {
     }
     .map_err(failed)?;
     match read.len() as u64 > limit {
-        true => Err(Problem::FileTooLarge {
+        true => Err(FileProblem::TooLarge {
             path: path.into(),
             limit,
         }),
@@ -30,19 +30,20 @@ pub(crate) fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, Problem> {
 }
 
 /// Reads a file as UTF-8 text; `-` is standard input.
-pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String, Problem> {
-    String::from_utf8(read_bytes(path, limit)?).map_err(|_| Problem::NoText(path.into()))
+pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String, FileProblem> {
+    String::from_utf8(read_bytes(path, limit)?)
+        .map_err(|_| FileProblem::ContentNotText(path.into()))
 }
 
 /// Makes a path absolute, because the server has another working directory.
-pub(crate) fn absolute_text(path: PathBuf) -> Result<String, Problem> {
-    let found = path.canonicalize().map_err(|source| Problem::Io {
+pub(crate) fn absolute_text(path: PathBuf) -> Result<String, FileProblem> {
+    let found = path.canonicalize().map_err(|source| FileProblem::Io {
         action: "find",
         path: path.clone(),
         source,
     })?;
     match found.into_os_string().into_string() {
         Ok(text) => Ok(text),
-        Err(other) => Err(Problem::NotText(other.into())),
+        Err(other) => Err(FileProblem::PathNotText(other.into())),
     }
 }

@@ -2,12 +2,12 @@
 
 use std::io::{self, IsTerminal};
 
-use crate::errors::Problem;
+use crate::errors::SandboxProblem;
 
 /// Returns an error unless standard input and output are a terminal.
-pub(crate) fn need_terminal() -> Result<(), Problem> {
+pub(crate) fn need_terminal() -> Result<(), SandboxProblem> {
     match io::stdin().is_terminal() && io::stdout().is_terminal() {
         true => Ok(()),
-        false => Err(Problem::NoTerminal),
+        false => Err(SandboxProblem::NoTerminal),
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use elevo_store_local::LocalStore;
 use elevo_workspace::Options;
 
-use crate::errors::{Problem, Report};
+use crate::errors::{FileProblem, Report};
 use crate::output::Sink;
 
 /// The environment of a call: current directory, author, input and output.
@@ -27,8 +27,8 @@ pub(crate) struct Caller {
 
 impl Caller {
     /// The user of this process.
-    pub(crate) fn local() -> Result<Self, Problem> {
-        let here = std::env::current_dir().map_err(|source| Problem::Io {
+    pub(crate) fn local() -> Result<Self, FileProblem> {
+        let here = std::env::current_dir().map_err(|source| FileProblem::Io {
             action: "find",
             path: ".".into(),
             source,

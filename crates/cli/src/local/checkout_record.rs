@@ -20,7 +20,7 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use elevo_objects::SnapshotId;
 use serde::{Deserialize, Serialize};
 
-use crate::errors::Problem;
+use crate::errors::{DirectoryProblem, FileProblem, LocalProblem};
 use crate::local::layout::RESERVED;
 use crate::output::json;
 
@@ -82,9 +82,9 @@ impl CheckoutRecord {
     }
 
     /// Replaces the record of a directory atomically.
-    pub(crate) fn write(&self, directory: &Path) -> Result<(), Problem> {
+    pub(crate) fn write(&self, directory: &Path) -> Result<(), FileProblem> {
         let to = path(directory);
-        let failed = |source| Problem::Io {
+        let failed = |source| FileProblem::Io {
             action: "write",
             path: to.clone(),
             source,
@@ -102,10 +102,10 @@ impl CheckoutRecord {
     }
 
     /// Removes the record of a directory.
-    pub(crate) fn remove(directory: &Path) -> Result<(), Problem> {
+    pub(crate) fn remove(directory: &Path) -> Result<(), FileProblem> {
         let path = path(directory);
         match fs::remove_file(&path) {
-            Err(source) if source.kind() != std::io::ErrorKind::NotFound => Err(Problem::Io {
+            Err(source) if source.kind() != std::io::ErrorKind::NotFound => Err(FileProblem::Io {
                 action: "remove",
                 path,
                 source,
@@ -128,29 +128,29 @@ pub(crate) struct DirectoryLock {
 
 impl DirectoryLock {
     /// Creates the reserved directory if necessary, and locks it.
-    pub(crate) fn take(directory: &Path) -> Result<Self, Problem> {
+    pub(crate) fn take(directory: &Path) -> Result<Self, LocalProblem> {
         let reserved = directory.join(RESERVED);
-        let failed = |source| Problem::Io {
+        let failed = |source| FileProblem::Io {
             action: "use",
             path: reserved.clone(),
             source,
         };
         match fs::create_dir(&reserved) {
             Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                return Err(failed(error));
+                return Err(failed(error).into());
             }
             _ => {}
         }
         // Do not follow a link: we must write only in this directory.
         if !fs::symlink_metadata(&reserved).map_err(failed)?.is_dir() {
-            return Err(Problem::NotADirectory(reserved));
+            return Err(DirectoryProblem::NotADirectory(reserved).into());
         }
         hide_from_git(&reserved).map_err(failed)?;
         let file = File::create(reserved.join(LOCK)).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => Ok(Self { _file: file }),
-            Err(TryLockError::WouldBlock) => Err(Problem::DirectoryBusy(directory.into())),
-            Err(TryLockError::Error(error)) => Err(failed(error)),
+            Err(TryLockError::WouldBlock) => Err(DirectoryProblem::Busy(directory.into()).into()),
+            Err(TryLockError::Error(error)) => Err(failed(error).into()),
         }
     }
 }
@@ -309,7 +309,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let first = DirectoryLock::take(directory.path()).unwrap();
         let second = DirectoryLock::take(directory.path());
-        assert!(matches!(second, Err(Problem::DirectoryBusy(_))));
+        assert!(matches!(
+            second,
+            Err(LocalProblem::Directory(problem)) if matches!(*problem, DirectoryProblem::Busy(_))
+        ));
         drop(first);
         DirectoryLock::take(directory.path()).unwrap();
     }
@@ -321,6 +324,9 @@ mod tests {
         let reserved = directory.path().join(RESERVED);
         std::os::unix::fs::symlink(elsewhere.path(), reserved).unwrap();
         let lock = DirectoryLock::take(directory.path());
-        assert!(matches!(lock, Err(Problem::NotADirectory(_))));
+        assert!(matches!(
+            lock,
+            Err(LocalProblem::Directory(problem)) if matches!(*problem, DirectoryProblem::NotADirectory(_))
+        ));
     }
 }

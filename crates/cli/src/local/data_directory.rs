@@ -22,7 +22,7 @@ use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 use crate::client::trust::Trust;
-use crate::errors::Problem;
+use crate::errors::FileProblem;
 
 /// The record of a running server that other processes read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -139,9 +139,9 @@ impl DataDirectory {
     }
 
     /// Records that a server is running, so that other processes find it.
-    pub(crate) fn announce(&self, running: &RunningServer) -> Result<Announced, Problem> {
+    pub(crate) fn announce(&self, running: &RunningServer) -> Result<Announced, FileProblem> {
         let path = self.announcement();
-        let failed = |source| Problem::Io {
+        let failed = |source| FileProblem::Io {
             action: "write",
             path: path.clone(),
             source,
@@ -162,7 +162,7 @@ impl DataDirectory {
     }
 
     /// Writes the owner's key to a file that only this user can read.
-    pub(crate) fn write_owner_key(&self, secret: &str) -> Result<(), Problem> {
+    pub(crate) fn write_owner_key(&self, secret: &str) -> Result<(), FileProblem> {
         let path = self.owner_key_path();
         let written = tempfile::NamedTempFile::new_in(&self.0).and_then(|mut file| {
             // A temporary file has mode 0600 from its creation.
@@ -170,7 +170,7 @@ impl DataDirectory {
             file.as_file().sync_all()?;
             file.persist(&path).map_err(|error| error.error)
         });
-        written.map_err(|source| Problem::Io {
+        written.map_err(|source| FileProblem::Io {
             action: "write",
             path: self.owner_key_path(),
             source,
@@ -180,8 +180,8 @@ impl DataDirectory {
 }
 
 /// Reads a key from a file.
-pub(crate) fn read_key(path: &Path) -> Result<String, Problem> {
-    let failed = |source| Problem::Io {
+pub(crate) fn read_key(path: &Path) -> Result<String, FileProblem> {
+    let failed = |source| FileProblem::Io {
         action: "read the key in",
         path: path.into(),
         source,

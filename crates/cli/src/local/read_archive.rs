@@ -9,7 +9,7 @@ use clap::Args;
 use elevo_archive::{ImportOptions, Limits, Received};
 use elevo_engine::{Progress, Repository, StateTree};
 
-use crate::errors::Problem;
+use crate::errors::FileProblem;
 use crate::local::session::Session;
 use crate::output::format::size;
 use crate::output::progress::{self, Watch};
@@ -61,7 +61,7 @@ impl TarOptions {
             true => session.take_input(),
             false => {
                 let path = session.path(from);
-                let file = File::open(&path).map_err(|source| Problem::Io {
+                let file = File::open(&path).map_err(|source| FileProblem::Io {
                     action: "read",
                     path,
                     source,

@@ -11,7 +11,7 @@ use elevo_engine::{
 use elevo_merge::IgnoreFiles;
 use elevo_objects::{Snapshot, SnapshotId};
 
-use crate::errors::Problem;
+use crate::errors::StoreProblem;
 use crate::local::layout::RESERVED;
 use crate::local::session::Session;
 use crate::local::stat_caches;
@@ -21,10 +21,10 @@ use crate::output::saved_snapshot::describe_loss;
 
 /// Returns an error if the directory contains the store outside `.elevo`, or is
 /// inside the store.
-pub(crate) fn check_apart(store: &Path, directory: &Path) -> Result<(), Problem> {
+pub(crate) fn check_apart(store: &Path, directory: &Path) -> Result<(), StoreProblem> {
     let inside = store.starts_with(directory) && !store.starts_with(directory.join(RESERVED));
     if inside || directory.starts_with(store) {
-        return Err(Problem::StoreInside {
+        return Err(StoreProblem::StoreInside {
             store: store.into(),
             directory: directory.into(),
         });

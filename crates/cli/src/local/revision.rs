@@ -8,7 +8,7 @@
 use elevo_engine::Repository;
 use elevo_objects::{Hash, Snapshot, SnapshotId};
 
-use crate::errors::Problem;
+use crate::errors::SnapshotProblem;
 use crate::local::wait::wait;
 
 /// The reference that `commit` moves.
@@ -32,14 +32,17 @@ pub(crate) fn resolve(
     here: Option<SnapshotId>,
     text: &str,
 ) -> anyhow::Result<(SnapshotId, Snapshot)> {
-    let (name, steps) = split(text).ok_or_else(|| Problem::InvalidRevision(text.into()))?;
+    let (name, steps) = split(text).ok_or_else(|| SnapshotProblem::InvalidRevision(text.into()))?;
     let mut id = find(repository, here, name)?;
     let mut snapshot = wait(repository.snapshot(id))?;
     for gone in 0..steps {
-        id = *snapshot.parents.first().ok_or(Problem::NoAncestor {
-            text: text.into(),
-            steps: gone,
-        })?;
+        id = *snapshot
+            .parents
+            .first()
+            .ok_or(SnapshotProblem::NoAncestor {
+                text: text.into(),
+                steps: gone,
+            })?;
         snapshot = wait(repository.snapshot(id))?;
     }
     Ok((id, snapshot))
@@ -68,7 +71,7 @@ fn find(
     name: &str,
 ) -> anyhow::Result<SnapshotId> {
     if name == "@" {
-        return Ok(here.ok_or(Problem::NoCheckout)?);
+        return Ok(here.ok_or(SnapshotProblem::NoCheckout)?);
     }
     if let Ok(id) = name.parse() {
         return Ok(id);
@@ -81,9 +84,9 @@ fn find(
         }
     }
     match name {
-        HEAD => Err(Problem::NothingCommitted.into()),
+        HEAD => Err(SnapshotProblem::NothingCommitted.into()),
         name if is_digits(name) => by_digits(repository, name),
-        name => Err(Problem::UnknownRevision(name.into()).into()),
+        name => Err(SnapshotProblem::UnknownRevision(name.into()).into()),
     }
 }
 
@@ -111,9 +114,9 @@ fn by_digits(repository: &Repository, digits: &str) -> anyhow::Result<SnapshotId
         .iter()
         .filter(|id| id.to_string().starts_with(digits));
     match (fitting.next(), fitting.next()) {
-        (None, _) => Err(Problem::UnknownRevision(digits.into()).into()),
+        (None, _) => Err(SnapshotProblem::UnknownRevision(digits.into()).into()),
         (Some(id), None) => Ok(*id),
-        _ => Err(Problem::AmbiguousRevision {
+        _ => Err(SnapshotProblem::AmbiguousRevision {
             text: digits.into(),
             candidates: listed
                 .iter()
@@ -173,7 +176,7 @@ mod tests {
         (repository, ids)
     }
 
-    fn problem(repository: &Repository, text: &str) -> Problem {
+    fn problem(repository: &Repository, text: &str) -> SnapshotProblem {
         let error = resolve(repository, None, text).unwrap_err();
         error.downcast().unwrap()
     }
@@ -192,7 +195,7 @@ mod tests {
         assert!(!several.is_empty());
         for (digits, ids) in several {
             let found = problem(&repository, &digits);
-            let Problem::AmbiguousRevision { candidates, .. } = found else {
+            let SnapshotProblem::AmbiguousRevision { candidates, .. } = found else {
                 panic!("{found}");
             };
             let mut expected: Vec<_> = ids.iter().map(SnapshotId::to_string).collect();
@@ -203,7 +206,10 @@ mod tests {
             assert_eq!(resolve(&repository, None, digits).unwrap().0, ids[0]);
         }
         let nothing = problem(&repository, "0000000000");
-        assert!(matches!(nothing, Problem::UnknownRevision(_)), "{nothing}");
+        assert!(
+            matches!(nothing, SnapshotProblem::UnknownRevision(_)),
+            "{nothing}"
+        );
     }
 
     #[test]

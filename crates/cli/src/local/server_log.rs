@@ -14,7 +14,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, fmt};
 
-use crate::errors::Problem;
+use crate::errors::FileProblem;
 
 /// Maximum bytes of a log file before it is rotated.
 const LARGEST: u64 = 10 << 20;
@@ -35,7 +35,7 @@ pub(crate) fn begin(
             registry.with(lines).init();
         }
         Some(path) => {
-            let file = Bounded::open(&path).map_err(|source| Problem::Io {
+            let file = Bounded::open(&path).map_err(|source| FileProblem::Io {
                 action: "write",
                 path: path.clone(),
                 source,

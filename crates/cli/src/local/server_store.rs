@@ -11,7 +11,7 @@ use elevo_store_local::LocalStore;
 use elevo_workspace::{Options as WorkspaceOptions, Owner, ProviderKind};
 
 use crate::client::Client;
-use crate::errors::Problem;
+use crate::errors::FileProblem;
 use crate::local::caller::{HeldStore, WorkspaceUser};
 use crate::local::data_directory::{DataDirectory, RunningServer};
 
@@ -21,9 +21,9 @@ pub(crate) fn held(
     data: &DataDirectory,
     store: Arc<LocalStore>,
     running: &RunningServer,
-) -> Result<HeldStore, Problem> {
+) -> Result<HeldStore, FileProblem> {
     let workspaces = config.workspace_root.join(TenantId::LOCAL.to_string());
-    let failed = |source| Problem::Io {
+    let failed = |source| FileProblem::Io {
         action: "create",
         path: workspaces.clone(),
         source,

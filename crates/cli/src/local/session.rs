@@ -11,7 +11,7 @@ use elevo_engine::{DEFAULT_CACHE_BYTES, Repository, Store};
 use elevo_objects::{Snapshot, SnapshotId};
 use elevo_store_local::{LocalStore, OpenError, Options};
 
-use crate::errors::{Exit, Problem, Protected, Report};
+use crate::errors::{DirectoryProblem, Exit, FileProblem, LocalProblem, Protected, Report};
 use crate::global::Global;
 use crate::input::confirm;
 use crate::local::caller::{Caller, HeldStore, Notes, user};
@@ -83,17 +83,18 @@ impl Session {
     }
 
     /// Resolves a directory argument, which must exist.
-    pub(crate) fn directory(&self, path: &Path) -> Result<PathBuf, Problem> {
+    pub(crate) fn directory(&self, path: &Path) -> Result<PathBuf, LocalProblem> {
         let path = self.here.join(path);
         match path.canonicalize() {
             Ok(path) if path.is_dir() => Ok(path),
-            Ok(path) => Err(Problem::NotADirectory(path)),
-            Err(error) if is_absent(&error) => Err(Problem::NotADirectory(path)),
-            Err(source) => Err(Problem::Io {
+            Ok(path) => Err(DirectoryProblem::NotADirectory(path).into()),
+            Err(error) if is_absent(&error) => Err(DirectoryProblem::NotADirectory(path).into()),
+            Err(source) => Err(FileProblem::Io {
                 action: "find",
                 path,
                 source,
-            }),
+            }
+            .into()),
         }
     }
 
@@ -112,7 +113,7 @@ impl Session {
     ///
     /// Inside a workspace the directory must be given, because a store there is
     /// deleted with the workspace.
-    pub(crate) fn new_store(&self, directory: Option<&Path>) -> Result<PathBuf, Problem> {
+    pub(crate) fn new_store(&self, directory: Option<&Path>) -> Result<PathBuf, LocalProblem> {
         let path = match (directory, &self.global.store) {
             (Some(directory), _) => store_in(&self.path(directory)),
             (None, Some(store)) => self.path(store),
@@ -122,7 +123,7 @@ impl Session {
             },
         };
         if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent).map_err(|source| Problem::Io {
+            std::fs::create_dir_all(parent).map_err(|source| FileProblem::Io {
                 action: "create",
                 path: parent.into(),
                 source,
@@ -133,13 +134,13 @@ impl Session {
 
     /// Finds the store: the named one, or that of `directory` if it has one, or
     /// the nearest from the current directory upwards.
-    pub(crate) fn place(&self, directory: Option<&Path>) -> Result<StoreLocation, Problem> {
+    pub(crate) fn place(&self, directory: Option<&Path>) -> Result<StoreLocation, LocalProblem> {
         find_location(&self.global, &self.here, directory)
     }
 
     /// Finds the store for `elevo ws`: like [`Self::place`], but inside a
     /// workspace the store that the workspace belongs to.
-    pub(crate) fn workspace_place(&self) -> Result<StoreLocation, Problem> {
+    pub(crate) fn workspace_place(&self) -> Result<StoreLocation, LocalProblem> {
         find_workspace_location(&self.global, &self.here)
     }
 
@@ -148,7 +149,7 @@ impl Session {
     pub(crate) fn working_place(
         &self,
         given: Option<&Path>,
-    ) -> Result<(StoreLocation, PathBuf), Problem> {
+    ) -> Result<(StoreLocation, PathBuf), LocalProblem> {
         let Some(given) = given else {
             let place = self.place(None)?;
             let working = place.working()?.to_owned();
@@ -157,7 +158,7 @@ impl Session {
         let directory = self.directory(given)?;
         match Around::of(&directory) {
             Around::Working(working) if working != directory => {
-                Err(Problem::InsideWorking { directory, working })
+                Err(DirectoryProblem::InsideWorking { directory, working }.into())
             }
             Around::Workspace(inside) => Err(Protected::Inside(inside).into()),
             _ => Ok((self.place(Some(&directory))?, directory)),

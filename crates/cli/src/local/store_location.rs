@@ -6,7 +6,7 @@ use elevo_objects::SnapshotId;
 use elevo_store_local::{OpenError, server_stamp};
 use elevo_workspace::Inside;
 
-use crate::errors::{Problem, Protected};
+use crate::errors::{DirectoryProblem, LocalProblem, Protected, StoreProblem};
 use crate::global::Global;
 use crate::local::checkout_record::CheckoutRecord;
 use crate::local::layout::{self, store_in};
@@ -58,11 +58,11 @@ impl StoreLocation {
     }
 
     /// The working directory that contains the current directory.
-    pub(crate) fn working(&self) -> Result<&Path, Problem> {
+    pub(crate) fn working(&self) -> Result<&Path, LocalProblem> {
         match &self.around {
             Around::Working(working) => Ok(working),
             Around::Workspace(inside) => Err(Protected::Inside(inside.clone()).into()),
-            Around::Nothing => Err(Problem::NoWorkingDirectory),
+            Around::Nothing => Err(DirectoryProblem::NoWorkingDirectory.into()),
         }
     }
 
@@ -77,7 +77,7 @@ pub(crate) fn find_location(
     global: &Global,
     here: &Path,
     directory: Option<&Path>,
-) -> Result<StoreLocation, Problem> {
+) -> Result<StoreLocation, LocalProblem> {
     let own = directory.filter(|directory| is_working(directory));
     let around = match own {
         Some(own) => Around::Working(own.to_owned()),
@@ -91,7 +91,7 @@ pub(crate) fn find_location(
         }
         (None, Around::Nothing) => {
             let from = here.to_owned();
-            return Err(Problem::NoStore { from });
+            return Err(StoreProblem::NoStore { from }.into());
         }
     };
     Ok(StoreLocation { store, around })
@@ -100,7 +100,7 @@ pub(crate) fn find_location(
 pub(crate) fn find_workspace_location(
     global: &Global,
     here: &Path,
-) -> Result<StoreLocation, Problem> {
+) -> Result<StoreLocation, LocalProblem> {
     match (&global.store, Around::of(here)) {
         (None, Around::Workspace(inside)) => match layout::store_beside(&inside.root) {
             Some(store) => Ok(StoreLocation {
@@ -118,13 +118,13 @@ pub(crate) fn find_store(
     global: &Global,
     here: &Path,
     directory: Option<&Path>,
-) -> Result<PathBuf, Problem> {
+) -> Result<PathBuf, LocalProblem> {
     let directory = directory.map(|directory| here.join(directory));
     Ok(find_location(global, here, directory.as_deref())?.store)
 }
 
 /// Finds the store of a command of `elevo ws`.
-pub(crate) fn find_workspace_store(global: &Global, here: &Path) -> Result<PathBuf, Problem> {
+pub(crate) fn find_workspace_store(global: &Global, here: &Path) -> Result<PathBuf, LocalProblem> {
     Ok(find_workspace_location(global, here)?.store)
 }
 
@@ -134,18 +134,18 @@ fn is_working(directory: &Path) -> bool {
 
 /// The store of a working directory: its own, or the one it was checked out
 /// from.
-fn store_of(working: &Path) -> Result<PathBuf, Problem> {
+fn store_of(working: &Path) -> Result<PathBuf, StoreProblem> {
     let own = store_in(working);
     if own.is_dir() {
         return Ok(own);
     }
     match CheckoutRecord::read(working) {
         Some(record) if record.store.is_dir() => Ok(record.store),
-        Some(record) => Err(Problem::StoreGone {
+        Some(record) => Err(StoreProblem::StoreGone {
             directory: working.into(),
             store: record.store,
         }),
-        None => Err(Problem::NoStore {
+        None => Err(StoreProblem::NoStore {
             from: working.into(),
         }),
     }

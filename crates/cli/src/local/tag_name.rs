@@ -1,11 +1,11 @@
 //! Names of tags.
 
-use crate::errors::Problem;
+use crate::errors::TagProblem;
 use crate::local::revision::{self, HEAD, TAGS};
 use crate::output::format;
 
 /// Rejects names that could not be used, or would hide another revision.
-pub(crate) fn check_tag_name(name: &str) -> Result<(), Problem> {
+pub(crate) fn check_tag_name(name: &str) -> Result<(), TagProblem> {
     let why = if name.is_empty() {
         "it is empty"
     } else if name.len() > 200 {
@@ -26,7 +26,7 @@ pub(crate) fn check_tag_name(name: &str) -> Result<(), Problem> {
         return Ok(());
     };
     let name = format::harmless(name).into_owned();
-    Err(Problem::InvalidTag { name, why })
+    Err(TagProblem::InvalidTag { name, why })
 }
 
 #[cfg(test)]

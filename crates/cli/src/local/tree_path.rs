@@ -2,11 +2,11 @@
 
 use elevo_core::TreePath;
 
-use crate::errors::Problem;
+use crate::errors::SnapshotProblem;
 
 /// Parses a path within a snapshot. Ignores `./` in front and slashes at the
 /// end; `.` is the root.
-pub(crate) fn tree_path(text: &std::ffi::OsStr) -> Result<TreePath, Problem> {
+pub(crate) fn tree_path(text: &std::ffi::OsStr) -> Result<TreePath, SnapshotProblem> {
     let mut path = text.as_encoded_bytes();
     while let Some(rest) = path.strip_prefix(b"./") {
         path = rest;
@@ -17,7 +17,7 @@ pub(crate) fn tree_path(text: &std::ffi::OsStr) -> Result<TreePath, Problem> {
     if path == b"." {
         path = b"";
     }
-    TreePath::new(path).map_err(|source| Problem::NotATreePath {
+    TreePath::new(path).map_err(|source| SnapshotProblem::NotATreePath {
         path: text.as_encoded_bytes().into(),
         source,
     })

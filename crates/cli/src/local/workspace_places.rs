@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use crate::errors::Problem;
+use crate::errors::FileProblem;
 use crate::local::layout::workspaces_beside;
 
 fn list(store: &Path) -> PathBuf {
@@ -15,12 +15,12 @@ fn list(store: &Path) -> PathBuf {
 }
 
 /// All directories in which workspaces of a store were ever created.
-pub(crate) fn all_places(store: &Path) -> Result<Vec<PathBuf>, Problem> {
+pub(crate) fn all_places(store: &Path) -> Result<Vec<PathBuf>, FileProblem> {
     let mut places = vec![workspaces_beside(store)];
     let path = list(store);
     let text = match fs::read(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(places),
-        text => text.map_err(|source| Problem::Io {
+        text => text.map_err(|source| FileProblem::Io {
             action: "read",
             path,
             source,
@@ -34,7 +34,7 @@ pub(crate) fn all_places(store: &Path) -> Result<Vec<PathBuf>, Problem> {
 }
 
 /// Records a directory in which workspaces are created.
-pub(crate) fn record_place(store: &Path, place: &Path) -> Result<(), Problem> {
+pub(crate) fn record_place(store: &Path, place: &Path) -> Result<(), FileProblem> {
     if all_places(store)?.iter().any(|known| known == place) {
         return Ok(());
     }
@@ -45,7 +45,7 @@ pub(crate) fn record_place(store: &Path, place: &Path) -> Result<(), Problem> {
         file.write_all(&[place.as_os_str().as_bytes(), b"\n"].concat())?;
         file.sync_all()
     };
-    write().map_err(|source| Problem::Io {
+    write().map_err(|source| FileProblem::Io {
         action: "write",
         path: list(store),
         source,

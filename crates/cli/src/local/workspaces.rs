@@ -10,7 +10,7 @@ use elevo_workspace::{
 use serde::Serialize;
 use serde_json::json;
 
-use crate::errors::Problem;
+use crate::errors::{LocalProblem, WorkspaceProblem};
 use crate::local::caller::{HeldStore, WorkspaceUser};
 use crate::local::layout::workspaces_beside;
 use crate::local::session::Session;
@@ -39,7 +39,7 @@ const SPARE_LAYERS: u64 = 16 << 30;
 impl WorkspaceCall {
     /// Finds the store and the directory of its workspaces, which is `root` if
     /// that is given.
-    pub(crate) fn new(session: Session, root: Option<&Path>) -> Result<Self, Problem> {
+    pub(crate) fn new(session: Session, root: Option<&Path>) -> Result<Self, LocalProblem> {
         let location = session.workspace_place()?;
         let root = match (root, session.held(&location)) {
             (Some(path), _) => session.path(path),
@@ -101,13 +101,15 @@ impl WorkspaceCall {
     }
 
     /// Returns an error if a sandbox or a project uses the workspace.
-    pub(crate) fn check_free(&self, id: &WorkspaceId) -> Result<(), Problem> {
+    pub(crate) fn check_free(&self, id: &WorkspaceId) -> Result<(), WorkspaceProblem> {
         match self.held() {
             Some(held) => match (held.used_by)(id.as_str()) {
                 WorkspaceUser::Nobody => Ok(()),
-                WorkspaceUser::Sandbox => Err(Problem::InSandbox(id.as_str().to_owned())),
-                WorkspaceUser::Project => Err(Problem::InProject(id.as_str().to_owned())),
-                WorkspaceUser::Parked => Err(Problem::ParkedOnServer(id.as_str().to_owned())),
+                WorkspaceUser::Sandbox => Err(WorkspaceProblem::InSandbox(id.as_str().to_owned())),
+                WorkspaceUser::Project => Err(WorkspaceProblem::InProject(id.as_str().to_owned())),
+                WorkspaceUser::Parked => {
+                    Err(WorkspaceProblem::ParkedOnServer(id.as_str().to_owned()))
+                }
             },
             None => Ok(()),
         }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::errors::Problem;
+use crate::errors::ProjectProblem;
 use crate::input::file;
 
 /// Maximum bytes of a policy file.
@@ -14,13 +14,16 @@ pub(crate) fn read_policy(path: &Path) -> anyhow::Result<elevo_policy::Policy> {
     Ok(parse_policy(path, &text)?)
 }
 
-pub(crate) fn parse_policy(path: &Path, text: &str) -> Result<elevo_policy::Policy, Problem> {
+pub(crate) fn parse_policy(
+    path: &Path,
+    text: &str,
+) -> Result<elevo_policy::Policy, ProjectProblem> {
     let is_toml = path.extension().is_some_and(|ending| ending == "toml");
     let read: Result<_, Box<dyn std::error::Error + Send + Sync>> = match is_toml {
         true => toml::from_str(text).map_err(Into::into),
         false => serde_json::from_str(text).map_err(Into::into),
     };
-    read.map_err(|source| Problem::PolicyUnreadable {
+    read.map_err(|source| ProjectProblem::PolicyUnreadable {
         path: path.into(),
         source,
     })

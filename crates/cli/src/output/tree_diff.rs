@@ -7,7 +7,7 @@ use elevo_core::TreePath;
 use elevo_engine::{Change, Repository, renames};
 use elevo_objects::Tree;
 
-use crate::errors::{Exit, Problem};
+use crate::errors::{Exit, SnapshotProblem};
 use crate::local::session::Session;
 use crate::local::tree_path::tree_path;
 use crate::local::wait::wait;
@@ -147,7 +147,7 @@ impl Changes {
         while let Some(change) = self.next()? {
             if changes.len() == MAX_FOR_RENAMES {
                 let limit = MAX_FOR_RENAMES;
-                return Err(Problem::TooManyChanges { limit }.into());
+                return Err(SnapshotProblem::TooManyChanges { limit }.into());
             }
             changes.push(change);
         }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
-use crate::errors::{Exit, Problem};
+use crate::errors::{Exit, LocalProblem, ServerProblem};
 use crate::local::caller::Caller;
 use crate::local::data_directory::DataDirectory;
 use crate::server_socket::frame::{self, Kind, read, write};
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Has the server that holds `store` run this process's command. Returns `None`
 /// if no server holds it.
 pub(crate) fn call(
-    store: Result<PathBuf, Problem>,
+    store: Result<PathBuf, LocalProblem>,
     caller: &Caller,
     reads_input: bool,
 ) -> anyhow::Result<Option<Exit>> {
@@ -46,7 +46,7 @@ pub(crate) fn call(
         colour_errors: anstream::AutoStream::choice(&io::stderr()) != anstream::ColorChoice::Never,
     };
     let code = ask(&data.socket(), &request, reads_input)
-        .map_err(|source| Problem::ServerSocket { store, source })?;
+        .map_err(|source| ServerProblem::Socket { store, source })?;
     Ok(Some(Exit::Of(code)))
 }
 

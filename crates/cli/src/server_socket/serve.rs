@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use std::{fs, thread};
 
-use crate::errors::{Exit, Problem, Report};
+use crate::errors::{Exit, FileProblem, Report};
 use crate::local::caller::{Caller, HeldStore, Notes};
 use crate::local::data_directory::DataDirectory;
 use crate::output::Sink;
@@ -79,9 +79,9 @@ impl SocketServer {
         data: &DataDirectory,
         held: HeldStore,
         dispatch: Dispatch,
-    ) -> Result<Self, Problem> {
+    ) -> Result<Self, FileProblem> {
         let socket = data.socket();
-        let failed = |source| Problem::Io {
+        let failed = |source| FileProblem::Io {
             action: "listen on",
             path: socket.clone(),
             source,

@@ -5,7 +5,7 @@ use reqwest::Method;
 use crate::client::Call;
 use crate::client::paths::project_path;
 use crate::client::project_state::resolve_some;
-use crate::errors::Problem;
+use crate::errors::FileProblem;
 
 /// Print files of a project as a tar archive, from the current or an earlier state.
 #[derive(Debug, Args)]
@@ -29,7 +29,7 @@ pub(super) struct Export {
 
 pub(super) fn run(call: &mut Call, args: &Export) -> anyhow::Result<()> {
     if call.output.is_terminal() {
-        return Err(Problem::ArchiveToTerminal.into());
+        return Err(FileProblem::ArchiveToTerminal.into());
     }
     let at = resolve_some(call, &args.name, args.at.as_ref())?;
     let path = project_path(&args.name, &["archive"]);

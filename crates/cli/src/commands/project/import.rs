@@ -10,7 +10,7 @@ use tokio_util::io::ReaderStream;
 
 use crate::client::paths::project_path;
 use crate::client::{Call, merge};
-use crate::errors::{Exit, Problem};
+use crate::errors::{Exit, FileProblem, ProjectProblem};
 use crate::input::file::absolute_text;
 use crate::output::format::{count, first_line};
 
@@ -113,7 +113,7 @@ fn send_tar(
     dry_run: bool,
 ) -> anyhow::Result<api::ImportResult> {
     let path = project_path(name, &["archive"]);
-    let failed = |source| Problem::Io {
+    let failed = |source| FileProblem::Io {
         action: "read",
         path: tar.clone(),
         source,
@@ -132,7 +132,7 @@ fn send_tar(
         let length = file.read(&mut first).await.map_err(failed)?;
         first.truncate(length);
         if first.is_empty() {
-            return Err(Problem::EmptyTar(tar.clone()).into());
+            return Err(ProjectProblem::EmptyTar(tar.clone()).into());
         }
         let all = Cursor::new(first).chain(file);
         let body = Body::wrap_stream(ReaderStream::with_capacity(all, PIECE));

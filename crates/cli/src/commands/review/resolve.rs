@@ -7,7 +7,7 @@ use crate::client::Call;
 use crate::client::paths::review_path;
 use crate::client::review::{decision, send_decision};
 use crate::client::review_sides::Sides;
-use crate::errors::{Exit, Problem};
+use crate::errors::{Exit, ProjectProblem};
 use crate::input::{editor, file};
 
 /// Maximum bytes of a file that the server accepts.
@@ -105,7 +105,7 @@ fn edit(
     sides: &Sides,
     message: String,
 ) -> anyhow::Result<Exit> {
-    let text = sides.to_edit().ok_or(Problem::NotEditable)?;
+    let text = sides.to_edit().ok_or(ProjectProblem::NotEditable)?;
     let edited = editor::edit(&review.conflict.path, &text)?;
     let content = edited.bytes()?;
     if sides.leaves_markers(&content) {
@@ -126,5 +126,5 @@ fn edit(
 
 fn still_marked(kept: PathBuf) -> anyhow::Error {
     let why = "there are conflict markers left";
-    Problem::NotSent { why, kept }.into()
+    ProjectProblem::NotSent { why, kept }.into()
 }

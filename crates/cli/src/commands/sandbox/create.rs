@@ -6,7 +6,7 @@ use elevo_api as api;
 use crate::client::Call;
 use crate::client::paths::sandbox_path;
 use crate::client::project_state::resolve_some;
-use crate::errors::Problem;
+use crate::errors::SandboxProblem;
 use crate::input::file::absolute_text;
 use crate::input::variable::variable;
 use crate::options::network::Network;
@@ -177,7 +177,7 @@ fn only_template(call: &Call) -> anyhow::Result<String> {
     let mut names = list.items.into_iter().map(|template| template.name);
     match (names.next(), names.next()) {
         (Some(only), None) => Ok(only),
-        (None, _) => Err(Problem::NoTemplate.into()),
-        (Some(_), Some(_)) => Err(Problem::WhichTemplate.into()),
+        (None, _) => Err(SandboxProblem::NoTemplate.into()),
+        (Some(_), Some(_)) => Err(SandboxProblem::WhichTemplate.into()),
     }
 }

@@ -6,7 +6,7 @@ use reqwest::Method;
 
 use crate::client::Call;
 use crate::client::operator::OperatorOptions;
-use crate::errors::{Exit, Problem};
+use crate::errors::{Exit, FileProblem};
 use crate::output::format::{bytes, count};
 
 /// Back up the whole server while it runs.
@@ -34,14 +34,14 @@ pub(super) struct Backup {
 }
 
 pub(super) fn run(at: &OperatorOptions, args: &Backup) -> anyhow::Result<Exit> {
-    let directory = std::path::absolute(&args.directory).map_err(|source| Problem::Io {
+    let directory = std::path::absolute(&args.directory).map_err(|source| FileProblem::Io {
         action: "find",
         path: args.directory.clone(),
         source,
     })?;
     let directory = match directory.to_str() {
         Some(directory) => directory.to_owned(),
-        None => return Err(Problem::NotText(directory).into()),
+        None => return Err(FileProblem::PathNotText(directory).into()),
     };
     let keep = args.keep;
     at.ask(|call| {

@@ -10,7 +10,7 @@ use elevo_merge::IgnoreFiles;
 use elevo_objects::{Snapshot, SnapshotId};
 use serde_json::json;
 
-use crate::errors::Problem;
+use crate::errors::{DirectoryProblem, FileProblem, LocalProblem};
 use crate::local::changed_files::ChangedFiles;
 use crate::local::checkout_record::{CheckoutRecord, CheckoutState, DirectoryLock};
 use crate::local::layout::RESERVED;
@@ -92,17 +92,17 @@ pub(crate) fn run(session: &mut Session, args: Checkout) -> anyhow::Result<()> {
 }
 
 /// Creates the directory if it does not exist, and returns its full path.
-fn make(path: &Path) -> Result<PathBuf, Problem> {
-    let failed = |source| Problem::Io {
+fn make(path: &Path) -> Result<PathBuf, LocalProblem> {
+    let failed = |source| FileProblem::Io {
         action: "create",
         path: path.into(),
         source,
     };
     if path.exists() && !path.is_dir() {
-        return Err(Problem::NotADirectory(path.into()));
+        return Err(DirectoryProblem::NotADirectory(path.into()).into());
     }
     fs::create_dir_all(path).map_err(failed)?;
-    path.canonicalize().map_err(failed)
+    Ok(path.canonicalize().map_err(failed)?)
 }
 
 /// Returns the directory and its snapshot to clone files from.
@@ -118,7 +118,7 @@ fn seed(session: &Session, repository: &Repository, path: &Path) -> anyhow::Resu
                 snapshot,
             })
         }
-        None => Err(Problem::NoSeed(directory).into()),
+        None => Err(DirectoryProblem::NoSeed(directory).into()),
     }
 }
 
@@ -221,7 +221,7 @@ impl Job<'_> {
             }
             Err(source) if progress.has_changed() => {
                 let directory = self.directory.into();
-                Err(Problem::Stopped {
+                Err(DirectoryProblem::Stopped {
                     directory,
                     to,
                     source,
@@ -272,11 +272,11 @@ impl Job<'_> {
         Ok(found.into_iter().next().flatten())
     }
 
-    fn record(&self, held: CheckoutState) -> Result<(), Problem> {
+    fn record(&self, held: CheckoutState) -> Result<(), FileProblem> {
         CheckoutRecord::new(self.store, held).write(self.directory)
     }
 
-    fn put_back(&self, record: Option<&CheckoutRecord>) -> Result<(), Problem> {
+    fn put_back(&self, record: Option<&CheckoutRecord>) -> Result<(), FileProblem> {
         match record {
             Some(record) => record.write(self.directory),
             None => CheckoutRecord::remove(self.directory),
@@ -292,7 +292,7 @@ impl Job<'_> {
         if let (elevo_engine::Error::InTheWay { .. }, Some(CheckoutState::Changing { to, .. })) =
             (&error, held)
         {
-            return anyhow::Error::new(Problem::Interrupted {
+            return anyhow::Error::new(DirectoryProblem::Interrupted {
                 directory: self.directory.into(),
                 to,
                 source: Some(error),

@@ -4,7 +4,7 @@ use clap::Args;
 use elevo_engine::{Expected, Imported, Repository};
 use elevo_objects::{Snapshot, SnapshotId};
 
-use crate::errors::Problem;
+use crate::errors::{DirectoryProblem, SnapshotProblem};
 use crate::local::checkout_record::{CheckoutRecord, CheckoutState, DirectoryLock};
 use crate::local::read_directory;
 use crate::local::revision::{self, HEAD};
@@ -70,7 +70,7 @@ pub(crate) fn run(session: &mut Session, args: Commit) -> anyhow::Result<()> {
     let parent_id = parent.as_ref().map(|(id, _)| *id);
     if !args.detach && head.is_some() && head != parent_id {
         let here = parent_id;
-        return Err(Problem::HeadElsewhere { here, head }.into());
+        return Err(SnapshotProblem::HeadElsewhere { here, head }.into());
     }
     let before = parent.as_ref().map(|(_, parent)| parent);
     let read =
@@ -122,7 +122,7 @@ fn recorded_parent(
     let recorded = match record.map(|record| record.held) {
         Some(CheckoutState::Changing { to, .. }) => {
             let (directory, source) = (directory.into(), None);
-            let problem = Problem::Interrupted {
+            let problem = DirectoryProblem::Interrupted {
                 directory,
                 to,
                 source,

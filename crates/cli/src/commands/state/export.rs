@@ -10,7 +10,7 @@ use elevo_engine::Progress;
 use elevo_objects::SnapshotId;
 use serde::Serialize;
 
-use crate::errors::Problem;
+use crate::errors::FileProblem;
 use crate::local::session::Session;
 use crate::local::tree_path::tree_path;
 use crate::output::format;
@@ -59,7 +59,7 @@ struct ExportShape {
 pub(crate) fn run(session: &mut Session, args: &Export) -> anyhow::Result<()> {
     let to_stdout = args.tar.as_os_str() == "-";
     if to_stdout && session.output.is_terminal() {
-        return Err(Problem::ArchiveToTerminal.into());
+        return Err(FileProblem::ArchiveToTerminal.into());
     }
     let path = tree_path(args.path.as_deref().unwrap_or_default())?;
     let view = session.view()?;
@@ -118,7 +118,7 @@ fn write_file<T>(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let failed = |source: io::Error| Problem::Io {
+    let failed = |source: io::Error| FileProblem::Io {
         action: "write",
         path: path.into(),
         source,

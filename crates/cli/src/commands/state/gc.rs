@@ -8,7 +8,7 @@ use elevo_engine::{Depth, GcOptions, GcProgress, GcReport, Root, collect_garbage
 use elevo_objects::SnapshotId;
 use serde_json::json;
 
-use crate::errors::Problem;
+use crate::errors::StoreProblem;
 use crate::local::checkout_record::{CheckoutRecord, CheckoutState};
 use crate::local::session::Session;
 use crate::local::store_location::StoreLocation;
@@ -49,7 +49,7 @@ pub(crate) fn run(session: &mut Session, args: &Gc) -> anyhow::Result<()> {
     let place = session.place(None)?;
     if place.is_of_server()? {
         let store = place.store;
-        return Err(Problem::StoreOfServer { store }.into());
+        return Err(StoreProblem::StoreOfServer { store }.into());
     }
     let repository = session.write(&place)?;
     let roots = roots(&place)?;

@@ -5,7 +5,7 @@ use elevo_archive::Received;
 use elevo_engine::{CommitInfo, Expected, Loss, LossKind, Repository, StateTree};
 use elevo_objects::{Hash, SnapshotId, Tree};
 
-use crate::errors::Problem;
+use crate::errors::TagProblem;
 use crate::local::read_archive::TarOptions;
 use crate::local::revision::TAGS;
 use crate::local::session::Session;
@@ -78,7 +78,7 @@ pub(crate) fn run(session: &mut Session, args: Import) -> anyhow::Result<()> {
         && let Some(at) = revision::reference_at(&repository, reference)?
     {
         let name = name.clone();
-        return Err(Problem::TagExists { name, at }.into());
+        return Err(TagProblem::TagExists { name, at }.into());
     }
     let title = args.about.title();
     let expected = reference.clone().map(|name| (name, Expected::Absent));

@@ -4,7 +4,7 @@ use clap::Args;
 use elevo_store_local::LocalStore;
 use serde_json::json;
 
-use crate::errors::Problem;
+use crate::errors::FileProblem;
 use crate::local::checkout_record::hide_from_git;
 use crate::local::layout::RESERVED;
 use crate::local::session::Session;
@@ -32,7 +32,7 @@ pub(crate) fn run(session: &mut Session, args: Init) -> anyhow::Result<()> {
     let path = path.canonicalize().unwrap_or(path);
     let reserved = path.parent().filter(|parent| parent.ends_with(RESERVED));
     if let Some(reserved) = reserved {
-        hide_from_git(reserved).map_err(|source| Problem::Io {
+        hide_from_git(reserved).map_err(|source| FileProblem::Io {
             action: "write to",
             path: reserved.into(),
             source,

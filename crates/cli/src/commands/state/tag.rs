@@ -3,7 +3,7 @@ use elevo_engine::{Commit, Expected, ReferenceUpdate, Repository};
 use elevo_objects::SnapshotId;
 use serde_json::json;
 
-use crate::errors::Problem;
+use crate::errors::TagProblem;
 use crate::local::revision::{self, HEAD, TAGS};
 use crate::local::session::Session;
 use crate::local::tag_name::check_tag_name;
@@ -97,7 +97,9 @@ fn set(session: &mut Session, name: String, revision: &str, force: bool) -> anyh
     let reference = format!("{TAGS}{name}");
     let current = revision::reference_at(&repository, &reference)?;
     match current {
-        Some(at) if at != id && !force => return Err(Problem::TagExists { name, at }.into()),
+        Some(at) if at != id && !force => {
+            return Err(TagProblem::TagExists { name, at }.into());
+        }
         Some(at) if at == id => {}
         _ => update(&repository, reference, current, Some(id))?,
     }
@@ -114,7 +116,7 @@ fn delete(session: &mut Session, name: String) -> anyhow::Result<()> {
     };
     let Some(current) = found else {
         let name = format::harmless(&name).into_owned();
-        return Err(Problem::NoSuchTag(name).into());
+        return Err(TagProblem::NoSuchTag(name).into());
     };
     update(&repository, reference, Some(current), None)?;
     print(session, &name, Some(current), None)

@@ -7,7 +7,7 @@ use crate::client::paths::WORKSPACES;
 use crate::client::project_state::resolve_some;
 use crate::client::workspace::run_with_global;
 use crate::commands::ws::side::Side;
-use crate::errors::{Exit, Problem};
+use crate::errors::{Exit, WorkspaceProblem};
 use crate::global::Global;
 use crate::local::revision::HEAD;
 use crate::local::workspace_places;
@@ -145,7 +145,7 @@ impl Create {
 
 pub(super) fn run_on_store(call: &mut WorkspaceCall, args: OfStore) -> anyhow::Result<()> {
     if args.provider.is_some_and(ProviderKind::is_private) && call.held().is_some() {
-        return Err(Problem::PrivateOfServer.into());
+        return Err(WorkspaceProblem::PrivateOfServer.into());
     }
     let view = call.session.view_of(&call.location)?;
     let (base, _) = view.resolve(args.revision.as_deref().unwrap_or(HEAD))?;

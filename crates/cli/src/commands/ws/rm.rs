@@ -7,7 +7,7 @@ use crate::client::paths::{project_path, workspace_path};
 use crate::client::workspace::run_with_global;
 use crate::client::{Call, ClientError, Where, not_removed};
 use crate::commands::ws::side::Side;
-use crate::errors::{Exit, Problem, Protected};
+use crate::errors::{Exit, Protected, WorkspaceProblem};
 use crate::global::Global;
 use crate::input::confirm;
 use crate::local::workspaces::WorkspaceCall;
@@ -171,7 +171,7 @@ pub(super) fn run_on_server(args: &OfServer, global: &Global) -> anyhow::Result<
                 let workspace = find(call, id)?;
                 if workspace.project.as_ref() != Some(&project.id) {
                     let (id, project) = (id.to_owned(), name.clone());
-                    return Err(Problem::OtherProject { id, project }.into());
+                    return Err(WorkspaceProblem::OtherProject { id, project }.into());
                 }
                 if !args.discard && !workspace.read_only {
                     check_merged(call, id, name.clone())?;
@@ -182,7 +182,7 @@ pub(super) fn run_on_server(args: &OfServer, global: &Global) -> anyhow::Result<
         Owner::Server => call.each(&args.ids, |call, id| {
             let workspace = find(call, id)?;
             if workspace.state != api::WorkspaceState::Parked {
-                return Err(Problem::NotParked(id.to_owned()).into());
+                return Err(WorkspaceProblem::NotParked(id.to_owned()).into());
             }
             if !args.discard && !workspace.read_only {
                 confirm_parked(call, id)?;

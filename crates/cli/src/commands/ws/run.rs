@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use clap::{Args, Parser};
 use elevo_workspace::{Way, WorkspaceId};
 
-use crate::errors::{Exit, Problem, Report};
+use crate::errors::{Exit, FileProblem, Report, WorkspaceProblem};
 use crate::local::workspaces::WorkspaceCall;
 
 /// Run a command in a workspace.
@@ -138,7 +138,7 @@ fn enter(args: Enter) -> Exit {
         Ok(()) => become_in(&entrance.files, &args.command, args.json),
         Err(source) => {
             let path = entrance.files;
-            Report::new(&Problem::Enter { path, source }.into()).print(args.json);
+            Report::new(&WorkspaceProblem::Enter { path, source }.into()).print(args.json);
             Exit::Itself
         }
     }
@@ -162,14 +162,14 @@ fn become_in(directory: &Path, words: &[OsString], json: bool) -> Exit {
     Exit::Of(code)
 }
 
-fn cannot_start(program: impl AsRef<OsStr>, source: io::Error) -> Problem {
-    Problem::Io {
+fn cannot_start(program: impl AsRef<OsStr>, source: io::Error) -> FileProblem {
+    FileProblem::Io {
         action: "run",
         path: program.as_ref().into(),
         source,
     }
 }
 
-fn own() -> Result<PathBuf, Problem> {
+fn own() -> Result<PathBuf, FileProblem> {
     std::env::current_exe().map_err(|error| cannot_start("elevo", error))
 }
