@@ -167,4 +167,51 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn only_options_of_several_commands_are_common_options() {
+        for (name, command) in commands() {
+            let common = |arg: &&clap::Arg| arg.get_help_heading() == Some("Common options");
+            for arg in command.get_arguments().filter(common) {
+                assert!(arg.is_global_set(), "{name}: {}", arg.get_id());
+            }
+        }
+    }
+
+    #[test]
+    fn nouns_share_their_verbs() {
+        for words in [
+            "agent create reviewer",
+            "agent list",
+            "template create python:3.11",
+            "webhook create https://example.com",
+            "webhook delete wh-1",
+            "key list",
+            "project delete site",
+            "sandbox list",
+            "review list",
+            "ws list",
+            "ws exec try-1 -- make",
+        ] {
+            let words = std::iter::once("elevo").chain(words.split(' '));
+            assert!(Cli::try_parse_from(words.clone()).is_ok(), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn durations_may_have_a_unit() {
+        for words in [
+            "key create ci --expires 7d",
+            "sandbox create --timeout 2h",
+            "sandbox fork sbx-1 --timeout 30m",
+            "sandbox extend sbx-1 90s",
+            "exec sbx-1 --timeout 10m -- make",
+            "exec sbx-1 --timeout 600000 -- make",
+        ] {
+            let words = std::iter::once("elevo").chain(words.split(' '));
+            assert!(Cli::try_parse_from(words.clone()).is_ok(), "{words:?}");
+        }
+        let wrong = ["elevo", "key", "create", "ci", "--expires", "1.5h"];
+        assert!(Cli::try_parse_from(wrong).is_err());
+    }
 }

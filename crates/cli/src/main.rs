@@ -33,6 +33,7 @@ use commands::{
 };
 use errors::{Exit, Report};
 use local::caller::Caller;
+use output::reader_left;
 use server_socket::CommandFailure;
 
 /// mimalloc, because small allocations take half the time that a small commit
@@ -56,6 +57,8 @@ fn exit() -> Exit {
     let (json, is_other) = (cli.command.is_json(), cli.command.ends_as_another());
     match run(cli.command) {
         Ok(exit) => exit,
+        // `elevo completions bash | head` closes the pipe: not an error.
+        Err(error) if reader_left(&error) => Exit::Done,
         Err(error) => {
             let report = Report::new(&error);
             report.print(json);

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::Args;
 use elevo_api as api;
 
 use crate::client::call::{self, Call, pages};
@@ -10,16 +9,6 @@ use crate::client::find::{Reach, Where};
 use crate::client::paths::WORKSPACES;
 use crate::errors::{Exit, WorkspaceProblem};
 use crate::global::Global;
-
-/// A workspace of a server.
-#[derive(Debug, Args)]
-pub(crate) struct WhichWorkspace {
-    /// The workspace; by default the one that contains the current directory
-    id: Option<String>,
-
-    #[command(flatten)]
-    pub(crate) at: Where,
-}
 
 /// Runs a command against a server.
 pub(crate) fn run_with_global(
@@ -35,13 +24,12 @@ pub(crate) fn run_with_global(
     call::run_on_server(&reach, work)
 }
 
-impl WhichWorkspace {
-    /// Returns the id of the workspace.
-    pub(crate) fn find(self, call: &mut Call) -> anyhow::Result<String> {
-        match self.id {
-            Some(id) => Ok(id),
-            None => around(call, &std::env::current_dir()?),
-        }
+/// Returns the id of the workspace: the given one, or that of the workspace that
+/// contains the current directory.
+pub(crate) fn id_or_here(call: &mut Call, id: Option<String>) -> anyhow::Result<String> {
+    match id {
+        Some(id) => Ok(id),
+        None => around(call, &std::env::current_dir()?),
     }
 }
 

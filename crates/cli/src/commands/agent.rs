@@ -27,7 +27,9 @@ pub(crate) struct Agent {
 
 #[derive(Debug, Subcommand)]
 enum AgentCommand {
+    #[command(visible_alias = "create")]
     Add(add::Add),
+    #[command(alias = "list")]
     Ls(ls::Ls),
 }
 

@@ -25,9 +25,6 @@ Examples:
   elevo events --after 4711 --json | jq -r .event
   elevo events --sandbox \"$id\"")]
 pub(crate) struct Events {
-    #[command(flatten)]
-    pub(crate) reach: Reach,
-
     /// Only these kinds, separated by commas
     #[arg(long, value_name = "KINDS")]
     kind: Option<String>,
@@ -47,6 +44,9 @@ pub(crate) struct Events {
     /// Wait for new events
     #[arg(long, short)]
     follow: bool,
+
+    #[command(flatten)]
+    pub(crate) reach: Reach,
 }
 
 const EVENTS: [&str; 3] = ["api", "v1", "events"];

@@ -10,6 +10,7 @@ use crate::client::command_input::{self, RunningCommand};
 use crate::client::paths::sandbox_path;
 use crate::client::{self, Call, Follow, Reach};
 use crate::errors::Exit;
+use crate::input::duration::milliseconds;
 use crate::input::variable::variable;
 
 /// Run a command in a sandbox, with its output and its exit code.
@@ -24,7 +25,7 @@ continues where it stopped. The exit code is 125 if elevo itself fails.
 Examples:
   elevo exec \"$id\" -- make test
   elevo exec \"$id\" -- 'cd src && grep -r TODO . | wc -l'
-  elevo exec \"$id\" --cwd /tmp --env A=1 --timeout 600000 -- ./long.sh
+  elevo exec \"$id\" --cwd /tmp --env A=1 --timeout 10m -- ./long.sh
   tar c . | elevo exec \"$id\" -- tar x
   command=$(elevo exec -b \"$id\" -- python -m http.server)")]
 pub(crate) struct Exec {
@@ -39,9 +40,9 @@ pub(crate) struct Exec {
     #[arg(long = "env", short, value_name = "NAME=VALUE", value_parser = variable)]
     envs: Vec<(String, String)>,
 
-    /// Milliseconds after which the command is killed; 0 for never. By default
-    /// the server's setting, and never in the background
-    #[arg(long, value_name = "MS")]
+    /// Time after which the command is killed: milliseconds, or with s, m, h or d;
+    /// 0 for never. By default the server's setting, and never in the background
+    #[arg(long, value_name = "TIME", value_parser = milliseconds)]
     timeout: Option<u32>,
 
     /// Run the command in the background and print its id

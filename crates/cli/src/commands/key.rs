@@ -31,7 +31,9 @@ pub(crate) struct Key {
 #[derive(Debug, Subcommand)]
 enum KeyCommand {
     Create(create::Create),
+    #[command(alias = "list")]
     Ls(ls::Ls),
+    #[command(alias = "delete")]
     Rm(rm::Rm),
 }
 

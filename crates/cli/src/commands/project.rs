@@ -58,9 +58,11 @@ pub(crate) struct Project {
 #[derive(Debug, Subcommand)]
 enum ProjectCommand {
     Create(create::Create),
+    #[command(alias = "list")]
     Ls(ls::Ls),
     Show(show::Show),
     Rename(rename::Rename),
+    #[command(alias = "delete")]
     Rm(rm::Rm),
     Policy(policy::Policy),
     Retention(retention::Retention),

@@ -37,6 +37,7 @@ pub(crate) struct Review {
 
 #[derive(Debug, Subcommand)]
 enum ReviewCommand {
+    #[command(alias = "list")]
     Ls(ls::Ls),
     Show(show::Show),
     Resolve(resolve::Resolve),

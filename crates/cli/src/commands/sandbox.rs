@@ -50,8 +50,10 @@ pub(crate) struct Sandbox {
 #[derive(Debug, Subcommand)]
 enum SandboxCommand {
     Create(Box<create::Create>),
+    #[command(alias = "list")]
     Ls(ls::Ls),
     Show(show::Show),
+    #[command(alias = "delete")]
     Rm(rm::Rm),
     Stop(stop::Stop),
     Start(start::Start),

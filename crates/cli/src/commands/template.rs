@@ -29,8 +29,11 @@ pub(crate) struct Template {
 
 #[derive(Debug, Subcommand)]
 enum TemplateCommand {
+    #[command(alias = "list")]
     Ls(ls::Ls),
+    #[command(visible_alias = "create")]
     Add(add::Add),
+    #[command(alias = "delete")]
     Rm(rm::Rm),
 }
 

@@ -34,8 +34,11 @@ pub(crate) struct Webhook {
 
 #[derive(Debug, Subcommand)]
 enum WebhookCommand {
+    #[command(visible_alias = "create")]
     Add(add::Add),
+    #[command(alias = "list")]
     Ls(ls::Ls),
+    #[command(alias = "delete")]
     Rm(rm::Rm),
     Deliveries(deliveries::Deliveries),
     Replay(replay::Replay),

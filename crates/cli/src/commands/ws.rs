@@ -89,8 +89,10 @@ pub(crate) struct Ws {
 #[derive(Debug, Subcommand)]
 enum WsCommand {
     Create(create::Create),
+    #[command(alias = "list")]
     Ls(ls::Ls),
     Path(path::Path),
+    #[command(visible_alias = "exec")]
     Run(run::Run),
     Status(status::Status),
     Diff(diff::Diff),
@@ -98,6 +100,7 @@ enum WsCommand {
     Fork(fork::Fork),
     Park(park::Park),
     Resume(resume::Resume),
+    #[command(alias = "delete")]
     Rm(rm::Rm),
     #[cfg(target_os = "linux")]
     Serve(serve::Serve),

@@ -4,6 +4,7 @@
 
 mod archives;
 mod checkout;
+mod closed;
 mod commands;
 mod common;
 mod damage;

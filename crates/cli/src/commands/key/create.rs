@@ -3,6 +3,7 @@ use elevo_api as api;
 
 use crate::client::Call;
 use crate::client::paths::KEYS;
+use crate::input::duration::seconds;
 
 /// Create a key and print its secret, which is not stored anywhere.
 #[derive(Debug, Args)]
@@ -27,8 +28,8 @@ pub(super) struct Create {
     #[arg(long, value_name = "ID")]
     agent: Option<String>,
 
-    /// Seconds until the key expires
-    #[arg(long, value_name = "SECONDS")]
+    /// Time until the key expires: seconds, or with s, m, h or d
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
     expires: Option<u32>,
 
     /// Exempt the key from the server's limits for ordinary keys

@@ -7,6 +7,7 @@ use crate::client::Call;
 use crate::client::paths::sandbox_path;
 use crate::client::project_state::resolve_some;
 use crate::errors::SandboxProblem;
+use crate::input::duration::seconds;
 use crate::input::file::absolute_text;
 use crate::input::variable::variable;
 use crate::options::network::Network;
@@ -82,8 +83,8 @@ pub(super) struct Create {
     #[arg(long, value_name = "NAME")]
     runtime: Option<String>,
 
-    /// Seconds until the sandbox expires; 3600 by default
-    #[arg(long, value_name = "SECONDS")]
+    /// Time until the sandbox expires: seconds, or with s, m, h or d; 1h by default
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
     timeout: Option<u32>,
 
     /// Action on its workspace when it expires; park by default

@@ -3,6 +3,7 @@ use elevo_api as api;
 
 use crate::client::Call;
 use crate::client::paths::sandbox_path;
+use crate::input::duration::seconds;
 use crate::output::relative_time::relative;
 use crate::output::sandbox::print_changed_sandbox;
 
@@ -10,12 +11,13 @@ use crate::output::sandbox::print_changed_sandbox;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  elevo sandbox extend \"$id\" 1800")]
+  elevo sandbox extend \"$id\" 30m")]
 pub(super) struct Extend {
     /// The sandbox
     id: String,
 
-    /// Seconds to add; at most 3600 at a time
+    /// Time to add: seconds, or with s, m, h or d; at most 1h at a time
+    #[arg(value_name = "TIME", value_parser = seconds)]
     seconds: u32,
 }
 

@@ -4,6 +4,7 @@ use elevo_api as api;
 use crate::client::Call;
 use crate::client::paths::sandbox_path;
 use crate::errors::Exit;
+use crate::input::duration::seconds;
 use crate::output::sandbox;
 
 /// Create sandboxes with the current files of another, and print their ids.
@@ -27,8 +28,9 @@ pub(super) struct Fork {
     #[arg(long)]
     name: Option<String>,
 
-    /// Seconds until they expire; by default as for the origin
-    #[arg(long, value_name = "SECONDS")]
+    /// Time until they expire: seconds, or with s, m, h or d; by default as for the
+    /// origin
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
     timeout: Option<u32>,
 }
 

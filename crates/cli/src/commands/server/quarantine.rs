@@ -26,6 +26,7 @@ pub(crate) struct Quarantine {
 
 #[derive(Debug, Subcommand)]
 enum QuarantineCommand {
+    #[command(alias = "list")]
     Ls(ls::Ls),
     Restore(restore::Restore),
 }

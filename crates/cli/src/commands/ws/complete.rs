@@ -1,8 +1,9 @@
 use clap::Args;
 
+use crate::client::Where;
 use crate::client::merge::merge;
 use crate::client::paths::workspace_path;
-use crate::client::workspace::{WhichWorkspace, run_with_global};
+use crate::client::workspace::{id_or_here, run_with_global};
 use crate::errors::Exit;
 use crate::global::Global;
 use crate::options::merge::MergeOptions;
@@ -16,16 +17,19 @@ the workspace. The exit codes are those of `merge`.
 Examples:
   elevo ws complete ws-… -m \"done\"")]
 pub(super) struct Complete {
-    #[command(flatten)]
-    which: WhichWorkspace,
+    /// The workspace; by default the one that contains the current directory
+    id: Option<String>,
 
     #[command(flatten)]
     how: MergeOptions,
+
+    #[command(flatten)]
+    at: Where,
 }
 
 pub(super) fn run(args: Complete, global: &Global) -> anyhow::Result<Exit> {
-    run_with_global(&args.which.at.clone(), global, |call| {
-        let id = args.which.find(call)?;
+    run_with_global(&args.at, global, |call| {
+        let id = id_or_here(call, args.id)?;
         let path = workspace_path(&id, &["complete"]);
         merge(call, &path, &args.how.wish(), "merging")
     })

@@ -2,8 +2,8 @@ use clap::Args;
 use elevo_api as api;
 
 use crate::client::paths::workspace_path;
-use crate::client::workspace::{WhichWorkspace, run_with_global};
-use crate::client::{Call, merge};
+use crate::client::workspace::{id_or_here, run_with_global};
+use crate::client::{Call, Where, merge};
 use crate::errors::Exit;
 use crate::global::Global;
 use crate::output::format::{count, first_line, short_text};
@@ -20,17 +20,20 @@ Examples:
   elevo ws refresh                          the workspace of this directory
   elevo ws refresh ws-… --dry-run")]
 pub(super) struct Refresh {
-    #[command(flatten)]
-    which: WhichWorkspace,
+    /// The workspace; by default the one that contains the current directory
+    id: Option<String>,
 
     /// Show the result without changing the workspace
     #[arg(long)]
     dry_run: bool,
+
+    #[command(flatten)]
+    at: Where,
 }
 
 pub(super) fn run(args: Refresh, global: &Global) -> anyhow::Result<Exit> {
-    run_with_global(&args.which.at.clone(), global, |call| {
-        let id = args.which.find(call)?;
+    run_with_global(&args.at, global, |call| {
+        let id = id_or_here(call, args.id)?;
         refresh(call, &id, args.dry_run)
     })
 }
