@@ -168,6 +168,35 @@ mod tests {
         }
     }
 
+    /// The help of a top-level command and of all commands below it, in a fixed
+    /// width.
+    fn help_of(noun: &str) -> String {
+        let mut root = Cli::command().term_width(100);
+        root.build();
+        let mut open = vec![root.find_subcommand(noun).unwrap().clone()];
+        let mut text = String::new();
+        while let Some(mut command) = open.pop() {
+            let below = command.get_subcommands().filter(|it| !it.is_hide_set());
+            let mut below: Vec<_> = below.cloned().collect();
+            below.reverse();
+            let name = command.get_bin_name().unwrap_or(noun).to_owned();
+            text += &format!("# {name}\n\n{}\n", command.render_long_help());
+            open.extend(below);
+        }
+        text
+    }
+
+    #[test]
+    fn the_help_of_every_command_is_as_before() {
+        let mut root = Cli::command().term_width(100);
+        insta::assert_snapshot!("help", root.render_long_help());
+        let root = Cli::command();
+        for noun in root.get_subcommands().filter(|it| !it.is_hide_set()) {
+            let noun = noun.get_name();
+            insta::assert_snapshot!(format!("help-{noun}"), help_of(noun));
+        }
+    }
+
     #[test]
     fn only_options_of_several_commands_are_common_options() {
         for (name, command) in commands() {

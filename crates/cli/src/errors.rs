@@ -37,3 +37,6 @@ pub(crate) use snapshot::SnapshotProblem;
 pub(crate) use store::StoreProblem;
 pub(crate) use tag::TagProblem;
 pub(crate) use workspace::WorkspaceProblem;
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,7 @@ mod hostile;
 mod ignored;
 mod inside;
 mod removing;
+mod snapshots;
 mod terminal;
 mod unprivileged;
 mod ws;
