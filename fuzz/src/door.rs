@@ -1,6 +1,6 @@
 //! Frames of the calls that a server executes for its user's command line.
 
-#[path = "../../crates/cli/src/door/frame.rs"]
+#[path = "../../crates/cli/src/server_socket/frame.rs"]
 mod frame;
 
 /// Reads frames up to the first invalid one, and checks that encoding them gives the same bytes.

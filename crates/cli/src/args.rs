@@ -1,31 +1,28 @@
-//! The command tree and the common options. Each command defines its own
-//! arguments in its own file.
+//! The command tree. Each command defines its own arguments in its own file.
 
-use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use clap::{Parser, Subcommand};
 
-use clap::{Args, Parser, Subcommand};
-use clap_complete::Shell;
-
-use crate::audit::Audit;
-use crate::cp::Cp;
-use crate::doctor::Doctor;
-use crate::event::Events;
-use crate::exec::{Attach, Exec, Kill, Ps};
-use crate::key::{Agent, Key};
-use crate::project::Project;
-use crate::review::Review;
-use crate::sandbox::Sandbox;
-use crate::server::Server;
-use crate::shell::Shell as OpenShell;
-use crate::state::{
-    backup, cat, checkout, commit, diff, export, gc, import, init, log, ls, repair, restore, show,
-    tag, verify,
-};
-use crate::template::Template;
-use crate::up::Up;
-use crate::webhook::Webhook;
-use crate::ws::Ws;
+use crate::commands::agent::Agent;
+use crate::commands::attach::Attach;
+use crate::commands::audit::Audit;
+use crate::commands::completions::Completions;
+use crate::commands::cp::Cp;
+use crate::commands::doctor::Doctor;
+use crate::commands::events::Events;
+use crate::commands::exec::Exec;
+use crate::commands::key::Key;
+use crate::commands::kill::Kill;
+use crate::commands::project::Project;
+use crate::commands::ps::Ps;
+use crate::commands::review::Review;
+use crate::commands::sandbox::Sandbox;
+use crate::commands::server::Server;
+use crate::commands::shell::Shell;
+use crate::commands::state::State;
+use crate::commands::template::Template;
+use crate::commands::up::Up;
+use crate::commands::webhook::Webhook;
+use crate::commands::ws::Ws;
 
 /// Versioned file trees, and sandboxes in which agents change them.
 #[derive(Debug, Parser)]
@@ -64,7 +61,7 @@ pub(crate) enum Command {
     Up(Up),
     Sandbox(Sandbox),
     Exec(Exec),
-    Shell(OpenShell),
+    Shell(Shell),
     Ps(Ps),
     Attach(Attach),
     Kill(Kill),
@@ -81,16 +78,7 @@ pub(crate) enum Command {
     State(State),
     Ws(Ws),
     Doctor(Doctor),
-    /// Print a script that completes `elevo` commands in a shell
-    #[command(after_help = "\
-Examples:
-  elevo completions bash > ~/.local/share/bash-completion/completions/elevo
-  elevo completions zsh > ~/.zfunc/_elevo         with fpath+=~/.zfunc in ~/.zshrc
-  elevo completions fish > ~/.config/fish/completions/elevo.fish")]
-    Completions {
-        /// Shell to complete commands for
-        shell: Shell,
-    },
+    Completions(Completions),
 }
 
 impl Command {
@@ -117,7 +105,7 @@ impl Command {
             Self::State(state) => state.global.json,
             Self::Ws(ws) => ws.global.json,
             Self::Doctor(doctor) => doctor.json,
-            Self::Completions { .. } => false,
+            Self::Completions(_) => false,
         }
     }
 
@@ -130,113 +118,6 @@ impl Command {
             _ => false,
         }
     }
-}
-
-/// Snapshots of directories, in a store on this machine.
-#[derive(Debug, Args)]
-#[command(
-    arg_required_else_help = true,
-    disable_help_subcommand = true,
-    after_help = "\
-`init` creates a store in the directory `.elevo/store`. The other commands look
-for it in the current directory and its parents. None of them needs root.
-
-REV names a snapshot: its id or the first digits of it (at least 6), a tag,
-`head` (the newest commit), `@` (the snapshot this directory was last checked
-out from or committed as), and any of these followed by `~N` (N steps back, by
-default 1).
-
-Examples:
-  elevo state init && elevo state commit -m \"first\"
-  elevo state tag v1
-  elevo state diff --stat v1 head
-  elevo state checkout v1 ../copy
-  elevo state log --json | jq -r .snapshot"
-)]
-pub(crate) struct State {
-    #[command(flatten)]
-    pub(crate) global: Global,
-    #[command(subcommand)]
-    pub(crate) command: StateCommand,
-}
-
-impl State {
-    /// Whether the process that holds the store must run the command. Most of
-    /// these commands write to the store.
-    pub(crate) fn writes(&self) -> bool {
-        match &self.command {
-            // These need a current view of the store, which only its holder has.
-            StateCommand::Verify(_) | StateCommand::Repair(_) | StateCommand::Backup(_) => true,
-            StateCommand::Import(_) | StateCommand::Commit(_) => true,
-            StateCommand::Tag(tag) => tag.writes(),
-            _ => false,
-        }
-    }
-
-    /// Whether it reads standard input.
-    pub(crate) fn reads_input(&self) -> bool {
-        matches!(&self.command, StateCommand::Import(import) if import.tar.is_input())
-    }
-
-    /// The directory argument, if the store may be found through it.
-    pub(crate) fn directory(&self) -> Option<&std::path::Path> {
-        match &self.command {
-            StateCommand::Commit(commit) => commit.directory(),
-            _ => None,
-        }
-    }
-}
-
-/// Options of every command of `elevo state` and `elevo ws`.
-#[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Common options")]
-pub(crate) struct Global {
-    /// Path of the store; by default found from the current directory upwards
-    #[arg(
-        long,
-        global = true,
-        value_name = "PATH",
-        env = "ELEVO_STORE",
-        hide_env_values = true
-    )]
-    pub(crate) store: Option<PathBuf>,
-
-    /// Print JSON, errors included
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
-
-    /// Show no progress and no notes
-    #[arg(short, long, global = true)]
-    pub(crate) quiet: bool,
-
-    /// Threads that read and write files; all processors by default
-    #[arg(long, global = true, value_name = "N")]
-    pub(crate) threads: Option<NonZeroUsize>,
-
-    /// How long to wait for another process that is writing to the store
-    #[arg(long, global = true, value_name = "SECONDS", default_value_t = 5)]
-    pub(crate) wait: u64,
-}
-
-/// The commands of `elevo state`, each defined in its own file.
-#[derive(Debug, Subcommand)]
-pub(crate) enum StateCommand {
-    Init(init::Init),
-    Import(import::Import),
-    Export(export::Export),
-    Commit(commit::Commit),
-    Log(log::Log),
-    Show(show::Show),
-    Diff(diff::Diff),
-    Checkout(checkout::Checkout),
-    Cat(cat::Cat),
-    Ls(ls::Ls),
-    Tag(tag::Tag),
-    Gc(gc::Gc),
-    Verify(verify::Verify),
-    Repair(repair::Repair),
-    Backup(backup::Backup),
-    Restore(restore::Restore),
 }
 
 #[cfg(test)]
@@ -285,5 +166,81 @@ mod tests {
                 assert!(known || manual.contains(&option), "{name}: {option}`");
             }
         }
+    }
+
+    /// The help of a top-level command and of all commands below it, in a fixed
+    /// width.
+    fn help_of(noun: &str) -> String {
+        let mut root = Cli::command().term_width(100);
+        root.build();
+        let mut open = vec![root.find_subcommand(noun).unwrap().clone()];
+        let mut text = String::new();
+        while let Some(mut command) = open.pop() {
+            let below = command.get_subcommands().filter(|it| !it.is_hide_set());
+            let mut below: Vec<_> = below.cloned().collect();
+            below.reverse();
+            let name = command.get_bin_name().unwrap_or(noun).to_owned();
+            text += &format!("# {name}\n\n{}\n", command.render_long_help());
+            open.extend(below);
+        }
+        text
+    }
+
+    #[test]
+    fn the_help_of_every_command_is_as_before() {
+        let mut root = Cli::command().term_width(100);
+        insta::assert_snapshot!("help", root.render_long_help());
+        let root = Cli::command();
+        for noun in root.get_subcommands().filter(|it| !it.is_hide_set()) {
+            let noun = noun.get_name();
+            insta::assert_snapshot!(format!("help-{noun}"), help_of(noun));
+        }
+    }
+
+    #[test]
+    fn only_options_of_several_commands_are_common_options() {
+        for (name, command) in commands() {
+            let common = |arg: &&clap::Arg| arg.get_help_heading() == Some("Common options");
+            for arg in command.get_arguments().filter(common) {
+                assert!(arg.is_global_set(), "{name}: {}", arg.get_id());
+            }
+        }
+    }
+
+    #[test]
+    fn nouns_share_their_verbs() {
+        for words in [
+            "agent create reviewer",
+            "agent list",
+            "template create python:3.11",
+            "webhook create https://example.com",
+            "webhook delete wh-1",
+            "key list",
+            "project delete site",
+            "sandbox list",
+            "review list",
+            "ws list",
+            "ws exec try-1 -- make",
+        ] {
+            let words = std::iter::once("elevo").chain(words.split(' '));
+            assert!(Cli::try_parse_from(words.clone()).is_ok(), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn durations_may_have_a_unit() {
+        for words in [
+            "key create ci --expires 7d",
+            "sandbox create --timeout 2h",
+            "sandbox fork sbx-1 --timeout 30m",
+            "sandbox extend sbx-1 90s",
+            "exec sbx-1 --timeout 10m -- make",
+            "exec sbx-1 --timeout 600000 -- make",
+        ] {
+            let words = std::iter::once("elevo").chain(words.split(' '));
+            assert!(Cli::try_parse_from(words.clone()).is_ok(), "{words:?}");
+        }
+        let wrong = ["elevo", "key", "create", "ci", "--expires", "1.5h"];
+        assert!(Cli::try_parse_from(wrong).is_err());
     }
 }

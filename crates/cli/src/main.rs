@@ -11,48 +11,30 @@
 )]
 
 mod args;
-mod audit;
-mod bar;
-mod caller;
 mod client;
-mod confirm;
-mod cp;
-mod data;
-mod doctor;
-mod door;
-mod editor;
+mod commands;
 mod errors;
-mod event;
-mod exec;
-mod format;
+mod global;
 mod input;
-mod key;
-mod merging;
+mod local;
+mod options;
 mod output;
-mod paint;
-mod patch;
-mod project;
-mod record;
-mod review;
-mod revision;
-mod sandbox;
-mod server;
-mod service;
-mod session;
-mod shapes;
-mod shell;
-mod state;
-mod template;
-mod up;
-mod webhook;
-mod ws;
+mod server_socket;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
 use args::{Cli, Command};
-use errors::Report;
+use commands::{
+    agent, attach, audit, completions, cp, doctor, events, exec, key, kill, project, ps, review,
+    sandbox, server, shell, state, template, up, webhook, ws,
+};
+use errors::{Exit, Report};
+use local::caller::Caller;
+use output::reader_left;
+use server_socket::CommandFailure;
 
 /// mimalloc, because small allocations take half the time that a small commit
 /// spends outside RocksDB.
@@ -60,9 +42,13 @@ use errors::Report;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    ExitCode::from(exit().code())
+}
+
+fn exit() -> Exit {
     #[cfg(target_os = "linux")]
-    if let Some(code) = ws::entered() {
-        return code;
+    if let Some(exit) = ws::entered() {
+        return exit;
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -70,46 +56,65 @@ fn main() -> ExitCode {
     };
     let (json, is_other) = (cli.command.is_json(), cli.command.ends_as_another());
     match run(cli.command) {
-        Ok(code) => code,
+        Ok(exit) => exit,
+        // `elevo completions bash | head` closes the pipe: not an error.
+        Err(error) if reader_left(&error) => Exit::Done,
         Err(error) => {
             let report = Report::new(&error);
             report.print(json);
             match is_other {
-                true => errors::Exit::Itself.into(),
-                false => report.exit.into(),
+                true => Exit::Itself,
+                false => report.exit,
             }
         }
     }
 }
 
-fn run(command: Command) -> anyhow::Result<ExitCode> {
+fn run(command: Command) -> anyhow::Result<Exit> {
     match command {
         Command::State(state) => state::run(state),
         Command::Ws(ws) => ws::run(ws),
-        Command::Up(up) => up::run(&up),
+        Command::Up(up) => up::run(&up, run_for),
         Command::Sandbox(sandbox) => sandbox::run(sandbox),
-        Command::Exec(exec) => exec::exec(exec),
+        Command::Exec(exec) => exec::run(exec),
         Command::Shell(shell) => shell::run(shell),
-        Command::Ps(ps) => exec::ps(&ps),
-        Command::Attach(attach) => exec::attach(&attach),
-        Command::Kill(kill) => exec::kill(&kill),
+        Command::Ps(ps) => ps::run(&ps),
+        Command::Attach(attach) => attach::run(&attach),
+        Command::Kill(kill) => kill::run(&kill),
         Command::Cp(cp) => cp::run(&cp),
         Command::Project(project) => project::run(project),
         Command::Review(review) => review::run(review),
         Command::Template(template) => template::run(template),
         Command::Key(key) => key::run(key),
-        Command::Agent(agent) => key::run_agent(agent),
-        Command::Events(events) => event::run(&events),
+        Command::Agent(agent) => agent::run(agent),
+        Command::Events(events) => events::run(&events),
         Command::Webhook(webhook) => webhook::run(webhook),
         Command::Audit(audit) => audit::run(&audit),
         Command::Server(server) => server::run(server),
         Command::Doctor(doctor) => doctor::run(&doctor),
-        Command::Completions { shell } => completions(shell),
+        Command::Completions(args) => completions::run(&args, Cli::command()),
     }
 }
 
+/// Runs a command on behalf of another process, in the server that holds its
+/// store.
+fn run_for(args: Vec<OsString>, caller: Caller) -> Result<Exit, CommandFailure> {
+    let words = std::iter::once("elevo".into()).chain(args);
+    let cli = Cli::try_parse_from(words).map_err(CommandFailure::Usage)?;
+    let json = cli.command.is_json();
+    let ran = match cli.command {
+        Command::State(state) => state::run_for(state, caller),
+        Command::Ws(ws) => match ws.of_store() {
+            Some(ws) => ws.run_for(caller),
+            None => return Err(CommandFailure::NotServed),
+        },
+        _ => return Err(CommandFailure::NotServed),
+    };
+    ran.map_err(|error| CommandFailure::Failed { error, json })
+}
+
 /// Prints clap's error, or the help or version that the user asked for.
-fn refuse(error: &clap::Error) -> ExitCode {
+fn refuse(error: &clap::Error) -> Exit {
     let json = std::env::args_os().any(|argument| argument == "--json");
     if json && error.use_stderr() {
         let report = Report::usage(error);
@@ -119,16 +124,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
         let _ = error.print();
     }
     match error.use_stderr() {
-        true => errors::Exit::Usage.into(),
-        false => ExitCode::SUCCESS,
+        true => Exit::Usage,
+        false => Exit::Done,
     }
-}
-
-fn completions(shell: clap_complete::Shell) -> anyhow::Result<ExitCode> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "elevo", &mut script);
-    let mut output = output::Output::new(false);
-    output.bytes(&script)?;
-    output.finish()?;
-    Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,24 @@
 //! Writes results to standard output, or to that of a remote caller. No other
 //! module does this.
 
+pub(crate) mod changes;
+pub(crate) mod check;
+pub(crate) mod conflict;
+pub(crate) mod damage;
+pub(crate) mod format;
+pub(crate) mod json;
+pub(crate) mod notes;
+pub(crate) mod patch;
+pub(crate) mod progress;
+pub(crate) mod project;
+pub(crate) mod relative_time;
+pub(crate) mod sandbox;
+pub(crate) mod saved_snapshot;
+pub(crate) mod snapshot;
+pub(crate) mod styled_line;
+pub(crate) mod table;
+pub(crate) mod tree_diff;
+
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,14 +40,27 @@ impl OutputError {
     }
 }
 
+/// Whether a command failed only because the reader of its output left.
+pub(crate) fn reader_left(error: &anyhow::Error) -> bool {
+    let output: Option<&OutputError> = error.downcast_ref();
+    output.is_some_and(OutputError::reader_left)
+}
+
 pub(crate) const IDENTITY: Style = AnsiColor::Yellow.on_default();
+
 pub(crate) const ADDED: Style = AnsiColor::Green.on_default();
+
 pub(crate) const REMOVED: Style = AnsiColor::Red.on_default();
+
 /// Words that differ within a changed line.
 pub(crate) const ADDED_WORDS: Style = ADDED.invert();
+
 pub(crate) const REMOVED_WORDS: Style = REMOVED.invert();
+
 pub(crate) const FAINT: Style = Style::new().dimmed();
+
 pub(crate) const PLACE: Style = AnsiColor::Cyan.on_default();
+
 pub(crate) const STRONG: Style = Style::new().bold();
 
 /// Destination of output.

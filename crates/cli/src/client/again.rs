@@ -7,11 +7,14 @@ use reqwest::{Method, RequestBuilder};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Client, ClientError, Result};
+use crate::client::error::{ClientError, Result};
+use crate::client::http::Client;
 
 /// How long to retry after a connection was lost.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Pauses between retries: doubled each time, for at most a minute.

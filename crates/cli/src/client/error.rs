@@ -1,3 +1,5 @@
+//! Failures of requests to a server.
+
 use std::path::PathBuf;
 
 use elevo_api::ErrorBody;
@@ -86,3 +88,5 @@ impl ClientError {
         is_lost || self.is_passing()
     }
 }
+
+pub(crate) type Result<T> = std::result::Result<T, ClientError>;

@@ -6,10 +6,9 @@ use reqwest::Response;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-use super::{Client, ClientError, Result, SILENCE};
-use parser::{Broken, LARGEST, Parser};
-
-pub(crate) use parser::Event;
+use crate::client::error::{ClientError, Result};
+use crate::client::events::parser::{Broken, Event, LARGEST, Parser};
+use crate::client::http::{Client, SILENCE};
 
 /// The events of a response.
 #[derive(Debug)]

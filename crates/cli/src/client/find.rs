@@ -3,8 +3,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Client, ClientError, Trust};
-use crate::data::{Data, Running, read_key};
+use crate::client::error::ClientError;
+use crate::client::http::Client;
+use crate::client::trust::Trust;
+use crate::local::data_directory::{DataDirectory, RunningServer, read_key};
 
 /// Options that name the server and the key of a command.
 #[derive(Clone, Debug, Args)]
@@ -71,9 +73,9 @@ impl Reach {
 impl Where {
     /// Finds the server and the key.
     fn client(&self) -> anyhow::Result<Client> {
-        let data = Data::new(self.data.clone());
+        let data = DataDirectory::new(self.data.clone());
         let running = data.running();
-        let own = running.as_ref().map(Running::url);
+        let own = running.as_ref().map(RunningServer::url);
         let (url, found) = match (&self.server, &own) {
             (Some(url), _) => (url.clone(), None),
             (None, Some(url)) => (url.clone(), Some(data.clone())),
@@ -94,13 +96,13 @@ impl Where {
         Ok(Client::new(&url, Some(&key), found, &trust)?)
     }
 
-    fn key(&self, own: Option<&Data>) -> anyhow::Result<Option<String>> {
+    fn key(&self, own: Option<&DataDirectory>) -> anyhow::Result<Option<String>> {
         if let Some(path) = &self.key_file {
             return Ok(Some(read_key(path)?));
         }
         let given = std::env::var("ELEVO_API_KEY").ok();
         let given = given.filter(|key| !key.is_empty());
-        Ok(given.or_else(|| own.and_then(Data::owner_key)))
+        Ok(given.or_else(|| own.and_then(DataDirectory::owner_key)))
     }
 }
 
@@ -111,13 +113,13 @@ impl Client {
     }
 
     /// Creates a client of a server that runs on this machine.
-    pub(crate) fn local(running: &Running, key: Option<&str>) -> Result<Self, ClientError> {
+    pub(crate) fn local(running: &RunningServer, key: Option<&str>) -> Result<Self, ClientError> {
         Self::new(&running.url(), key, None, &running.trust())
     }
 
     /// Creates a client of the admin socket of the server that runs with the data
     /// directory `data`.
-    pub(crate) fn admin(data: &Data) -> Result<Self, ClientError> {
+    pub(crate) fn admin(data: &DataDirectory) -> Result<Self, ClientError> {
         let socket = elevo_server::admin_socket(data.path());
         // A server that was killed leaves its socket behind.
         UnixStream::connect(&socket).map_err(|_| ClientError::NoServer {

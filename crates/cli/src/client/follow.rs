@@ -6,8 +6,11 @@ use base64::prelude::BASE64_STANDARD;
 use elevo_api::{Encoding, RunCommand, StreamEvent, StreamKind};
 use reqwest::{Method, Response};
 
-use super::again::BackOff;
-use super::{Client, ClientError, Events, Result, sandbox_path};
+use crate::client::again::BackOff;
+use crate::client::error::{ClientError, Result};
+use crate::client::events::Events;
+use crate::client::http::Client;
+use crate::client::paths::sandbox_path;
 
 /// The output of a command.
 #[derive(Debug)]

@@ -19,14 +19,18 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error as WsError, Message};
 
-use super::again::BackOff;
-use super::{CONNECT, Client, ClientError, Result, sandbox_path};
+use crate::client::again::BackOff;
+use crate::client::error::{ClientError, Result};
+use crate::client::http::{CONNECT, Client};
+use crate::client::paths::sandbox_path;
 
 /// Maximum time without a message. The client sends two pings in this time, and
 /// the server responds to each.
 const SILENCE: Duration = Duration::from_secs(60);
+
 /// Maximum bytes of a message.
 const LARGEST: usize = 4 << 20;
+
 /// Maximum number of messages that wait to be sent.
 const WAITING: usize = 8;
 

@@ -10,7 +10,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 
-use super::ClientError;
+use crate::client::error::ClientError;
 
 /// The certificates that a client trusts.
 #[derive(Clone, Debug, Default)]

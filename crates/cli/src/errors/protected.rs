@@ -6,9 +6,10 @@ use std::path::Path;
 use elevo_workspace::{Inside, WorkspaceId};
 use serde_json::json;
 
-use super::{Exit, Known, lossy};
-use crate::format::count;
-use crate::ws::places;
+use super::described::{Advice, Described, describe, lossy};
+use super::exit::Exit;
+use crate::local::layout;
+use crate::output::format::count;
 
 /// Why a command was rejected to protect work.
 #[derive(Debug, thiserror::Error)]
@@ -31,42 +32,59 @@ pub(crate) enum Protected {
     NotConfirmed { project: String, asked: bool },
 }
 
-pub(super) fn known(refusal: &Protected) -> Known {
-    let conflict = |name| Known::new(Exit::Conflict, name);
-    match refusal {
-        Protected::Inside(inside) => of_inside(inside),
-        Protected::Unsaved(id) => conflict("unsaved_changes")
-            .with(json!({ "workspace": id }))
-            .advice(format!(
-                "`elevo ws status {id}` lists them and `elevo ws snapshot {id}` saves them; \
+impl Protected {
+    pub(super) fn describe(&self) -> Described {
+        match self {
+            Self::Inside(inside) => of_inside(inside),
+            Self::Unsaved(id) => describe(
+                Exit::Conflict,
+                "unsaved_changes",
+                json!({ "workspace": id }),
+                format!(
+                    "`elevo ws status {id}` lists them and `elevo ws snapshot {id}` saves them; \
                  `elevo ws rm --discard {id}` deletes the workspace and discards them"
-            )),
-        Protected::Unmerged {
-            id,
-            project,
-            changes,
-        } => conflict("unmerged_changes")
-            .with(json!({ "workspace": id, "changes": changes }))
-            .advice(format!(
-                "`elevo ws merge {id} --dry-run` lists them and `elevo ws merge {id}` lands them; \
+                ),
+            ),
+            Self::Unmerged {
+                id,
+                project,
+                changes,
+            } => describe(
+                Exit::Conflict,
+                "unmerged_changes",
+                json!({ "workspace": id, "changes": changes }),
+                format!(
+                    "`elevo ws merge {id} --dry-run` lists them and `elevo ws merge {id}` lands them; \
                  `elevo ws rm --project {project} --discard {id}` deletes the workspace and discards them"
-            )),
-        Protected::Parked(id) => conflict("parked_work")
-            .with(json!({ "workspace": id }))
-            .advice(format!(
-                "`elevo sandbox create --workspace {id}` continues in it; \
+                ),
+            ),
+            Self::Parked(id) => describe(
+                Exit::Conflict,
+                "parked_work",
+                json!({ "workspace": id }),
+                format!(
+                    "`elevo sandbox create --workspace {id}` continues in it; \
                  `elevo ws rm --parked --discard {id}` deletes it with its work"
-            )),
-        Protected::ChangesUnknown { id, .. } => conflict("changes_unknown")
-            .with(json!({ "workspace": id }))
-            .advice("--discard deletes the workspace without this check"),
-        Protected::NotConfirmed { project, asked } => {
-            let known =
-                Known::new(Exit::Usage, "not_confirmed").with(json!({ "project": project }));
-            match asked {
-                true => known,
-                false => known.advice(format!("`elevo project rm --yes {project}` deletes it without a question")),
-            }
+                ),
+            ),
+            Self::ChangesUnknown { id, .. } => describe(
+                Exit::Conflict,
+                "changes_unknown",
+                json!({ "workspace": id }),
+                "--discard deletes the workspace without this check",
+            ),
+            Self::NotConfirmed { project, asked } => describe(
+                Exit::Usage,
+                "not_confirmed",
+                json!({ "project": project }),
+                match asked {
+                    true => Advice::None,
+                    false => {
+                        format!("`elevo project rm --yes {project}` deletes it without a question")
+                            .into()
+                    }
+                },
+            ),
         }
     }
 }
@@ -79,14 +97,17 @@ fn place(inside: &Inside) -> String {
     }
 }
 
-fn of_inside(inside: &Inside) -> Known {
+fn of_inside(inside: &Inside) -> Described {
     let id = inside.id.as_ref().map(WorkspaceId::as_str);
-    Known::new(Exit::Usage, "inside_workspace")
-        .with(json!({ "workspace": id, "workspaces": lossy(&inside.root) }))
-        .advice(match id {
+    describe(
+        Exit::Usage,
+        "inside_workspace",
+        json!({ "workspace": id, "workspaces": lossy(&inside.root) }),
+        match id {
             Some(id) => advice(id, &inside.root),
             None => "leave this directory, or name a store with --store PATH".to_owned(),
-        })
+        },
+    )
 }
 
 /// Names the commands to use for this workspace.
@@ -101,7 +122,7 @@ fn advice(id: &str, root: &Path) -> String {
                 .to_owned(),
         };
     }
-    match places::store_of(root) {
+    match layout::store_beside(root) {
         Some(store) => format!(
             "`elevo ws status {id}` lists the changes, `elevo ws snapshot {id} -m TEXT` saves \
              them; for the store itself, add --store {}",

@@ -4,6 +4,7 @@
 
 mod archives;
 mod checkout;
+mod closed;
 mod commands;
 mod common;
 mod damage;
@@ -15,6 +16,7 @@ mod hostile;
 mod ignored;
 mod inside;
 mod removing;
+mod snapshots;
 mod terminal;
 mod unprivileged;
 mod ws;

@@ -1,0 +1,237 @@
+//! Checks the needs of sandboxes: a container engine, and a server that is ready.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use elevo_api::Ready;
+use elevo_sandbox::{DockerRuntime, DockerSettings, HostLimits, RuntimeInfo, SandboxRuntime};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::client::http::Client;
+use crate::local::data_directory::{DataDirectory, RunningServer};
+use crate::output::Output;
+use crate::output::check::check_row;
+use crate::output::format::first_line;
+
+/// Maximum time for the engine or the server to respond.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+const DEFAULT_HOST: &str = "unix:///var/run/docker.sock";
+
+/// The results of the checks.
+pub(crate) struct Found {
+    host: String,
+    engine: Result<RuntimeInfo, String>,
+    data: DataDirectory,
+    server: Option<(RunningServer, Result<Ready, String>)>,
+}
+
+pub(crate) fn look(data: Option<PathBuf>) -> anyhow::Result<Found> {
+    let host = std::env::var("DOCKER_HOST").ok();
+    let host = host.filter(|host| !host.is_empty());
+    let host = host.unwrap_or_else(|| DEFAULT_HOST.into());
+    let data = DataDirectory::new(data);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let found = runtime.block_on(async {
+        let engine = engine(&host).await;
+        let server = match data.running() {
+            Some(running) => {
+                let ready = ready(&running).await;
+                Some((running, ready))
+            }
+            None => None,
+        };
+        Found {
+            host: host.clone(),
+            engine,
+            data: data.clone(),
+            server,
+        }
+    });
+    Ok(found)
+}
+
+/// Returns the engine's description. Uses a server name that no installation has,
+/// so that no container of one is touched.
+async fn engine(host: &str) -> Result<RuntimeInfo, String> {
+    let settings = DockerSettings {
+        host: host.into(),
+        server: "elevo-doctor".into(),
+        network: "elevo-doctor".into(),
+        limits: HostLimits::default(),
+        registries: None,
+    };
+    let asking = async {
+        let runtime = DockerRuntime::connect(settings).await?;
+        runtime.check().await
+    };
+    match timeout(PATIENCE, asking).await {
+        Ok(info) => info.map_err(|error| told(&error)),
+        Err(_) => Err(format!("there is no response from {host}")),
+    }
+}
+
+async fn ready(running: &RunningServer) -> Result<Ready, String> {
+    let url = format!("http://{}", running.metrics);
+    let client = Client::known(&url, None).map_err(|error| told(&error))?;
+    let asking = client.any_json(&["ready"]);
+    match timeout(PATIENCE, asking).await {
+        Ok(ready) => ready.map_err(|error| told(&error)),
+        Err(_) => Err("the server does not respond".into()),
+    }
+}
+
+/// Returns an error's message with those of its causes.
+fn told(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    first_line(&text).into_owned()
+}
+
+impl Found {
+    pub(crate) fn engine_shape(&self) -> Value {
+        match &self.engine {
+            Err(obstacle) => json!({ "host": self.host, "usable": false, "obstacle": obstacle }),
+            Ok(info) => json!({
+                "host": self.host,
+                "usable": true,
+                "obstacle": null,
+                "engine": info.engine,
+                "api_version": info.api_version,
+                "storage_driver": info.storage_driver,
+                "runtimes": info.runtimes,
+                "live_restore": info.live_restore,
+                "cgroup_version": info.cgroup_version,
+                "confinement": info.confinement(),
+                "internet": info.internet.is_none(),
+                "internet_obstacle": info.internet,
+            }),
+        }
+    }
+
+    pub(crate) fn server_shape(&self) -> Value {
+        let data = self.data.path().to_string_lossy();
+        match &self.server {
+            None => json!({ "data": data, "running": false, "ready": false }),
+            Some((running, ready)) => json!({
+                "data": data,
+                "running": true,
+                "address": running.url(),
+                "pid": running.pid,
+                "ready": ready.as_ref().is_ok_and(|ready| ready.ready),
+                "checks": ready.as_ref().ok().map(|ready| &ready.checks),
+            }),
+        }
+    }
+
+    pub(crate) fn print(&self, output: &mut Output) -> anyhow::Result<()> {
+        output.line("")?;
+        output.line(format!(
+            "Sandboxes, by the engine at {}",
+            first_line(&self.host)
+        ))?;
+        let lines = match &self.engine {
+            Err(obstacle) => {
+                let advice = format!("{obstacle}; start Docker, or set DOCKER_HOST");
+                vec![check_row(output, "engine", false, &advice)]
+            }
+            Ok(info) => engine_lines(output, info),
+        };
+        for line in lines {
+            output.line(line)?;
+        }
+        output.line("")?;
+        let data = self.data.path().display();
+        output.line(format!("The server of {data}"))?;
+        for line in self.server_lines(output) {
+            output.line(line)?;
+        }
+        Ok(())
+    }
+
+    fn server_lines(&self, output: &Output) -> Vec<Vec<u8>> {
+        let Some((running, ready)) = &self.server else {
+            return vec![check_row(
+                output,
+                "address",
+                false,
+                "not running; `elevo up` starts it",
+            )];
+        };
+        let at = format!("{}, process {}", running.url(), running.pid);
+        let mut lines = vec![check_row(output, "address", true, &at)];
+        match ready {
+            Err(obstacle) => lines.push(check_row(output, "ready", false, obstacle)),
+            Ok(ready) => lines.extend(ready.checks.iter().map(|check| {
+                let message = first_line(&check.message);
+                check_row(output, &check.name, check.ok, &message)
+            })),
+        }
+        lines
+    }
+}
+
+fn engine_lines(output: &Output, info: &RuntimeInfo) -> Vec<Vec<u8>> {
+    let engine = format!(
+        "{}, storage {}, runtimes {}, cgroups {}",
+        info.engine,
+        info.storage_driver,
+        info.runtimes.join(" "),
+        info.cgroup_version
+    );
+    let internet = match &info.internet {
+        None => check_row(
+            output,
+            "internet",
+            true,
+            "sandboxes can reach public addresses",
+        ),
+        Some(obstacle) => check_row(output, "internet", false, &first_line(obstacle)),
+    };
+    let restarts = match info.live_restore {
+        true => check_row(
+            output,
+            "restarts",
+            true,
+            "sandboxes keep running while the engine restarts",
+        ),
+        false => {
+            let text =
+                "sandboxes stop with the engine; set \"live-restore\": true in its daemon.json";
+            check_row(output, "restarts", false, text)
+        }
+    };
+    vec![
+        check_row(output, "engine", true, &first_line(&engine)),
+        confinement(output, info),
+        internet,
+        restarts,
+    ]
+}
+
+/// Formats the line about the engine's confinement of containers.
+fn confinement(output: &Output, info: &RuntimeInfo) -> Vec<u8> {
+    let found = info.confinement();
+    let lacks = |names: &[&str]| !names.iter().any(|name| found.contains(name));
+    let mut text = match found.is_empty() {
+        true => "none".to_owned(),
+        false => found.join(" "),
+    };
+    if lacks(&["seccomp"]) {
+        text += "; without seccomp no sandbox starts";
+    }
+    if lacks(&["apparmor", "selinux"]) {
+        text += "; neither AppArmor nor SELinux";
+    }
+    if lacks(&["userns", "rootless"]) {
+        text += "; no user namespaces";
+    }
+    check_row(output, "confined", !lacks(&["seccomp"]), &first_line(&text))
+}

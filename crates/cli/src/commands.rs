@@ -1,0 +1,28 @@
+//! The commands, one per file: `commands/NOUN/VERB.rs`, or `commands/VERB.rs` for
+//! a command without a noun. A file has the arguments of its command, the help
+//! and `run`. The file of a noun has the list of its commands.
+//!
+//! A command may use `client`, `local`, `server_socket`, `options`, `input`,
+//! `output` and `errors`, and no other command.
+
+pub(crate) mod agent;
+pub(crate) mod attach;
+pub(crate) mod audit;
+pub(crate) mod completions;
+pub(crate) mod cp;
+pub(crate) mod doctor;
+pub(crate) mod events;
+pub(crate) mod exec;
+pub(crate) mod key;
+pub(crate) mod kill;
+pub(crate) mod project;
+pub(crate) mod ps;
+pub(crate) mod review;
+pub(crate) mod sandbox;
+pub(crate) mod server;
+pub(crate) mod shell;
+pub(crate) mod state;
+pub(crate) mod template;
+pub(crate) mod up;
+pub(crate) mod webhook;
+pub(crate) mod ws;

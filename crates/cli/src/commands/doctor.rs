@@ -1,0 +1,95 @@
+//! `elevo doctor`: checks what this machine supports.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use elevo_workspace::{Finding, choose, probe};
+use serde_json::json;
+
+use crate::client::health;
+use crate::errors::{DirectoryProblem, Exit, FileProblem};
+use crate::output::check::check_row;
+use crate::output::format::path_text;
+use crate::output::{Output, STRONG};
+
+/// Check what works on this machine: workspaces, the container engine, the server.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The check creates a workspace of each kind in the directory and deletes it
+again. It uses the container engine of DOCKER_HOST. A failed check is not an
+error: the exit code is 0.
+
+Examples:
+  elevo doctor                 for the current directory
+  elevo doctor /data           for another disk
+  elevo doctor --json | jq -r .provider
+  elevo doctor --json | jq .server.ready")]
+pub(crate) struct Doctor {
+    /// Directory for workspaces; by default the current directory
+    #[arg(default_value = ".", hide_default_value = true)]
+    directory: PathBuf,
+
+    /// Data directory of the server
+    #[arg(long, value_name = "DIR", env = "ELEVO_DATA", hide_env_values = true)]
+    data: Option<PathBuf>,
+
+    /// Print JSON, errors included
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+pub(crate) fn run(args: &Doctor) -> anyhow::Result<Exit> {
+    let given = &args.directory;
+    let directory = match given.canonicalize() {
+        Ok(found) if found.is_dir() => found,
+        Ok(other) => return Err(DirectoryProblem::NotADirectory(other).into()),
+        Err(_) => return Err(DirectoryProblem::NotADirectory(given.clone()).into()),
+    };
+    let findings = probe(&directory).map_err(|source| FileProblem::Io {
+        action: "write to",
+        path: directory.clone(),
+        source,
+    })?;
+    let found = health::look(args.data.clone())?;
+    let mut output = Output::new(args.json);
+    let chosen = choose(&findings);
+    if args.json {
+        let providers: Vec<_> = findings.iter().map(shape).collect();
+        output.value(&json!({
+            "directory": directory.to_string_lossy(),
+            "provider": chosen.name(),
+            "providers": providers,
+            "engine": found.engine_shape(),
+            "server": found.server_shape(),
+        }))?;
+    } else {
+        let shown = path_text(directory.as_os_str().as_encoded_bytes());
+        output.line(format!("Workspaces in {shown}"))?;
+        for finding in &findings {
+            let line = line(&output, finding);
+            output.line(line)?;
+        }
+        let name = output.styled(STRONG, chosen.name());
+        output.line([b"New workspaces use ", name.as_slice(), b"."].concat())?;
+        found.print(&mut output)?;
+    }
+    output.finish()?;
+    Ok(Exit::Done)
+}
+
+fn shape(finding: &Finding) -> serde_json::Value {
+    json!({
+        "provider": finding.provider.name(),
+        "usable": finding.obstacle.is_none(),
+        "obstacle": finding.obstacle,
+        "cost": finding.cost(),
+    })
+}
+
+fn line(output: &Output, finding: &Finding) -> Vec<u8> {
+    let name = finding.provider.name();
+    match &finding.obstacle {
+        None => check_row(output, name, true, finding.cost()),
+        Some(obstacle) => check_row(output, name, false, obstacle),
+    }
+}

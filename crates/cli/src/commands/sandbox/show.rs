@@ -1,0 +1,65 @@
+use clap::Args;
+use elevo_api as api;
+
+use crate::client::Call;
+use crate::client::paths::sandbox_path;
+use crate::output::notes::field;
+use crate::output::relative_time::relative;
+use crate::output::sandbox::sandbox_state;
+
+/// Describe a sandbox.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  elevo sandbox show \"$id\"
+  elevo sandbox show \"$id\" --json | jq -r .expiresAt")]
+pub(super) struct Show {
+    /// The sandbox
+    id: String,
+}
+
+pub(super) fn run(call: &mut Call, args: &Show) -> anyhow::Result<()> {
+    let found: api::Sandbox = call.wait(call.client.get(&sandbox_path(&args.id, &[])))?;
+    if call.output.is_json() {
+        call.output.value(&found)?;
+        return Ok(());
+    }
+    let (resources, network) = (&found.resources, found.network);
+    let network = match network {
+        api::NetworkMode::None => "none",
+        api::NetworkMode::Internet => "internet",
+    };
+    let text = |value: &Option<String>| value.clone().unwrap_or("-".into());
+    let lines = [
+        ("id", found.id.clone()),
+        ("name", text(&found.name)),
+        ("state", sandbox_state(&found).to_owned()),
+        ("reason", text(&found.reason)),
+        ("workspace", found.workspace_id.clone()),
+        ("template", found.template.clone()),
+        ("agent", text(&found.agent)),
+        ("processors", text(&resources.cpu)),
+        ("memory", text(&resources.memory)),
+        ("disk", text(&resources.disk)),
+        (
+            "processes",
+            resources.pids.map_or("-".into(), |pids| pids.to_string()),
+        ),
+        ("network", network.to_owned()),
+        ("runtime", text(&found.runtime)),
+        (
+            "created",
+            format!("{} ({})", found.created_at, relative(&found.created_at)),
+        ),
+        (
+            "expires",
+            format!("{} ({})", found.expires_at, relative(&found.expires_at)),
+        ),
+    ];
+    for (name, value) in lines {
+        if value != "-" {
+            field(&mut call.output, name, &value)?;
+        }
+    }
+    Ok(())
+}

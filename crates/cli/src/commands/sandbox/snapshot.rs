@@ -1,0 +1,52 @@
+use clap::Args;
+use elevo_api as api;
+
+use crate::client::Call;
+use crate::client::paths::sandbox_path;
+use crate::output::{IDENTITY, format};
+
+/// Save the workspace of a sandbox as a snapshot, and print its id.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The snapshot is durable when the command returns. If nothing has changed, the id
+is that of the previous snapshot.
+
+Examples:
+  elevo sandbox snapshot \"$id\" -m \"it works\"
+  elevo sandbox create python:3.11 --snapshot \"$(elevo sandbox snapshot \"$id\")\"")]
+pub(super) struct Snapshot {
+    /// The sandbox
+    id: String,
+
+    /// Message that explains the snapshot
+    #[arg(
+        short,
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
+    message: String,
+}
+
+pub(super) fn run(call: &mut Call, args: Snapshot) -> anyhow::Result<()> {
+    let wish = api::TakeSnapshot {
+        message: args.message,
+    };
+    let path = sandbox_path(&args.id, &["snapshot"]);
+    let asking = call.client.create(&path, &wish);
+    let taken: api::SnapshotTaken = call.watch("reading", asking)?;
+    if call.output.is_json() {
+        call.output.value(&taken)?;
+        return Ok(());
+    }
+    if !taken.is_new {
+        call.note("nothing has changed since the previous snapshot");
+    }
+    if !taken.not_kept.is_empty() {
+        let not_kept = taken.not_kept.join(", ");
+        call.note(&format!("not kept: {}", format::first_line(&not_kept)));
+    }
+    let id = call.output.styled(IDENTITY, &taken.snapshot_id);
+    Ok(call.output.line(id)?)
+}

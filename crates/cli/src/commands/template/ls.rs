@@ -1,0 +1,50 @@
+use clap::Args;
+use elevo_api as api;
+
+use crate::client::Call;
+use crate::client::paths::TEMPLATES;
+use crate::output::format;
+use crate::output::relative_time::relative;
+use crate::output::table::Table;
+
+/// List templates
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  elevo template ls
+  elevo template ls --json | jq -r .name")]
+pub(super) struct Ls {}
+
+pub(super) fn run(call: &mut Call) -> anyhow::Result<()> {
+    let list: api::TemplateList = call.wait(call.client.get(&TEMPLATES))?;
+    let mut table = Table::new(&["NAME", "IMAGE", "SIZE", "ROOT", "ADDED", "DESCRIPTION"]);
+    for template in &list.items {
+        if call.output.is_json() {
+            call.output.value(template)?;
+            continue;
+        }
+        let root = if template.writable_root {
+            "writable"
+        } else {
+            "read-only"
+        };
+        let mut words = template.description.clone().unwrap_or_default();
+        if !template.tags.is_empty() {
+            words = format!("{words} [{}]", template.tags.join(", "));
+        }
+        table.row([
+            template.name.clone(),
+            template.image.clone(),
+            format::bytes(template.size),
+            root.into(),
+            relative(&template.created_at),
+            words.trim().to_owned(),
+        ]);
+    }
+    match (call.output.is_json(), list.items.is_empty()) {
+        (true, _) => {}
+        (false, true) => call.note("there are no templates; `elevo template add IMAGE` adds one"),
+        (false, false) => table.print(&mut call.output)?,
+    }
+    Ok(())
+}

@@ -1,0 +1,315 @@
+//! The commands of `elevo ws`: workspaces of a store on this machine, and
+//! workspaces of projects on a server.
+
+mod complete;
+mod create;
+mod diff;
+mod fork;
+mod ls;
+mod merge;
+mod park;
+mod path;
+mod refresh;
+mod resume;
+mod rm;
+mod run;
+#[cfg(target_os = "linux")]
+mod serve;
+mod side;
+mod snapshot;
+mod status;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::errors::Exit;
+use crate::global::Global;
+use crate::local::caller::Caller;
+use crate::local::session::Session;
+use crate::local::store_location::find_workspace_store;
+use crate::local::workspaces::WorkspaceCall;
+use crate::output::reader_left;
+use crate::server_socket;
+use side::Side;
+
+#[cfg(target_os = "linux")]
+pub(crate) use run::entered;
+
+/// Manage workspaces: directories for agents, created from snapshots.
+#[derive(Debug, Args)]
+#[command(
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    after_help = "\
+A workspace is an ordinary directory with the files of a snapshot, for one
+agent. Its changes can be listed, saved as a snapshot, forked, parked (kept in
+the store only) and discarded. As root it is an overlay mount, which takes
+milliseconds to create for a tree of any size; without root it has copies or
+clones of files, or with --provider rootless it is an overlay that only `run`
+can enter. `elevo doctor` shows which providers work here.
+
+Workspaces of a store on this machine need no server. Workspaces of projects are
+on a server (`elevo up`): `merge`, `complete` and `refresh` use it, and so do
+`create`, `ls` and `rm` with --project. It also parks the workspaces of expired
+sandboxes, which `ls` and `rm` find with --parked.
+
+Examples:
+  cd \"$(elevo ws create)\"                  create one of the newest commit
+  elevo ws create v1 --id try-1 --limit 2G
+  elevo ws fork try-1 try-2 try-3          copy its current files, twice
+  elevo ws run try-2 -- make test          run a command in it
+  elevo ws diff -p try-2                   print its changes as a patch
+  elevo ws snapshot try-2 -m \"it works\"    save it
+  elevo ws rm try-1 try-3
+  cd \"$(elevo ws create --project site)\"   create a workspace of a project
+  elevo ws merge -m \"a better page\"        merge its changes into the project"
+)]
+pub(crate) struct Ws {
+    #[command(flatten)]
+    pub(crate) global: Global,
+
+    /// Directory of the workspaces; by default next to the store
+    #[arg(
+        long,
+        global = true,
+        value_name = "PATH",
+        env = "ELEVO_WORKSPACES",
+        hide_env_values = true,
+        help_heading = "Common options"
+    )]
+    workspaces: Option<PathBuf>,
+
+    #[command(subcommand)]
+    command: WsCommand,
+}
+
+/// The commands of `elevo ws`, each defined in its own file.
+#[derive(Debug, Subcommand)]
+enum WsCommand {
+    Create(create::Create),
+    #[command(alias = "list")]
+    Ls(ls::Ls),
+    Path(path::Path),
+    #[command(visible_alias = "exec")]
+    Run(run::Run),
+    Status(status::Status),
+    Diff(diff::Diff),
+    Snapshot(snapshot::Snapshot),
+    Fork(fork::Fork),
+    Park(park::Park),
+    Resume(resume::Resume),
+    #[command(alias = "delete")]
+    Rm(rm::Rm),
+    #[cfg(target_os = "linux")]
+    Serve(serve::Serve),
+    Merge(merge::Merge),
+    Complete(complete::Complete),
+    Refresh(refresh::Refresh),
+}
+
+/// A command on the workspaces of a store.
+#[derive(Debug)]
+enum StoreCommand {
+    Create(create::OfStore),
+    Ls,
+    Path(path::Path),
+    Run(run::Run),
+    Status(status::Status),
+    Diff(diff::Diff),
+    Snapshot(snapshot::Snapshot),
+    Fork(fork::Fork),
+    Park(park::Park),
+    Resume(resume::Resume),
+    Rm(rm::OfStore),
+    #[cfg(target_os = "linux")]
+    Serve(serve::Serve),
+}
+
+/// A command on workspaces that a server has.
+#[derive(Debug)]
+enum ServerCommand {
+    Create(create::OfServer),
+    Ls(ls::OfServer),
+    Rm(rm::OfServer),
+    Merge(merge::Merge),
+    Complete(complete::Complete),
+    Refresh(refresh::Refresh),
+}
+
+impl WsCommand {
+    /// Decides which side the command works on.
+    fn side(self) -> Side<StoreCommand, ServerCommand> {
+        use Side::{Server, Store};
+        match self {
+            Self::Create(args) => match args.side() {
+                Store(args) => Store(StoreCommand::Create(args)),
+                Server(args) => Server(ServerCommand::Create(args)),
+            },
+            Self::Ls(args) => match args.side() {
+                Store(()) => Store(StoreCommand::Ls),
+                Server(args) => Server(ServerCommand::Ls(args)),
+            },
+            Self::Rm(args) => match args.side() {
+                Store(args) => Store(StoreCommand::Rm(args)),
+                Server(args) => Server(ServerCommand::Rm(args)),
+            },
+            Self::Path(args) => Store(StoreCommand::Path(args)),
+            Self::Run(args) => Store(StoreCommand::Run(args)),
+            Self::Status(args) => Store(StoreCommand::Status(args)),
+            Self::Diff(args) => Store(StoreCommand::Diff(args)),
+            Self::Snapshot(args) => Store(StoreCommand::Snapshot(args)),
+            Self::Fork(args) => Store(StoreCommand::Fork(args)),
+            Self::Park(args) => Store(StoreCommand::Park(args)),
+            Self::Resume(args) => Store(StoreCommand::Resume(args)),
+            #[cfg(target_os = "linux")]
+            Self::Serve(args) => Store(StoreCommand::Serve(args)),
+            Self::Merge(args) => Server(ServerCommand::Merge(args)),
+            Self::Complete(args) => Server(ServerCommand::Complete(args)),
+            Self::Refresh(args) => Server(ServerCommand::Refresh(args)),
+        }
+    }
+}
+
+impl StoreCommand {
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Create(_) => "ws create",
+            Self::Ls => "ws ls",
+            Self::Path(_) => "ws path",
+            Self::Run(_) => "ws run",
+            Self::Status(_) => "ws status",
+            Self::Diff(_) => "ws diff",
+            Self::Snapshot(_) => "ws snapshot",
+            Self::Fork(_) => "ws fork",
+            Self::Park(_) => "ws park",
+            Self::Resume(_) => "ws resume",
+            Self::Rm(_) => "ws rm",
+            #[cfg(target_os = "linux")]
+            Self::Serve(_) => "ws serve",
+        }
+    }
+
+    fn run(self, call: &mut WorkspaceCall) -> anyhow::Result<Exit> {
+        let done = |()| Exit::Done;
+        match self {
+            Self::Create(args) => create::run_on_store(call, args).map(done),
+            Self::Ls => ls::run_on_store(call).map(done),
+            Self::Path(args) => path::run(call, &args).map(done),
+            Self::Run(args) => run::run(call, &args),
+            Self::Status(args) => status::run(call, &args).map(done),
+            Self::Diff(args) => diff::run(call, args),
+            Self::Snapshot(args) => snapshot::run(call, args).map(done),
+            Self::Fork(args) => fork::run(call, args).map(done),
+            Self::Park(args) => park::run(call, args).map(done),
+            Self::Resume(args) => resume::run(call, &args).map(done),
+            Self::Rm(args) => rm::run_on_store(call, &args),
+            #[cfg(target_os = "linux")]
+            Self::Serve(args) => serve::run(call, &args).map(done),
+        }
+    }
+
+    /// Whether the command runs in this process even if a server holds the store.
+    fn is_always_here(&self) -> bool {
+        match self {
+            #[cfg(target_os = "linux")]
+            Self::Serve(_) => true,
+            _ => false,
+        }
+    }
+}
+
+impl ServerCommand {
+    fn run(self, global: &Global) -> anyhow::Result<Exit> {
+        match self {
+            Self::Create(args) => create::run_on_server(args, global),
+            Self::Ls(args) => ls::run_on_server(&args, global),
+            Self::Rm(args) => rm::run_on_server(&args, global),
+            Self::Merge(args) => merge::run(args, global),
+            Self::Complete(args) => complete::run(args, global),
+            Self::Refresh(args) => refresh::run(args, global),
+        }
+    }
+}
+
+impl Ws {
+    /// Whether the exit code is that of a command it runs.
+    pub(crate) fn ends_as_another(&self) -> bool {
+        matches!(self.command, WsCommand::Run(_))
+    }
+
+    /// Decides which side the command works on.
+    fn side(self) -> Side<WsOfStore, (ServerCommand, Global)> {
+        match self.command.side() {
+            Side::Server(command) => Side::Server((command, self.global)),
+            Side::Store(command) => Side::Store(WsOfStore {
+                global: self.global,
+                workspaces: self.workspaces,
+                command,
+            }),
+        }
+    }
+
+    /// Returns the command if it works on a store.
+    pub(crate) fn of_store(self) -> Option<WsOfStore> {
+        match self.side() {
+            Side::Store(command) => Some(command),
+            Side::Server(_) => None,
+        }
+    }
+}
+
+/// Runs a command in this process, on a server, or in the server that holds the
+/// store and its workspaces.
+pub(crate) fn run(ws: Ws) -> anyhow::Result<Exit> {
+    match ws.side() {
+        Side::Server((command, global)) => command.run(&global),
+        Side::Store(command) => command.run(),
+    }
+}
+
+/// A command on the workspaces of a store, with its options.
+#[derive(Debug)]
+pub(crate) struct WsOfStore {
+    global: Global,
+    workspaces: Option<PathBuf>,
+    command: StoreCommand,
+}
+
+impl WsOfStore {
+    fn run(self) -> anyhow::Result<Exit> {
+        let caller = Caller::local()?;
+        if self.command.is_always_here() {
+            return self.run_for(caller);
+        }
+        let store = find_workspace_store(&self.global, &caller.here);
+        if let (StoreCommand::Run(args), Ok(store)) = (&self.command, &store)
+            && server_socket::serves(store)
+        {
+            let mut options = vec![OsString::from("--store"), store.into()];
+            if let Some(root) = self.workspaces {
+                options.extend(["--workspaces".into(), root.into()]);
+            }
+            return run::run_served(args, &options, self.global.json);
+        }
+        match server_socket::call(store, &caller, false)? {
+            Some(exit) => Ok(exit),
+            None => self.run_for(caller),
+        }
+    }
+
+    /// Runs the command for a caller.
+    pub(crate) fn run_for(self, caller: Caller) -> anyhow::Result<Exit> {
+        let session = Session::new(self.global, self.command.name(), caller);
+        let mut call = WorkspaceCall::new(session, self.workspaces.as_deref())?;
+        let result = self.command.run(&mut call).and_then(|exit| {
+            call.session.output.finish()?;
+            Ok(exit)
+        });
+        match result {
+            Err(error) if reader_left(&error) => Ok(Exit::Done),
+            other => other,
+        }
+    }
+}

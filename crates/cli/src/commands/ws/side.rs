@@ -1,0 +1,8 @@
+/// The side that a command of `elevo ws` works on. Its arguments decide it once.
+#[derive(Debug)]
+pub(super) enum Side<L, S> {
+    /// The workspaces of a store on this machine.
+    Store(L),
+    /// The workspaces of projects and sandboxes, on a server.
+    Server(S),
+}

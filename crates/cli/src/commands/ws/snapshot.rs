@@ -1,0 +1,32 @@
+use clap::Args;
+use elevo_workspace::{NeverFreeze, WorkspaceId};
+
+use crate::local::workspaces::{WorkspaceCall, print_snapshotted};
+use crate::options::snapshot::SnapshotOptions;
+
+/// Save a workspace as a snapshot.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The parent of the snapshot is the previous snapshot of the workspace, or its
+base. `head` and tags do not move. If nothing was changed, no snapshot is
+created.
+
+Examples:
+  elevo ws snapshot try-1 -m \"it works\"
+  elevo state tag good \"$(elevo ws snapshot try-1 --json | jq -r .snapshot)\"")]
+pub(super) struct Snapshot {
+    /// The workspace
+    id: WorkspaceId,
+
+    #[command(flatten)]
+    about: SnapshotOptions,
+}
+
+pub(super) fn run(call: &mut WorkspaceCall, args: Snapshot) -> anyhow::Result<()> {
+    let workspaces = call.open_to_write()?;
+    let info = args.about.into_info(&call.session, Vec::new(), None);
+    let taken = call.watch("reading", |progress| {
+        workspaces.snapshot(&args.id, info, &NeverFreeze, progress)
+    })?;
+    print_snapshotted(call, &args.id, &taken, "Kept")
+}

@@ -1,0 +1,233 @@
+//! Errors in responses of the API.
+
+use std::borrow::Cow;
+
+use elevo_core::ErrorCode;
+use serde_json::{Map, Value};
+
+use super::described::{Described, describe};
+use super::exit::Exit;
+use crate::output::format::first_line;
+
+/// Keeps the name of an API error, in lower case, and its advice.
+pub(super) fn describe_body(body: &elevo_api::ErrorBody) -> Described {
+    let status = body.code().map_or(500, |code| code.http());
+    let exit = match status {
+        400 | 413 | 415 | 422 => Exit::Usage,
+        404 | 410 => Exit::NotFound,
+        409 => Exit::Conflict,
+        429 | 503 => Exit::Busy,
+        // Other numbers have no exit code of their own.
+        _ => Exit::Failed,
+    };
+    let mut details = match &body.details {
+        Value::Object(details) => details.clone(),
+        _ => Map::new(),
+    };
+    details.insert("code".into(), body.code.into());
+    if !body.request_id.is_empty() {
+        details.insert("requestId".into(), body.request_id.clone().into());
+    }
+    describe(
+        exit,
+        body.name.to_ascii_lowercase(),
+        details.into(),
+        advice(body),
+    )
+}
+
+/// The remediation of the server, in words of the command line.
+fn advice(body: &elevo_api::ErrorBody) -> String {
+    let code = body.code();
+    let default = code.filter(|code| code.remediation() == body.remediation);
+    let text = default
+        .and_then(in_commands)
+        .unwrap_or(body.remediation.as_str());
+    first_line(&with_options(text)).into_owned()
+}
+
+/// The advice for codes whose remediation names requests, headers or fields, in
+/// words of the command line.
+const IN_COMMANDS: [(ErrorCode, &str); 23] = [
+    (
+        ErrorCode::Unauthorized,
+        "Set ELEVO_API_KEY to a valid key, or name its file with --key-file; `elevo key \
+             create` creates one.",
+    ),
+    (
+        ErrorCode::AgentNotFound,
+        "List the agents with `elevo agent ls`, or add one with `elevo agent add NAME`.",
+    ),
+    (
+        ErrorCode::WorkspaceNotFound,
+        "List the workspaces of a project with `elevo ws ls --project NAME`; completed \
+             workspaces are deleted.",
+    ),
+    (
+        ErrorCode::SandboxStartFailed,
+        "`elevo sandbox show ID` shows the reason and `elevo sandbox logs ID` the log; check \
+             that the image runs on this machine.",
+    ),
+    (
+        ErrorCode::ReviewClosed,
+        "The review was already decided, or a newer change replaced it; `elevo review ls` \
+             lists the open reviews.",
+    ),
+    (
+        ErrorCode::MergeConflict,
+        "Nothing has landed. Refresh the workspace (`elevo ws refresh`), edit the files that \
+             it names until no conflict markers are left, and merge again; or merge without \
+             --atomic, which holds conflicts for review.",
+    ),
+    (
+        ErrorCode::VersionConflict,
+        "Another request changed it first: look at it again, and repeat the change.",
+    ),
+    (
+        ErrorCode::PatchRefused,
+        "Create the patch with `git diff` against the state that --base names.",
+    ),
+    (
+        ErrorCode::ProcessTimeout,
+        "Set a longer --timeout, or run the command with `elevo exec --background` and attach \
+             to it with `elevo attach`.",
+    ),
+    (
+        ErrorCode::CommandFailed,
+        "The command did not start: check --cwd and that the image has /bin/sh.",
+    ),
+    (
+        ErrorCode::ProcessNotFound,
+        "List commands with `elevo ps SANDBOX`; ended commands are removed from the list after \
+             a while.",
+    ),
+    (
+        ErrorCode::OutputGone,
+        "The command ran once and is not run again. Check its effects before you run it again.",
+    ),
+    (
+        ErrorCode::PtyNotFound,
+        "`elevo shell SANDBOX` opens a terminal; a terminal without a client is closed after a \
+             while.",
+    ),
+    (ErrorCode::RateLimited, "Wait a moment, then retry."),
+    (ErrorCode::Overloaded, "Wait a moment, then retry."),
+    (
+        ErrorCode::InvalidRequest,
+        "Correct the argument that the message names; `elevo COMMAND --help` explains the \
+             arguments.",
+    ),
+    (
+        ErrorCode::NotFound,
+        "Check that --server names an Elevo server of the same version as this program.",
+    ),
+    (
+        ErrorCode::MethodNotAllowed,
+        "Check that --server names an Elevo server of the same version as this program.",
+    ),
+    (
+        ErrorCode::UnsupportedMediaType,
+        "Check that --server names an Elevo server of the same version as this program.",
+    ),
+    (
+        ErrorCode::IdempotencyMismatch,
+        "Check whether the command took effect; if not, run it again.",
+    ),
+    (
+        ErrorCode::OutcomeUnknown,
+        "Check whether the command took effect; if not, run it again.",
+    ),
+    (
+        ErrorCode::CollectionRunning,
+        "Wait until it is complete, then retry.",
+    ),
+    (
+        ErrorCode::InsufficientStorage,
+        "Delete sandboxes, workspaces or projects that are no longer needed and collect \
+             garbage (`elevo server gc`), or ask the operator to enlarge the server's disk.",
+    ),
+];
+
+/// The advice for a code in words of the command line, if the API's advice names
+/// requests, headers or fields.
+fn in_commands(code: ErrorCode) -> Option<&'static str> {
+    let found = IN_COMMANDS.iter().find(|(known, _)| *known == code);
+    found.map(|(_, advice)| *advice)
+}
+
+/// Requests and fields in the advice of single failures, and the commands and
+/// options for them.
+const IN_OPTIONS: [(&str, &str); 8] = [
+    ("`GET …/tree`", "`elevo project tree`"),
+    (
+        "`GET /api/v1/workspaces?state=parked`",
+        "`elevo ws ls --parked` lists them",
+    ),
+    ("send `move`", "use --move"),
+    ("or `reject` it", "or reject it with `elevo review reject`"),
+    ("Leave `strategy` out", "Leave --strategy out"),
+    ("Leave out `runtime`", "Leave out --runtime"),
+    ("Leave `disk` out", "Leave --disk out"),
+    ("that `details` names", "that `elevo ws refresh` names"),
+];
+
+fn with_options(text: &str) -> Cow<'_, str> {
+    let mut text = Cow::Borrowed(text);
+    for (field, option) in IN_OPTIONS {
+        if text.contains(field) {
+            text = text.replace(field, option).into();
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn body(code: ErrorCode, remediation: &str) -> elevo_api::ErrorBody {
+        elevo_api::ErrorBody {
+            code: code.number(),
+            name: code.name().into(),
+            message: "it failed".into(),
+            details: json!({}),
+            remediation: remediation.into(),
+            request_id: String::new(),
+        }
+    }
+
+    #[test]
+    fn default_advice_names_no_requests_and_headers() {
+        for code in ErrorCode::ALL {
+            let advice = advice(&body(*code, code.remediation()));
+            // The command line has no command for tenants.
+            if *code == ErrorCode::TenantNotFound {
+                continue;
+            }
+            for sign in [
+                "/api/",
+                "GET ",
+                "POST ",
+                "openapi",
+                "Idempotency",
+                "Bearer",
+                "Retry-",
+            ] {
+                assert!(!advice.contains(sign), "{code}: {advice}");
+            }
+        }
+    }
+
+    #[test]
+    fn advice_of_a_single_failure_is_kept_with_options_for_fields() {
+        let own = "Choose another name, or send `move` to move the tag.";
+        assert_eq!(
+            advice(&body(ErrorCode::NameTaken, own)),
+            "Choose another name, or use --move to move the tag."
+        );
+        let own = "Ask the owner.";
+        assert_eq!(advice(&body(ErrorCode::AgentNotFound, own)), own);
+    }
+}

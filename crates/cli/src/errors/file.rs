@@ -1,0 +1,68 @@
+use std::io;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use super::described::{Advice, Described, describe, lossy, path_details};
+use super::exit::Exit;
+
+/// Errors of reading and writing files that arguments name.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FileProblem {
+    #[error("cannot {action} {}", .path.display())]
+    Io {
+        action: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+    #[error("{} is not valid UTF-8 and cannot be sent to a server", .0.display())]
+    PathNotText(PathBuf),
+    #[error("{} is not valid UTF-8 text", .0.display())]
+    ContentNotText(PathBuf),
+    #[error("{} is larger than {limit} bytes", .path.display())]
+    TooLarge { path: PathBuf, limit: u64 },
+    #[error("the editor `{editor}` cannot be used")]
+    Editor { editor: String, source: io::Error },
+    #[error("refusing to write an archive to a terminal")]
+    ArchiveToTerminal,
+}
+
+impl FileProblem {
+    pub(super) fn describe(&self) -> Described {
+        match self {
+            Self::Io { path, .. } => {
+                describe(Exit::Failed, "io", path_details("path", path), Advice::None)
+            }
+            Self::PathNotText(path) => describe(
+                Exit::Usage,
+                "path_invalid",
+                path_details("path", path),
+                Advice::None,
+            ),
+            Self::ContentNotText(path) => describe(
+                Exit::Usage,
+                "not_text",
+                path_details("path", path),
+                Advice::None,
+            ),
+            Self::TooLarge { path, limit } => describe(
+                Exit::Usage,
+                "file_too_large",
+                json!({ "path": lossy(path), "limit": limit }),
+                Advice::None,
+            ),
+            Self::Editor { editor, .. } => describe(
+                Exit::Failed,
+                "editor_failed",
+                json!({ "editor": editor }),
+                "set VISUAL or EDITOR to the command of your editor",
+            ),
+            Self::ArchiveToTerminal => describe(
+                Exit::Usage,
+                "archive_to_terminal",
+                Value::Null,
+                "write it to a file or into a pipe: `> FILE`",
+            ),
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Options that commands of several nouns share.
+
+pub(crate) mod merge;
+pub(crate) mod network;
+pub(crate) mod policy;
+pub(crate) mod retention;
+pub(crate) mod snapshot;
+pub(crate) mod sync;
