@@ -8,9 +8,9 @@ use elevo_api as api;
 pub(crate) enum Sync {
     /// Refreshed and merged only on request
     Manual,
-    /// Refreshed about every 30 seconds; merged only on request
+    /// Refreshed about every 45 seconds; merged only on request
     Lazy,
-    /// Refreshed and merged about every 5 seconds
+    /// Refreshed and merged about every 7 seconds
     Regular,
     /// Refreshed when the project changes, merged soon after a write
     Event,
