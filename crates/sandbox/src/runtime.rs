@@ -102,6 +102,7 @@ pub trait SandboxRuntime: fmt::Debug + Send + Sync {
 
 /// The engine's id or name of a container.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "sim", derive(serde::Serialize, serde::Deserialize))]
 pub struct ContainerId(pub(crate) String);
 
 impl ContainerId {
@@ -126,6 +127,7 @@ impl fmt::Display for ContainerId {
 
 /// Properties of the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "sim", derive(serde::Serialize, serde::Deserialize))]
 pub struct RuntimeInfo {
     /// Name and version, such as `docker 20.10.24`.
     pub engine: String,
@@ -169,6 +171,7 @@ impl RuntimeInfo {
 
 /// The state of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "sim", derive(serde::Serialize, serde::Deserialize))]
 pub enum ContainerState {
     /// Created, never started.
     Created,
@@ -184,6 +187,7 @@ pub enum ContainerState {
 
 /// The status of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "sim", derive(serde::Serialize, serde::Deserialize))]
 pub struct ContainerStatus {
     /// The state of the container.
     pub state: ContainerState,
@@ -200,6 +204,7 @@ pub struct ContainerStatus {
 
 /// An entry of [`SandboxRuntime::list`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "sim", derive(serde::Serialize, serde::Deserialize))]
 pub struct Container {
     /// The id of the sandbox that the container was created for.
     pub sandbox: String,
@@ -234,6 +239,7 @@ pub struct Logs {
 
 /// The resources that a container uses.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "sim", derive(serde::Serialize, serde::Deserialize))]
 pub struct Stats {
     /// Processor time; 100 is one processor.
     pub cpu_percent: f64,
@@ -251,6 +257,7 @@ pub struct Stats {
 
 /// An image on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "sim", derive(serde::Serialize, serde::Deserialize))]
 pub struct Image {
     /// The hash of its content.
     pub id: String,
@@ -262,6 +269,7 @@ pub struct Image {
 
 /// A step of a pull.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "sim", derive(serde::Serialize, serde::Deserialize))]
 pub struct PullProgress {
     /// The layer of this step, if it concerns one.
     pub layer: Option<String>,
