@@ -195,6 +195,8 @@ async fn a_disk_that_one_tenant_fills_can_be_left() {
     let disk;
     let mut service = Service::new_with_docker(&[("DEFAULT_DISK", "2g")]);
     service.expect_complaint("INSUFFICIENT_STORAGE");
+    service.expect_complaint("STORAGE_FAILED");
+    service.expect_complaint("AGENT_UNREACHABLE");
     service.expect_complaint("the disk was full");
     disk = SmallDisk::mount(&service.data, 2 << 30);
     service.run();
@@ -339,6 +341,8 @@ async fn a_disk_that_a_command_fills_at_once_is_left_by_deleting_its_sandbox() {
     let disk;
     let mut service = Service::new_with_docker(&[("DEFAULT_DISK", "2g")]);
     service.expect_complaint("INSUFFICIENT_STORAGE");
+    service.expect_complaint("STORAGE_FAILED");
+    service.expect_complaint("AGENT_UNREACHABLE");
     service.expect_complaint("the disk was full");
     disk = SmallDisk::mount(&service.data, 1 << 30);
     service.run();
