@@ -111,7 +111,7 @@ impl Subject {
     }
 
     /// Waits until the command has ended.
-    async fn ended(&self, id: &ContainerId) -> ContainerStatus {
+    pub async fn ended(&self, id: &ContainerId) -> ContainerStatus {
         eventually("the command ends", async || {
             let status = self.status(id).await;
             (status.state == ContainerState::Exited).then_some(status)
@@ -149,6 +149,7 @@ async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T
         if let Some(answer) = ask().await {
             return answer;
         }
+        // A runtime reports neither ends nor output by itself.
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     panic!("not within a minute: {what}");
@@ -309,7 +310,8 @@ pub async fn a_frozen_container_stands_still_until_it_is_thawed(own: Arc<Subject
         own.runtime.list().await.unwrap()[0].state,
         ContainerState::Frozen
     );
-    // Wait for output that is in transit.
+    // Output may be in transit, and that a container stands still shows only
+    // over time: the counter above would go on by six lines.
     tokio::time::sleep(Duration::from_millis(300)).await;
     let (before, _) = own.logs(&id, None, 1 << 20).await;
     tokio::time::sleep(Duration::from_millis(300)).await;

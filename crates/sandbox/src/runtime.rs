@@ -103,6 +103,7 @@ pub trait SandboxRuntime: fmt::Debug + Send + Sync {
 
 /// The id that the engine gave to a container, or the name of the container.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "sim", derive(serde::Serialize, serde::Deserialize))]
 pub struct ContainerId(pub(crate) String);
 
 impl ContainerId {
@@ -127,6 +128,7 @@ impl fmt::Display for ContainerId {
 
 /// Properties of the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "sim", derive(serde::Serialize, serde::Deserialize))]
 pub struct RuntimeInfo {
     /// Name and version of the engine, such as `docker 20.10.24`.
     pub engine: String,
@@ -170,6 +172,7 @@ impl RuntimeInfo {
 
 /// The state of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "sim", derive(serde::Serialize, serde::Deserialize))]
 pub enum ContainerState {
     /// The container was created and never started.
     Created,
@@ -185,6 +188,7 @@ pub enum ContainerState {
 
 /// The status of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "sim", derive(serde::Serialize, serde::Deserialize))]
 pub struct ContainerStatus {
     /// The state of the container.
     pub state: ContainerState,
@@ -202,6 +206,7 @@ pub struct ContainerStatus {
 
 /// An entry of [`SandboxRuntime::list`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "sim", derive(serde::Serialize, serde::Deserialize))]
 pub struct Container {
     /// The id of the sandbox that the container was created for.
     pub sandbox: String,
@@ -236,6 +241,7 @@ pub struct Logs {
 
 /// The resources that a container uses.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "sim", derive(serde::Serialize, serde::Deserialize))]
 pub struct Stats {
     /// Processor time in percent of one processor.
     pub cpu_percent: f64,
@@ -253,6 +259,7 @@ pub struct Stats {
 
 /// An image on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "sim", derive(serde::Serialize, serde::Deserialize))]
 pub struct Image {
     /// The hash of the image's content.
     pub id: String,
@@ -264,6 +271,7 @@ pub struct Image {
 
 /// A step of a pull.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "sim", derive(serde::Serialize, serde::Deserialize))]
 pub struct PullProgress {
     /// The layer of this step; `None` if the step is not about one layer.
     pub layer: Option<String>,

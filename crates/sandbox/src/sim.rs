@@ -1,37 +1,40 @@
-//! A simulated container engine for tests.
+//! A simulated container engine. **It isolates nothing and is for tests only**:
+//! promises 1 to 5 of [`SandboxRuntime`](crate::SandboxRuntime) do not hold, and
+//! no binary that ships may have the feature `sim`.
 //!
-//! A container is an ordinary process of this machine: the command of the spec,
-//! with the paths of mounts replaced by the paths on the host. If the test runs
-//! as root, the process runs as the user of the spec. So the real agent runs,
-//! and a server can be tested without a container engine. **Nothing is
-//! isolated**: promises 1 to 5 do not hold, and no released binary may have the
-//! feature `sim`.
+//! A container is an entry in memory, and its command an ordinary process of
+//! this machine: as the user of its spec if the test is root, otherwise as the
+//! user of the test, with the paths of its mounts replaced by those of the host.
+//! So the real agent runs, and a server can be tested with neither a container
+//! engine nor root.
 //!
-//! A [`SimEngine`] outlives the servers that use it, as Docker does. Tests make
-//! it fail ([`SimEngine::fail`]), go down ([`SimEngine::set_down`]) and lose
-//! containers ([`SimEngine::end`], [`SimEngine::vanish`]).
+//! A [`SimEngine`] outlives the servers that use it, as Docker does. A server in
+//! the same process uses a [`SimRuntime`]; a server in another process, which a
+//! test may kill, connects a [`RemoteRuntime`] to a socket of the engine
+//! ([`SimEngine::listen`]). Tests make the engine fail ([`SimEngine::fail`]), go
+//! down ([`SimEngine::set_down`]) and lose containers ([`SimEngine::end`],
+//! [`SimEngine::vanish`]).
 
 mod process;
+mod runtime;
+mod socket;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use async_trait::async_trait;
 use bytes::Bytes;
-use futures::StreamExt;
-use futures::stream::{self, BoxStream};
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 
 use self::process::Mark;
 use crate::error::{Error, Result};
-use crate::log_tail::LogTail;
-use crate::runtime::{
-    Container, ContainerId, ContainerState, ContainerStatus, Image, Logs, LogsQuery, PullProgress,
-    RuntimeInfo, SandboxRuntime, Stats,
-};
-use crate::spec::{ContainerSpec, validate_image};
+use crate::runtime::{ContainerId, ContainerState, ContainerStatus, Image};
+use crate::spec::ContainerSpec;
+
+pub use self::runtime::SimRuntime;
+pub use self::socket::RemoteRuntime;
 
 /// The address of the engine in error messages.
 const HOST: &str = "sim";
@@ -59,16 +62,19 @@ pub enum Call {
     Thaw,
 }
 
-/// A simulated engine. Clones are handles to the same engine. The processes of
-/// its containers are killed when the last handle is dropped.
-#[derive(Clone, Debug, Default)]
+/// A simulated engine. Clones are handles to the same one; the processes of its
+/// containers end when the last handle is dropped.
+#[derive(Clone, Debug)]
 pub struct SimEngine {
     shared: Arc<Shared>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
+    /// Follows the processes of containers. Those of a server would not do: they
+    /// end with the server, and containers continue. `None` only in `drop`.
+    tasks: Option<Runtime>,
 }
 
 #[derive(Debug, Default)]
@@ -77,9 +83,9 @@ struct State {
     images: BTreeMap<String, Image>,
     registry: BTreeMap<String, Image>,
     faults: Vec<Fault>,
+    held: Vec<(Call, watch::Receiver<()>)>,
     down: bool,
     checks: u64,
-    next_id: u64,
 }
 
 #[derive(Debug)]
@@ -89,6 +95,12 @@ struct Fault {
     left: u32,
 }
 
+/// Calls of one kind wait while this exists.
+#[derive(Debug)]
+pub struct Hold {
+    _sender: watch::Sender<()>,
+}
+
 #[derive(Debug)]
 struct Entry {
     id: String,
@@ -96,7 +108,6 @@ struct Entry {
     spec: ContainerSpec,
     state: ContainerState,
     mark: Mark,
-    pid: Option<u32>,
     exit_code: Option<i64>,
     oom_killed: bool,
     log: Vec<(SystemTime, Bytes)>,
@@ -106,30 +117,37 @@ struct Entry {
     ended: watch::Sender<u64>,
 }
 
-/// An installation on a [`SimEngine`].
-#[derive(Debug)]
-pub struct SimRuntime {
-    engine: SimEngine,
-    server: String,
-}
-
 impl SimEngine {
     /// Creates an engine that has these images.
     pub fn new<const N: usize>(images: [&str; N]) -> Self {
-        let engine = Self::default();
-        for name in images {
-            let image = image(name);
-            engine.state().images.insert(name.to_owned(), image);
+        let tasks = Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build();
+        let images = images.map(|name| (name.to_owned(), image(name)));
+        let state = State {
+            images: images.into(),
+            ..State::default()
+        };
+        let shared = Shared {
+            state: Mutex::new(state),
+            tasks: Some(tasks.expect("a thread for the simulated engine")),
+        };
+        Self {
+            shared: Arc::new(shared),
         }
-        engine
     }
 
     /// Returns the runtime of the installation `server`.
     pub fn runtime(&self, server: &str) -> SimRuntime {
-        SimRuntime {
-            engine: self.clone(),
-            server: server.to_owned(),
-        }
+        SimRuntime::new(self, server)
+    }
+
+    /// Accepts calls of [`RemoteRuntime`]s of the installation `server` at a Unix
+    /// socket, as long as a handle to the engine exists.
+    pub fn listen(&self, server: &str, socket: &Path) -> std::io::Result<()> {
+        let _context = self.tasks().enter();
+        socket::listen(self, server, socket)
     }
 
     /// Adds an image to the registry that `pull` reads.
@@ -146,8 +164,25 @@ impl SimEngine {
         });
     }
 
-    /// Takes the engine down or up. While the engine is down, every call fails
-    /// as if no process listened on its socket.
+    /// Makes calls of this kind wait until the result is dropped.
+    #[must_use = "calls wait until it is dropped"]
+    pub fn hold(&self, call: Call) -> Hold {
+        let (sender, released) = watch::channel(());
+        self.state().held.push((call, released));
+        Hold { _sender: sender }
+    }
+
+    /// Waits while a test holds calls of this kind.
+    async fn pass(&self, call: Call) {
+        let held = self.state().held.clone();
+        for (_, mut released) in held.into_iter().filter(|(held, _)| *held == call) {
+            // It ends with an error when the sender is dropped, and never changes.
+            let _ = released.changed().await;
+        }
+    }
+
+    /// Takes the engine down or up. While it is down, every call fails as if
+    /// nothing listened.
     pub fn set_down(&self, down: bool) {
         self.state().down = down;
     }
@@ -177,6 +212,16 @@ impl SimEngine {
         Some(process::on_host(&state.find(sandbox)?.spec, path))
     }
 
+    /// Returns the engine's id of a container.
+    pub fn id(&self, sandbox: &str) -> Option<String> {
+        Some(self.state().find(sandbox)?.id.clone())
+    }
+
+    /// Returns the pid of the first process of a container that runs.
+    pub fn pid(&self, sandbox: &str) -> Option<u32> {
+        self.state().find(sandbox)?.status().pid
+    }
+
     /// Lists the containers of all installations, by the ids of their
     /// sandboxes.
     pub fn containers(&self) -> Vec<String> {
@@ -186,6 +231,17 @@ impl SimEngine {
     fn state(&self) -> MutexGuard<'_, State> {
         let state = self.shared.state.lock();
         state.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tasks(&self) -> &Runtime {
+        let tasks = self.shared.tasks.as_ref();
+        tasks.expect("the engine is not being dropped")
+    }
+
+    /// Returns a handle that does not keep the engine and its processes alive.
+    fn weak(&self) -> impl Fn() -> Option<Self> + Clone + Send + 'static {
+        let shared = Arc::downgrade(&self.shared);
+        move || shared.upgrade().map(|shared| Self { shared })
     }
 
     /// Kills the processes of a container and waits until their end is
@@ -221,7 +277,7 @@ impl SimEngine {
         if entry.starts == starts {
             entry.state = ContainerState::Exited;
             entry.exit_code = Some(code);
-            entry.pid = None;
+            entry.mark.first = None;
             entry.ended.send_replace(starts);
         }
     }
@@ -233,6 +289,11 @@ impl Drop for Shared {
         let state = state.unwrap_or_else(PoisonError::into_inner);
         for entry in state.containers.values().filter(|entry| entry.runs()) {
             entry.mark.signal_all(rustix::process::Signal::KILL);
+        }
+        // The last handle may be dropped in an async task, where a runtime cannot
+        // wait for its threads.
+        if let Some(tasks) = self.tasks.take() {
+            tasks.shutdown_background();
         }
     }
 }
@@ -312,7 +373,10 @@ impl Entry {
     fn status(&self) -> ContainerStatus {
         ContainerStatus {
             state: self.state,
-            pid: self.pid,
+            pid: self
+                .mark
+                .first
+                .map(|pid| pid.as_raw_nonzero().get().cast_unsigned()),
             exit_code: self
                 .exit_code
                 .filter(|_| self.state == ContainerState::Exited),
@@ -327,220 +391,5 @@ fn image(name: &str) -> Image {
         id: format!("sim:{name}"),
         size: 1 << 20,
         created: None,
-    }
-}
-
-impl SimRuntime {
-    /// Freezes or thaws a container: sends the signal to every process and
-    /// records the state.
-    fn set_frozen(&self, id: &ContainerId, call: Call) -> Result<()> {
-        let (signal, state) = match call {
-            Call::Freeze => (rustix::process::Signal::STOP, ContainerState::Frozen),
-            _ => (rustix::process::Signal::CONT, ContainerState::Running),
-        };
-        let mut engine = self.engine.state();
-        engine.admit(Some(call), id.as_str())?;
-        let entry = engine.existing(id)?;
-        if !entry.runs() {
-            let message = format!("the container `{id}` does not run");
-            return Err(Error::Conflict { message });
-        }
-        entry.mark.signal_all(signal);
-        entry.state = state;
-        Ok(())
-    }
-}
-
-#[async_trait]
-impl SandboxRuntime for SimRuntime {
-    async fn check(&self) -> Result<RuntimeInfo> {
-        let mut state = self.engine.state();
-        state.checks += 1;
-        state.admit(None, "")?;
-        drop(state);
-        Ok(RuntimeInfo {
-            engine: "sim 1".to_owned(),
-            api_version: "1".to_owned(),
-            kernel: String::new(),
-            storage_driver: "none".to_owned(),
-            runtimes: vec!["runc".to_owned()],
-            live_restore: true,
-            cgroup_version: 2,
-            security_options: Vec::new(),
-            cpus: CPUS,
-            memory: 1 << 40,
-            internet: None,
-        })
-    }
-
-    async fn create(&self, spec: &ContainerSpec) -> Result<ContainerId> {
-        spec.validate()?;
-        let mut state = self.engine.state();
-        state.admit(Some(Call::Create), &spec.sandbox)?;
-        state.check_spec(spec)?;
-        state.next_id += 1;
-        let id = format!("sim-{}-{}", self.server, state.next_id);
-        let entry = Entry {
-            mark: Mark::new(&id),
-            id: id.clone(),
-            server: self.server.clone(),
-            spec: spec.clone(),
-            state: ContainerState::Created,
-            pid: None,
-            exit_code: None,
-            oom_killed: false,
-            log: Vec::new(),
-            starts: 0,
-            ended: watch::Sender::new(0),
-        };
-        state.containers.insert(spec.sandbox.clone(), entry);
-        Ok(ContainerId(id))
-    }
-
-    async fn start(&self, id: &ContainerId) -> Result<()> {
-        let mut state = self.engine.state();
-        state.admit(Some(Call::Start), id.as_str())?;
-        let entry = state.existing(id)?;
-        match entry.state {
-            ContainerState::Running => return Ok(()),
-            ContainerState::Frozen => {
-                drop(state);
-                return self.set_frozen(id, Call::Thaw);
-            }
-            _ => {}
-        }
-        let child = process::spawn(&entry.spec, &entry.mark)?;
-        entry.starts += 1;
-        entry.pid = child.id();
-        entry.state = ContainerState::Running;
-        entry.exit_code = None;
-        entry.oom_killed = false;
-        let (name, starts) = (entry.spec.sandbox.clone(), entry.starts);
-        drop(state);
-        process::follow(&self.engine, name, starts, child);
-        Ok(())
-    }
-
-    async fn kill(&self, id: &ContainerId) -> Result<()> {
-        self.engine.state().admit(Some(Call::Kill), id.as_str())?;
-        self.engine.kill_processes(id.as_str()).await;
-        Ok(())
-    }
-
-    async fn remove(&self, id: &ContainerId) -> Result<()> {
-        self.engine.state().admit(Some(Call::Remove), id.as_str())?;
-        self.engine.kill_processes(id.as_str()).await;
-        let mut state = self.engine.state();
-        if let Some(entry) = state.find(id.as_str()) {
-            let name = entry.spec.sandbox.clone();
-            state.containers.remove(&name);
-        }
-        Ok(())
-    }
-
-    async fn status(&self, id: &ContainerId) -> Result<Option<ContainerStatus>> {
-        let mut state = self.engine.state();
-        state.admit(Some(Call::Status), id.as_str())?;
-        Ok(state.find(id.as_str()).map(Entry::status))
-    }
-
-    async fn list(&self) -> Result<Vec<Container>> {
-        let mut state = self.engine.state();
-        state.admit(None, "")?;
-        let ours = state.containers.values();
-        let ours = ours.filter(|entry| entry.server == self.server);
-        let listed = ours.map(|entry| Container {
-            sandbox: entry.spec.sandbox.clone(),
-            id: ContainerId(entry.id.clone()),
-            state: entry.state,
-        });
-        Ok(listed.collect())
-    }
-
-    async fn logs(&self, id: &ContainerId, query: &LogsQuery) -> Result<Logs> {
-        let mut state = self.engine.state();
-        state.admit(None, id.as_str())?;
-        let entry = state.existing(id)?;
-        let lines = process::lines_between(&entry.log, query.since, query.until);
-        let from = match query.tail {
-            Some(tail) => lines.len().saturating_sub(tail as usize),
-            None => 0,
-        };
-        let mut tail = LogTail::new(query.limit);
-        for line in &lines[from..] {
-            tail.push(line.clone());
-        }
-        Ok(tail.finish())
-    }
-
-    async fn stats(&self, id: &ContainerId) -> Result<Stats> {
-        let mut state = self.engine.state();
-        state.admit(None, id.as_str())?;
-        let entry = state.existing(id)?;
-        Ok(Stats {
-            cpu_percent: 0.0,
-            memory_usage: entry.mark.memory(),
-            memory_limit: entry.spec.memory,
-            rx_bytes: 0,
-            tx_bytes: 0,
-            pids: entry.mark.processes().len() as u64,
-        })
-    }
-
-    async fn freeze(&self, id: &ContainerId) -> Result<()> {
-        self.set_frozen(id, Call::Freeze)
-    }
-
-    async fn thaw(&self, id: &ContainerId) -> Result<()> {
-        self.set_frozen(id, Call::Thaw)
-    }
-
-    async fn image(&self, name: &str) -> Result<Option<Image>> {
-        validate_image(name)?;
-        let mut state = self.engine.state();
-        state.admit(None, "")?;
-        Ok(state.images.get(name).cloned())
-    }
-
-    async fn pull(&self, name: &str) -> BoxStream<'static, Result<PullProgress>> {
-        let pulled = validate_image(name).and_then(|()| {
-            let mut state = self.engine.state();
-            state.admit(None, "")?;
-            let missing = || Error::NoSuchImage { name: name.into() };
-            let image = state.registry.get(name).cloned().ok_or_else(missing)?;
-            state.images.insert(name.to_owned(), image);
-            Ok(PullProgress {
-                layer: None,
-                status: "Downloaded".to_owned(),
-                current: None,
-                total: None,
-            })
-        });
-        stream::iter([pulled]).boxed()
-    }
-
-    async fn remove_image(&self, name: &str) -> Result<()> {
-        validate_image(name)?;
-        let mut state = self.engine.state();
-        state.admit(None, "")?;
-        let mut containers = state.containers.values();
-        if containers.any(|entry| entry.spec.image == name) {
-            let message = format!("a container uses the image `{name}`");
-            return Err(Error::Conflict { message });
-        }
-        state.images.remove(name);
-        Ok(())
-    }
-
-    async fn tear_down(&self) -> Result<()> {
-        let left = self.list().await?.len();
-        match left {
-            0 => Ok(()),
-            _ => Err(Error::Conflict {
-                message: format!(
-                    "this installation still has {left} containers; remove them first"
-                ),
-            }),
-        }
     }
 }

@@ -15,6 +15,7 @@ const MAX_NAME: usize = 128;
 
 /// The specification of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "sim", derive(serde::Serialize, serde::Deserialize))]
 pub struct ContainerSpec {
     /// The id of the sandbox, which is also the container's name.
     pub sandbox: String,
@@ -53,6 +54,7 @@ pub struct ContainerSpec {
 
 /// A user and a group, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "sim", derive(serde::Serialize, serde::Deserialize))]
 pub struct User {
     /// The user.
     pub uid: u32,
@@ -62,6 +64,7 @@ pub struct User {
 
 /// A directory, file or socket of the host that is mounted in a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "sim", derive(serde::Serialize, serde::Deserialize))]
 pub struct Mount {
     /// The path on the host, which must exist.
     pub host: PathBuf,
@@ -98,6 +101,7 @@ impl Mount {
 
 /// The network access of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "sim", derive(serde::Serialize, serde::Deserialize))]
 pub enum Network {
     /// Only the loopback interface.
     None,

@@ -67,6 +67,7 @@ impl Place {
                 }
             }
             drop(working);
+            // The server is killed or busy; a client cannot notice when it is back.
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -266,6 +267,7 @@ async fn kill_during(service: &mut Service, place: &Place, backups: &Path, part:
     let _ = fs::remove_dir_all(backups.join("unfinished"));
     let mut making = Box::pin(back_up(service, backups));
     let is_done = loop {
+        // A file appears without a notice, and the kill shall come right after.
         tokio::select! {
             biased;
             () = tokio::time::sleep(Duration::from_millis(1)), if part.exists() => break false,

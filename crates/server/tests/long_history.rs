@@ -52,6 +52,7 @@ async fn a_killed_server_keeps_heads_linearizable_and_requests_once() {
     let is_enough = |killed| killed >= kills && began.elapsed() >= least;
     while !is_enough(killed) || place.acknowledged.load(Ordering::Relaxed) < calls {
         ready(&service).await;
+        // The moment of the kill is the point.
         tokio::time::sleep(LIFE).await;
         tokio::task::block_in_place(|| {
             service.kill();

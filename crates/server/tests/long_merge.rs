@@ -63,6 +63,7 @@ impl Place {
                 }
             }
             drop(working);
+            // The server is killed or busy; a client cannot notice when it is back.
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         panic!("{path} was never answered");
@@ -161,6 +162,7 @@ impl Client {
             if stop.load(Ordering::Relaxed) {
                 break;
             }
+            // Clients have pauses, so that merges of others come in between.
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         self
@@ -296,7 +298,7 @@ async fn new_project(service: &Service) -> String {
 async fn a_killed_server_loses_no_merge_and_doubles_none() {
     let kills = long::rounds(100, 3);
     let mut dice = long::seed();
-    let mut service = Service::start_bare(&[]);
+    let mut service = Service::start_without_engine(&[]);
     let project = new_project(&service).await;
     let place = Place {
         http: service.http.clone(),
@@ -317,6 +319,7 @@ async fn a_killed_server_loses_no_merge_and_doubles_none() {
     let mut history = History::default();
     for _ in 0..kills {
         dice = dice.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        // The moment of the kill is the point: the seed decides it.
         tokio::time::sleep(Duration::from_millis(300 + (dice >> 33) % 700)).await;
         service.kill();
         let acknowledged = told.lock().unwrap().clone();

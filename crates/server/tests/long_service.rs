@@ -81,6 +81,7 @@ async fn attach(place: &Place, sandbox: &str, command: &str, offset: u64) -> Eve
         {
             return Events::new(answer);
         }
+        // A server that is down cannot report that it is back.
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     panic!("the server did not come back");
@@ -94,6 +95,7 @@ async fn watch_all(place: Place, sandbox: String, pty: String, last: String) -> 
         let url =
             format!("{url}/api/v1/sandboxes/{sandbox}/pty/{pty}/ws?format=binary&offset={offset}");
         let Ok(mut socket) = harness::connect(&url).await else {
+            // As above.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
@@ -115,7 +117,7 @@ async fn a_killed_server_loses_no_output_and_doubles_none() {
     const COMMANDS: usize = 20;
     const TERMINALS: usize = 5;
     let kills = long::rounds(10, 2) as usize;
-    let mut service = Service::start_with(&[("DEFAULT_PIDS", "1000")]).await;
+    let mut service = Service::with_docker_and(&[("DEFAULT_PIDS", "1000")]).await;
     let id = service.sandbox().await;
     let place = Place {
         http: service.http.clone(),
@@ -177,6 +179,7 @@ async fn a_killed_server_loses_no_output_and_doubles_none() {
         let _ = tokio::time::timeout(Duration::from_secs(5), socket.next()).await;
     }
     for _ in 0..kills {
+        // The commands run for a while with a server, and a while without one.
         tokio::time::sleep(Duration::from_millis(1500)).await;
         service.kill();
         tokio::time::sleep(Duration::from_millis(700)).await;
@@ -219,7 +222,7 @@ async fn a_killed_server_loses_no_output_and_doubles_none() {
 async fn churn_leaves_nothing_behind() {
     let rounds = long::rounds(10_000, 50);
     let settings = [("MAX_CONCURRENT_CREATIONS", "4"), ("WARM_POOL", "base=2")];
-    let service = Arc::new(Service::start_with(&settings).await);
+    let service = Arc::new(Service::with_docker_and(&settings).await);
     // Warm up: connection pools are filled by use and stay, and so does the
     // memory that the allocator holds.
     live(&service, rounds / 10).await;
@@ -251,6 +254,7 @@ async fn churn_leaves_nothing_behind() {
         if after.len() <= before.0.len() + 4 {
             break;
         }
+        // Connections close in the background.
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     assert!(
@@ -342,12 +346,16 @@ fn walk(path: &Path) -> Vec<PathBuf> {
 async fn a_restart_of_the_engine_with_live_restore_goes_unnoticed() {
     let directory = tempfile::tempdir().unwrap();
     let engine = Engine::start(directory.path(), "base", true);
-    let service = Service::start_with(&[("DOCKER_HOST", &engine.host())]).await;
+    let service = Service::with_docker_and(&[("DOCKER_HOST", &engine.host())]).await;
     let id = service.sandbox().await;
     let body = json!({"command": "n=0; while [ $n -lt 100 ]; do n=$((n+1)); echo $n; sleep 0.1; done", "stream": true});
     let request = service.request(Method::POST, &format!("/api/v1/sandboxes/{id}/process/run"));
     let mut events = Events::new(request.json(&body).send().await.unwrap());
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    let mut text = String::new();
+    while text.lines().count() < 5 {
+        let (_, event) = events.next().await.expect("output");
+        text += event["data"].as_str().unwrap_or_default();
+    }
     engine.stop();
     // Commands run without the engine; new sandboxes cannot be created.
     assert_eq!(service.output_of(&id, "echo still").await, "still\n");
@@ -356,7 +364,6 @@ async fn a_restart_of_the_engine_with_live_restore_goes_unnoticed() {
         .await;
     assert_eq!(refused["error"]["name"], "RUNTIME_UNAVAILABLE", "{refused}");
     engine.start_again();
-    let mut text = String::new();
     while let Some((_, event)) = events.next().await {
         text += event["data"].as_str().unwrap_or_default();
     }
@@ -372,7 +379,7 @@ async fn a_restart_of_the_engine_with_live_restore_goes_unnoticed() {
 async fn a_restart_of_the_engine_without_live_restore_stops_sandboxes_and_keeps_their_files() {
     let directory = tempfile::tempdir().unwrap();
     let engine = Engine::start(directory.path(), "base", false);
-    let service = Service::start_with(&[("DOCKER_HOST", &engine.host())]).await;
+    let service = Service::with_docker_and(&[("DOCKER_HOST", &engine.host())]).await;
     let mut ids = Vec::new();
     for n in 0..3 {
         let id = service.sandbox().await;

@@ -26,22 +26,37 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 /// Pause between two checks for processes that have not ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Finds the processes of a container by a variable in their environment. A
-/// process keeps the variable even if it leaves its group or its parent.
+/// Finds the processes of a container by a variable in their environment, which
+/// a process keeps even if it left its group or its parent. The first process is
+/// known by its pid: the agent hides its environment.
 #[derive(Clone, Debug)]
-pub(super) struct Mark(String);
+pub(super) struct Mark {
+    variable: String,
+    /// The first process of the container, while it runs.
+    pub(super) first: Option<Pid>,
+}
 
 impl Mark {
     pub(super) fn new(id: &str) -> Self {
         // Engines in several test processes use the same ids.
-        Self(format!("{VARIABLE}={id}-{}", std::process::id()))
+        Self {
+            variable: format!("{VARIABLE}={id}-{}", std::process::id()),
+            first: None,
+        }
     }
 
     fn value(&self) -> &str {
-        self.0.split_once('=').map_or("", |(_, value)| value)
+        self.variable.split_once('=').map_or("", |(_, value)| value)
     }
 
     pub(super) fn processes(&self) -> Vec<Pid> {
+        let mut all = self.marked();
+        let hidden = self.first.filter(|first| !all.contains(first));
+        all.extend(hidden);
+        all
+    }
+
+    fn marked(&self) -> Vec<Pid> {
         let listed = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = listed.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
         pids.filter(|pid| self.is_on(*pid))
@@ -52,7 +67,7 @@ impl Mark {
     fn is_on(&self, pid: i32) -> bool {
         let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         let mut variables = environment.split(|byte| *byte == 0);
-        variables.any(|variable| variable == self.0.as_bytes())
+        variables.any(|variable| variable == self.variable.as_bytes())
     }
 
     pub(super) fn signal_all(&self, signal: Signal) {
@@ -65,7 +80,8 @@ impl Mark {
     /// Kills every process, including processes that are started during the
     /// call.
     pub(super) async fn kill_all(&self) {
-        while !self.processes().is_empty() {
+        self.signal_all(Signal::KILL);
+        while !self.marked().is_empty() {
             self.signal_all(Signal::KILL);
             tokio::time::sleep(LOOK_AGAIN).await;
         }
@@ -121,13 +137,14 @@ pub(super) fn follow(engine: &SimEngine, name: String, starts: u64, mut child: C
         child.stdout.take().map(|pipe| Box::new(pipe) as Pipe),
         child.stderr.take().map(|pipe| Box::new(pipe) as Pipe),
     ];
+    let tasks = engine.tasks();
     let readers: Vec<_> = outputs
         .into_iter()
         .flatten()
-        .map(|pipe| tokio::spawn(read(weak(engine), name.clone(), pipe)))
+        .map(|pipe| tasks.spawn(read(engine.weak(), name.clone(), pipe)))
         .collect();
-    let engine = weak(engine);
-    tokio::spawn(async move {
+    let engine = engine.weak();
+    tasks.spawn(async move {
         let ended = child.wait().await;
         // A process that outlives the command keeps its output open, so the end
         // of the command counts, not the end of its output. The command's own
@@ -142,13 +159,6 @@ pub(super) fn follow(engine: &SimEngine, name: String, starts: u64, mut child: C
 }
 
 type Pipe = Box<dyn AsyncRead + Send + Unpin>;
-
-/// Returns a weak handle, which does not keep the engine and its processes
-/// alive.
-fn weak(engine: &SimEngine) -> impl Fn() -> Option<SimEngine> + Send + 'static {
-    let shared = std::sync::Arc::downgrade(&engine.shared);
-    move || shared.upgrade().map(|shared| SimEngine { shared })
-}
 
 async fn read(engine: impl Fn() -> Option<SimEngine>, name: String, mut pipe: Pipe) {
     let mut buffer = vec![0; 16 << 10];

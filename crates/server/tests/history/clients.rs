@@ -134,6 +134,7 @@ impl Client {
         let sent = self.place.tick();
         let request = self.place.http.get(self.place.at(&path)).bearer_auth(KEY);
         let Ok(answer) = request.send().await else {
+            // The server is killed; a client cannot notice that it is back.
             return tokio::time::sleep(PAUSE).await;
         };
         let is_good = answer.status() == 200;
@@ -251,6 +252,7 @@ impl Client {
         let mut done = None;
         loop {
             let Some(answer) = self.attempt(&mut sent).await else {
+                // As for a read.
                 tokio::time::sleep(PAUSE).await;
                 continue;
             };
@@ -258,6 +260,7 @@ impl Client {
                 Answer::Done { body, .. } => done = serde_json::from_str(&body).ok(),
                 // One request in eight is never sent again.
                 Answer::Unknown if self.roll(8) > 0 => {
+                    // As for a read.
                     tokio::time::sleep(PAUSE).await;
                     continue;
                 }

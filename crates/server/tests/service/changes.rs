@@ -367,10 +367,8 @@ async fn a_change_that_is_sent_twice_lands_once() {
     assert_eq!(project.file("in/file").await.unwrap(), "x");
 }
 
-#[tokio::test]
-async fn files_are_what_they_shall_be_and_others_stay() {
-    let service = Service::start_bare(&[]);
-    let project = Project::new(&service, json!({})).await;
+/// Applies a patch and three files on the first version; returns that version.
+async fn applied(project: &Project<'_>) -> Value {
     let first = project
         .put(&[("a", "1\n2\n3\n4\n5\n"), ("dir/b", "b\n")])
         .await;
@@ -387,6 +385,14 @@ async fn files_are_what_they_shall_be_and_others_stay() {
     assert_eq!(rehearsed["dryRun"], true);
     assert_eq!(project.file("bytes").await, None);
     project.call("apply", wish, 200).await;
+    base
+}
+
+#[tokio::test]
+async fn files_are_what_they_shall_be_and_others_stay() {
+    let service = Service::start_bare(&[]);
+    let project = Project::new(&service, json!({})).await;
+    applied(&project).await;
     assert_eq!(
         project.file("a").await.unwrap(),
         "ONE\n2\n3\n4\nFIVE\n",
@@ -400,6 +406,13 @@ async fn files_are_what_they_shall_be_and_others_stay() {
     let wish = json!({"files": [{"path": "bytes", "executable": false}]});
     project.call("apply", wish, 200).await;
     assert!(!project.tar().await["bytes"].1);
+}
+
+#[tokio::test]
+async fn invalid_changes_are_rejected() {
+    let service = Service::start_bare(&[]);
+    let project = Project::new(&service, json!({})).await;
+    project.put(&[("a", "a\n")]).await;
     for wrong in [
         json!({}),
         json!({"files": [{"path": "x"}]}),
@@ -431,7 +444,13 @@ async fn files_are_what_they_shall_be_and_others_stay() {
     ] {
         project.call("apply", json!({"files": [file]}), 422).await;
     }
+}
 
+#[tokio::test]
+async fn a_path_is_restored_to_its_earlier_state() {
+    let service = Service::start_bare(&[]);
+    let project = Project::new(&service, json!({})).await;
+    let base = applied(&project).await;
     // A path in its earlier state, and one that did not exist.
     let wish = json!({"snapshot": base, "path": "dir"});
     project.call("restore", wish, 200).await;
@@ -439,6 +458,16 @@ async fn files_are_what_they_shall_be_and_others_stay() {
     let wish = json!({"snapshot": base, "path": "bytes"});
     project.call("restore", wish, 200).await;
     assert_eq!(project.file("bytes").await, None);
+    // Later changes conflict with a revert of the first step.
+    let reverted = project.call("revert", json!({"snapshot": base}), 200).await;
+    assert_eq!(reverted["conflicts"][0]["path"], "a", "{reverted}");
+}
+
+#[tokio::test]
+async fn paths_and_snapshots_that_never_existed_are_not_found() {
+    let service = Service::start_bare(&[]);
+    let project = Project::new(&service, json!({})).await;
+    let base = applied(&project).await;
     for what in ["restore", "revert"] {
         let wish = json!({"snapshot": base, "path": "never"});
         project.call(what, wish, 404).await;
@@ -449,9 +478,6 @@ async fn files_are_what_they_shall_be_and_others_stay() {
     project.call("revert", wish, 404).await;
     let wish = json!({"snapshot": base, "path": "a/below"});
     project.call("import", wish, 404).await;
-    // Later changes conflict with a revert of the first step.
-    let reverted = project.call("revert", json!({"snapshot": base}), 200).await;
-    assert_eq!(reverted["conflicts"][0]["path"], "a", "{reverted}");
 }
 
 #[tokio::test]
@@ -525,35 +551,39 @@ async fn hostile_patches_and_archives_change_nothing() {
     assert_eq!(now["head"], head);
 }
 
-#[tokio::test]
-async fn an_agent_neither_sees_nor_changes_what_is_hidden() {
-    let service = Service::start_bare(&[]);
+/// A project with a hidden and a read-only path, the key of an agent, and the
+/// first version.
+async fn guarded(service: &Service) -> (Project<'_>, String, Value) {
     let rules = json!([
         {"pattern": "secret/**", "access": "none"},
         {"pattern": "docs/**", "access": "r"},
     ]);
-    let project = Project::new(&service, json!({"rules": rules})).await;
-    let key = agent(&service, "one").await;
-    let before = project
-        .put(&[("secret/key", "k\n"), ("docs/d", "d\n"), ("src/s", "s\n")])
-        .await["head"]
-        .clone();
+    let project = Project::new(service, json!({"rules": rules})).await;
+    let key = agent(service, "one").await;
+    let files = [("secret/key", "k\n"), ("docs/d", "d\n"), ("src/s", "s\n")];
+    let first = project.put(&files).await;
+    (project, key, first["head"].clone())
+}
+
+#[tokio::test]
+async fn an_archive_for_an_agent_has_no_hidden_file() {
+    let service = Service::start_bare(&[]);
+    let (project, key, _) = guarded(&service).await;
     let seen = project.tar_as(&key, &[]).await;
     assert_eq!(
         seen.keys().collect::<Vec<_>>(),
         ["docs", "docs/d", "src", "src/s"]
     );
     let url = format!("{}{}", service.url, project.at("archive?path=secret"));
-    let answer = service
-        .http
-        .get(url)
-        .bearer_auth(&key)
-        .send()
-        .await
-        .unwrap();
-    assert_eq!(answer.status(), 404);
+    let answer = service.http.get(url).bearer_auth(&key).send().await;
+    assert_eq!(answer.unwrap().status(), 404);
+}
 
-    // A hidden file and a missing one get the same response.
+/// A hidden file and a missing one get the same response.
+#[tokio::test]
+async fn an_agent_neither_sees_nor_changes_what_is_hidden() {
+    let service = Service::start_bare(&[]);
+    let (project, key, before) = guarded(&service).await;
     let mut answers = Vec::new();
     for name in ["key", "absent"] {
         let path = format!("secret/{name}");
@@ -580,7 +610,12 @@ async fn an_agent_neither_sees_nor_changes_what_is_hidden() {
         answers.push(told.map(|told| told.to_string().replace(name, "NAME")));
     }
     assert_eq!(answers[0], answers[1]);
+}
 
+#[tokio::test]
+async fn a_change_lands_without_its_read_only_files_unless_it_is_atomic() {
+    let service = Service::start_bare(&[]);
+    let (project, key, _) = guarded(&service).await;
     let wish = json!({"files": [{"path": "docs/d", "content": "D\n"}, {"path": "src/s", "content": "S\n"}]});
     let applied = project.call_as(&key, "apply", wish.clone(), 200).await;
     assert_eq!(applied["landedCount"], 1, "{applied}");
@@ -589,8 +624,14 @@ async fn an_agent_neither_sees_nor_changes_what_is_hidden() {
     atomic["files"][1]["content"] = json!("again\n");
     atomic["merge"] = json!({"atomic": true});
     project.call_as(&key, "apply", atomic, 409).await;
+}
 
-    // Reverting a step, or replacing everything, leaves hidden paths alone.
+#[tokio::test]
+async fn a_revert_and_an_archive_leave_hidden_paths_alone() {
+    let service = Service::start_bare(&[]);
+    let (project, key, before) = guarded(&service).await;
+    let wish = json!({"files": [{"path": "src/s", "content": "S\n"}]});
+    project.call_as(&key, "apply", wish, 200).await;
     let wish = json!({"snapshot": before});
     let reverted = project.call_as(&key, "revert", wish, 200).await;
     assert!(!reverted.to_string().contains("secret"), "{reverted}");
@@ -609,20 +650,18 @@ async fn an_agent_neither_sees_nor_changes_what_is_hidden() {
     }
     let tar = tar.into_inner().unwrap();
     let url = format!("{}{}", service.url, project.at("archive"));
-    let sent = service
-        .http
-        .put(url)
-        .bearer_auth(&key)
-        .body(tar)
-        .send()
-        .await
-        .unwrap();
-    assert_eq!(sent.status(), 200);
+    let sent = service.http.put(url).bearer_auth(&key).body(tar);
+    assert_eq!(sent.send().await.unwrap().status(), 200);
     assert_eq!(project.file("secret/key").await.unwrap(), "k\n");
     assert_eq!(project.file("docs/d").await.unwrap(), "d\n");
     assert_eq!(project.file("new").await.unwrap(), "n\n");
     assert_eq!(project.file(".git/config").await, None);
-    // A snapshot with content of hidden files cannot be read.
+}
+
+#[tokio::test]
+async fn an_agent_imports_neither_hidden_content_nor_directories_of_the_host() {
+    let service = Service::start_bare(&[]);
+    let (project, key, before) = guarded(&service).await;
     let wish = json!({"snapshot": before, "path": "src/taken"});
     project.call_as(&key, "import", wish, 404).await;
     let wish = json!({"directory": "/etc"});

@@ -47,6 +47,7 @@ async fn a_template_needs_an_engine() {
 #[tokio::test]
 async fn a_server_without_an_agent_says_how_to_get_one() {
     let (service, _engine) = Service::start_simulated(|_| {}).await;
+    service.expect_complaint("the server has no `workspace-agent`");
     std::fs::remove_file(service.data.join("agent/workspace-agent")).unwrap();
     let wish = json!({"template": "base"});
     let refused = service

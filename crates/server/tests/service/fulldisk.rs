@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::harness::{KEY, Service, eventually, image};
+use crate::harness::{KEY, Service, eventually};
 use crate::shared::{file, merge, project, workspace, write};
 
 /// An ext4 disk in a file, mounted where a server keeps its data.
@@ -193,10 +193,14 @@ async fn expired(service: &Service, id: &str) {
 #[tokio::test]
 async fn a_disk_that_one_tenant_fills_can_be_left() {
     let disk;
-    let mut service = Service::new(&[("DEFAULT_DISK", "2g")]);
+    let mut service = Service::new_with_docker(&[("DEFAULT_DISK", "2g")]);
+    service.expect_complaint("INSUFFICIENT_STORAGE");
+    service.expect_complaint("STORAGE_FAILED");
+    service.expect_complaint("AGENT_UNREACHABLE");
+    service.expect_complaint("the disk was full");
     disk = SmallDisk::mount(&service.data, 2 << 30);
     service.run();
-    let template = json!({"name": "base", "image": image()});
+    let template = json!({"name": "base", "image": service.image()});
     service.post("/api/v1/templates", template).await;
     let other = service
         .post("/api/v1/tenants", json!({"name": "other"}))
@@ -335,10 +339,14 @@ async fn a_disk_that_one_tenant_fills_can_be_left() {
 #[tokio::test]
 async fn a_disk_that_a_command_fills_at_once_is_left_by_deleting_its_sandbox() {
     let disk;
-    let mut service = Service::new(&[("DEFAULT_DISK", "2g")]);
+    let mut service = Service::new_with_docker(&[("DEFAULT_DISK", "2g")]);
+    service.expect_complaint("INSUFFICIENT_STORAGE");
+    service.expect_complaint("STORAGE_FAILED");
+    service.expect_complaint("AGENT_UNREACHABLE");
+    service.expect_complaint("the disk was full");
     disk = SmallDisk::mount(&service.data, 1 << 30);
     service.run();
-    let template = json!({"name": "base", "image": image()});
+    let template = json!({"name": "base", "image": service.image()});
     service.post("/api/v1/templates", template).await;
     let other = json!({"name": "other"});
     let other = service.post("/api/v1/tenants", other).await;
@@ -400,6 +408,7 @@ async fn a_disk_that_a_command_fills_at_once_is_left_by_deleting_its_sandbox() {
 #[tokio::test]
 async fn a_pool_that_became_read_only_is_mounted_again() {
     let service = Service::start_without_engine(&[]);
+    service.expect_complaint("the disk was full");
     let id = project(&service, json!({}), &[("page", "first\n")]).await;
     let wish = json!({"project": id, "disk": "64m"});
     let ws = workspace(&service, wish).await;

@@ -1,5 +1,10 @@
 //! A separate server for each test, deleted with everything it created.
 
+#[path = "harness/log.rs"]
+mod log;
+#[path = "harness/server_process.rs"]
+mod server_process;
+
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -13,11 +18,16 @@ use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::{self, client::IntoClientRequest};
 
+use log::Log;
+
 /// The key that is configured in the servers of these tests.
 pub(crate) const KEY: &str = "test-key-0123456789-0123456789-0123456789";
 
 /// An address without a container engine.
 const NO_ENGINE: &str = "unix:///nonexistent/docker.sock";
+
+/// The image of a simulated engine.
+const SIMULATED_IMAGE: &str = "base";
 
 /// A running server.
 pub(crate) struct Service {
@@ -29,10 +39,20 @@ pub(crate) struct Service {
     settings: Vec<(String, String)>,
     /// The server, if it runs in this process.
     here: Option<Server>,
-    /// The engine of a server in this process, where `/workspace` is at another
-    /// path.
-    simulated: Option<SimEngine>,
+    engine: Engine,
+    log: Log,
     _directory: tempfile::TempDir,
+}
+
+/// The container engine of a server.
+enum Engine {
+    /// A real one: for tests about containers, images, limits and isolation.
+    Docker,
+    /// One that needs neither Docker nor root, where `/workspace` is at another
+    /// path.
+    Simulated(SimEngine),
+    /// None: sandboxes are rejected.
+    Missing,
 }
 
 /// Returns a setting that the tests need, or panics with instructions.
@@ -51,54 +71,97 @@ pub(crate) fn agent() -> String {
     needed("ELEVO_AGENT", "`export ELEVO_AGENT=$(scripts/agent)`")
 }
 
-pub(crate) fn image() -> String {
-    needed(
-        "ELEVO_TEST_IMAGE",
-        "`eval \"$(scripts/services env docker)\"`",
-    )
+/// Returns the agent for simulated containers: outside of a container, the one
+/// that `cargo build` built works as well.
+fn agent_on_the_host() -> String {
+    let built = Path::new(env!("CARGO_BIN_EXE_workspace-server"));
+    let built = built.with_file_name("workspace-agent");
+    match std::env::var_os("ELEVO_AGENT").is_none() && built.is_file() {
+        true => built.to_str().unwrap().to_owned(),
+        false => agent(),
+    }
+}
+
+/// Panics if the profile `unprivileged` of nextest selects this test: its filter
+/// is by these names.
+fn assert_may_need_docker() {
+    let is_service = module_path!().starts_with("service::");
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or_default();
+    let modules = ["attacks::", "fulldisk::", "warm::"];
+    let may = modules.iter().any(|name| test.starts_with(name)) || test.contains("::on_docker::");
+    assert!(
+        may || !is_service || is_other_binary(),
+        "a test that needs Docker belongs into a module `on_docker`: {test}"
+    );
+}
+
+/// Whether another binary is tested, which has no simulated engine.
+fn is_other_binary() -> bool {
+    std::env::var_os("ELEVO_SERVER_BINARY").is_some()
 }
 
 impl Service {
-    /// Starts a server with the template `base`.
+    /// Starts a server on a simulated engine, with the template `base`.
     pub(crate) async fn start() -> Self {
         Self::start_with(&[]).await
     }
 
     pub(crate) async fn start_with(settings: &[(&str, &str)]) -> Self {
-        let service = Self::start_bare(settings);
-        let body = json!({"name": "base", "image": image()});
-        service
-            .expect(Method::POST, "/api/v1/templates", Some(body), 201)
-            .await;
-        service
+        Self::start_bare(settings).with_template().await
     }
 
-    /// Starts a server without a template.
+    /// Starts a server on a simulated engine, without a template.
     pub(crate) fn start_bare(settings: &[(&str, &str)]) -> Self {
-        let mut service = Self::new(settings);
+        let mut service = match is_other_binary() {
+            true => Self::new_with_docker(settings),
+            false => Self::new_simulated(settings),
+        };
         service.run();
         service
     }
 
-    /// Starts a server in this process, without a template, with settings that
-    /// the environment cannot express.
+    /// Starts a server on Docker, with the template `base`.
+    pub(crate) async fn with_docker() -> Self {
+        Self::with_docker_and(&[]).await
+    }
+
+    pub(crate) async fn with_docker_and(settings: &[(&str, &str)]) -> Self {
+        let mut service = Self::new_with_docker(settings);
+        service.run();
+        service.with_template().await
+    }
+
+    /// Starts a server on Docker, without a template.
+    pub(crate) fn with_docker_bare() -> Self {
+        let mut service = Self::new_with_docker(&[]);
+        service.run();
+        service
+    }
+
+    async fn with_template(self) -> Self {
+        let body = json!({"name": "base", "image": self.image()});
+        self.expect(Method::POST, "/api/v1/templates", Some(body), 201)
+            .await;
+        self
+    }
+
+    /// Starts a server in this process on a simulated engine, without a template,
+    /// with settings that the environment cannot express.
     pub(crate) async fn start_here(change: impl FnOnce(&mut Config)) -> Self {
-        let mut service = Self::new(&[]);
-        let mut config = Config::read(None, service.settings.clone()).unwrap();
-        change(&mut config);
-        let server = Server::start(config).await.unwrap();
-        service.url = format!("http://{}", server.addresses().api);
-        service.here = Some(server);
+        let engine = SimEngine::new([SIMULATED_IMAGE]);
+        let mut service = Self::new_without_engine(&[("AGENT_BINARY", &agent_on_the_host())]);
+        service.run_simulated(&engine, change).await;
         service
     }
 
     /// Starts a server with neither a container engine nor an agent. An older
     /// binary needs both, and gets them.
     pub(crate) fn start_without_engine(settings: &[(&str, &str)]) -> Self {
-        if std::env::var_os("ELEVO_SERVER_BINARY").is_some() {
-            return Self::start_bare(settings);
-        }
-        let mut service = Self::new_without_engine(settings);
+        let mut service = match is_other_binary() {
+            true => Self::new_with_docker(settings),
+            false => Self::new_without_engine(settings),
+        };
         service.run();
         service
     }
@@ -106,13 +169,8 @@ impl Service {
     /// Starts a server in this process on a simulated engine with the image and
     /// the template `base`; the engine continues when the server is stopped.
     pub(crate) async fn start_simulated(change: impl FnOnce(&mut Config)) -> (Self, SimEngine) {
-        let engine = SimEngine::new(["base"]);
-        let mut service = Self::new_without_engine(&[("AGENT_BINARY", &agent())]);
-        service.run_simulated(&engine, change).await;
-        let body = json!({"name": "base", "image": "base"});
-        service
-            .expect(Method::POST, "/api/v1/templates", Some(body), 201)
-            .await;
+        let service = Self::start_here(change).await.with_template().await;
+        let engine = service.simulated().clone();
         (service, engine)
     }
 
@@ -124,12 +182,13 @@ impl Service {
     ) {
         let mut config = Config::read(None, self.settings.clone()).unwrap();
         change(&mut config);
+        self.log.collect_here(&config.log);
         let runtime = Arc::new(engine.runtime("sim"));
         let mut server = Server::start_on(config.clone(), runtime.clone()).await;
         for _ in 0..300 {
             match &server {
                 // A task of the previous server may still be ending, and then
-                // closes the store.
+                // closes the store. Nothing reports that.
                 Err(error) if error.to_string().contains("is being written to") => {
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     server = Server::start_on(config.clone(), runtime.clone()).await;
@@ -138,17 +197,11 @@ impl Service {
             }
         }
         let server = server.unwrap();
-        // A process of a simulated container has no mounts: it accesses its files
-        // by their path, which the server keeps private.
-        let data = &self.data;
-        let above = data.parent().unwrap();
-        for path in [above, data, &data.join("workspaces"), &data.join("run")] {
-            let_through(path, config.sandbox_user.0);
-        }
         self.url = format!("http://{}", server.addresses().api);
         self.metrics = format!("http://{}", server.addresses().metrics);
         self.here = Some(server);
-        self.simulated = Some(engine.clone());
+        self.engine = Engine::Simulated(engine.clone());
+        self.let_sandboxes_through();
     }
 
     /// Stops the server in this process.
@@ -157,26 +210,40 @@ impl Service {
     }
 
     pub(crate) fn new_without_engine(settings: &[(&str, &str)]) -> Self {
-        let mut service = Self::with_engine(None, settings);
-        service
-            .settings
-            .push(("DOCKER_HOST".into(), NO_ENGINE.into()));
+        let mut service = Self::new(Engine::Missing, settings);
+        service.set("DOCKER_HOST", NO_ENGINE);
+        service.expect_complaint("the container engine does not respond");
         service
     }
 
-    pub(crate) fn new(settings: &[(&str, &str)]) -> Self {
+    pub(crate) fn new_with_docker(settings: &[(&str, &str)]) -> Self {
+        assert_may_need_docker();
         let engine = [("DOCKER_HOST", &*docker_host()), ("AGENT_BINARY", &agent())];
-        Self::with_engine(Some(engine), settings)
+        Self::new(Engine::Docker, &[&engine, settings].concat())
     }
 
-    fn with_engine(engine: Option<[(&str, &str); 2]>, settings: &[(&str, &str)]) -> Self {
+    fn new_simulated(settings: &[(&str, &str)]) -> Self {
+        let engine = SimEngine::new([SIMULATED_IMAGE]);
+        let mut service = Self::new(Engine::Simulated(engine.clone()), &[]);
+        let socket = service.data.with_file_name("engine.sock");
+        engine.listen("sim", &socket).unwrap();
+        service.set("DOCKER_HOST", NO_ENGINE);
+        service.set("AGENT_BINARY", &agent_on_the_host());
+        service.set(server_process::ENGINE, socket.to_str().unwrap());
+        for (name, value) in settings {
+            service.set(name, value);
+        }
+        service
+    }
+
+    fn new(engine: Engine, settings: &[(&str, &str)]) -> Self {
         elevo_server::choose_cryptography();
         let directory = tempfile::Builder::new()
             .prefix("elevo-service-")
             .tempdir()
             .unwrap();
         let data = directory.path().join("data");
-        let mut all: Vec<(String, String)> = [
+        let common = [
             ("DATA_DIR", data.to_str().unwrap()),
             ("API_PORT", "0"),
             ("METRICS_PORT", "0"),
@@ -188,21 +255,62 @@ impl Service {
             // Streams that tests leave open need not end by themselves.
             ("STOP_GRACE", "2"),
             ("RUST_LOG", "info"),
-        ]
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .to_vec();
-        let given = engine.iter().flatten().chain(settings);
-        all.extend(given.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
-        Self {
+        ];
+        let mut service = Self {
             child: None,
             url: String::new(),
             metrics: String::new(),
-            data,
+            log: Log::new(data.with_file_name("log")),
+            data: data.clone(),
             http: reqwest::Client::new(),
-            settings: all,
+            settings: Vec::new(),
             here: None,
-            simulated: None,
+            engine,
             _directory: directory,
+        };
+        for (name, value) in common.iter().chain(settings) {
+            service.set(name, value);
+        }
+        service
+    }
+
+    /// Returns the engine of a server that has a simulated one.
+    pub(crate) fn simulated(&self) -> &SimEngine {
+        match &self.engine {
+            Engine::Simulated(engine) => engine,
+            _ => panic!("this server has no simulated engine"),
+        }
+    }
+
+    /// Returns the image of the template `base`.
+    pub(crate) fn image(&self) -> String {
+        match &self.engine {
+            Engine::Simulated(_) => SIMULATED_IMAGE.to_owned(),
+            _ => needed(
+                "ELEVO_TEST_IMAGE",
+                "`eval \"$(scripts/services env docker)\"`",
+            ),
+        }
+    }
+
+    /// Returns the user of processes in sandboxes.
+    pub(crate) fn sandbox_uid(&self) -> u32 {
+        let config = Config::read(None, self.settings.clone());
+        config.unwrap().sandbox_user.0
+    }
+
+    /// Lets the user of simulated sandboxes reach their files. A process of a
+    /// simulated container has no mounts: it accesses its files by their path,
+    /// which the server keeps private at each start.
+    fn let_sandboxes_through(&self) {
+        let uid = self.sandbox_uid();
+        if uid == rustix::process::geteuid().as_raw() {
+            return;
+        }
+        let data = &self.data;
+        let above = data.parent().unwrap();
+        for path in [above, data, &data.join("workspaces"), &data.join("run")] {
+            let_through(path, uid);
         }
     }
 
@@ -234,9 +342,7 @@ impl Service {
         command: &[&str],
         arguments: &[&str],
     ) -> Result<(), String> {
-        let log = self.data.with_file_name("log");
-        let built = env!("CARGO_BIN_EXE_workspace-server");
-        let server = under_test("ELEVO_SERVER_BINARY", built);
+        let (server, own) = self.program();
         let mut starting = match command {
             [] => Command::new(server),
             [program, rest @ ..] => {
@@ -246,6 +352,7 @@ impl Service {
             }
         };
         let mut child = starting
+            .args(own)
             .args(arguments)
             .env_clear()
             .env("PATH", std::env::var("PATH").unwrap_or_default())
@@ -272,17 +379,27 @@ impl Service {
                 break;
             }
         }
-        let mut out = std::fs::File::options()
-            .append(true)
-            .create(true)
-            .open(log)
-            .unwrap();
-        std::thread::spawn(move || {
-            let _ = std::io::Write::write_all(&mut out, text.as_bytes());
-            let _ = std::io::copy(&mut lines, &mut out);
-        });
+        self.log.copy(text, lines);
         self.child = Some(child);
+        if matches!(self.engine, Engine::Simulated(_)) {
+            self.let_sandboxes_through();
+        }
         Ok(())
+    }
+
+    /// Returns the server's program, and arguments that it needs.
+    fn program(&self) -> (String, Vec<String>) {
+        match self.engine {
+            Engine::Simulated(_) => {
+                let program = std::env::current_exe().unwrap();
+                let program = program.to_str().unwrap().to_owned();
+                (program, server_process::arguments())
+            }
+            _ => {
+                let built = env!("CARGO_BIN_EXE_workspace-server");
+                (under_test("ELEVO_SERVER_BINARY", built), Vec::new())
+            }
+        }
     }
 
     /// Kills the server with `kill -9`.
@@ -337,17 +454,20 @@ impl Service {
         self.child.as_ref().unwrap().id()
     }
 
-    /// Returns the warnings and errors that the server has logged.
+    /// Returns the errors in the log that no test expects.
     pub(crate) fn complaints(&self) -> Vec<String> {
-        let log = std::fs::read_to_string(self.data.with_file_name("log")).unwrap_or_default();
-        let is_bad = |line: &&str| line.contains("\"ERROR\"");
-        log.lines().filter(is_bad).map(str::to_owned).collect()
+        self.log.complaints()
+    }
+
+    /// Expects errors that contain a text in the log. All others fail the test when
+    /// its service is dropped.
+    pub(crate) fn expect_complaint(&self, part: &str) {
+        self.log.expect(part);
     }
 
     /// Returns whether the log contains a text.
     pub(crate) fn logged(&self, text: &str) -> bool {
-        let log = std::fs::read_to_string(self.data.with_file_name("log"));
-        log.unwrap_or_default().contains(text)
+        self.log.text().contains(text)
     }
 
     pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
@@ -426,11 +546,28 @@ impl Service {
     /// Runs a command to its end.
     pub(crate) async fn run_in(&self, id: &str, command: &str) -> Value {
         let path = format!("/api/v1/sandboxes/{id}/process/run");
-        let mut wish = json!({"command": command});
-        if let Some(engine) = &self.simulated {
-            wish["cwd"] = json!(engine.path(id, "/workspace").unwrap());
-        }
+        let wish = self.inside(id, json!({"command": command}));
         self.post(&path, wish).await
+    }
+
+    /// Returns the request for a command or terminal in a sandbox, with
+    /// `/workspace` in its command and working directory replaced by the path
+    /// that a simulated engine has it at.
+    pub(crate) fn inside(&self, id: &str, mut wish: Value) -> Value {
+        let Engine::Simulated(engine) = &self.engine else {
+            return wish;
+        };
+        let workspace = engine.path(id, "/workspace").unwrap();
+        let workspace = workspace.to_str().unwrap();
+        if wish["cwd"].is_null() {
+            wish["cwd"] = json!("/workspace");
+        }
+        for name in ["command", "cwd"] {
+            if let Some(text) = wish[name].as_str() {
+                wish[name] = json!(text.replace("/workspace", workspace));
+            }
+        }
+        wish
     }
 
     /// Returns the output of a command, which must succeed.
@@ -447,8 +584,10 @@ impl Service {
 
     /// Returns the containers of this server, running or not.
     pub(crate) fn containers(&self) -> Vec<String> {
-        if self.engine() == NO_ENGINE {
-            return Vec::new();
+        match &self.engine {
+            Engine::Docker => {}
+            Engine::Simulated(engine) => return engine.containers(),
+            Engine::Missing => return Vec::new(),
         }
         let format = "{{.Names}} {{.Label \"elevo.server\"}}";
         let all = docker(&[
@@ -472,11 +611,11 @@ impl Service {
 
     /// Calls the engine that this server uses.
     fn docker(&self, arguments: &[&str]) -> String {
-        docker_at(self.engine(), arguments)
+        docker_at(self.docker_host(), arguments)
     }
 
-    /// Returns the address of the engine that this server uses.
-    fn engine(&self) -> &str {
+    /// Returns the address of the Docker engine that this server uses.
+    fn docker_host(&self) -> &str {
         let mut hosts = self.settings.iter().rev();
         &hosts.find(|(name, _)| name == "DOCKER_HOST").unwrap().1
     }
@@ -494,19 +633,28 @@ impl Drop for Service {
             let _ = child.wait();
         }
         drop(self.here.take());
-        if std::thread::panicking() {
-            let log = std::fs::read_to_string(self.data.with_file_name("log"));
-            let log = log.unwrap_or_default();
-            let lines: Vec<_> = log.lines().collect();
-            let last = &lines[lines.len().saturating_sub(30)..];
-            eprintln!("the server's log ends with:\n{}", last.join("\n"));
-        }
+        self.log.is_whole();
         for container in self.containers() {
-            self.docker(&["rm", "-f", &container]);
+            if matches!(self.engine, Engine::Docker) {
+                self.docker(&["rm", "-f", &container]);
+            }
         }
         for mount in self.mounts().iter().rev() {
             let _ = Command::new("umount").arg("-l").arg(mount).status();
         }
+        if std::thread::panicking() {
+            let text = self.log.text();
+            let lines: Vec<_> = text.lines().collect();
+            let last = &lines[lines.len().saturating_sub(30)..];
+            eprintln!("the server's log ends with:\n{}", last.join("\n"));
+            return;
+        }
+        let complaints = self.complaints();
+        assert!(
+            complaints.is_empty(),
+            "the server logged what the test does not expect:\n{}",
+            complaints.join("\n")
+        );
     }
 }
 
@@ -571,11 +719,12 @@ pub(crate) async fn connect(url: &str) -> Result<Socket, tungstenite::Error> {
 /// Waits until a condition holds.
 pub(crate) async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     // Repairs are retried every ten seconds, and more than one may be needed.
-    for _ in 0..1000 {
+    for _ in 0..2000 {
         if is_so().await {
             return;
         }
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        // The API reports most changes only to a client that asks.
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
     panic!("never: {what}");
 }

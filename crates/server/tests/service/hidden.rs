@@ -73,7 +73,10 @@ async fn key_of(service: &Service, name: &str) -> String {
 
 impl Hidden {
     async fn start() -> Self {
-        let service = Service::start().await;
+        Self::on(Service::start().await).await
+    }
+
+    async fn on(service: Service) -> Self {
         let key = key_of(&service, "mole").await;
         let wish = json!({"name": "shared", "policy": policy()});
         let made = service.post("/api/v1/projects", wish).await;
@@ -650,34 +653,6 @@ fn routes() -> BTreeSet<(String, String)> {
     routes
 }
 
-#[tokio::test]
-async fn no_answer_tells_an_agent_of_a_hidden_path() {
-    let hidden = Hidden::start().await;
-    let wish = json!({"template": "base", "workspace": {"project": {"name": hidden.project}}});
-    let made = case("POST", "/api/v1/sandboxes", &[], "", 201).json(wish);
-    let made = hidden.json(&made).await;
-    let sandbox = made["id"].as_str().unwrap();
-    let all = case("GET", "/api/v1/workspaces", &[], "", 200);
-    let all = hidden.json(&all).await;
-    let workspace = all["items"][0]["id"].as_str().unwrap().to_owned();
-
-    let groups = [
-        reading(&hidden),
-        changing(&hidden),
-        of_workspace(&hidden, &workspace),
-        of_sandbox(&hidden, sandbox),
-        of_the_rest(),
-    ];
-    let (mut asked, mut problems) = (BTreeSet::new(), Vec::new());
-    for case in groups.iter().flatten() {
-        problems.extend(hidden.ask(case).await.1);
-        asked.insert((case.method.to_string(), case.route.to_owned()));
-    }
-    let missing: Vec<_> = routes().difference(&asked).cloned().collect();
-    assert!(missing.is_empty(), "routes without a case: {missing:?}");
-    assert!(problems.is_empty(), "{}", problems.join("\n"));
-}
-
 /// Follows `next` of a list, one item at a time.
 async fn walk(hidden: &Hidden, route: &'static str, ids: &[&str], after: &str) -> Vec<Value> {
     let (mut items, mut query) = (Vec::new(), "limit=1".to_owned());
@@ -831,6 +806,7 @@ async fn a_directory_that_is_seen_whole_has_its_id_and_size() {
 #[tokio::test]
 async fn the_reason_of_a_failure_has_no_cause_in_it() {
     let service = Service::start().await;
+    service.expect_complaint("sbx-gone");
     let id = service.sandbox().await;
     let url = format!("/api/v1/sandboxes/{id}");
     service
@@ -856,4 +832,37 @@ async fn the_reason_of_a_failure_has_no_cause_in_it() {
         .await;
     assert!(!events.to_string().contains("sbx-gone"), "{events}");
     eventually("the log has the cause", async || service.logged("sbx-gone")).await;
+}
+
+/// Tests that need a real container engine.
+mod on_docker {
+    use super::*;
+
+    #[tokio::test]
+    async fn no_answer_tells_an_agent_of_a_hidden_path() {
+        let hidden = Hidden::on(Service::with_docker().await).await;
+        let wish = json!({"template": "base", "workspace": {"project": {"name": hidden.project}}});
+        let made = case("POST", "/api/v1/sandboxes", &[], "", 201).json(wish);
+        let made = hidden.json(&made).await;
+        let sandbox = made["id"].as_str().unwrap();
+        let all = case("GET", "/api/v1/workspaces", &[], "", 200);
+        let all = hidden.json(&all).await;
+        let workspace = all["items"][0]["id"].as_str().unwrap().to_owned();
+
+        let groups = [
+            reading(&hidden),
+            changing(&hidden),
+            of_workspace(&hidden, &workspace),
+            of_sandbox(&hidden, sandbox),
+            of_the_rest(),
+        ];
+        let (mut asked, mut problems) = (BTreeSet::new(), Vec::new());
+        for case in groups.iter().flatten() {
+            problems.extend(hidden.ask(case).await.1);
+            asked.insert((case.method.to_string(), case.route.to_owned()));
+        }
+        let missing: Vec<_> = routes().difference(&asked).cloned().collect();
+        assert!(missing.is_empty(), "routes without a case: {missing:?}");
+        assert!(problems.is_empty(), "{}", problems.join("\n"));
+    }
 }

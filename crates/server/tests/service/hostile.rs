@@ -105,6 +105,7 @@ async fn connections_that_keep_the_server_waiting_are_closed() {
         stream.write_all(b"GET /health HTTP/1.1\r\n").await.unwrap();
         let drip = async {
             while stream.write_all(b"a: b\r\n").await.is_ok() {
+                // Slow, but not so slow that the connection is silent.
                 tokio::time::sleep(Duration::from_millis(500)).await;
             }
         };
@@ -138,6 +139,7 @@ async fn connections_that_keep_the_server_waiting_are_closed() {
             );
             let answer = ask(&mut stream, &request).await;
             assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+            // Longer than a client without a key may idle, which is fixed.
             tokio::time::sleep(Duration::from_secs(15)).await;
         }
     };
@@ -206,7 +208,7 @@ async fn many_streams_of_one_key_from_one_address_all_run() {
     let streams = join_all((0..256).map(|_| events())).await;
     let streams: Vec<_> = streams.into_iter().map(Result::unwrap).collect();
     assert!(streams.iter().all(|stream| stream.status() == 200));
-    // Longer than a connection without a request may be silent.
+    // Longer than a connection without a request may be silent, which is fixed.
     tokio::time::sleep(Duration::from_secs(12)).await;
     let made = json!({"name": "site"});
     let made = service.post("/api/v1/projects", made).await;
@@ -243,6 +245,7 @@ async fn a_stop_waits_for_no_silent_client() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_signal_ends_the_server_at_once() {
     let mut service = Service::start_without_engine(&[("STOP_GRACE", "3600")]);
+    service.expect_complaint("the server is stopping");
     let stream = service.request(Method::GET, "/api/v1/events?after=0");
     let stream = stream.header(ACCEPT, "text/event-stream").send();
     let mut upload = open(&service).await;

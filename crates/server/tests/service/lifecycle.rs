@@ -3,90 +3,7 @@
 use reqwest::Method;
 use serde_json::json;
 
-use crate::harness::{Service, docker, eventually};
-
-#[tokio::test]
-async fn a_sandbox_runs_commands_and_leaves_nothing() {
-    let service = Service::start().await;
-    let wish = json!({"template": "base", "name": "first", "envs": {"COLOUR": "blue"}, "timeoutSeconds": 600,
-        "resources": {"cpu": "0.5", "memory": "128m", "disk": "64m", "pids": 64}});
-    let made = service
-        .expect(Method::POST, "/api/v1/sandboxes", Some(wish), 201)
-        .await;
-    assert_eq!(made["state"], "running");
-    assert_eq!(
-        made["resources"],
-        json!({"cpu": "0.5", "memory": "128m", "disk": "64m", "pids": 64})
-    );
-    let id = made["id"].as_str().unwrap();
-
-    let seen = service
-        .output_of(
-            id,
-            "id -u; pwd; echo $HOME $COLOUR; touch /workspace/f ~/g /tmp/h && echo written",
-        )
-        .await;
-    assert_eq!(seen, "64000\n/workspace\n/home/agent blue\nwritten\n");
-    let refused = service.run_in(id, "touch /etc/passwd || touch /new").await;
-    assert_ne!(refused["exitCode"], 0, "{refused}");
-    let hidden = service
-        .output_of(id, "env; cat /proc/1/environ 2>&1 || true")
-        .await;
-    assert!(!hidden.contains("elvs_"), "{hidden}");
-
-    let got = service.get(&format!("/api/v1/sandboxes/{id}")).await;
-    assert_eq!(got["id"], made["id"]);
-    let stats = service.get(&format!("/api/v1/sandboxes/{id}/stats")).await;
-    assert_eq!(stats["memory"]["limit"], 128 << 20, "{stats}");
-    assert_eq!(stats["disk"]["limit"], 64 << 20, "{stats}");
-    let logs = service
-        .get(&format!("/api/v1/sandboxes/{id}/logs?tail=5"))
-        .await;
-    assert!(logs["logs"].is_string(), "{logs}");
-    assert_eq!(service.containers(), [id]);
-
-    service.delete(id).await;
-    assert!(service.containers().is_empty());
-    let gone = service
-        .expect(Method::GET, &format!("/api/v1/sandboxes/{id}"), None, 404)
-        .await;
-    assert_eq!(gone["error"]["name"], "SANDBOX_NOT_FOUND");
-    assert!(
-        gone["error"]["remediation"]
-            .as_str()
-            .unwrap()
-            .contains("elevo sandbox ls")
-    );
-    let left = service.mounts();
-    assert!(!left.iter().any(|mount| mount.contains(id)), "{left:?}");
-    assert_eq!(service.complaints(), Vec::<String>::new());
-}
-
-#[tokio::test]
-async fn the_writes_of_a_sandbox_are_limited() {
-    let service = Service::start().await;
-    let wish = json!({"template": "base", "resources": {"disk": "32m", "memory": "64m"}});
-    let made = service.post("/api/v1/sandboxes", wish).await;
-    let id = made["id"].as_str().unwrap();
-    for place in ["/workspace/big", "$HOME/big"] {
-        let full = service
-            .run_in(id, &format!("head -c 64m /dev/zero > {place}"))
-            .await;
-        assert_ne!(full["exitCode"], 0, "{full}");
-        service.run_in(id, &format!("rm -f {place}; sync")).await;
-    }
-    let hog = service
-        .run_in(
-            id,
-            "python3 -c 'x = bytearray(1 << 30)' || dd if=/dev/zero of=/dev/null bs=512M count=1",
-        )
-        .await;
-    assert_ne!(hog["exitCode"], 0, "{hog}");
-    assert_eq!(
-        service.output_of(id, "echo still there").await,
-        "still there\n"
-    );
-}
+use crate::harness::{Service, eventually};
 
 #[tokio::test]
 async fn wishes_that_cannot_be_met_are_refused_by_name() {
@@ -186,12 +103,12 @@ async fn sandboxes_stop_and_start_again_with_their_files() {
     );
 
     // A container that ends by itself is noticed, and can be started again.
-    docker(&["kill", &id]);
+    service.simulated().end(&id, false).await;
     eventually("the sandbox has failed", async || {
         service.get(&format!("/api/v1/sandboxes/{id}")).await["state"] == "error"
     })
     .await;
-    docker(&["rm", "-f", &id]);
+    service.simulated().vanish(&id).await;
     let started = service
         .post(&format!("/api/v1/sandboxes/{id}/start"), json!({}))
         .await;
@@ -338,7 +255,7 @@ async fn a_stopped_server_leaves_its_sandboxes_running() {
     let path = format!("/api/v1/sandboxes/{id}/process/run");
     let body =
         json!({"command": "for n in $(seq 100); do echo $n; sleep 0.1; done", "background": true});
-    let command = service.post(&path, body).await;
+    let command = service.post(&path, service.inside(&id, body)).await;
     let command = command["commandId"].as_str().unwrap().to_owned();
     service.stop();
     service.run();
@@ -364,5 +281,92 @@ async fn a_stopped_server_leaves_its_sandboxes_running() {
         "api_request_duration_seconds",
     ] {
         assert!(metrics.contains(name), "{name}: {metrics}");
+    }
+}
+
+/// Tests that need a real container engine.
+mod on_docker {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_sandbox_runs_commands_and_leaves_nothing() {
+        let service = Service::with_docker().await;
+        let wish = json!({"template": "base", "name": "first", "envs": {"COLOUR": "blue"}, "timeoutSeconds": 600,
+        "resources": {"cpu": "0.5", "memory": "128m", "disk": "64m", "pids": 64}});
+        let made = service
+            .expect(Method::POST, "/api/v1/sandboxes", Some(wish), 201)
+            .await;
+        assert_eq!(made["state"], "running");
+        assert_eq!(
+            made["resources"],
+            json!({"cpu": "0.5", "memory": "128m", "disk": "64m", "pids": 64})
+        );
+        let id = made["id"].as_str().unwrap();
+
+        let seen = service
+            .output_of(
+                id,
+                "id -u; pwd; echo $HOME $COLOUR; touch /workspace/f ~/g /tmp/h && echo written",
+            )
+            .await;
+        assert_eq!(seen, "64000\n/workspace\n/home/agent blue\nwritten\n");
+        let refused = service.run_in(id, "touch /etc/passwd || touch /new").await;
+        assert_ne!(refused["exitCode"], 0, "{refused}");
+        let hidden = service
+            .output_of(id, "env; cat /proc/1/environ 2>&1 || true")
+            .await;
+        assert!(!hidden.contains("elvs_"), "{hidden}");
+
+        let got = service.get(&format!("/api/v1/sandboxes/{id}")).await;
+        assert_eq!(got["id"], made["id"]);
+        let stats = service.get(&format!("/api/v1/sandboxes/{id}/stats")).await;
+        assert_eq!(stats["memory"]["limit"], 128 << 20, "{stats}");
+        assert_eq!(stats["disk"]["limit"], 64 << 20, "{stats}");
+        let logs = service
+            .get(&format!("/api/v1/sandboxes/{id}/logs?tail=5"))
+            .await;
+        assert!(logs["logs"].is_string(), "{logs}");
+        assert_eq!(service.containers(), [id]);
+
+        service.delete(id).await;
+        assert!(service.containers().is_empty());
+        let gone = service
+            .expect(Method::GET, &format!("/api/v1/sandboxes/{id}"), None, 404)
+            .await;
+        assert_eq!(gone["error"]["name"], "SANDBOX_NOT_FOUND");
+        assert!(
+            gone["error"]["remediation"]
+                .as_str()
+                .unwrap()
+                .contains("elevo sandbox ls")
+        );
+        let left = service.mounts();
+        assert!(!left.iter().any(|mount| mount.contains(id)), "{left:?}");
+    }
+
+    #[tokio::test]
+    async fn the_writes_of_a_sandbox_are_limited() {
+        let service = Service::with_docker().await;
+        let wish = json!({"template": "base", "resources": {"disk": "32m", "memory": "64m"}});
+        let made = service.post("/api/v1/sandboxes", wish).await;
+        let id = made["id"].as_str().unwrap();
+        for place in ["/workspace/big", "$HOME/big"] {
+            let full = service
+                .run_in(id, &format!("head -c 64m /dev/zero > {place}"))
+                .await;
+            assert_ne!(full["exitCode"], 0, "{full}");
+            service.run_in(id, &format!("rm -f {place}; sync")).await;
+        }
+        let hog = service
+        .run_in(
+            id,
+            "python3 -c 'x = bytearray(1 << 30)' || dd if=/dev/zero of=/dev/null bs=512M count=1",
+        )
+        .await;
+        assert_ne!(hog["exitCode"], 0, "{hog}");
+        assert_eq!(
+            service.output_of(id, "echo still there").await,
+            "still there\n"
+        );
     }
 }

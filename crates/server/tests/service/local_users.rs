@@ -43,41 +43,6 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[tokio::test]
-async fn other_users_see_nothing_of_the_data_directory() {
-    let service = Service::start().await;
-    open_the_way(&service);
-    let id = project(&service, json!({}), &[("secret", "secret\n")]).await;
-    let ws = workspace(&service, json!({"project": id})).await;
-    let sandbox = service.sandbox().await;
-    let seen = service.output_of(&sandbox, "echo hi > a; ls -ln a; id -u; ls -ld .");
-    let seen = seen.await;
-    for uid in STRANGERS {
-        let (_, found) = as_user(uid, "find \"$1\" 2>/dev/null", &service.data);
-        assert_eq!(found.trim(), service.data.to_str().unwrap(), "of {uid}");
-        for path in [
-            ws.path.clone(),
-            ws.path.join("secret"),
-            service.data.join("store"),
-        ] {
-            let read = as_user(uid, "cat \"$1\" || ls \"$1\"", &path);
-            assert!(!read.0, "{uid} reads {}: {}", path.display(), read.1);
-            let written = as_user(uid, "touch \"$1/x\"", &path);
-            assert!(!written.0, "{uid} writes to {}", path.display());
-        }
-    }
-    // Every directory keeps others out by its own mode, except the one with the
-    // agent's program and socket, which containers see.
-    for name in ["", "store", "workspaces", "audit", "run"] {
-        assert_eq!(mode(&service.data.join(name)), 0o700, "{name}");
-    }
-    assert_eq!(mode(&service.data.join("catalog.db")), 0o600);
-    assert!(
-        seen.contains("64000"),
-        "sandboxes have a user of no person: {seen}"
-    );
-}
-
-#[tokio::test]
 async fn directories_that_were_left_open_are_closed_at_the_start() {
     let mut service = Service::start_without_engine(&[]);
     service.stop();
@@ -131,64 +96,109 @@ fn assert_refused(uid: u32, ws: &Ws) {
     }
 }
 
-#[tokio::test]
-async fn a_workspace_with_an_owner_is_for_that_user_alone() {
-    let mut service = Service::start_without_engine(&[]);
-    open_the_way(&service);
-    let id = project(&service, json!({}), &[("secret", "secret\n")]).await;
-    let of_alice = owned(&service, &id, "1000").await;
-    let of_bob = owned(&service, &id, &BOB.to_string()).await;
-    let of_none = workspace(&service, json!({"project": id})).await;
-    assert_works(ALICE, &of_alice);
-    assert_works(BOB, &of_bob);
-    for uid in [BOB, 65534] {
-        assert_refused(uid, &of_alice);
-    }
-    for uid in [ALICE, 65534] {
-        assert_refused(uid, &of_bob);
-        assert_refused(uid, &of_none);
-    }
-    // The right to traverse shows no entries on the way.
-    let (_, found) = as_user(ALICE, "find \"$1\" 2>/dev/null", &service.data);
-    assert_eq!(found.trim(), service.data.to_str().unwrap());
-    for name in ["store", "workspaces", "audit", "run"] {
-        let (done, text) = as_user(ALICE, "ls \"$1\"", &service.data.join(name));
-        assert!(!done, "{name}: {text}");
+/// Tests that need root.
+mod as_root {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_owner_that_cannot_be_is_refused() {
+        let service = Service::start_without_engine(&[]);
+        let id = project(&service, json!({}), &[("a", "a\n")]).await;
+        for (owner, read_only) in [
+            ("root", false),
+            ("0", false),
+            ("no-such-user", false),
+            ("1000", true),
+        ] {
+            let wish = json!({"project": id, "owner": owner, "readOnly": read_only});
+            let refused = service.expect(Method::POST, "/api/v1/workspaces", Some(wish), 400);
+            let refused = refused.await;
+            assert_eq!(refused["error"]["name"], "INVALID_REQUEST", "{refused}");
+        }
+        let all = service.get("/api/v1/workspaces").await;
+        assert_eq!(all["items"], json!([]), "nothing is left of them");
     }
 
-    let merged = merge(&service, &of_alice).await;
-    assert_eq!(merged["landedCount"], 3, "{merged}");
-    assert_eq!(file(&service, &id, "secret").await.unwrap(), "changed\n");
-    let refresh = at(&of_bob, "refresh");
-    service.expect(Method::POST, &refresh, None, 200).await;
-    // The same holds after a restart.
-    service.stop();
-    service.run();
-    let seen = service
-        .get(&format!("/api/v1/workspaces/{}", of_alice.id))
-        .await;
-    assert_eq!(seen["owner"], ALICE);
-    assert_works(ALICE, &of_alice);
-    assert_works(BOB, &of_bob);
-    assert_refused(BOB, &of_alice);
-    assert_refused(ALICE, &of_bob);
+    #[tokio::test]
+    async fn a_workspace_with_an_owner_is_for_that_user_alone() {
+        let mut service = Service::start_without_engine(&[]);
+        open_the_way(&service);
+        let id = project(&service, json!({}), &[("secret", "secret\n")]).await;
+        let of_alice = owned(&service, &id, "1000").await;
+        let of_bob = owned(&service, &id, &BOB.to_string()).await;
+        let of_none = workspace(&service, json!({"project": id})).await;
+        assert_works(ALICE, &of_alice);
+        assert_works(BOB, &of_bob);
+        for uid in [BOB, 65534] {
+            assert_refused(uid, &of_alice);
+        }
+        for uid in [ALICE, 65534] {
+            assert_refused(uid, &of_bob);
+            assert_refused(uid, &of_none);
+        }
+        // The right to traverse shows no entries on the way.
+        let (_, found) = as_user(ALICE, "find \"$1\" 2>/dev/null", &service.data);
+        assert_eq!(found.trim(), service.data.to_str().unwrap());
+        for name in ["store", "workspaces", "audit", "run"] {
+            let (done, text) = as_user(ALICE, "ls \"$1\"", &service.data.join(name));
+            assert!(!done, "{name}: {text}");
+        }
+
+        let merged = merge(&service, &of_alice).await;
+        assert_eq!(merged["landedCount"], 3, "{merged}");
+        assert_eq!(file(&service, &id, "secret").await.unwrap(), "changed\n");
+        let refresh = at(&of_bob, "refresh");
+        service.expect(Method::POST, &refresh, None, 200).await;
+        // The same holds after a restart.
+        service.stop();
+        service.run();
+        let seen = service
+            .get(&format!("/api/v1/workspaces/{}", of_alice.id))
+            .await;
+        assert_eq!(seen["owner"], ALICE);
+        assert_works(ALICE, &of_alice);
+        assert_works(BOB, &of_bob);
+        assert_refused(BOB, &of_alice);
+        assert_refused(ALICE, &of_bob);
+    }
 }
 
-#[tokio::test]
-async fn an_owner_that_cannot_be_is_refused() {
-    let service = Service::start_without_engine(&[]);
-    let id = project(&service, json!({}), &[("a", "a\n")]).await;
-    for (owner, read_only) in [
-        ("root", false),
-        ("0", false),
-        ("no-such-user", false),
-        ("1000", true),
-    ] {
-        let wish = json!({"project": id, "owner": owner, "readOnly": read_only});
-        let refused = service.expect(Method::POST, "/api/v1/workspaces", Some(wish), 400);
-        let refused = refused.await;
-        assert_eq!(refused["error"]["name"], "INVALID_REQUEST", "{refused}");
+/// Tests that need a real container engine.
+mod on_docker {
+    use super::*;
+
+    #[tokio::test]
+    async fn other_users_see_nothing_of_the_data_directory() {
+        let service = Service::with_docker().await;
+        open_the_way(&service);
+        let id = project(&service, json!({}), &[("secret", "secret\n")]).await;
+        let ws = workspace(&service, json!({"project": id})).await;
+        let sandbox = service.sandbox().await;
+        let seen = service.output_of(&sandbox, "echo hi > a; ls -ln a; id -u; ls -ld .");
+        let seen = seen.await;
+        for uid in STRANGERS {
+            let (_, found) = as_user(uid, "find \"$1\" 2>/dev/null", &service.data);
+            assert_eq!(found.trim(), service.data.to_str().unwrap(), "of {uid}");
+            for path in [
+                ws.path.clone(),
+                ws.path.join("secret"),
+                service.data.join("store"),
+            ] {
+                let read = as_user(uid, "cat \"$1\" || ls \"$1\"", &path);
+                assert!(!read.0, "{uid} reads {}: {}", path.display(), read.1);
+                let written = as_user(uid, "touch \"$1/x\"", &path);
+                assert!(!written.0, "{uid} writes to {}", path.display());
+            }
+        }
+        // Every directory keeps others out by its own mode, except the one with the
+        // agent's program and socket, which containers see.
+        for name in ["", "store", "workspaces", "audit", "run"] {
+            assert_eq!(mode(&service.data.join(name)), 0o700, "{name}");
+        }
+        assert_eq!(mode(&service.data.join("catalog.db")), 0o600);
+        assert!(
+            seen.contains("64000"),
+            "sandboxes have a user of no person: {seen}"
+        );
     }
-    let all = service.get("/api/v1/workspaces").await;
-    assert_eq!(all["items"], json!([]), "nothing is left of them");
 }

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Events, Service, docker};
+use crate::harness::{Events, Service};
 
 /// Streams the events of the server from the beginning.
 async fn events(service: &Service) -> Events {
@@ -30,14 +30,10 @@ async fn start(service: &Service, id: &str) {
     assert_eq!(started["reason"], Value::Null, "{started}");
 }
 
-fn container(id: &str) -> String {
-    docker(&["inspect", "--format", "{{.Id}}", id])
-}
-
 /// Sends a signal to the first process of a container, which is its agent.
-fn signal(id: &str, signal: &str) {
-    let pid = docker(&["inspect", "--format", "{{.State.Pid}}", id]);
-    let status = Command::new("kill").arg(signal).arg(pid.trim()).status();
+fn signal(service: &Service, id: &str, signal: &str) {
+    let pid = service.simulated().pid(id).unwrap().to_string();
+    let status = Command::new("kill").arg(signal).arg(&pid).status();
     assert!(status.unwrap().success(), "{signal} {pid}");
 }
 
@@ -47,8 +43,9 @@ async fn a_container_that_dies_is_an_error_with_an_event() {
     let id = service.sandbox().await;
     service.output_of(&id, "echo mine > file").await;
     let mut told = events(&service).await;
-    let before = container(&id);
-    docker(&["kill", &id]);
+    let engine = service.simulated().clone();
+    let before = engine.id(&id);
+    engine.end(&id, false).await;
     let error = next(&mut told, "sandbox.error", &id).await;
     assert_eq!(error["state"], "error", "{error}");
     let reason = error["reason"].as_str().unwrap();
@@ -59,12 +56,12 @@ async fn a_container_that_dies_is_an_error_with_an_event() {
         (&json!("error"), &json!(reason))
     );
     start(&service, &id).await;
-    assert_eq!(container(&id), before, "with what its root has");
+    assert_eq!(engine.id(&id), before, "with what its root has");
     assert_eq!(service.output_of(&id, "cat file").await, "mine\n");
 
     // The same while no server runs.
     service.kill();
-    docker(&["kill", &id]);
+    engine.end(&id, false).await;
     service.run();
     let row = service.get(&format!("/api/v1/sandboxes/{id}")).await;
     assert_eq!(row["state"], "error", "{row}");
@@ -82,19 +79,19 @@ async fn a_lost_agent_is_an_error_until_it_is_back() {
     service.output_of(&id, "echo mine > file").await;
     let mut told = events(&service).await;
     next(&mut told, "sandbox.running", &id).await;
-    signal(&id, "-STOP");
+    signal(&service, &id, "-STOP");
     let error = next(&mut told, "sandbox.error", &id).await;
     let reason = error["reason"].as_str().unwrap();
     assert!(reason.contains("agent"), "{reason}");
     let row = service.get(&format!("/api/v1/sandboxes/{id}")).await;
     assert_eq!(row["state"], "error", "{row}");
 
-    signal(&id, "-CONT");
+    signal(&service, &id, "-CONT");
     next(&mut told, "sandbox.running", &id).await;
     assert_eq!(service.output_of(&id, "cat file").await, "mine\n");
 
     // A sandbox whose agent stays away is restarted.
-    signal(&id, "-STOP");
+    signal(&service, &id, "-STOP");
     next(&mut told, "sandbox.error", &id).await;
     start(&service, &id).await;
     assert_eq!(service.output_of(&id, "cat file").await, "mine\n");

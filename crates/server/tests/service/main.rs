@@ -1,6 +1,10 @@
-//! Tests of the whole service: the real server as a process, a real container
-//! engine, the real agent. `scripts/services up docker` and `scripts/agent`
-//! provide them; without them these tests fail and report that.
+//! Tests of the whole service, with the real agent.
+//!
+//! Most run the server on a simulated container engine and need neither Docker
+//! nor root: `cargo nextest run --profile unprivileged` selects them. The others
+//! are in modules `on_docker` and `as_root`, or in `attacks`, `fulldisk` and
+//! `warm`. They need the engine of `scripts/services up docker`, the agent of
+//! `scripts/agent` and root, and fail with instructions without them.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 #![allow(

@@ -115,80 +115,86 @@ fn metrics_of_expressions_are_distinguished_from_functions() {
     assert_eq!(found, expected);
 }
 
-#[tokio::test]
-async fn rules_and_the_dashboard_use_what_a_server_exports() {
-    let service = Service::start_with(&[
-        ("WARM_POOL", "base=1"),
-        ("WEBHOOK_URL", "http://127.0.0.1:9/"),
-        ("WEBHOOK_ALLOW_PRIVATE", "true"),
-        ("WEBHOOK_RETRY", "0"),
-    ])
-    .await;
-    // Makes every measured thing happen once.
-    let id = service.sandbox().await;
-    service.run_in(&id, "true").await;
-    let path = format!("/api/v1/sandboxes/{id}");
-    service.post(&format!("{path}/snapshot"), json!({})).await;
-    let forked = service.post(&format!("{path}/fork"), json!({})).await;
-    assert_eq!(forked["failed"], json!([]), "{forked}");
-    let project = service.post("/api/v1/projects", json!({"name": "p"})).await;
-    let wish = json!({"project": project["id"]});
-    let workspace = service.post("/api/v1/workspaces", wish).await;
-    let path = workspace["id"].as_str().unwrap();
-    let merged = service
-        .post(&format!("/api/v1/workspaces/{path}/merge"), json!({}))
-        .await;
-    assert!(
-        merged["head"].is_string() || merged["version"].is_string(),
-        "{merged}"
-    );
-    crate::harness::eventually(
-        "an event was not delivered, and a pool is known",
-        async || {
-            let all = exported(&service).await;
-            all.contains_key("webhook_deliveries_total") && all.contains_key("sandbox_pool_ready")
-        },
-    )
-    .await;
+/// Tests that need a real container engine.
+mod on_docker {
+    use super::*;
 
-    let all = exported(&service).await;
-    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
-    let rules = std::fs::read_to_string(deploy.join("prometheus/elevo.rules.yml")).unwrap();
-    let dashboard = std::fs::read_to_string(deploy.join("grafana/elevo.json")).unwrap();
-    let dashboard: Value = serde_json::from_str(&dashboard).unwrap();
-    let mut expressions = expressions_of_rules(&rules);
-    assert_eq!(expressions.len(), rules.matches("- alert:").count());
-    let count = expressions.len();
-    expressions_of_dashboard(&dashboard, &mut expressions);
-    expressions.retain(|expression| expression != "prometheus");
-    assert!(expressions.len() > count + 15);
-    let mut names = BTreeSet::new();
-    for expression in &expressions {
-        for (name, labels) in used(expression) {
-            let Some(has) = all.get(&name) else {
-                panic!(
-                    "no metric `{name}`, which `{expression}` needs: {:?}",
-                    all.keys()
-                );
-            };
-            for label in labels {
-                // Labels that Prometheus adds.
-                let added = matches!(label.as_str(), "instance" | "job");
-                assert!(added || has.contains(&label), "{name} has no `{label}`");
+    #[tokio::test]
+    async fn rules_and_the_dashboard_use_what_a_server_exports() {
+        let service = Service::with_docker_and(&[
+            ("WARM_POOL", "base=1"),
+            ("WEBHOOK_URL", "http://127.0.0.1:9/"),
+            ("WEBHOOK_ALLOW_PRIVATE", "true"),
+            ("WEBHOOK_RETRY", "0"),
+        ])
+        .await;
+        // Makes every measured thing happen once.
+        let id = service.sandbox().await;
+        service.run_in(&id, "true").await;
+        let path = format!("/api/v1/sandboxes/{id}");
+        service.post(&format!("{path}/snapshot"), json!({})).await;
+        let forked = service.post(&format!("{path}/fork"), json!({})).await;
+        assert_eq!(forked["failed"], json!([]), "{forked}");
+        let project = service.post("/api/v1/projects", json!({"name": "p"})).await;
+        let wish = json!({"project": project["id"]});
+        let workspace = service.post("/api/v1/workspaces", wish).await;
+        let path = workspace["id"].as_str().unwrap();
+        let merged = service
+            .post(&format!("/api/v1/workspaces/{path}/merge"), json!({}))
+            .await;
+        assert!(
+            merged["head"].is_string() || merged["version"].is_string(),
+            "{merged}"
+        );
+        crate::harness::eventually(
+            "an event was not delivered, and a pool is known",
+            async || {
+                let all = exported(&service).await;
+                all.contains_key("webhook_deliveries_total")
+                    && all.contains_key("sandbox_pool_ready")
+            },
+        )
+        .await;
+
+        let all = exported(&service).await;
+        let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
+        let rules = std::fs::read_to_string(deploy.join("prometheus/elevo.rules.yml")).unwrap();
+        let dashboard = std::fs::read_to_string(deploy.join("grafana/elevo.json")).unwrap();
+        let dashboard: Value = serde_json::from_str(&dashboard).unwrap();
+        let mut expressions = expressions_of_rules(&rules);
+        assert_eq!(expressions.len(), rules.matches("- alert:").count());
+        let count = expressions.len();
+        expressions_of_dashboard(&dashboard, &mut expressions);
+        expressions.retain(|expression| expression != "prometheus");
+        assert!(expressions.len() > count + 15);
+        let mut names = BTreeSet::new();
+        for expression in &expressions {
+            for (name, labels) in used(expression) {
+                let Some(has) = all.get(&name) else {
+                    panic!(
+                        "no metric `{name}`, which `{expression}` needs: {:?}",
+                        all.keys()
+                    );
+                };
+                for label in labels {
+                    // Labels that Prometheus adds.
+                    let added = matches!(label.as_str(), "instance" | "job");
+                    assert!(added || has.contains(&label), "{name} has no `{label}`");
+                }
+                names.insert(name);
             }
-            names.insert(name);
         }
-    }
-    // Every exported metric is used.
-    let base = |name: &str| {
-        ["_bucket", "_sum", "_count"]
-            .iter()
-            .find_map(|end| name.strip_suffix(end))
-            .unwrap_or(name)
-            .to_owned()
-    };
-    let seen: BTreeSet<_> = names.iter().map(|name| base(name)).collect();
-    for name in all.keys() {
-        assert!(seen.contains(&base(name)), "`{name}` is on no dashboard");
+        // Every exported metric is used.
+        let base = |name: &str| {
+            ["_bucket", "_sum", "_count"]
+                .iter()
+                .find_map(|end| name.strip_suffix(end))
+                .unwrap_or(name)
+                .to_owned()
+        };
+        let seen: BTreeSet<_> = names.iter().map(|name| base(name)).collect();
+        for name in all.keys() {
+            assert!(seen.contains(&base(name)), "`{name}` is on no dashboard");
+        }
     }
 }

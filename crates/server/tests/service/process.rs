@@ -31,7 +31,7 @@ async fn commands_have_results_and_failures_to_start_are_errors() {
         (&json!("base64"), &json!("/wA="))
     );
     let body = json!({"command": "yes | head -c 3000000", "maxOutputSize": 1000});
-    let cut = service.post(&path, body).await;
+    let cut = service.post(&path, service.inside(&id, body)).await;
     assert_eq!(
         (&cut["truncated"], cut["stdout"].as_str().unwrap().len()),
         (&json!(true), 1000)
@@ -41,6 +41,7 @@ async fn commands_have_results_and_failures_to_start_are_errors() {
     let failed = service.expect(Method::POST, &path, Some(body), 422).await;
     assert_eq!(failed["error"]["name"], "COMMAND_FAILED", "{failed}");
     let body = json!({"command": "echo before; sleep 60", "timeout": 500});
+    let body = service.inside(&id, body);
     let late = service.expect(Method::POST, &path, Some(body), 408).await;
     assert_eq!(late["error"]["name"], "PROCESS_TIMEOUT", "{late}");
     assert_eq!(late["error"]["details"]["stdout"], "before\n", "{late}");
@@ -55,6 +56,7 @@ async fn output_streams_as_it_comes() {
     let id = service.sandbox().await;
     let body = json!({"command": "echo one; sleep 0.3; echo zwei ä >&2; sleep 0.3; printf '\\377'; exit 3", "stream": true});
     let request = service.request(Method::POST, &format!("/api/v1/sandboxes/{id}/process/run"));
+    let body = service.inside(&id, body);
     let mut events = Events::new(request.json(&body).send().await.unwrap());
     let mut seen = Vec::new();
     while let Some((_, event)) = events.next().await {
@@ -86,6 +88,7 @@ async fn background_commands_are_listed_attached_to_fed_and_killed() {
     let id = service.sandbox().await;
     let run = format!("/api/v1/sandboxes/{id}/process/run");
     let body = json!({"command": "while read line; do echo got $line; done; echo end", "background": true, "openStdin": true});
+    let body = service.inside(&id, body);
     let started = service.expect(Method::POST, &run, Some(body), 202).await;
     let command = started["commandId"].as_str().unwrap();
     let list = service
@@ -115,7 +118,7 @@ async fn background_commands_are_listed_attached_to_fed_and_killed() {
     assert_eq!(collect(6).await, "got b\nend\n");
 
     let body = json!({"command": "trap '' TERM; sleep 100; sleep 100", "background": true});
-    let started = service.post(&run, body).await;
+    let started = service.post(&run, service.inside(&id, body)).await;
     let command = started["commandId"].as_str().unwrap();
     let kill = format!("/api/v1/sandboxes/{id}/process/{command}/kill");
     service

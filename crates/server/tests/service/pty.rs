@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::harness::{Service, Socket};
+use crate::harness::{Service, Socket, eventually};
 
 async fn connect(url: &str) -> Socket {
     crate::harness::connect(url).await.unwrap()
@@ -16,7 +16,8 @@ async fn connect(url: &str) -> Socket {
 async fn open(service: &Service, id: &str) -> (String, String) {
     let path = format!("/api/v1/sandboxes/{id}/pty");
     let body = json!({"cols": 80, "rows": 24, "envs": {"PS1": "$ "}, "shell": "/bin/sh"});
-    let made = service.expect(Method::POST, &path, Some(body), 201).await;
+    let body = Some(service.inside(id, body));
+    let made = service.expect(Method::POST, &path, body, 201).await;
     let text = |name: &str| made[name].as_str().unwrap().to_owned();
     (text("id"), text("websocketUrl"))
 }
@@ -91,8 +92,9 @@ async fn a_terminal_is_a_terminal() {
     send(&mut socket, json!({"type": "ping"})).await;
     read_until(&mut socket, "<pong null>").await;
     // ^C ends the running command, not the shell.
-    type_in(&mut socket, "sleep 100\n").await;
-    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    let command = "sh -c \"echo be''gun; exec sleep 100\"\n";
+    type_in(&mut socket, command).await;
+    read_until(&mut socket, "begun").await;
     type_in(&mut socket, "\u{3}").await;
     type_in(&mut socket, "echo a''live\n").await;
     read_until(&mut socket, "alive").await;
@@ -111,12 +113,17 @@ async fn a_client_that_reconnects_to_a_terminal_misses_nothing() {
     let mut socket = connect(&url).await;
     type_in(
         &mut socket,
-        "for n in 1 2 3 4 5 6; do sleep 0.3; echo line-$n; done; echo the''end\n",
+        "for n in 1 2 3 4 5 6; do echo line-$n; [ $n != 2 ] || until [ -e go ]; do sleep 0.05; \
+         done; done; touch done; echo the''end\n",
     )
     .await;
     let (_, offset) = read_until(&mut socket, "line-2\r\n").await;
     drop(socket);
-    tokio::time::sleep(std::time::Duration::from_millis(700)).await;
+    service.output_of(&id, "touch go").await;
+    eventually("all lines are written", async || {
+        service.run_in(&id, "test -e done").await["exitCode"] == 0
+    })
+    .await;
     let mut socket = connect(&format!("{url}?offset={offset}")).await;
     let (text, _) = read_until(&mut socket, "theend").await;
     let rest = text.split("<attached null>").nth(1).unwrap();
@@ -138,10 +145,10 @@ async fn there_are_only_so_many_terminals_and_those_left_alone_are_closed() {
     }
     let mut socket = connect(&url).await;
     let path = format!("/api/v1/sandboxes/{id}/pty");
-    let body = Some(json!({"cols": 80, "rows": 24}));
+    let body = Some(service.inside(&id, json!({"cols": 80, "rows": 24})));
     let refused = service.expect(Method::POST, &path, body.clone(), 429).await;
     assert_eq!(refused["error"]["name"], "PTY_LIMIT_EXCEEDED");
-    crate::harness::eventually(
+    eventually(
         "the four terminals without a reader are closed",
         async || {
             let answer = service

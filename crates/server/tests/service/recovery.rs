@@ -3,13 +3,7 @@
 use reqwest::Method;
 use serde_json::json;
 
-use crate::harness::{Service, docker};
-
-/// Returns all rules of the machine's firewall.
-fn rules() -> String {
-    let output = std::process::Command::new("/usr/sbin/iptables-save").output();
-    String::from_utf8(output.unwrap().stdout).unwrap()
-}
+use crate::harness::Service;
 
 #[tokio::test]
 async fn resources_without_an_owner_are_deleted() {
@@ -22,7 +16,7 @@ async fn resources_without_an_owner_are_deleted() {
     service
         .sql(&format!("delete from sandboxes where id = '{id}'"))
         .await;
-    docker(&["rm", "-f", &kept]);
+    service.simulated().vanish(&kept).await;
     service.run();
     assert!(service.containers().is_empty());
     let row = service.get(&format!("/api/v1/sandboxes/{kept}")).await;
@@ -64,35 +58,46 @@ async fn only_a_sandbox_whose_id_was_never_returned_is_rolled_back() {
     let started = service.post(&format!("{path}/start"), json!({})).await;
     assert_eq!(started["state"], "running", "{started}");
     assert_eq!(service.output_of(&again, "cat file").await, "mine\n");
-    assert_eq!(service.complaints(), Vec::<String>::new());
 }
 
-#[tokio::test]
-async fn a_server_that_ends_without_sandboxes_leaves_no_network() {
-    let mut service = Service::start().await;
-    let wish = json!({"template": "base", "network": "internet"});
-    let made = service.post("/api/v1/sandboxes", wish).await;
-    let id = made["id"].as_str().unwrap();
-    let label = "{{index .Config.Labels \"elevo.server\"}}";
-    let server = docker(&["inspect", "--format", label, id]);
-    let (filter, mark) = (
-        format!("label=elevo.server={}", server.trim()),
-        format!("elevo:{}", server.trim()),
-    );
-    let networks = || docker(&["network", "ls", "--quiet", "--filter", &filter]);
-    let network = networks();
-    assert_eq!(network.lines().count(), 1, "{network}");
-    assert!(rules().contains(&mark));
+/// Tests that need a real container engine.
+mod on_docker {
+    use super::*;
+    use crate::harness::docker;
 
-    service.stop();
-    assert_eq!(networks(), network, "the sandbox goes on");
-    service.run();
-    service.delete(id).await;
-    service.stop();
-    assert_eq!(networks(), "");
-    let rules = rules();
-    assert!(
-        !rules.contains(&mark) && !rules.contains(network.trim()),
-        "{rules}"
-    );
+    /// Returns all rules of the machine's firewall.
+    fn rules() -> String {
+        let output = std::process::Command::new("/usr/sbin/iptables-save").output();
+        String::from_utf8(output.unwrap().stdout).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_server_that_ends_without_sandboxes_leaves_no_network() {
+        let mut service = Service::with_docker().await;
+        let wish = json!({"template": "base", "network": "internet"});
+        let made = service.post("/api/v1/sandboxes", wish).await;
+        let id = made["id"].as_str().unwrap();
+        let label = "{{index .Config.Labels \"elevo.server\"}}";
+        let server = docker(&["inspect", "--format", label, id]);
+        let (filter, mark) = (
+            format!("label=elevo.server={}", server.trim()),
+            format!("elevo:{}", server.trim()),
+        );
+        let networks = || docker(&["network", "ls", "--quiet", "--filter", &filter]);
+        let network = networks();
+        assert_eq!(network.lines().count(), 1, "{network}");
+        assert!(rules().contains(&mark));
+
+        service.stop();
+        assert_eq!(networks(), network, "the sandbox goes on");
+        service.run();
+        service.delete(id).await;
+        service.stop();
+        assert_eq!(networks(), "");
+        let rules = rules();
+        assert!(
+            !rules.contains(&mark) && !rules.contains(network.trim()),
+            "{rules}"
+        );
+    }
 }

@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
-use crate::harness::{Service, eventually, image};
+use crate::harness::{Service, eventually};
 use crate::shared::{Ws, at, project, workspace, write};
 
 /// The resources that the requests name.
@@ -54,8 +54,9 @@ impl Things {
         let of = |what: &str| format!("/api/v1/sandboxes/{sandbox}/{what}");
         let taken = service.post(&of("snapshot"), json!({})).await;
         let wish = json!({"command": "cat", "background": true, "openStdin": true});
+        let wish = service.inside(&sandbox, wish);
         let command = service.post(&of("process/run"), wish).await;
-        let size = json!({"cols": 80, "rows": 24});
+        let size = service.inside(&sandbox, json!({"cols": 80, "rows": 24}));
         let terminal = service.post(&of("pty"), size).await;
         Self {
             victim,
@@ -90,18 +91,17 @@ impl Things {
     }
 
     /// Adds a body that the route accepts.
-    fn body(&self, route: &str, request: RequestBuilder) -> RequestBuilder {
+    fn body(&self, service: &Service, route: &str, request: RequestBuilder) -> RequestBuilder {
+        let inside = |wish: Value| service.inside(&self.sandbox, wish);
         let body = match route.strip_prefix("/api/v1/").unwrap() {
             "sandboxes" => json!({"template": "base"}),
             "sandboxes/batch-delete" => json!({"ids": [self.victim]}),
             "sandboxes/{id}/extend" => json!({"seconds": 1}),
             "sandboxes/{id}/restore" => json!({"snapshotId": self.snapshot}),
-            "sandboxes/{id}/process/run" => {
-                json!({"command": "echo run >> /tmp/log; cat /tmp/log"})
-            }
+            "sandboxes/{id}/process/run" => inside(json!({"command": "echo run >> log; cat log"})),
             "sandboxes/{id}/process/{cmdId}/input" => json!({"data": STANDARD.encode("x")}),
             "sandboxes/{id}/process/{cmdId}/kill" => json!({"signal": 10}),
-            "sandboxes/{id}/pty" => json!({"cols": 80, "rows": 24}),
+            "sandboxes/{id}/pty" => inside(json!({"cols": 80, "rows": 24})),
             "sandboxes/{id}/pty/{ptyId}/resize" => json!({"cols": 90, "rows": 30}),
             "sandboxes/{id}/fork" | "sandboxes/{id}/snapshot" => json!({}),
             "sandboxes/{id}/start" | "sandboxes/{id}/stop" => return request,
@@ -116,7 +116,7 @@ impl Things {
             "projects/{id}/revert" => json!({"snapshot": self.step}),
             "projects/{id}/tags" => json!({"name": "v1"}),
             "reviews/{id}/resolve" => json!({"resolution": "theirs"}),
-            "templates" => json!({"name": "other", "image": image()}),
+            "templates" => json!({"name": "other", "image": service.image()}),
             "webhooks" => json!({"url": "http://localhost:1/other"}),
             "webhooks/{id}/deliveries/{event}/replay" => return request,
             "workspaces" => json!({"project": self.project}),
@@ -182,7 +182,7 @@ struct Answer {
 async fn ask(service: &Service, things: &Things, (method, route): &(Method, String)) -> Answer {
     let request = service.request(method.clone(), &things.path(route));
     let request = request.header("Idempotency-Key", "key");
-    let answer = things.body(route, request).send().await.unwrap();
+    let answer = things.body(service, route, request).send().await.unwrap();
     Answer {
         status: answer.status().as_u16(),
         is_replayed: answer.headers().contains_key("idempotency-replayed"),

@@ -48,7 +48,7 @@ struct Open {
 impl Open {
     async fn with(service: &Service, id: &str, secret: &str) -> Self {
         let url = format!("/api/v1/sandboxes/{id}/pty");
-        let wish = Some(json!({"cols": 80, "rows": 24}));
+        let wish = Some(service.inside(id, json!({"cols": 80, "rows": 24})));
         let made = service.expect_as(secret, Method::POST, &url, wish, 201);
         let made = made.await;
         let mut request = made["websocketUrl"]
@@ -61,7 +61,8 @@ impl Open {
         let terminal = tokio_tungstenite::connect_async(request).await.unwrap().0;
         let url = format!("{}/api/v1/sandboxes/{id}/process/run", service.url);
         let output = service.http.post(url).bearer_auth(secret);
-        let output = output.json(&json!({"command": "sleep 1000", "stream": true}));
+        let command = json!({"command": "sleep 1000", "stream": true});
+        let output = output.json(&service.inside(id, command));
         let output = output.send().await.unwrap();
         assert_eq!(output.status(), 200);
         let events = service.events_as(secret).await;

@@ -150,7 +150,7 @@ fn request(service: &Service, route: &Route, ids: &Ids, template: &str) -> Reque
         "batch-delete" => json!({"ids": [sandbox]}),
         "extend" => json!({"seconds": 1}),
         "restore" => json!({"snapshotId": "0".repeat(64)}),
-        "run" => json!({"command": "touch /workspace/broken-in"}),
+        "run" => service.inside(sandbox, json!({"command": "touch /workspace/broken-in"})),
         "input" => json!({"data": ""}),
         "resize" => json!({"cols": 1, "rows": 1}),
         "pty" => json!({"cols": 80, "rows": 24}),

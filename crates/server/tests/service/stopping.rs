@@ -9,17 +9,18 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::harness::{Events, Service, connect, docker, eventually};
+use crate::harness::{Events, Service, connect, eventually};
 
 /// Long enough that a test never sees its end.
 const LONG: (&str, &str) = ("STOP_GRACE", "600");
 
-/// A command that ends once a file exists, which the test creates in the
-/// container behind the server's back.
+/// A command that ends once a file exists, which the test creates behind the
+/// server's back.
 const WAITING: &str = "until [ -e go ]; do sleep 0.1; done; echo went";
 
-fn let_go(sandbox: &str) {
-    docker(&["exec", sandbox, "touch", "/workspace/go"]);
+fn let_go(service: &Service, sandbox: &str) {
+    let path = service.simulated().path(sandbox, "/workspace/go");
+    File::create(path.unwrap()).unwrap();
 }
 
 fn run_path(sandbox: &str) -> String {
@@ -27,7 +28,7 @@ fn run_path(sandbox: &str) -> String {
 }
 
 async fn stream(service: &Service, sandbox: &str, command: &str) -> Events {
-    let wish = json!({"command": command, "stream": true});
+    let wish = service.inside(sandbox, json!({"command": command, "stream": true}));
     let request = service
         .request(Method::POST, &run_path(sandbox))
         .json(&wish);
@@ -47,6 +48,7 @@ async fn is_running(service: &Service, sandbox: &str) {
 
 /// Waits until new requests on new connections are rejected.
 async fn is_draining(service: &Service) {
+    service.expect_complaint("the server is stopping");
     eventually("new requests are refused", async || {
         let url = format!("{}/api/v1/sandboxes", service.url);
         let request = reqwest::Client::new()
@@ -70,12 +72,12 @@ async fn requests_at_work_finish_while_new_ones_are_refused() {
     let mut service = Service::start_with(&[LONG]).await;
     let id = service.sandbox().await;
     let request = service.request(Method::POST, &run_path(&id));
-    let request = request.json(&json!({"command": WAITING}));
+    let request = request.json(&service.inside(&id, json!({"command": WAITING})));
     let at_work = tokio::spawn(request.send());
     is_running(&service, &id).await;
     service.terminate();
     is_draining(&service).await;
-    let_go(&id);
+    let_go(&service, &id);
     let done: Value = at_work.await.unwrap().unwrap().json().await.unwrap();
     assert_eq!(done["stdout"], "went\n", "{done}");
     service.wait();
@@ -90,7 +92,7 @@ async fn output_goes_on_while_the_server_drains() {
     assert_eq!(start["type"], "start", "{start}");
     service.terminate();
     is_draining(&service).await;
-    let_go(&id);
+    let_go(&service, &id);
     let mut kinds = Vec::new();
     while let Some((_, event)) = output.next().await {
         kinds.push(event["type"].as_str().unwrap().to_owned());
@@ -155,7 +157,7 @@ async fn terminals_are_notified_and_closed() {
     let id = service.sandbox().await;
     let path = format!("/api/v1/sandboxes/{id}/pty");
     let wish = json!({"cols": 80, "rows": 24, "shell": "/bin/sh"});
-    let made = service.post(&path, wish).await;
+    let made = service.post(&path, service.inside(&id, wish)).await;
     let url = made["websocketUrl"].as_str().unwrap();
     let mut socket = connect(url).await.unwrap();
     service.terminate();
@@ -190,7 +192,7 @@ async fn a_stop_ends_all_running_work() {
     let mut service = Service::start_with(&[("STOP_GRACE", "1")]).await;
     let id = service.sandbox().await;
     let request = service.request(Method::POST, &run_path(&id));
-    let request = request.json(&json!({"command": WAITING}));
+    let request = request.json(&service.inside(&id, json!({"command": WAITING})));
     let at_work = tokio::spawn(request.send());
     is_running(&service, &id).await;
     let _unread = stream(&service, &id, "yes").await;

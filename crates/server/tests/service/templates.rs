@@ -4,7 +4,7 @@ use reqwest::Method;
 use reqwest::header::ACCEPT;
 use serde_json::{Value, json};
 
-use crate::harness::{Service, image};
+use crate::harness::Service;
 
 /// A registry that cannot be reached.
 const NOWHERE: &str = "127.0.0.1:1/none";
@@ -24,12 +24,12 @@ async fn last_event(service: &Service, wish: Value) -> Value {
 #[tokio::test]
 async fn a_template_is_added_followed_listed_and_removed() {
     let service = Service::start_bare(&[]);
-    let wish = json!({"name": "mine", "image": image(), "description": "for tests", "tags": ["a"]});
+    let wish = json!({"name": "mine", "image": service.image(), "description": "for tests", "tags": ["a"]});
     let done = last_event(&service, wish).await;
     assert_eq!(done["type"], "done", "{done}");
     let list = service.get("/api/v1/templates").await;
     assert_eq!(list["items"], json!([done["template"]]));
-    assert_eq!(list["items"][0]["image"], json!(image()));
+    assert_eq!(list["items"][0]["image"], json!(service.image()));
     assert!(list["items"][0]["size"].as_u64() > Some(0), "{list}");
 
     let path = "/api/v1/templates/mine";
@@ -42,20 +42,24 @@ async fn a_template_is_added_followed_listed_and_removed() {
         .await;
 }
 
-#[tokio::test]
-async fn an_image_that_cannot_be_had_makes_no_template() {
-    let service = Service::start_bare(&[]);
-    let wish = json!({"name": "none", "image": NOWHERE});
-    let refused = service
-        .expect(Method::POST, "/api/v1/templates", Some(wish.clone()), 422)
-        .await;
-    assert_eq!(refused["error"]["name"], "IMAGE_UNAVAILABLE", "{refused}");
-    let message = refused["error"]["message"].as_str().unwrap();
-    assert!(message.contains(NOWHERE), "{refused}");
-    let last = last_event(&service, wish).await;
-    assert_eq!(last["type"], "error", "{last}");
-    assert_eq!(last["error"]["name"], "IMAGE_UNAVAILABLE", "{last}");
-    let list = service.get("/api/v1/templates").await;
-    assert_eq!(list["items"], json!([]));
-    assert_eq!(service.complaints(), Vec::<String>::new());
+/// Tests that need a real container engine.
+mod on_docker {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_image_that_cannot_be_had_makes_no_template() {
+        let service = Service::with_docker_bare();
+        let wish = json!({"name": "none", "image": NOWHERE});
+        let refused = service
+            .expect(Method::POST, "/api/v1/templates", Some(wish.clone()), 422)
+            .await;
+        assert_eq!(refused["error"]["name"], "IMAGE_UNAVAILABLE", "{refused}");
+        let message = refused["error"]["message"].as_str().unwrap();
+        assert!(message.contains(NOWHERE), "{refused}");
+        let last = last_event(&service, wish).await;
+        assert_eq!(last["type"], "error", "{last}");
+        assert_eq!(last["error"]["name"], "IMAGE_UNAVAILABLE", "{last}");
+        let list = service.get("/api/v1/templates").await;
+        assert_eq!(list["items"], json!([]));
+    }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::harness::{Service, eventually, image};
+use crate::harness::{Service, eventually};
 
 const POOL: &[(&str, &str)] = &[("WARM_POOL", "base=2")];
 
@@ -36,7 +36,7 @@ async fn create(service: &Service, wish: Value) -> String {
 
 #[tokio::test]
 async fn a_warm_sandbox_is_like_any_other() {
-    let service = Service::start_with(POOL).await;
+    let service = Service::with_docker_and(POOL).await;
     let warm = full(&service, 2).await;
     assert_eq!(warm.len(), 2);
     let wish =
@@ -90,12 +90,12 @@ async fn a_warm_sandbox_is_like_any_other() {
     assert!(!service.data.join("slots").join(&id).exists());
     let again = full(&service, 2).await;
     assert_eq!(again.len(), 2);
-    assert_eq!(service.complaints(), Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn only_what_is_alike_is_taken_from_a_pool() {
-    let service = Service::start_with(&[("WARM_POOL", "base=1"), ("MAX_SANDBOXES", "2")]).await;
+    let service =
+        Service::with_docker_and(&[("WARM_POOL", "base=1"), ("MAX_SANDBOXES", "2")]).await;
     let warm = full(&service, 1).await;
     for (name, value) in [
         ("memory", json!("128m")),
@@ -122,14 +122,13 @@ async fn only_what_is_alike_is_taken_from_a_pool() {
     service.delete(&other).await;
     let id = create(&service, json!({"template": "base"})).await;
     assert!(next.contains(&id));
-    assert_eq!(service.complaints(), Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn a_pool_is_replaced_when_its_template_changes() {
-    let service = Service::start_with(POOL).await;
+    let service = Service::with_docker_and(POOL).await;
     let before = full(&service, 2).await;
-    let wish = json!({"name": "base", "image": image(), "writableRoot": true});
+    let wish = json!({"name": "base", "image": service.image(), "writableRoot": true});
     service.post("/api/v1/templates", wish).await;
     let mut after = BTreeSet::new();
     eventually("another pool", async || {
@@ -144,12 +143,11 @@ async fn a_pool_is_replaced_when_its_template_changes() {
         .expect(Method::DELETE, "/api/v1/templates/base", None, 204)
         .await;
     eventually("no pool", async || service.containers() == [id.as_str()]).await;
-    assert_eq!(service.complaints(), Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn a_dead_sandbox_of_a_pool_is_never_used() {
-    let service = Service::start_with(POOL).await;
+    let service = Service::with_docker_and(POOL).await;
     let warm = full(&service, 2).await;
     for id in &warm {
         crate::harness::docker(&["kill", id]);
@@ -165,7 +163,7 @@ async fn a_dead_sandbox_of_a_pool_is_never_used() {
 
 #[tokio::test]
 async fn a_server_that_comes_back_has_its_sandboxes_and_a_new_pool() {
-    let mut service = Service::start_with(POOL).await;
+    let mut service = Service::with_docker_and(POOL).await;
     let warm = full(&service, 2).await;
     let id = create(&service, json!({"template": "base", "envs": {"A": "b"}})).await;
     service.output_of(&id, "echo mine > file").await;
@@ -201,5 +199,4 @@ async fn a_server_that_comes_back_has_its_sandboxes_and_a_new_pool() {
     );
     let slots = std::fs::read_dir(service.data.join("slots")).unwrap();
     assert_eq!(slots.count(), 0);
-    assert_eq!(service.complaints(), Vec::<String>::new());
 }

@@ -130,6 +130,7 @@ async fn silent_connections_keep_no_one_out(runtime: Runtime) {
     let attack = arena
         .begin(&format!("/workspace/probe hold {SOCKET} 30"))
         .await;
+    // The probe reports nothing before it ends, and needs a while to open all.
     tokio::time::sleep(Duration::from_secs(2)).await;
     for _ in 0..3 {
         let started = Instant::now();

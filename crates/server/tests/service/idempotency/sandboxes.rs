@@ -1,5 +1,4 @@
-//! Idempotent requests for sandboxes and their commands, on a real container
-//! engine.
+//! Idempotent requests for sandboxes and their commands.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -17,7 +16,7 @@ async fn a_command_runs_once_though_the_server_is_killed() {
     let path = format!("/api/v1/sandboxes/{id}/process/run");
     let command = "echo run >> /workspace/log; \
                    while [ ! -e /workspace/go ]; do sleep 0.1; done; echo the-output";
-    let wish = json!({"command": command});
+    let wish = service.inside(&id, json!({"command": command}));
     let request = service.request(Method::POST, &path);
     let first = request.header("Idempotency-Key", "key").json(&wish).send();
     let first = tokio::spawn(first);
@@ -52,6 +51,7 @@ async fn a_command_that_runs_is_attached_to_by_its_repetition() {
     let id = service.sandbox().await;
     let path = format!("/api/v1/sandboxes/{id}/process/run");
     let wish = json!({"command": "echo begun; while [ ! -e go ]; do sleep 0.1; done; echo ended"});
+    let wish = service.inside(&id, wish);
     let other = async {
         eventually("the command runs", async || {
             let list = service
@@ -82,6 +82,7 @@ async fn a_command_that_did_not_start_is_started_by_its_repetition() {
     let id = service.sandbox().await;
     let path = format!("/api/v1/sandboxes/{id}/process/run");
     let wish = json!({"command": "echo here", "cwd": "/workspace/later"});
+    let wish = service.inside(&id, wish);
     let failed = post(&service, &path, "key", &wish).await;
     assert_eq!(failed.body["error"]["name"], "COMMAND_FAILED", "{failed:?}");
     service.output_of(&id, "mkdir /workspace/later").await;
@@ -95,6 +96,7 @@ async fn the_catalog_keeps_no_output_of_commands() {
     let id = service.sandbox().await;
     let path = format!("/api/v1/sandboxes/{id}/process/run");
     let wish = json!({"command": "echo tell-$((40 + 2))-nobody"});
+    let wish = service.inside(&id, wish);
     let first = post(&service, &path, "key", &wish).await;
     assert_eq!(first.body["stdout"], "tell-42-nobody\n");
     let second = post(&service, &path, "key", &wish).await;
@@ -119,6 +121,7 @@ async fn a_sandbox_made_by_a_killed_server_is_found() {
     let input = json!({"data": STANDARD.encode("typed\n")});
     let command =
         json!({"command": "cat >> /workspace/typed", "background": true, "openStdin": true});
+    let command = service.inside(id, command);
     let command = service.post(&of("process/run"), command).await;
     let input_path = of(&format!(
         "process/{}/input",
@@ -126,7 +129,7 @@ async fn a_sandbox_made_by_a_killed_server_is_found() {
     ));
     let extended = post(&service, &of("extend"), "key", &json!({"seconds": 60})).await;
     let forked = post(&service, &of("fork"), "key", &json!({"count": 2})).await;
-    let terminal = json!({"cols": 80, "rows": 24});
+    let terminal = service.inside(id, json!({"cols": 80, "rows": 24}));
     let opened = post(&service, &of("pty"), "key", &terminal).await;
     assert_eq!(post(&service, &input_path, "key", &input).await.status, 204);
     service.kill();
@@ -210,23 +213,28 @@ async fn a_create_goes_on_when_its_caller_disconnects() {
     assert_eq!(list["total"], 1, "{list}");
 }
 
-/// Its id is that of the container, which the request does not know beforehand.
-#[tokio::test]
-async fn a_sandbox_that_was_started_ahead_is_found_after_a_kill() {
-    let mut service = Service::start_with(&[("WARM_POOL", "base=1")]).await;
-    eventually("a full pool", async || {
-        service.get("/api/v1/stats").await["pools"][0]["ready"] == 1
-    })
-    .await;
-    let wish = json!({"template": "base"});
-    sql(&service, NO_ANSWERS);
-    let first = post(&service, "/api/v1/sandboxes", "key", &wish).await;
-    assert_eq!(first.status, 201, "{first:?}");
-    service.kill();
-    service.sql("DROP TRIGGER no_answer").await;
-    service.run();
-    let again = post(&service, "/api/v1/sandboxes", "key", &wish).await;
-    assert_eq!(again.body["id"], first.body["id"], "{again:?}");
-    let list = service.get("/api/v1/sandboxes").await;
-    assert_eq!(list["total"], 1, "{list}");
+/// Tests that need a real container engine.
+mod on_docker {
+    use super::*;
+
+    /// Its id is that of the container, which the request does not know beforehand.
+    #[tokio::test]
+    async fn a_sandbox_that_was_started_ahead_is_found_after_a_kill() {
+        let mut service = Service::with_docker_and(&[("WARM_POOL", "base=1")]).await;
+        eventually("a full pool", async || {
+            service.get("/api/v1/stats").await["pools"][0]["ready"] == 1
+        })
+        .await;
+        let wish = json!({"template": "base"});
+        sql(&service, NO_ANSWERS);
+        let first = post(&service, "/api/v1/sandboxes", "key", &wish).await;
+        assert_eq!(first.status, 201, "{first:?}");
+        service.kill();
+        service.sql("DROP TRIGGER no_answer").await;
+        service.run();
+        let again = post(&service, "/api/v1/sandboxes", "key", &wish).await;
+        assert_eq!(again.body["id"], first.body["id"], "{again:?}");
+        let list = service.get("/api/v1/sandboxes").await;
+        assert_eq!(list["total"], 1, "{list}");
+    }
 }
