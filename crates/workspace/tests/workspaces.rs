@@ -7,7 +7,7 @@ mod support;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
-use elevo_engine::{ChangeKind, Progress};
+use elevo_engine::{Attributes, ChangeKind, Progress, StateTree};
 use elevo_workspace::{Error, NeverFreeze, ProviderKind, State, Workspaces};
 use futures::executor::block_on;
 use support::providers::on_every_provider;
@@ -18,6 +18,7 @@ on_every_provider! {
     changes_are_found_and_become_a_snapshot
     only_changed_files_are_read_again
     a_change_that_keeps_size_and_time_is_found
+    a_snapshot_without_times_is_changed_and_snapshotted
     forks_have_the_current_files_and_are_independent
     all_forks_are_created_or_none
     writers_are_paused_while_a_workspace_is_read
@@ -374,4 +375,22 @@ fn hostile_files_affect_nothing_outside(fixture: &Fixture) {
 
 fn finds_random_changes(fixture: &Fixture) {
     support::random::random_changes(fixture, 20);
+}
+
+/// The head of a project has no times of files that a merge wrote.
+fn a_snapshot_without_times_is_changed_and_snapshotted(fixture: &Fixture) {
+    let tree = StateTree::empty(&fixture.repository);
+    for (path, content) in [("a", "first"), ("b/c", "second")] {
+        let path = path.parse().unwrap();
+        block_on(tree.write(&path, content.into(), Attributes::default())).unwrap();
+    }
+    let base = block_on(tree.commit(info())).unwrap();
+    assert_eq!(fixture.snapshot_of(base).times, None);
+    let workspaces = fixture.open();
+    let created = workspaces.create(&id("one"), base, fixture.now(), None, &progress());
+    let files = created.unwrap();
+    fs::write(files.join("a"), "changed").unwrap();
+    let taken = fixture.snapshot(&workspaces, "one");
+    let expected = fixture.plain_import(&files);
+    assert_eq!(fixture.snapshot_of(taken.id).tree, expected);
 }

@@ -47,8 +47,8 @@ pub fn look_again(
 }
 
 /// Records in `new` the files of a directory into which `snapshot` was just
-/// checked out. Returns whether the directory holds the snapshot, judging by
-/// names, sizes and times.
+/// checked out. Returns whether the directory holds the snapshot with its times,
+/// judging by names, sizes and times; only then may the record be used.
 pub fn note_checkout(
     repository: &Repository,
     directory: &Path,
@@ -66,5 +66,7 @@ pub fn note_checkout(
         ..LastRead::default()
     };
     let (read, _) = job.into_memory(|importer| importer.run(before))?;
-    Ok(read.tree == snapshot.tree)
+    // The record refers to the times as they were read. If the snapshot has
+    // others, or none, no object in the store has the times of the record.
+    Ok((read.tree, read.times) == (snapshot.tree, snapshot.times))
 }
