@@ -39,11 +39,11 @@ says() { [[ $("$elevo" doctor | grep "^  $1 ") == *"$2"* ]]; }
 says overlay "run as root"
 says copy "works a workspace takes the time and disk space of all its files"
 case $namespaces in
-yes) says rootless "works as overlay, visible only to commands" ;;
+yes) says rootless "works like overlay, visible only to commands" ;;
 no) says rootless "have root run \`sysctl user.max_user_namespaces=10000\`" ;;
 esac
 case $fuse$namespaces in
-yesyes) says rootless-lazy "works as lazy" ;;
+yesyes) says rootless-lazy "works like lazy" ;;
 noyes) says rootless-lazy "load the kernel module \`fuse\`, or give the container the device" ;;
 *) says rootless-lazy "max_user_namespaces" ;;
 esac
