@@ -52,7 +52,7 @@ pub struct Delivery {
     pub event: Event,
     /// State of the delivery: `pending`, `delivered` or `failed`.
     pub state: String,
-    /// Number of attempts.
+    /// Number of attempts so far.
     pub attempts: u32,
     /// HTTP status of the last response.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,18 +1,16 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// State of a sandbox.
+/// State of a sandbox. A new sandbox is `starting`, and a sandbox can be deleted
+/// in any state.
 ///
 /// ```text
-///             ┌────────────► error ◄───────────┐
-///             │               │ ▲ │            │
-/// (new) ─► starting ─► running ─┼─┼─► stopping ─► stopped
-///             ▲  └────────┼─────┼─┴──────▲         │ ▲
-///             │           └─────┼──────────────────┼─┘
-///             └─────────────────┴──────────────────┘
+/// starting ─► running, stopping, stopped, error
+/// running  ─► stopping, stopped, error
+/// stopping ─► stopped, error
+/// stopped  ─► starting, error
+/// error    ─► starting, running, stopping, stopped
 /// ```
-///
-/// A sandbox can be deleted in any state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SandboxState {
     /// The container is being created, or its agent has not connected yet.

@@ -122,7 +122,7 @@ impl InsightTotals {
         self.bytes_after += insight.bytes_after;
     }
 
-    /// Number of changes added.
+    /// Number of changes of all kinds.
     pub fn changes(&self) -> u64 {
         self.added + self.removed + self.modified + self.mode_changed + self.type_changed
     }

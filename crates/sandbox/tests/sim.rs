@@ -61,7 +61,7 @@ mod at_a_socket {
         let socket = directory.path().join("engine");
         let engine = SimEngine::new([IMAGE]);
         engine.listen("own", &socket).unwrap();
-        // The other process is a runtime with threads of its own.
+        // The other process is a runtime with separate threads.
         let id = std::thread::spawn({
             let socket = socket.clone();
             move || {

@@ -30,7 +30,7 @@ pub(crate) enum DirectoryProblem {
         directory: PathBuf,
         working: PathBuf,
     },
-    #[error("no directory was given, and this one does not belong to a store")]
+    #[error("no directory was given, and the current directory does not belong to a store")]
     NoWorkingDirectory,
     #[error("{} is not a directory", .0.display())]
     NotADirectory(PathBuf),

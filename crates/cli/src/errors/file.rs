@@ -15,7 +15,7 @@ pub(crate) enum FileProblem {
         path: PathBuf,
         source: io::Error,
     },
-    #[error("{} is not valid UTF-8 and cannot be sent to a server", .0.display())]
+    #[error("the path {} is not valid UTF-8 and cannot be sent to a server", .0.display())]
     PathNotText(PathBuf),
     #[error("{} is not valid UTF-8 text", .0.display())]
     ContentNotText(PathBuf),

@@ -62,7 +62,9 @@ impl TreeMerge {
 pub struct Landed {
     /// The path in the merged tree.
     pub path: TreePath,
-    /// The path in ours, or the name in theirs, if it differs.
+    /// The earlier path, if it differs from `path`: in ours if theirs moved the
+    /// entry, in theirs if the entry landed under another name because ours has
+    /// one there.
     pub from: Option<TreePath>,
     /// The entry in ours.
     pub before: Option<Entry>,

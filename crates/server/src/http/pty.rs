@@ -140,7 +140,8 @@ pub(super) struct Connect {
 /// Connect to a terminal by WebSocket
 ///
 /// The client sends `ClientMessage` and the server sends `ServerMessage`, each
-/// as JSON. A binary frame from the client is raw input.
+/// as JSON. A binary frame from the client is raw input. With `format=binary`,
+/// the server sends output as binary frames.
 #[utoipa::path(
     get, path = "/api/v1/sandboxes/{id}/pty/{ptyId}/ws", tag = "pty",
     params(("id" = String, Path), ("ptyId" = String, Path), Connect),

@@ -92,7 +92,7 @@ async fn stalled_uploads_hold_no_thread() {
 #[tokio::test(flavor = "multi_thread")]
 async fn bodies_of_one_tenant_take_bounded_memory() {
     let service = Service::start_without_engine(&[]);
-    service.expect_complaint("take too much memory");
+    service.expect_complaint("use too much memory");
     let other = other_tenant(&service).await;
     let project = service
         .post("/api/v1/projects", json!({"name": "site"}))

@@ -358,7 +358,7 @@ async fn an_erasure_waits_after_an_adoption_and_cannot_be_undone() {
     let again = service.expect(Method::DELETE, path, None, 202).await;
     assert_eq!(again, marked);
     eventually("the erasure is due, and waits", async || {
-        service.logged("no tenant is erased after an adoption")
+        service.logged("tenants are not erased for a day after the adoption")
     })
     .await;
     assert_eq!(leaver.listed(&service).await, Some(marked));

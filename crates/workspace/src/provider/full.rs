@@ -155,8 +155,8 @@ impl FullProvider {
         Ok(())
     }
 
-    /// Writes a snapshot into an empty directory, cloned from a base if there
-    /// are bases.
+    /// Writes a snapshot into an empty directory: as a clone of a base if this
+    /// provider has bases, otherwise as a copy.
     fn fill_from_base(
         &self,
         directory: &Path,
