@@ -11,8 +11,8 @@ use elevo_api::{NetworkMode, parse_cpu, parse_size};
 use elevo_sandbox::HostLimits;
 
 use crate::config::reader::values::{
-    check_user, names, network, networks, output_buffer, percent, public_url, some_number,
-    some_size, truth, user, user_by_default, warm_pools,
+    api_key, check_user, names, network, networks, output_buffer, percent, provider, public_url,
+    some_number, some_size, truth, user, user_by_default, warm_pools,
 };
 use crate::config::{
     AuditConfig, AuditedCommands, Config, Garbage, Limits, SETTINGS, Secret, Tls, TracesConfig,
@@ -350,14 +350,6 @@ impl Reader {
             self.refuse_plain("GRPC_HOST", grpc, "");
             self.refuse_plain("METRICS_HOST", Some(metrics), "");
         }
-        let provider = |text: &str| match text {
-            "overlay" | "reflink" | "copy" => Ok(Some(text.to_owned())),
-            _ => Err(format!("`{text}` is not overlay, reflink or copy")),
-        };
-        let key = |text: &str| match text.len() {
-            32.. => Ok(Some(Secret(text.into()))),
-            length => Err(format!("{length} characters are too few; use at least 32")),
-        };
         Config {
             adopt: false,
             workspace_root,
@@ -370,7 +362,7 @@ impl Reader {
             tls,
             public_url: self.get("PUBLIC_URL", None, public_url),
             trusted_proxies: self.get("TRUSTED_PROXIES", Vec::new(), networks),
-            api_key: self.get("API_KEY", None, key),
+            api_key: self.get("API_KEY", None, api_key),
             docker_host: self
                 .text("DOCKER_HOST")
                 .unwrap_or("unix:///var/run/docker.sock".into()),

@@ -1,6 +1,6 @@
 //! Readers of single values.
 
-use crate::config::WarmPool;
+use crate::config::{Secret, WarmPool};
 use elevo_api::NetworkMode;
 use ipnet::IpNet;
 use reqwest::Url;
@@ -135,5 +135,21 @@ pub(super) fn user(text: &str) -> Result<(u32, u32), String> {
         (Ok(0), _) | (_, Ok(0)) => Err("sandboxes never run as root".into()),
         (Ok(user), Ok(group)) => Ok((user, group)),
         _ => Err(format!("`{text}` is not UID:GID")),
+    }
+}
+
+/// Reads the kind of new workspaces.
+pub(super) fn provider(text: &str) -> Result<Option<String>, String> {
+    match text {
+        "overlay" | "reflink" | "copy" => Ok(Some(text.to_owned())),
+        _ => Err(format!("`{text}` is not overlay, reflink or copy")),
+    }
+}
+
+/// Reads the key of the owner, which must not be short enough to guess.
+pub(super) fn api_key(text: &str) -> Result<Option<Secret>, String> {
+    match text.len() {
+        32.. => Ok(Some(Secret(text.into()))),
+        length => Err(format!("{length} characters are too few; use at least 32")),
     }
 }
