@@ -59,7 +59,7 @@ pub struct DockerSettings {
     /// The id of this installation. Two installations on one engine do not see
     /// each other's containers.
     pub server: String,
-    /// The name of the bridge network of sandboxes with [`Network::Internet`];
+    /// The name of the bridge network of sandboxes with [`Network::Internet`](crate::Network::Internet);
     /// one for each installation.
     pub network: String,
     /// Limits of each sandbox on the machine's network and disks.
@@ -113,7 +113,7 @@ impl DockerRuntime {
         Ok(runtime)
     }
 
-    /// Sets the name resolvers of sandboxes with [`Network::Internet`], instead
+    /// Sets the name resolvers of sandboxes with [`Network::Internet`](crate::Network::Internet), instead
     /// of the resolvers of this machine.
     #[must_use]
     pub fn with_resolvers(mut self, resolvers: Vec<IpAddr>) -> Self {
