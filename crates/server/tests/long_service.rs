@@ -356,6 +356,7 @@ async fn a_restart_of_the_engine_with_live_restore_goes_unnoticed() {
         let (_, event) = events.next().await.expect("output");
         text += event["data"].as_str().unwrap_or_default();
     }
+    service.expect_complaint("does not respond");
     engine.stop();
     // Commands run without the engine; new sandboxes cannot be created.
     assert_eq!(service.output_of(&id, "echo still").await, "still\n");
