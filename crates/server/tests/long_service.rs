@@ -387,6 +387,7 @@ async fn a_restart_of_the_engine_without_live_restore_stops_sandboxes_and_keeps_
         service.output_of(&id, &format!("echo {n} > file; (while :; do date >> log; sleep 0.05; done) > /dev/null 2>&1 &")).await;
         ids.push(id);
     }
+    service.expect_complaint("does not respond");
     engine.stop();
     engine.start_again();
     for (n, id) in ids.iter().enumerate() {
