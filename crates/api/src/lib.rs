@@ -8,6 +8,7 @@
 mod admin;
 mod error;
 mod event;
+pub mod event_stream;
 mod keys;
 mod process;
 mod project;
