@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use elevo_api as api;
-use elevo_api::{Scope, format_size, parse_size};
+use elevo_api::{Scope, format_size, parse_limit};
 use elevo_catalog::Catalog;
 use elevo_catalog::secret::ApiKeySecret;
 use elevo_catalog::{TENANT_LIMITS, Tenant, TenantLimits};
@@ -333,7 +333,7 @@ fn no_tenant(text: &str) -> Failure {
 
 fn limits_in(limits: api::TenantLimits) -> Result<TenantLimits> {
     let size = |text: Option<String>| {
-        let size = text.map(|text| parse_size(&text)).transpose();
+        let size = text.map(|text| parse_limit(&text)).transpose();
         size.map_err(|error| Failure::invalid(error.to_string()))
     };
     Ok(TenantLimits {
