@@ -20,13 +20,13 @@ mod terminals;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::RwLock;
 use std::time::Duration;
 
 use bollard::models::ContainerInspectResponse;
 use bollard::query_parameters::WaitContainerOptionsBuilder;
 use bollard::{API_DEFAULT_VERSION, Docker};
 use futures::StreamExt;
+use parking_lot::RwLock;
 
 use self::engine::Engine;
 use self::failure::Subject;
@@ -131,8 +131,7 @@ impl DockerRuntime {
     }
 
     fn engine(&self) -> Engine {
-        let engine = self.engine.read();
-        engine.unwrap_or_else(|error| error.into_inner()).clone()
+        self.engine.read().clone()
     }
 
     /// Waits until no process runs in the container.

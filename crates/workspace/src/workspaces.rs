@@ -26,11 +26,12 @@ pub use snapshots::needed_snapshots;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use elevo_core::Timestamp;
 use elevo_engine::{CommitInfo, Loss, Owner, Progress, Repository};
 use elevo_objects::{Snapshot, SnapshotId};
+use parking_lot::Mutex;
 
 use crate::changes::Changes;
 use crate::error::{Error, Result};

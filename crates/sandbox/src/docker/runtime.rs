@@ -27,10 +27,7 @@ impl SandboxRuntime for DockerRuntime {
     async fn check(&self) -> Result<RuntimeInfo> {
         let engine = Engine::read(&self.docker, &self.settings.host).await?;
         let mut info = engine.info.clone();
-        match self.engine.write() {
-            Ok(mut known) => *known = engine,
-            Err(error) => *error.into_inner() = engine,
-        }
+        *self.engine.write() = engine;
         match self.internet.repair().await {
             Ok(()) => info.internet = None,
             Err(Error::Refused { why, .. }) => info.internet = Some(why),

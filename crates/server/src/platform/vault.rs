@@ -20,7 +20,7 @@
 pub(crate) mod keys;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -28,6 +28,7 @@ use chacha20poly1305::aead::{Aead, Payload};
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305, XNonce};
 use elevo_catalog::Catalog;
 use elevo_core::{ErrorCode, TenantId};
+use parking_lot::RwLock;
 use tokio::sync::Mutex;
 
 use crate::failure::{Failure, Result};
@@ -190,12 +191,12 @@ impl Vault {
     }
 
     fn keys(&self) -> Arc<Keys> {
-        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let keys = self.keys.read();
         keys.clone()
     }
 
     fn set(&self, keys: Keys) {
-        let mut present = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        let mut present = self.keys.write();
         *present = Arc::new(keys);
     }
 }

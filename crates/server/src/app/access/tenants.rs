@@ -2,7 +2,7 @@
 //! checks their limits.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use elevo_api as api;
@@ -11,6 +11,7 @@ use elevo_catalog::Catalog;
 use elevo_catalog::secret::ApiKeySecret;
 use elevo_catalog::{TENANT_LIMITS, Tenant, TenantLimits};
 use elevo_core::{ErrorCode, TenantId};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use crate::app::access::keys::{Keys, check_name};
@@ -380,7 +381,7 @@ const KNOWN: Duration = Duration::from_secs(1);
 
 impl KnownTenants {
     fn map(&self) -> MutexGuard<'_, HashMap<TenantId, (Instant, KnownTenant)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     fn get(&self, id: TenantId) -> Option<KnownTenant> {

@@ -1,11 +1,12 @@
 //! The progress of the running garbage collection, and the lock that only one
 //! collection, backup or erasure holds at a time.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use elevo_api as api;
 use elevo_core::Timestamp;
 use elevo_engine::{Depth, GcProgress};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::platform::clock;
 
@@ -50,7 +51,7 @@ impl Collecting {
 
     /// Locks the running collection; `None` if no collection runs.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Option<Running>> {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+        self.now.lock()
     }
 
     /// Adds counters for the next tenant to the running collection, and returns
