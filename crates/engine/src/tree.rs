@@ -107,12 +107,12 @@ impl<I: NamedItem> Cursor<I> {
 }
 
 /// The items of a tree, looked up by name in ascending order, once each.
-pub(crate) struct Run<I: NamedItem> {
+pub(crate) struct AscendingLookup<I: NamedItem> {
     cursor: Cursor<I>,
     ready: VecDeque<I>,
 }
 
-impl<I: NamedItem> Run<I> {
+impl<I: NamedItem> AscendingLookup<I> {
     /// Opens the items whose names are greater than `after`.
     pub(crate) async fn open(
         repository: &Repository,

@@ -43,7 +43,7 @@ use crate::provider::{LazyServer, Origin, ProviderKind, Scan, WorkspaceProvider}
 use crate::record::{Record, State};
 use crate::registry::Registry;
 
-pub use private::Way;
+pub use private::WorkspaceAccess;
 pub use read_only::Binding;
 pub use refresh::Refreshed;
 

@@ -65,7 +65,7 @@ impl Workspaces {
 
     /// Returns the space of deleted workspaces to the disk, where the file
     /// system would do so only later.
-    pub fn give_back(&self) -> Result<()> {
+    pub fn trim_volume(&self) -> Result<()> {
         self.volume().map_or(Ok(()), Volume::trim)
     }
 

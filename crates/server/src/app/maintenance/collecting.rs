@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use elevo_api as api;
 use elevo_core::Timestamp;
-use elevo_engine::{Depth, GcProgress};
+use elevo_engine::{GcProgress, GcScope};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::platform::clock;
@@ -31,14 +31,14 @@ pub(crate) struct Running {
 /// The options of a garbage collection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct How {
-    pub(crate) depth: Depth,
+    pub(crate) scope: GcScope,
     pub(crate) dry_run: bool,
 }
 
 impl How {
     /// Returns true if the collection marks all objects. A dry run always does.
     pub(crate) const fn is_full(self) -> bool {
-        matches!(self.depth, Depth::Full) || self.dry_run
+        matches!(self.scope, GcScope::Full) || self.dry_run
     }
 }
 

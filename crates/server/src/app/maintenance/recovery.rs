@@ -187,7 +187,7 @@ impl Recovery {
     async fn show_again(&self, sandbox: &Sandbox) -> Result<()> {
         let id = crate::app::tenant_stores::workspace_id(&sandbox.workspace)?;
         let shown = self.stores.with(sandbox.tenant, move |workspaces| {
-            if workspaces.shares(&id)? {
+            if workspaces.follows_in_containers(&id)? {
                 let binding = workspaces.bind(&id)?;
                 workspaces.show(binding)?;
             }
