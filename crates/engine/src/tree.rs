@@ -1,4 +1,4 @@
-//! Reading and editing one search tree by its keys: a directory or a time tree.
+//! Reads and edits one search tree by its keys: a directory or a time tree.
 //! The cost depends on the nodes touched, not on the size of the tree.
 
 use std::collections::VecDeque;

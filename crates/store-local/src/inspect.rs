@@ -1,4 +1,4 @@
-//! Listing all rows, and overwriting damaged ones.
+//! Lists all rows, and overwrites damaged ones.
 
 use std::collections::BTreeSet;
 

@@ -57,7 +57,7 @@ impl<'a> ChangePrinter<'a> {
             output,
             repository,
             form,
-            budget: LineBudget::one_by_one(),
+            budget: LineBudget::per_diff(),
             totals: ChangeStatTotals::default(),
             renamed: 0,
             any: false,

@@ -193,8 +193,8 @@ pub async fn a_collection_counts_older_writers(store: &impl Store) {
     drop(collection);
 }
 
-/// An object put before the collection began has no mark and is not kept: a
-/// snapshot that needs it must be walked.
+/// An object that was put before the collection began has no mark and is not
+/// kept, so the collection must walk the snapshot that needs it.
 pub async fn a_commit_of_an_older_writer_arrives_at_the_collection(store: &impl Store) {
     let before = store.writing(ALICE).await.expect("a guard");
     let root = directory("put before");

@@ -1,4 +1,5 @@
-//! Merging lists: by the names of their elements, or else by their order.
+//! Merges lists by the names of their elements, or by their order if not all
+//! elements have names.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;

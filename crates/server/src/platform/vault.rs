@@ -222,7 +222,8 @@ fn cannot_seal() -> Failure {
     Failure::new(ErrorCode::SecretUnreadable, message)
 }
 
-/// Returns whether a key file has the key with this id, or marks it as lost.
+/// Returns whether a key file contains the key with this id, or records it as
+/// lost.
 pub fn has_secrets_key(file: &Path, id: &str) -> bool {
     Keys::read(file).is_ok_and(|keys| keys.knows(id))
 }
