@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use elevo_engine::{ImportOptions, NewStatCache, Progress, Repository, import_again};
+use elevo_engine::{ImportOptions, NewStatCache, Progress, Repository, import_with_cache};
 use elevo_objects::SnapshotId;
 use futures::executor::block_on;
 use rand::RngExt;
@@ -120,7 +120,7 @@ impl Again {
         };
         let (seconds, id) = timed(|| {
             let cache = NewStatCache::begin(&self.cache)?;
-            let read = import_again(repository, &self.directory, &options, &progress, &cache)?;
+            let read = import_with_cache(repository, &self.directory, &options, &progress, &cache)?;
             let last = self.last.map(|id| block_on(repository.snapshot(id)));
             let last = last.transpose()?;
             let id = match (self.last, last) {

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use anyhow::{Result, ensure};
-use elevo_archive::{Export, Form, ImportOptions, Limits};
+use elevo_archive::{Export, ExportContent, ImportOptions, Limits};
 use elevo_core::TreePath;
 use elevo_engine::Progress;
 use elevo_objects::Snapshot;
@@ -70,7 +70,7 @@ fn time_to_export(tree: &Tree, snapshot: &Snapshot, to: &Path, threads: usize) -
             repository: &repository,
             snapshot,
             path: &TreePath::root(),
-            form: &Form::Plain,
+            form: &ExportContent::Plain,
             threads,
         };
         Ok(export.write(|_, _| true, File::create(to)?, &Progress::new())?)

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Result, ensure};
-use elevo_engine::{CheckoutOptions, CheckoutReport, Present, Progress, checkout};
+use elevo_engine::{CheckoutOptions, CheckoutReport, ExistingContent, Progress, checkout};
 use elevo_objects::Snapshot;
 
 use super::fixture::{Bench, Tree};
@@ -27,8 +27,13 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
             say("checkout");
             let output = bench.fresh("checkout");
             fs::create_dir(&output)?;
-            let (seconds, report) =
-                time_to_check_out(&tree, &snapshot, &output, &Present::Unknown, bench.threads)?;
+            let (seconds, report) = time_to_check_out(
+                &tree,
+                &snapshot,
+                &output,
+                &ExistingContent::Unknown,
+                bench.threads,
+            )?;
             ensure!(
                 report.written >= tree.layout.files() as u64,
                 "wrote only {report:?}"
@@ -60,7 +65,7 @@ pub(super) fn time_to_check_out(
     tree: &Tree,
     snapshot: &Snapshot,
     directory: &Path,
-    present: &Present,
+    present: &ExistingContent,
     threads: usize,
 ) -> Result<(f64, CheckoutReport)> {
     let options = CheckoutOptions {
@@ -68,7 +73,7 @@ pub(super) fn time_to_check_out(
         leave_out: Vec::new(),
         ignoring: None,
         force: false,
-        seed: None,
+        clone_source: None,
         owner: None,
     };
     let repository = tree.repository();

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use elevo_core::{Name, TenantId, Timestamp, TreePath};
 use elevo_engine::{
-    Attributes, Commit, CommitInfo, Depth, Expected, GcOptions, GcProgress, GcReport, Object,
+    Attributes, Commit, CommitInfo, Expected, GcOptions, GcProgress, GcReport, GcScope, Object,
     ReferenceUpdate, Repository, StateTree, Store, collect_garbage,
 };
 use elevo_objects::{
@@ -62,7 +62,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
         });
         let rate = commits(&repository, live, "beside", || {
             let began = Instant::now();
-            report = Some(collect(&repository, Depth::Full));
+            report = Some(collect(&repository, GcScope::Full));
             first = began.elapsed().as_secs_f64();
         });
         is_over.store(true, Ordering::Relaxed);
@@ -76,16 +76,16 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
 
     // The young collection does not remove objects that the concurrent commits left.
     let began = Instant::now();
-    let between = collect(&repository, Depth::Young)?;
+    let between = collect(&repository, GcScope::Young)?;
     let seconds = began.elapsed().as_secs_f64();
     say(&format!("{between:?} in {seconds:.3} s"));
     let tree = block_on(StateTree::open(&repository, live))?;
     commit(&tree, "second", u64::MAX)?;
     let began = Instant::now();
-    let young = collect(&repository, Depth::Young)?;
+    let young = collect(&repository, GcScope::Young)?;
     let second = began.elapsed().as_secs_f64();
     say(&format!("{young:?} in {second:.3} s"));
-    ensure!(young.depth == Depth::Young, "a young one");
+    ensure!(young.scope == GcScope::Young, "a young one");
 
     let above = peak.load(Ordering::Relaxed).saturating_sub(idle);
     let count = short(objects);
@@ -164,9 +164,9 @@ fn commit(tree: &StateTree, reference: &str, number: u64) -> Result<()> {
     Ok(())
 }
 
-fn collect(repository: &Repository, depth: Depth) -> Result<GcReport> {
+fn collect(repository: &Repository, scope: GcScope) -> Result<GcReport> {
     let options = GcOptions {
-        depth,
+        scope,
         dry_run: false,
         keep_since: None,
     };

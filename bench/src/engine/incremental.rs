@@ -3,7 +3,7 @@
 use std::fs;
 
 use anyhow::{Result, ensure};
-use elevo_engine::Present;
+use elevo_engine::ExistingContent;
 
 use super::checkout::time_to_check_out;
 use super::fixture::{Bench, dice};
@@ -23,14 +23,20 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     let output = bench.fresh("incremental");
     fs::create_dir(&output)?;
     say("checkout");
-    time_to_check_out(&tree, &base, &output, &Present::Unknown, bench.threads)?;
+    time_to_check_out(
+        &tree,
+        &base,
+        &output,
+        &ExistingContent::Unknown,
+        bench.threads,
+    )?;
     rustix::fs::sync();
     let mut dice = dice("incremental");
     let mut samples = Samples::default();
     for _ in 0..ROUNDS {
         let variant = tree.snapshot(tree.variant(&mut dice, CHANGED)?)?;
         for (from, to) in [(&base, &variant), (&variant, &base)] {
-            let present = Present::Recorded(from.clone());
+            let present = ExistingContent::Recorded(from.clone());
             let (seconds, report) = time_to_check_out(&tree, to, &output, &present, bench.threads)?;
             ensure!(report.written >= CHANGED as u64, "wrote only {report:?}");
             ensure!(

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
+use elevo_api::event_stream::Parser;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -48,23 +49,14 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
         let began = Instant::now();
         let read = bench.runtime.block_on(async {
             let mut answer = request.send().await?;
-            let (mut text, mut total, mut pieces) = (Vec::new(), 0, 0);
+            let (mut parser, mut total, mut pieces) = (Parser::default(), 0, 0);
             while let Some(piece) = answer.chunk().await? {
-                // The bytes searched before do not contain the end of an event.
-                let mut from = text.len().saturating_sub(1);
-                text.extend_from_slice(&piece);
-                let mut done = 0;
-                while let Some(end) = memchr::memmem::find(&text[from..], b"\n\n") {
-                    let event = &text[done..from + end];
-                    if let Some(at) = memchr::memmem::find(event, b"\ndata: ") {
-                        let event: Event = serde_json::from_slice(&event[at + 7..])?;
-                        total += event.data.len();
-                        ensure!(event.exit_code.is_none_or(|code| code == 0), "it failed");
-                    }
-                    done = from + end + 2;
-                    from = done;
+                parser.add(&piece)?;
+                while let Some(event) = parser.next_event()? {
+                    let event: Event = serde_json::from_str(&event.data)?;
+                    total += event.data.len();
+                    ensure!(event.exit_code.is_none_or(|code| code == 0), "it failed");
                 }
-                text.drain(..done);
                 pieces += 1;
                 if pieces % 1000 == 0 {
                     most.0 = most.0.max(proportional(server_pid)?);

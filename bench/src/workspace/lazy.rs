@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use elevo_engine::{CheckoutOptions, Owner, Present, Progress, Repository, checkout};
+use elevo_engine::{CheckoutOptions, ExistingContent, Owner, Progress, Repository, checkout};
 use elevo_objects::{Snapshot, SnapshotId};
 use elevo_workspace::{LazyServer, Options, ProviderKind, Workspaces};
 use futures::executor::block_on;
@@ -191,10 +191,10 @@ fn write_out(
         leave_out: Vec::new(),
         ignoring: None,
         force: false,
-        seed: None,
+        clone_source: None,
         owner: None,
     };
-    let (present, progress) = (Present::Unknown, Progress::new());
+    let (present, progress) = (ExistingContent::Unknown, Progress::new());
     checkout(
         repository, snapshot, directory, &present, &options, &progress,
     )?;

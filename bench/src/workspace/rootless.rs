@@ -10,7 +10,9 @@ use std::sync::mpsc::{self, Sender};
 use anyhow::{Context, Result, anyhow, ensure};
 use elevo_engine::{Progress, Repository};
 use elevo_objects::SnapshotId;
-use elevo_workspace::{NeverFreeze, Options, ProviderKind, Way, WorkspaceId, Workspaces};
+use elevo_workspace::{
+    NeverFreeze, Options, ProviderKind, WorkspaceAccess, WorkspaceId, Workspaces,
+};
 use rustix::process::{Gid, Uid};
 
 use super::{id, now};
@@ -116,9 +118,11 @@ impl Side {
 
     /// Starts the smallest program in a workspace, and waits for it.
     fn command(&self, workspaces: &Workspaces, id: &WorkspaceId) -> Result<()> {
-        let status = match workspaces.way(id, &Progress::new())? {
-            Way::Directory(directory) => Command::new("true").current_dir(directory).status()?,
-            Way::Entrance(entrance) => Command::new(&self.program)
+        let status = match workspaces.access(id, &Progress::new())? {
+            WorkspaceAccess::Directory(directory) => {
+                Command::new("true").current_dir(directory).status()?
+            }
+            WorkspaceAccess::Entrance(entrance) => Command::new(&self.program)
                 .args(["ws", "enter", &entrance.inode.to_string()])
                 .args([entrance.room, entrance.files])
                 .args(entrance.lowers)

@@ -6,13 +6,14 @@ use std::collections::HashMap;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::task::AtomicWaker;
 use futures::{Stream, stream};
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -215,7 +216,7 @@ impl Unproven {
         permit: OwnedSemaphorePermit,
     ) -> Option<Pass> {
         if let Some(origin) = origin {
-            let mut from = self.from.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut from = self.from.lock();
             let count = from.entry(origin).or_default();
             if *count >= MAX_FROM_ONE {
                 return None;
@@ -236,7 +237,7 @@ impl Drop for Pass {
             return;
         };
         let from = &self.unproven.from;
-        let mut from = from.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut from = from.lock();
         if let Some(count) = from.get_mut(&origin) {
             *count -= 1;
             if *count == 0 {

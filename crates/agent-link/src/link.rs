@@ -2,12 +2,13 @@
 //! reported state.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use elevo_agent_proto::v1::server_message::Payload;
 use elevo_agent_proto::v1::{self, ServerMessage};
 use elevo_agent_proto::{MAX_INPUT, MAX_READERS};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{OwnedMutexGuard, mpsc, oneshot, watch};
 use tracing::Instrument;
 
@@ -95,7 +96,7 @@ impl Link {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, LinkState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Closes the connection. All pending requests and readers fail.

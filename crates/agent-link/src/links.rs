@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use elevo_agent_proto::v1::agent_service_server::AgentServiceServer;
 use elevo_agent_proto::{CONNECTION_WINDOW, FRAME, MAX_MESSAGE, STREAM_WINDOW};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Notify, broadcast, oneshot};
 use tonic::transport::Server;
@@ -275,7 +276,7 @@ impl AgentLinks {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, AgentLink>> {
-        self.0.links.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.links.lock()
     }
 }
 

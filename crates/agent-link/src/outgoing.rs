@@ -4,13 +4,14 @@
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use elevo_agent_proto::v1::server_message::Payload;
 use elevo_agent_proto::v1::{Acknowledge, ServerMessage, Unsubscribe};
 use futures::Stream;
 use futures::task::AtomicWaker;
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tonic::Status;
 
@@ -56,7 +57,7 @@ impl Notes {
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut Waiting) -> T) -> T {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         let result = change(&mut waiting);
         drop(waiting);
         self.waker.wake();
@@ -64,7 +65,7 @@ impl Notes {
     }
 
     fn next(&self) -> Next {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         if waiting.closed {
             return Next::Closed;
         }

@@ -13,9 +13,10 @@
 use std::collections::HashMap;
 use std::io;
 use std::process::{Child, Command};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, kill_process_group, waitid,
@@ -120,7 +121,7 @@ impl Reaper {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, HashMap<Pid, oneshot::Sender<Status>>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        self.running.lock()
     }
 
     fn collect(&self) {
@@ -134,11 +135,11 @@ impl Shared {
     }
 
     fn wait_for_children(&self) {
-        let running = self.lock();
+        let mut running = self.lock();
         if running.is_empty() {
             // The result does not matter: the caller looks for children after a
             // notification and after the timeout.
-            let _ = self.started.wait_timeout(running, ORPHANS);
+            let _ = self.started.wait_for(&mut running, ORPHANS);
         }
     }
 }

@@ -6,11 +6,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use elevo_agent_proto::v1;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::outgoing::Outbox;
 use crate::process::{Life, Process};
@@ -77,7 +78,7 @@ impl Agent {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock()
     }
 
     pub(crate) fn reaper(&self) -> &Reaper {

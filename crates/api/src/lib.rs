@@ -8,6 +8,7 @@
 mod admin;
 mod error;
 mod event;
+pub mod event_stream;
 mod keys;
 mod process;
 mod project;
@@ -44,7 +45,7 @@ pub use sandbox::{
     OnExpiry, ProjectSource, Resources, Sandbox, SandboxPage, SandboxState, SandboxStats, StatsCpu,
     StatsDisk, StatsMemory, StatsNetwork, WorkspaceSource,
 };
-pub use size::{InvalidSize, format_size, parse_cpu, parse_size};
+pub use size::{InvalidSize, format_size, parse_cpu, parse_limit, parse_size};
 pub use system::{
     Gc, GcCurrent, GcPhase, GcReport, GcResult, GcStatus, Health, PoolStats, Ready, ReadyCheck,
     SandboxCounts, SystemResources, SystemStats,

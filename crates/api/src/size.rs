@@ -29,11 +29,14 @@ pub fn parse_size(text: &str) -> Result<u64, InvalidSize> {
         return Err(invalid());
     }
     let number: u64 = digits.parse().map_err(|_| invalid())?;
-    let bytes = number.checked_mul(1 << shift).ok_or_else(invalid)?;
-    if bytes == 0 {
-        Err(invalid())
-    } else {
-        Ok(bytes)
+    number.checked_mul(1 << shift).ok_or_else(invalid)
+}
+
+/// Parses a limit in bytes, which is a size of at least 1 byte.
+pub fn parse_limit(text: &str) -> Result<u64, InvalidSize> {
+    match parse_size(text)? {
+        0 => Err(InvalidSize(format!("`{text}` is less than 1 byte"))),
+        bytes => Ok(bytes),
     }
 }
 
@@ -69,31 +72,51 @@ pub fn parse_cpu(text: &str) -> Result<u32, InvalidSize> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
-    fn sizes_are_parsed_and_formatted() {
+    fn sizes_have_an_optional_unit() {
         for (text, bytes) in [
             ("512m", 512 << 20),
             ("2g", 2 << 30),
             ("2GiB", 2 << 30),
+            ("3MB", 3 << 20),
             ("7", 7),
+            ("0", 0),
         ] {
             assert_eq!(parse_size(text), Ok(bytes), "{text}");
-            assert_eq!(parse_size(&format_size(bytes)), Ok(bytes), "{text}");
         }
         for text in [
             "",
             "m",
             "-1",
             "1.5g",
-            "0",
+            "9x",
             "99999999999999999999",
             "9999999999t",
             "1 g",
             "é",
         ] {
             assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_limit_is_at_least_one_byte() {
+        assert_eq!(parse_limit("1"), Ok(1));
+        for text in ["0", "0g", "", "1 g"] {
+            assert!(parse_limit(text).is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_formatted_size_parses_to_the_same_size(number: u64, shift in 0_u32..64) {
+            for bytes in [number >> shift, number << shift] {
+                prop_assert_eq!(parse_size(&format_size(bytes)), Ok(bytes));
+            }
         }
     }
 

@@ -30,7 +30,7 @@ const SLICE: usize = 128;
 
 /// The content of the archive.
 #[derive(Clone, Debug)]
-pub enum Form {
+pub enum ExportContent {
     /// The whole tree.
     Plain,
     /// The differences from another snapshot, as a layer of an image.
@@ -57,7 +57,7 @@ pub struct Export<'a> {
     /// entry under its own name.
     pub path: &'a TreePath,
     /// The form of the archive.
-    pub form: &'a Form,
+    pub form: &'a ExportContent,
     /// Number of threads that fetch; at least 1.
     pub threads: usize,
 }
@@ -90,8 +90,8 @@ impl Export<'_> {
     ) -> Result<Exported> {
         let workers = Workers::start(self.threads).map_err(Error::Write)?;
         let source: Box<dyn Source + '_> = match self.form {
-            Form::Plain => Box::new(workers.wait(Plain::open(self, shows))?),
-            Form::Layer(base) => Box::new(workers.wait(Layer::open(self, base, shows))?),
+            ExportContent::Plain => Box::new(workers.wait(Plain::open(self, shows))?),
+            ExportContent::Layer(base) => Box::new(workers.wait(Layer::open(self, base, shows))?),
         };
         let (rounds, fetched) = sync_channel(1);
         thread::scope(|scope| {

@@ -1,12 +1,12 @@
 //! Imports an archive into a tree of a store.
 //!
-//! One thread reads the archive in rounds of some megabytes, while others hash
-//! the round before, store it, and put its entries into the tree. The part of
+//! One thread reads the archive in batches of some megabytes, while others hash
+//! the batch before, store it, and put its entries into the tree. The part of
 //! the tree in memory is stored from time to time. So an archive of any size
 //! and order needs some tens of megabytes.
 
+mod batch;
 mod layer;
-mod round;
 
 use std::io::Read;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -19,7 +19,7 @@ use elevo_objects::{Chunker, Hash, Tree};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::reader::{EntryKind, Reader};
-use round::{Builder, Piece, Round};
+use batch::{Batch, Builder, Piece};
 
 /// Maximum size of a file that is passed on as a whole; a larger file is passed
 /// on in chunks.
@@ -70,14 +70,14 @@ pub fn import(
     let workers = Workers::start(options.threads).map_err(Error::Read)?;
     let base = options.base.as_ref();
     let mut builder = Builder::new(repository, &workers, base, progress);
-    let (rounds, filled) = sync_channel::<Round>(1);
+    let (batches, filled) = sync_channel::<Batch>(1);
     let (read, built) = thread::scope(|scope| {
         let building = scope.spawn(|| {
             let mut filled = filled.into_iter();
-            let built = filled.try_for_each(|round| builder.add(round));
+            let built = filled.try_for_each(|batch| builder.add(batch));
             built.map(|()| builder)
         });
-        let read = fill(&mut reader, rounds);
+        let read = fill(&mut reader, batches);
         let built = building.join();
         (
             read,
@@ -107,33 +107,33 @@ pub fn import(
     })
 }
 
-/// Reads the archive to its end in rounds. Returns the number of entries.
-fn fill(reader: &mut Reader<'_>, rounds: SyncSender<Round>) -> Result<u64> {
-    let mut round = Round::default();
+/// Reads the archive to its end in batches. Returns the number of entries.
+fn fill(reader: &mut Reader<'_>, batches: SyncSender<Batch>) -> Result<u64> {
+    let mut batch = Batch::default();
     let mut count = 0;
-    let hand_on = |round: &mut Round| {
-        let full = std::mem::take(round);
-        rounds.send(full).is_ok()
+    let hand_on = |batch: &mut Batch| {
+        let full = std::mem::take(batch);
+        batches.send(full).is_ok()
     };
     while let Some(entry) = reader.next_entry()? {
         count += 1;
         let size = entry.size;
         if entry.kind == EntryKind::File && size > WHOLE {
             for chunk in Chunker::new(reader.by_ref()) {
-                round.push(Piece::Chunk(chunk.map_err(Error::read)?));
-                if round.is_full() && !hand_on(&mut round) {
+                batch.push(Piece::Chunk(chunk.map_err(Error::read)?));
+                if batch.is_full() && !hand_on(&mut batch) {
                     return Ok(count);
                 }
             }
-            round.push(Piece::Large(entry));
+            batch.push(Piece::Large(entry));
         } else {
             let content = Bytes::from(reader.whole(size)?);
-            round.push(Piece::Whole(entry, content));
+            batch.push(Piece::Whole(entry, content));
         }
-        if round.is_full() && !hand_on(&mut round) {
+        if batch.is_full() && !hand_on(&mut batch) {
             return Ok(count);
         }
     }
-    hand_on(&mut round);
+    hand_on(&mut batch);
     Ok(count)
 }

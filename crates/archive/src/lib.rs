@@ -23,7 +23,7 @@ mod whiteout;
 mod writer;
 
 pub use error::{Error, Result};
-pub use export::{Export, Exported, Form};
+pub use export::{Export, ExportContent, Exported};
 #[cfg(any(test, feature = "fuzzing"))]
 pub use fuzzing::read_any_archive;
 pub use import::{ImportOptions, Received, import};

@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use elevo_archive::{Export, Form};
+use elevo_archive::{Export, ExportContent};
 use elevo_core::Timestamp;
 use elevo_engine::Progress;
 use proptest::prelude::*;
@@ -80,8 +80,8 @@ proptest! {
     fn a_tree_survives_its_archive(model in model()) {
         let repository = repository();
         let before = snapshot(&repository, &model);
-        let archive = export(&repository, &before, "", &Form::Plain);
-        prop_assert_eq!(&archive, &export(&repository, &before, "", &Form::Plain));
+        let archive = export(&repository, &before, "", &ExportContent::Plain);
+        prop_assert_eq!(&archive, &export(&repository, &before, "", &ExportContent::Plain));
         let elsewhere = support::repository();
         let received = read(&elsewhere, &archive).unwrap();
         prop_assert_eq!(received.tree, before.tree);
@@ -93,11 +93,11 @@ proptest! {
     fn a_layer_makes_one_tree_of_another(before in model(), after in model()) {
         let repository = repository();
         let (before, after) = (snapshot(&repository, &before), snapshot(&repository, &after));
-        let layer = export(&repository, &after, "", &Form::Layer(before.clone().into()));
+        let layer = export(&repository, &after, "", &ExportContent::Layer(before.clone().into()));
         let received = read_layer(&repository, &layer, &before).unwrap();
         prop_assert_eq!(received.tree, after.tree);
         let nothing = snapshot(&repository, &Model::new());
-        let first = export(&repository, &after, "", &Form::Layer(nothing.clone().into()));
+        let first = export(&repository, &after, "", &ExportContent::Layer(nothing.clone().into()));
         let received = read_layer(&repository, &first, &nothing).unwrap();
         prop_assert_eq!(received.tree, after.tree);
         prop_assert_eq!(received.times, after.times);
@@ -137,7 +137,7 @@ fn names_are_relative_to_the_exported_path() {
         ("ab", file("ab")),
     ]);
     let snapshot = snapshot(&repository, &model);
-    let at = |path| names(&export(&repository, &snapshot, path, &Form::Plain));
+    let at = |path| names(&export(&repository, &snapshot, path, &ExportContent::Plain));
     assert_eq!(at("a"), ["b/", "b/c"]);
     assert_eq!(at("a/b/c"), ["c"]);
     assert_eq!(at("ab"), ["ab"]);
@@ -146,7 +146,7 @@ fn names_are_relative_to_the_exported_path() {
         repository: &repository,
         snapshot: &snapshot,
         path: &path("missing"),
-        form: &Form::Plain,
+        form: &ExportContent::Plain,
         threads: 1,
     };
     assert!(
@@ -195,7 +195,12 @@ fn a_layer_has_whiteouts_for_deletions() {
             ("same", file("s")),
         ]),
     );
-    let layer = export(&repository, &after, "", &Form::Layer(before.into()));
+    let layer = export(
+        &repository,
+        &after,
+        "",
+        &ExportContent::Layer(before.into()),
+    );
     assert_eq!(
         names(&layer),
         [
@@ -214,7 +219,7 @@ fn a_layer_has_whiteouts_for_deletions() {
         repository: &repository,
         snapshot: &strange,
         path: &path(""),
-        form: &Form::Layer(after.into()),
+        form: &ExportContent::Layer(after.into()),
         threads: 1,
     };
     let written = export.write(|_, _| true, Vec::new(), &Progress::new());
@@ -311,7 +316,11 @@ fn gnu_tar_unpacks_our_archives() {
     let snapshot = snapshot(&repository, &model);
     let directory = tempfile::tempdir().unwrap();
     let archive = directory.path().join("a.tar");
-    fs::write(&archive, export(&repository, &snapshot, "", &Form::Plain)).unwrap();
+    fs::write(
+        &archive,
+        export(&repository, &snapshot, "", &ExportContent::Plain),
+    )
+    .unwrap();
     let out = directory.path().join("out");
     fs::create_dir(&out).unwrap();
     tar(&["-xpf", archive.to_str().unwrap()], &out);

@@ -1,11 +1,12 @@
 //! A log with many concurrent writers.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, oneshot};
 
@@ -134,18 +135,13 @@ impl Log {
 
     /// Returns the number and the hash of the newest durable record.
     pub fn head(&self) -> Head {
-        *self
-            .shared
-            .head
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        *self.shared.head.lock()
     }
 
     /// Writes the waiting records, and stops the thread.
     pub async fn close(&self) {
         let _ = self.wishes.send(Wish::End).await;
-        let thread = self.thread.lock();
-        let thread = thread.unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.thread.lock().take();
         if let Some(thread) = thread {
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;
         }
@@ -305,8 +301,7 @@ impl Writer {
     }
 
     fn note_head(&self) {
-        let head = self.shared.head.lock();
-        *head.unwrap_or_else(PoisonError::into_inner) = self.appender.head();
+        *self.shared.head.lock() = self.appender.head();
     }
 }
 

@@ -68,8 +68,8 @@ use crate::error::Result;
 ///    list and its total are of the same moment.
 /// 4. *Tenants are separate*: a call that names a tenant reads and changes only
 ///    the records of that tenant.
-/// 5. *A change is a compare-and-swap*: of concurrent changes that expect the
-///    same state and leave that state, exactly one succeeds.
+/// 5. *A change is a compare-and-swap*: if concurrent changes expect the same
+///    state and replace it by another, exactly one succeeds.
 /// 7. *Limits hold* under any number of concurrent additions.
 /// 8. *Order is total*: a list always has the same order.
 /// 9. *Text is data*: a text within bounds is read back exactly as it was

@@ -25,7 +25,7 @@ pub(crate) mod workspace;
 
 pub(crate) use call::{Call, Done, not_removed, pages, run_on_server};
 pub(crate) use error::{ClientError, Result};
-pub(crate) use events::Events;
+pub(crate) use events::{Events, decode};
 pub(crate) use find::{Reach, Where};
 pub(crate) use follow::Follow;
 pub(crate) use http::Client;

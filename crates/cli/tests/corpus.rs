@@ -6,16 +6,8 @@ mod corpus;
 #[allow(unreachable_pub, reason = "it is a part of the fuzzers as well")]
 #[path = "../../../fuzz/src/door.rs"]
 mod door;
-#[allow(unreachable_pub, reason = "it is a part of the fuzzers as well")]
-#[path = "../../../fuzz/src/events.rs"]
-mod events;
 
 #[test]
 fn every_call_of_the_corpus_is_read_as_it_was_written() {
     corpus::replay("door_frames", door::frames);
-}
-
-#[test]
-fn every_stream_of_the_corpus_gives_the_same_events_wherever_it_is_cut() {
-    corpus::replay("events_stream", events::stream);
 }

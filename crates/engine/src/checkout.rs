@@ -22,7 +22,7 @@ use rayon::prelude::*;
 
 use crate::blocking::Workers;
 use crate::diff::{Change, ChangeKind, Diff};
-use crate::disk::{Parents, Root};
+use crate::disk::{Parents, RootDirectory};
 use crate::error::{Error, Result, at_root};
 use crate::import::{Ignore, Ignoring, ImportOptions, scan};
 use crate::progress::Progress;
@@ -47,7 +47,7 @@ pub struct CheckoutOptions {
     /// snapshot.
     pub force: bool,
     /// A directory to share file content with, if the file system supports it.
-    pub seed: Option<Seed>,
+    pub clone_source: Option<CloneSource>,
     /// Owner of everything that is written; the caller by default. Another
     /// owner needs root.
     pub owner: Option<Owner>,
@@ -65,7 +65,7 @@ pub struct Owner {
 /// A directory known to hold a snapshot. Equal files can be cloned (reflink)
 /// from it instead of written.
 #[derive(Clone, Debug)]
-pub struct Seed {
+pub struct CloneSource {
     /// Path of the directory.
     pub directory: PathBuf,
     /// Content of the directory; the caller guarantees that it is unchanged.
@@ -74,7 +74,7 @@ pub struct Seed {
 
 /// Content of a directory before a checkout.
 #[derive(Clone, Debug)]
-pub enum Present {
+pub enum ExistingContent {
     /// Unknown; the directory may also not exist. It is scanned, and only
     /// differences are changed.
     Unknown,
@@ -102,7 +102,7 @@ pub struct CheckoutReport {
     pub removed: u64,
     /// Bytes of file content written.
     pub bytes: u64,
-    /// Files whose content was shared with the seed.
+    /// Files whose content was shared with the clone source.
     pub cloned: u64,
     /// Directories to be removed that stayed because they have entries that are
     /// in neither snapshot.
@@ -129,17 +129,17 @@ pub fn checkout(
     repository: &Repository,
     snapshot: &Snapshot,
     directory: &Path,
-    present: &Present,
+    present: &ExistingContent,
     options: &CheckoutOptions,
     progress: &Progress,
 ) -> Result<CheckoutReport> {
     std::fs::create_dir_all(directory).map_err(at_root("create"))?;
-    let root = Root::open(directory).map_err(at_root("open"))?;
+    let root = RootDirectory::open(directory).map_err(at_root("open"))?;
     let workers = Workers::start(options.threads).map_err(at_root("start threads for"))?;
-    let seed = match &options.seed {
-        Some(seed) => Some((
-            Root::open(&seed.directory).map_err(at_root("open"))?,
-            seed.snapshot.tree,
+    let clone_source = match &options.clone_source {
+        Some(clone_source) => Some((
+            RootDirectory::open(&clone_source.directory).map_err(at_root("open"))?,
+            clone_source.snapshot.tree,
         )),
         None => None,
     };
@@ -150,16 +150,16 @@ pub fn checkout(
         options,
         progress,
     };
-    let writer = Writer::new(&checkout, seed);
+    let writer = Writer::new(&checkout, clone_source);
     workers.run(|| {
         let is_new = verify::is_empty(&root, &options.leave_out).map_err(at_root("list"))?;
         match present {
             _ if is_new => checkout.fill(snapshot, &writer),
-            Present::Recorded(before) => {
+            ExistingContent::Recorded(before) => {
                 checkout.reject_changed(before.tree, snapshot.tree)?;
                 checkout.apply(repository, before.tree, snapshot.tree, &writer)
             }
-            Present::Checked(before) => {
+            ExistingContent::Checked(before) => {
                 let known = Some((before.tree, before.times));
                 let tracked = vec![before.tree, snapshot.tree];
                 let (found, overlay) = checkout.scan(directory, known, tracked)?;
@@ -168,7 +168,7 @@ pub fn checkout(
                 }
                 checkout.apply(&overlay, found, snapshot.tree, &writer)
             }
-            Present::Unknown => {
+            ExistingContent::Unknown => {
                 let tracked = vec![snapshot.tree];
                 let (found, overlay) = checkout.scan(directory, None, tracked)?;
                 if !options.force {
@@ -176,7 +176,7 @@ pub fn checkout(
                 }
                 checkout.apply(&overlay, found, snapshot.tree, &writer)
             }
-            Present::Found { tree, view } => {
+            ExistingContent::Found { tree, view } => {
                 if !options.force {
                     checkout.reject_losses(view, *tree, snapshot.tree)?;
                 }
@@ -189,7 +189,7 @@ pub fn checkout(
 struct Checkout<'a> {
     repository: &'a Repository,
     workers: &'a Workers,
-    root: &'a Root,
+    root: &'a RootDirectory,
     options: &'a CheckoutOptions,
     progress: &'a Progress,
 }
@@ -348,7 +348,7 @@ impl Checkout<'_> {
     /// Writes the whole snapshot into an empty directory.
     fn fill(&self, snapshot: &Snapshot, writer: &Writer<'_>) -> Result<CheckoutReport> {
         self.progress.begin_changes();
-        writer.own_root()?;
+        writer.set_root_owner()?;
         let mut report = CheckoutReport::default();
         let mut open = Vec::new();
         let walk = Walk::new(self.repository, snapshot.tree, snapshot.times);

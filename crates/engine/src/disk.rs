@@ -11,14 +11,14 @@ use rustix::io::Errno;
 
 /// The directory that all access is relative to.
 #[derive(Debug)]
-pub(crate) struct Root(OwnedFd);
+pub(crate) struct RootDirectory(OwnedFd);
 
 const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-impl Root {
+impl RootDirectory {
     /// Opens the directory at `path`, which the caller trusts.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -70,12 +70,12 @@ impl Root {
 /// Keeps the directory of the last lookup open, for lookups of its other
 /// entries.
 pub(crate) struct Parents<'a> {
-    root: &'a Root,
+    root: &'a RootDirectory,
     last: Option<(TreePath, OwnedFd)>,
 }
 
 impl<'a> Parents<'a> {
-    pub(crate) fn new(root: &'a Root) -> Self {
+    pub(crate) fn new(root: &'a RootDirectory) -> Self {
         Self { root, last: None }
     }
 

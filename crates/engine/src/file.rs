@@ -171,7 +171,7 @@ pub fn content_of(mut data: Bytes) -> (Content, Vec<Object>) {
 
 /// The next part of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Piece {
+pub enum FilePiece {
     /// Bytes.
     Data(Bytes),
     /// A number of zeros.
@@ -239,14 +239,14 @@ impl ChunkReader {
     }
 
     /// Returns the next piece, without reading zeros.
-    pub async fn next_piece(&mut self) -> Result<Option<Piece>> {
+    pub async fn next_piece(&mut self) -> Result<Option<FilePiece>> {
         if self.ready.is_empty() {
             match self.skip_zeros().await? {
                 0 => {}
-                zeros => return Ok(Some(Piece::Zeros(zeros))),
+                zeros => return Ok(Some(FilePiece::Zeros(zeros))),
             }
         }
-        Ok(self.next().await?.map(Piece::Data))
+        Ok(self.next().await?.map(FilePiece::Data))
     }
 
     /// Skips the following chunks of zeros, and returns their number of bytes.
@@ -350,7 +350,7 @@ fn skip_to(node: &Node<ChunkItem>, offset: u64, start: &mut u64) -> usize {
 
 /// Target of [`seek`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seek {
+pub enum SeekTarget {
     /// Data: anything but a long run of zeros.
     Data,
     /// A long run of zeros, or the end.
@@ -363,13 +363,13 @@ pub async fn seek(
     repository: &Repository,
     content: &Content,
     offset: u64,
-    what: Seek,
+    what: SeekTarget,
 ) -> Result<Option<u64>> {
     if offset >= content.size() {
         return Ok(None);
     }
     let (mut reader, mut position) = ChunkReader::open(repository, content, offset).await?;
-    if what == Seek::Data {
+    if what == SeekTarget::Data {
         position += reader.skip_zeros().await?;
         return Ok((position < content.size()).then_some(position.max(offset)));
     }

@@ -17,7 +17,7 @@ use futures::executor::block_on;
 
 use crate::error::{Error, Result};
 use crate::repository::Repository;
-use crate::store::{Collection, Depth, StoreError};
+use crate::store::{Collection, GcScope, StoreError};
 use needs::{history_key, needed_by, roots_of, snapshot_key};
 use remove::remove_rest;
 
@@ -33,7 +33,7 @@ const MANY: usize = 100_000;
 #[derive(Clone, Copy, Debug)]
 pub struct GcOptions {
     /// Scope of the collection.
-    pub depth: Depth,
+    pub scope: GcScope,
     /// Only counts the objects that would be deleted. Always a full collection.
     pub dry_run: bool,
     /// Keeps snapshots created at this time or later though nothing refers to
@@ -43,14 +43,14 @@ pub struct GcOptions {
 
 /// A snapshot that must be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Root {
+pub struct GcRoot {
     /// Id of the snapshot.
     pub snapshot: SnapshotId,
     /// Whether to keep the snapshot's ancestors as well.
     pub history: bool,
 }
 
-impl Root {
+impl GcRoot {
     /// A snapshot without its ancestors.
     const fn alone(snapshot: SnapshotId) -> Self {
         Self {
@@ -64,7 +64,7 @@ impl Root {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GcReport {
     /// Scope of the collection.
-    pub depth: Depth,
+    pub scope: GcScope,
     /// Snapshots deleted, or to be deleted in a dry run.
     pub snapshots_removed: u64,
     /// Objects marked as needed; an object that several nodes need may be
@@ -115,7 +115,7 @@ impl GcProgress {
 /// number: it pauses briefly and returns whether to keep waiting.
 pub fn collect_garbage(
     repository: &Repository,
-    roots: &mut dyn Iterator<Item = Result<Root>>,
+    roots: &mut dyn Iterator<Item = Result<GcRoot>>,
     options: &GcOptions,
     wait: &mut dyn FnMut(usize) -> bool,
     progress: &GcProgress,
@@ -172,13 +172,13 @@ impl<'a> GcRun<'a> {
         options: &GcOptions,
         progress: &'a GcProgress,
     ) -> Result<Self> {
-        let depth = if options.dry_run {
-            Depth::Full
+        let scope = if options.dry_run {
+            GcScope::Full
         } else {
-            options.depth
+            options.scope
         };
         let store = repository.store();
-        let collection = store.collection(repository.tenant(), depth).await?;
+        let collection = store.collection(repository.tenant(), scope).await?;
         Ok(Self {
             repository,
             collection,
@@ -203,7 +203,7 @@ impl<'a> GcRun<'a> {
             let page = store.list_references(tenant, "", after.as_deref(), PAGE);
             let page = page.await?;
             for (_, snapshot) in &page {
-                let root = Root {
+                let root = GcRoot {
                     snapshot: *snapshot,
                     history: true,
                 };
@@ -225,7 +225,7 @@ impl<'a> GcRun<'a> {
             let found = store.snapshots(tenant, &ids).await?;
             for (id, snapshot) in ids.iter().zip(found) {
                 if snapshot.is_some_and(|snapshot| snapshot.created >= since) {
-                    self.mark_snapshot(Root::alone(*id)).await?;
+                    self.mark_snapshot(GcRoot::alone(*id)).await?;
                 }
             }
             match ids.get(PAGE - 1) {
@@ -237,7 +237,7 @@ impl<'a> GcRun<'a> {
 
     /// Marks a root and everything it needs. A missing root is an error: the
     /// store is damaged, and a collection would make it worse.
-    pub async fn root(&mut self, root: Root) -> Result<()> {
+    pub async fn root(&mut self, root: GcRoot) -> Result<()> {
         if self.mark_snapshot(root).await? {
             Ok(())
         } else {
@@ -246,7 +246,7 @@ impl<'a> GcRun<'a> {
     }
 
     /// Marks a snapshot and everything it needs; false if it is not stored.
-    async fn mark_snapshot(&mut self, root: Root) -> Result<bool> {
+    async fn mark_snapshot(&mut self, root: GcRoot) -> Result<bool> {
         let mut next = vec![root.snapshot];
         let mut is_there = true;
         while let Some(at) = next.pop() {
@@ -321,7 +321,7 @@ impl<'a> GcRun<'a> {
             // More snapshots may be held while these are marked; `close` ends
             // the marking only if all of them are known.
             for id in self.collection.arrivals() {
-                self.mark_snapshot(Root::alone(id)).await?;
+                self.mark_snapshot(GcRoot::alone(id)).await?;
             }
             if self.collection.close() {
                 break;

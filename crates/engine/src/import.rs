@@ -5,7 +5,6 @@
 //! Memory holds the names of the directories being read (not their entries),
 //! one window of entries of each, and one batch.
 
-mod again;
 mod directory;
 mod earlier;
 mod ignoring;
@@ -14,6 +13,7 @@ mod names;
 mod sink;
 mod tree_writer;
 mod upper;
+mod with_cache;
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
@@ -26,7 +26,7 @@ use parking_lot::Mutex;
 use rustix::fs::Stat;
 
 use crate::blocking::Workers;
-use crate::disk::{self, Device, Root};
+use crate::disk::{self, Device, RootDirectory};
 use crate::error::{Error, Result, at_root};
 use crate::guards::Guard;
 use crate::progress::Progress;
@@ -36,10 +36,10 @@ use crate::state::CommitInfo;
 use crate::store::Object;
 use sink::Sink;
 
-pub use again::{import_again, look_again, note_checkout};
 pub use ignoring::{Ignore, Ignoring};
 pub(crate) use sink::Nodes;
-pub use upper::{Marks, import_upper, look_upper};
+pub use upper::{OverlayXattrs, import_upper, scan_upper};
+pub use with_cache::{import_with_cache, record_checkout, scan_with_cache};
 
 /// Options of an import.
 #[derive(Clone, Debug)]
@@ -234,7 +234,7 @@ const SLICE: usize = 32;
 
 struct Importer<'a> {
     repository: &'a Repository,
-    root: Root,
+    root: RootDirectory,
     owner: u32,
     /// The device of the directory, if directories on it need not be listed while
     /// their times are unchanged.
@@ -333,7 +333,7 @@ impl ReadEntry {
 
 impl<'a> Importer<'a> {
     fn open(job: &Job<'a>, workers: &'a Workers, sink: &'a Sink<'a>) -> Result<Self> {
-        let root = Root::open(job.directory).map_err(at_root("open"))?;
+        let root = RootDirectory::open(job.directory).map_err(at_root("open"))?;
         let look = |fd: OwnedFd| Ok((rustix::fs::fstat(&fd)?, disk::tells_changed_names(fd)));
         let opened = root.open_directory(&TreePath::root()).and_then(look);
         let (stat, tells_names) = opened.map_err(at_root("open"))?;

@@ -9,7 +9,7 @@ use crate::store::{Object, Store, StoreResult};
 
 /// Rows to write regardless of the rows that are stored.
 #[derive(Clone, Debug, Default)]
-pub struct Mend {
+pub struct RowRepair {
     /// Objects to store in place of damaged or missing ones.
     pub objects: Vec<Object>,
     /// Snapshots to store in place of damaged or missing ones.
@@ -41,5 +41,5 @@ pub trait Inspect: Store {
     /// Writes and deletes rows without reading the old ones, so that damage
     /// does not matter. All or nothing, and durable when it returns. Rejects
     /// objects whose bytes do not match their key.
-    async fn mend(&self, tenant: TenantId, mend: Mend) -> StoreResult<()>;
+    async fn repair_rows(&self, tenant: TenantId, repair: RowRepair) -> StoreResult<()>;
 }

@@ -9,6 +9,7 @@
 //! of the directory it was given.
 
 mod blocking;
+mod change_stat;
 mod checkout;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -19,7 +20,6 @@ mod file;
 mod gc;
 pub mod guards;
 mod import;
-mod insight;
 mod inspect;
 pub mod lines;
 mod memory;
@@ -39,35 +39,37 @@ mod verify;
 mod walk;
 
 pub use blocking::{POOLS, Workers};
-pub use checkout::{CheckoutOptions, CheckoutReport, Owner, Present, Seed, checkout, write_layer};
+pub use change_stat::{ChangeStat, ChangeStatTotals};
+pub use checkout::{
+    CheckoutOptions, CheckoutReport, CloneSource, ExistingContent, Owner, checkout, write_layer,
+};
 pub use diff::{Change, ChangeKind, Diff};
 pub use error::{Error, Result};
-pub use file::{ChunkReader, ContentBuilder, Piece, Seek, content_of, read_range, seek};
-pub use gc::{GcOptions, GcProgress, GcReport, GcRun, Root, collect_garbage};
+pub use file::{ChunkReader, ContentBuilder, FilePiece, SeekTarget, content_of, read_range, seek};
+pub use gc::{GcOptions, GcProgress, GcReport, GcRoot, GcRun, collect_garbage};
 pub use guards::Guard;
 pub use import::{
-    Ignore, Ignoring, ImportOptions, Imported, Loss, LossKind, Marks, import, import_again,
-    import_upper, look_again, look_upper, note_checkout,
+    Ignore, Ignoring, ImportOptions, Imported, Loss, LossKind, OverlayXattrs, import, import_upper,
+    import_with_cache, record_checkout, scan_upper, scan_with_cache,
 };
-pub use insight::{Insight, InsightTotals};
-pub use inspect::{Inspect, Mend};
+pub use inspect::{Inspect, RowRepair};
 pub use lines::LineBudget;
 pub use memory::MemoryStore;
-pub use numbered::{Numbered, NumberedEntry};
+pub use numbered::{NumberedEntry, NumberedTree};
 pub use patch::{PatchOptions, patch, quoted, rename_patch};
 pub use progress::Progress;
 pub use renames::{Rename, WithRenames, renames};
-pub use repair::{Repaired, Source, repair};
+pub use repair::{RepairSource, Repaired, repair};
 pub use repository::{DEFAULT_CACHE_BYTES, NodeCache, Repository};
 #[cfg(any(test, feature = "fuzzing"))]
 pub use stat_cache::read_any_stat_cache;
 pub use stat_cache::{NewStatCache, StatCache};
 pub use state::{Attributes, CommitInfo, EntryKind, Stat, StateTree};
 pub use store::{
-    Collection, Commit, Committed, Depth, Expected, Object, ReferenceUpdate, Store, StoreError,
+    Collection, Commit, Committed, Expected, GcScope, Object, ReferenceUpdate, Store, StoreError,
     StoreResult, Swept,
 };
 pub use store_layer::StoreLayer;
 pub use text::DEFAULT_MAX_TEXT_BYTES;
-pub use verify::{Damage, Place, Problem, Verified, VerifyOptions, verify};
+pub use verify::{Damage, DamageKind, DamagedPath, Verified, VerifyOptions, verify};
 pub use walk::{Visit, Walk};

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use crate::guards::{Guard, Guards};
 use crate::store::{
-    Collection, Commit, Committed, Depth, Object, Store, StoreError, StoreResult,
+    Collection, Commit, Committed, GcScope, Object, Store, StoreError, StoreResult,
     check_reference_name,
 };
 use collect::Marks;
@@ -246,8 +246,8 @@ impl Store for MemoryStore {
     async fn collection(
         &self,
         tenant: TenantId,
-        depth: Depth,
+        scope: GcScope,
     ) -> StoreResult<Box<dyn Collection + '_>> {
-        Ok(Box::new(self.collect(tenant, depth)?))
+        Ok(Box::new(self.collect(tenant, scope)?))
     }
 }

@@ -12,11 +12,11 @@ use elevo_objects::{TimeItem, Tree};
 
 use crate::error::{Error, Result};
 use crate::repository::Repository;
-use crate::tree::{Run, find};
+use crate::tree::{AscendingLookup, find};
 
 /// The entries of one snapshot.
 #[derive(Debug)]
-pub struct Numbered {
+pub struct NumberedTree {
     repository: Repository,
     root: NumberedEntry,
 }
@@ -57,7 +57,7 @@ fn size_of(entry: &Entry) -> u64 {
     }
 }
 
-impl Numbered {
+impl NumberedTree {
     /// Numbers the entries of `snapshot`, whose root has the permission bits
     /// `mode`.
     pub fn new(repository: &Repository, snapshot: &Snapshot, mode: Mode) -> Self {
@@ -156,7 +156,7 @@ impl Numbered {
             return Ok(Vec::new());
         };
         let mut listed: Vec<(Name, NumberedEntry)> = Vec::with_capacity(items.len());
-        let mut times: Option<Run<TimeItem>> = None;
+        let mut times: Option<AscendingLookup<TimeItem>> = None;
         for item in items {
             let next = number.saturating_add(size_of(&item.entry));
             if number >= from {
@@ -164,7 +164,8 @@ impl Numbered {
                     None => {
                         let entry = self.entry(directory, &item, number).await?;
                         let after = Some(&item.name);
-                        let run = Run::open(&self.repository, directory.times, after).await?;
+                        let run =
+                            AscendingLookup::open(&self.repository, directory.times, after).await?;
                         times = Some(run);
                         entry
                     }

@@ -237,7 +237,7 @@ fn contents_equal(before: Option<&Entry>, after: Option<&Entry>) -> bool {
     }
 }
 
-/// Writes the hunks of a unified diff. The printer of `imara-diff` is not used
+/// Writes the hunks of a unified diff. The printer of `gix-imara-diff` is not used
 /// because it accepts only UTF-8, omits the note on a missing newline, and
 /// gives a wrong line number if the first change is near the start of the file.
 fn put_hunks(out: &mut Vec<u8>, before: &[u8], after: &[u8], context: usize, work: &mut Work) {

@@ -1,7 +1,7 @@
 //! Repairs a store: fetches damaged or missing objects from other sources, and
 //! deletes damaged objects that nothing needs.
 
-mod sieve;
+mod filtering_store;
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -13,11 +13,11 @@ use elevo_objects::{Kind, ObjectKey, SnapshotId};
 use crate::blocking::Workers;
 use crate::error::{Result, at_root};
 use crate::import::ImportOptions;
-use crate::inspect::{Inspect, Mend};
+use crate::inspect::{Inspect, RowRepair};
 use crate::progress::Progress;
 use crate::store::{Object, Store};
-use crate::verify::{Problem, Verified, Verifier, VerifyOptions, verify};
-use sieve::Sieve;
+use crate::verify::{DamageKind, Verified, Verifier, VerifyOptions, verify};
+use filtering_store::FilteringStore;
 
 /// Objects requested at a time.
 const BATCH: usize = 64;
@@ -26,7 +26,7 @@ const PAGE: usize = 256;
 
 /// A source of damaged or missing objects.
 #[derive(Clone, Copy)]
-pub enum Source<'a> {
+pub enum RepairSource<'a> {
     /// Another store: a backup, or a copy of this one.
     Store(&'a dyn Store),
     /// A directory with some of the files. They are chunked and hashed as in an
@@ -56,7 +56,7 @@ pub struct Repaired {
 pub fn repair(
     store: &Arc<dyn Inspect>,
     tenant: TenantId,
-    sources: &[Source<'_>],
+    sources: &[RepairSource<'_>],
     options: &VerifyOptions,
     progress: &Progress,
 ) -> Result<Repaired> {
@@ -79,7 +79,7 @@ pub fn repair(
         workers: &workers,
     };
     for source in sources {
-        if let Source::Store(other) = source {
+        if let RepairSource::Store(other) = source {
             workers.wait(job.records(*other, &mut repaired))?;
         }
     }
@@ -119,12 +119,16 @@ struct Job<'a> {
 
 impl Job<'_> {
     /// Fetches the `wanted` objects from a source, and returns those it had.
-    fn fetch(&self, source: Source<'_>, wanted: &HashSet<ObjectKey>) -> Result<HashSet<ObjectKey>> {
+    fn fetch(
+        &self,
+        source: RepairSource<'_>,
+        wanted: &HashSet<ObjectKey>,
+    ) -> Result<HashSet<ObjectKey>> {
         match source {
-            Source::Store(other) => self.workers.wait(self.take_from(other, wanted)),
-            Source::Directory(path, options) => {
-                let sieve = Sieve::new(self.store.clone(), wanted.clone());
-                sieve.read(self.tenant, path, options, self.progress, self.workers)
+            RepairSource::Store(other) => self.workers.wait(self.take_from(other, wanted)),
+            RepairSource::Directory(path, options) => {
+                let filtering_store = FilteringStore::new(self.store.clone(), wanted.clone());
+                filtering_store.read(self.tenant, path, options, self.progress, self.workers)
             }
         }
     }
@@ -139,7 +143,7 @@ impl Job<'_> {
         let mut mended = HashSet::new();
         for keys in objects.chunks(BATCH) {
             self.progress.check()?;
-            let mut mend = Mend::default();
+            let mut repair = RowRepair::default();
             for key in keys {
                 // One at a time, and checked: the other store may be damaged
                 // as well.
@@ -147,10 +151,10 @@ impl Job<'_> {
                 let data = found.ok().and_then(|mut found| found.pop().flatten());
                 let data = data.filter(|data| key.kind.hash(data) == key.hash);
                 let object = data.map(|data| Object { key: *key, data });
-                mend.objects.extend(object);
+                repair.objects.extend(object);
             }
-            mended.extend(mend.objects.iter().map(|object| object.key));
-            self.store.mend(self.tenant, mend).await?;
+            mended.extend(repair.objects.iter().map(|object| object.key));
+            self.store.repair_rows(self.tenant, repair).await?;
         }
         let snapshots = wanted.iter().filter(|key| key.kind == Kind::Snapshot);
         for key in snapshots {
@@ -168,11 +172,11 @@ impl Job<'_> {
         let Some(snapshot) = found.filter(is_it) else {
             return Ok(None);
         };
-        let mend = Mend {
+        let repair = RowRepair {
             snapshots: vec![snapshot],
-            ..Mend::default()
+            ..RowRepair::default()
         };
-        self.store.mend(self.tenant, mend).await?;
+        self.store.repair_rows(self.tenant, repair).await?;
         let (kind, hash) = (Kind::Snapshot, id.0);
         Ok(Some(ObjectKey { kind, hash }))
     }
@@ -213,11 +217,11 @@ impl Job<'_> {
     /// Sets a ref that cannot be read to its value in another store.
     async fn reference(&self, other: &dyn Store, name: &str, id: SnapshotId) -> Result<()> {
         self.snapshot(other, id).await?;
-        let mend = Mend {
+        let repair = RowRepair {
             references: vec![(name.into(), id)],
-            ..Mend::default()
+            ..RowRepair::default()
         };
-        Ok(self.store.mend(self.tenant, mend).await?)
+        Ok(self.store.repair_rows(self.tenant, repair).await?)
     }
 
     /// Deletes damaged objects that no snapshot needs. Otherwise a writer of
@@ -225,16 +229,16 @@ impl Job<'_> {
     async fn remove(&self, left: &Verified) -> Result<u64> {
         let removable = left.damage.iter().filter(|damage| {
             !damage.needed
-                && damage.problem != Problem::Missing
+                && damage.kind != DamageKind::Missing
                 && damage.key.kind != Kind::Snapshot
         });
         let remove: Vec<_> = removable.map(|damage| damage.key).collect();
         let removed = remove.len() as u64;
-        let mend = Mend {
+        let repair = RowRepair {
             remove,
-            ..Mend::default()
+            ..RowRepair::default()
         };
-        self.store.mend(self.tenant, mend).await?;
+        self.store.repair_rows(self.tenant, repair).await?;
         Ok(removed)
     }
 }

@@ -119,7 +119,7 @@ impl Repository {
     }
 
     /// Returns a copy whose guard on objects put ahead is separate from now on.
-    pub(crate) fn apart(&self) -> Self {
+    pub(crate) fn with_own_guard(&self) -> Self {
         Self {
             ahead: Arc::new(Mutex::new(self.ahead.lock().clone())),
             ..self.clone()
@@ -127,7 +127,7 @@ impl Repository {
     }
 
     /// Stores objects ahead of the commit that will need them, and protects
-    /// them until [`caught_up`](Self::caught_up).
+    /// them until [`release_objects_ahead`](Self::release_objects_ahead).
     pub(crate) async fn put_ahead(&self, objects: Vec<Object>) -> Result<()> {
         if self.ahead.lock().is_none() {
             let guard = Arc::new(self.store.writing(self.tenant).await?);
@@ -137,12 +137,12 @@ impl Repository {
     }
 
     /// The guard on the objects put ahead so far.
-    pub(crate) fn put_ahead_so_far(&self) -> Option<Arc<Guard>> {
+    pub(crate) fn guard_of_objects_ahead(&self) -> Option<Arc<Guard>> {
         self.ahead.lock().clone()
     }
 
     /// Releases the guard: every object put ahead is now part of a snapshot.
-    pub(crate) fn caught_up(&self) {
+    pub(crate) fn release_objects_ahead(&self) {
         self.ahead.lock().take();
     }
 

@@ -101,7 +101,7 @@ pub struct Attributes {
 impl Clone for StateTree {
     fn clone(&self) -> Self {
         Self {
-            repository: self.repository.apart(),
+            repository: self.repository.with_own_guard(),
             root: RwLock::new(self.current()),
             writer: Mutex::new(()),
         }
@@ -133,7 +133,7 @@ impl StateTree {
 
     fn over(repository: &Repository, root: Directory) -> Self {
         Self {
-            repository: repository.apart(),
+            repository: repository.with_own_guard(),
             root: RwLock::new(State {
                 root: Arc::new(root),
                 held: None,
@@ -148,7 +148,7 @@ impl StateTree {
     }
 
     fn publish(&self, root: Arc<Directory>, held: Option<Arc<Guard>>) {
-        let ahead = self.repository.put_ahead_so_far();
+        let ahead = self.repository.guard_of_objects_ahead();
         let state = State { root, held, ahead };
         *self.root.write() = state;
     }

@@ -207,13 +207,13 @@ pub trait Store: Send + Sync {
     async fn collection(
         &self,
         tenant: TenantId,
-        depth: Depth,
+        scope: GcScope,
     ) -> StoreResult<Box<dyn Collection + '_>>;
 }
 
 /// Scope of a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Depth {
+pub enum GcScope {
     /// Objects that are new since the last collection. Deletes only snapshots
     /// that no earlier collection has marked since the last full one, and the
     /// objects that only they need.
@@ -243,7 +243,7 @@ pub struct Swept {
 #[async_trait]
 pub trait Collection: Send + Sync {
     /// Scope of this collection: also full if the previous one did not finish.
-    fn depth(&self) -> Depth;
+    fn scope(&self) -> GcScope;
 
     /// Number of active writers that began before this collection.
     fn older_writers(&self) -> usize;

@@ -6,7 +6,7 @@ use elevo_core::TenantId;
 use elevo_objects::{ObjectKey, Snapshot, SnapshotId};
 
 use crate::guards::Guard;
-use crate::store::{Collection, Commit, Committed, Depth, Object, Store, StoreResult};
+use crate::store::{Collection, Commit, Committed, GcScope, Object, Store, StoreResult};
 
 /// A [`Store`] that changes some calls of another store. Every layer is a
 /// `Store`: an implementation names the store below it and overrides the calls
@@ -94,9 +94,9 @@ pub trait StoreLayer: Send + Sync {
     async fn collection(
         &self,
         tenant: TenantId,
-        depth: Depth,
+        scope: GcScope,
     ) -> StoreResult<Box<dyn Collection + '_>> {
-        self.below().collection(tenant, depth).await
+        self.below().collection(tenant, scope).await
     }
 }
 
@@ -164,8 +164,8 @@ impl<L: StoreLayer> Store for L {
     async fn collection(
         &self,
         tenant: TenantId,
-        depth: Depth,
+        scope: GcScope,
     ) -> StoreResult<Box<dyn Collection + '_>> {
-        StoreLayer::collection(self, tenant, depth).await
+        StoreLayer::collection(self, tenant, scope).await
     }
 }

@@ -1,5 +1,5 @@
 //! Decides which entries are text, and reads them, for the line counts of
-//! insights and the hunks of patches.
+//! change statistics and the hunks of patches.
 
 use bytes::Bytes;
 use elevo_objects::Entry;

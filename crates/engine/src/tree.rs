@@ -1,4 +1,4 @@
-//! Reading and editing one search tree by its keys: a directory or a time tree.
+//! Reads and edits one search tree by its keys: a directory or a time tree.
 //! The cost depends on the nodes touched, not on the size of the tree.
 
 use std::collections::VecDeque;
@@ -107,12 +107,12 @@ impl<I: NamedItem> Cursor<I> {
 }
 
 /// The items of a tree, looked up by name in ascending order, once each.
-pub(crate) struct Run<I: NamedItem> {
+pub(crate) struct AscendingLookup<I: NamedItem> {
     cursor: Cursor<I>,
     ready: VecDeque<I>,
 }
 
-impl<I: NamedItem> Run<I> {
+impl<I: NamedItem> AscendingLookup<I> {
     /// Opens the items whose names are greater than `after`.
     pub(crate) async fn open(
         repository: &Repository,

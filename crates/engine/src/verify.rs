@@ -24,9 +24,9 @@ use crate::inspect::Inspect;
 use crate::progress::Progress;
 use crate::store::StoreError;
 use pages::Pages;
-use seen::{Seen, Touched};
+use seen::{DamageCounts, Seen};
 
-pub use report::{Damage, Place, Problem, Verified};
+pub use report::{Damage, DamageKind, DamagedPath, Verified};
 
 /// Objects read at a time.
 const BATCH: usize = 64;
@@ -36,7 +36,7 @@ const BATCH: usize = 64;
 pub struct VerifyOptions {
     /// Bytes of memory for remembering intact objects.
     pub memory: usize,
-    /// Maximum number of damaged objects, places and refs listed, each. Further
+    /// Maximum number of damaged objects, paths and refs listed, each. Further
     /// ones are only counted.
     pub listed: usize,
 }
@@ -77,9 +77,9 @@ pub(crate) struct Verifier<'a> {
     whole: Seen,
     /// Intact nodes with everything below them intact.
     clean: Seen,
-    touched: Touched,
+    touched: DamageCounts,
     damage: BTreeMap<ObjectKey, Damage>,
-    places: usize,
+    listed_paths: usize,
     /// Gaps in the lists of objects.
     gaps: u64,
     report: Verified,
@@ -100,9 +100,9 @@ impl<'a> Verifier<'a> {
             listed: options.listed,
             whole: Seen::within(quarter * 2),
             clean: Seen::within(quarter),
-            touched: Touched::within(quarter),
+            touched: DamageCounts::within(quarter),
             damage: BTreeMap::new(),
-            places: 0,
+            listed_paths: 0,
             gaps: 0,
             report: Verified::default(),
         }
@@ -163,7 +163,7 @@ impl<'a> Verifier<'a> {
     /// Records the result of reading a listed object. An object that was
     /// deleted since the listing was not needed, or the walk will find that it
     /// is.
-    fn note(&mut self, key: ObjectKey, read: Option<Result<Bytes, Problem>>) {
+    fn note(&mut self, key: ObjectKey, read: Option<Result<Bytes, DamageKind>>) {
         let Some(read) = read else { return };
         self.report.objects += 1;
         let read = read.and_then(|data| {
@@ -174,54 +174,54 @@ impl<'a> Verifier<'a> {
         match read {
             Ok(()) if key.kind == Kind::Chunk => self.whole.add(key),
             Ok(()) => {}
-            Err(problem) => self.damaged(key, problem),
+            Err(kind) => self.damaged(key, kind),
         }
     }
 
     /// Returns the bytes of one object; `None` if it is not stored.
-    async fn read(&self, key: ObjectKey) -> Option<Result<Bytes, Problem>> {
+    async fn read(&self, key: ObjectKey) -> Option<Result<Bytes, DamageKind>> {
         match self.store.get(self.tenant, &[key]).await {
             Ok(found) => found.into_iter().next().flatten().map(Ok),
             Err(error) => Some(Err(unreadable(&error))),
         }
     }
 
-    fn damaged(&mut self, key: ObjectKey, problem: Problem) {
+    fn damaged(&mut self, key: ObjectKey, kind: DamageKind) {
         if self.damage.len() >= self.listed && !self.damage.contains_key(&key) {
             self.report.more_damage += 1;
             return;
         }
         self.damage.entry(key).or_insert(Damage {
             key,
-            problem,
+            kind,
             needed: false,
-            places: Vec::new(),
+            paths: Vec::new(),
         });
     }
 
     /// Returns a snapshot; `None` if it is not stored.
-    async fn snapshot(&self, id: SnapshotId) -> Option<Result<Snapshot, Problem>> {
+    async fn snapshot(&self, id: SnapshotId) -> Option<Result<Snapshot, DamageKind>> {
         let found = match self.store.snapshots(self.tenant, &[id]).await {
             Ok(found) => found.into_iter().next().flatten()?,
             Err(error) => return Some(Err(unreadable(&error))),
         };
         let is_it = found.encode().is_ok_and(|(its, _)| its == id);
-        Some(is_it.then_some(found).ok_or(Problem::OtherBytes))
+        Some(is_it.then_some(found).ok_or(DamageKind::HashMismatch))
     }
 }
 
 /// Checks that `data` is the object.
-fn judge(key: ObjectKey, data: &Bytes) -> Result<(), Problem> {
+fn judge(key: ObjectKey, data: &Bytes) -> Result<(), DamageKind> {
     if key.kind.hash(data) != key.hash {
-        return Err(Problem::OtherBytes);
+        return Err(DamageKind::HashMismatch);
     }
-    edges::of_object(key.kind, data).map_err(|_| Problem::Meaningless)?;
+    edges::of_object(key.kind, data).map_err(|_| DamageKind::Undecodable)?;
     Ok(())
 }
 
-fn unreadable(error: &StoreError) -> Problem {
+fn unreadable(error: &StoreError) -> DamageKind {
     let source = std::error::Error::source(error);
-    Problem::Unreadable(source.map_or_else(|| error.to_string(), ToString::to_string))
+    DamageKind::Unreadable(source.map_or_else(|| error.to_string(), ToString::to_string))
 }
 
 const fn snapshot_key(id: SnapshotId) -> ObjectKey {

@@ -7,7 +7,7 @@ use elevo_objects::{DirItem, Entry, Hash, TimeItem, Tree};
 
 use crate::error::Result;
 use crate::repository::Repository;
-use crate::tree::{Cursor, Run};
+use crate::tree::{AscendingLookup, Cursor};
 
 /// The entries of a tree, in order. Memory is bounded by its depth.
 pub struct Walk {
@@ -32,7 +32,7 @@ struct Level {
     path: TreePath,
     entries: Cursor<DirItem>,
     ready: VecDeque<DirItem>,
-    times: Run<TimeItem>,
+    times: AscendingLookup<TimeItem>,
 }
 
 impl Walk {
@@ -100,7 +100,7 @@ impl Level {
         times: Option<Hash>,
     ) -> Result<Self> {
         let entries = Cursor::open(repository, tree.root, None).await?;
-        let times = Run::open(repository, times, None).await?;
+        let times = AscendingLookup::open(repository, times, None).await?;
         Ok(Self {
             path,
             entries,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use elevo_core::{Timestamp, TreePath};
-use elevo_engine::{Attributes, Numbered, Repository, StateTree, Visit, Walk};
+use elevo_engine::{Attributes, NumberedTree, Repository, StateTree, Visit, Walk};
 use elevo_objects::{Entry, Mode, Snapshot};
 use futures::executor::block_on;
 use proptest::prelude::*;
@@ -40,7 +40,7 @@ async fn walked(repository: &Repository, snapshot: &Snapshot) -> Vec<Visit> {
 }
 
 async fn check(repository: &Repository, snapshot: &Snapshot) {
-    let numbered = Numbered::new(repository, snapshot, Mode::from_bits(0o755));
+    let numbered = NumberedTree::new(repository, snapshot, Mode::from_bits(0o755));
     let visits = walked(repository, snapshot).await;
     let mut numbers = BTreeMap::from([(TreePath::root(), 1)]);
     for (number, visit) in (2..).zip(&visits) {
@@ -118,7 +118,7 @@ fn rejects_a_directory_with_a_wrong_count() {
     let paths = [(path("d/a"), 1), (path("d/b"), 1), (path("e"), 1)].into();
     let mut snapshot = snapshot_of(&repository, &paths);
     snapshot.tree.count += 5;
-    let numbered = Numbered::new(&repository, &snapshot, Mode::from_bits(0o755));
+    let numbered = NumberedTree::new(&repository, &snapshot, Mode::from_bits(0o755));
     assert!(block_on(numbered.get(3)).is_err());
     assert!(block_on(numbered.lookup(numbered.root(), b"e")).is_err());
     assert!(matches!(numbered.root().entry, Entry::Directory { .. }));

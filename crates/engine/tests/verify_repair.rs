@@ -10,9 +10,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use elevo_core::TreePath;
 use elevo_engine::{
-    Attributes, Commit, Error, Expected, ImportOptions, Inspect, MemoryStore, Mend, Problem,
-    Progress, ReferenceUpdate, Repository, Source, StateTree, Store, Verified, VerifyOptions,
-    import, repair, verify,
+    Attributes, Commit, DamageKind, Error, Expected, ImportOptions, Inspect, MemoryStore, Progress,
+    ReferenceUpdate, RepairSource, Repository, RowRepair, StateTree, Store, Verified,
+    VerifyOptions, import, repair, verify,
 };
 use elevo_objects::{Kind, ObjectKey, SnapshotId};
 use futures::executor::block_on;
@@ -27,7 +27,7 @@ fn check(store: &MemoryStore) -> Verified {
     check_with(store, &VerifyOptions::default())
 }
 
-fn mend_from(store: &Arc<MemoryStore>, sources: &[Source<'_>]) -> elevo_engine::Repaired {
+fn repair_from(store: &Arc<MemoryStore>, sources: &[RepairSource<'_>]) -> elevo_engine::Repaired {
     let store: Arc<dyn Inspect> = store.clone();
     let options = VerifyOptions::default();
     repair(&store, TENANT, sources, &options, &Progress::new()).unwrap()
@@ -140,7 +140,7 @@ proptest! {
         let told: BTreeMap<_, _> = found
             .damage
             .iter()
-            .map(|damage| (damage.key, damage.problem == Problem::Missing))
+            .map(|damage| (damage.key, damage.kind == DamageKind::Missing))
             .collect();
         // A missing object can be reported only if an object that refers to it
         // is stored.
@@ -154,7 +154,7 @@ proptest! {
         let places: BTreeSet<_> = found
             .damage
             .iter()
-            .flat_map(|damage| damage.places.iter().map(|place| (damage.key.kind, place)))
+            .flat_map(|damage| damage.paths.iter().map(|place| (damage.key.kind, place)))
             .map(|(kind, place)| (place.snapshot, place.path.clone(), kind == Kind::Times))
             .collect();
         let lost: Vec<_> = known.iter().filter(|file| now[file] != whole[file]).collect();
@@ -179,7 +179,7 @@ proptest! {
         prop_assert_eq!(short.is_whole(), found.is_whole());
 
         let other: &dyn Store = twin.as_ref();
-        let repaired = mend_from(&store, &[Source::Store(other)]);
+        let repaired = repair_from(&store, &[RepairSource::Store(other)]);
         prop_assert!(repaired.after.is_whole(), "{:?}", repaired.after);
         prop_assert_eq!(read_each(&store, &known), whole);
     }
@@ -211,7 +211,7 @@ fn a_directory_that_still_has_the_files_repairs_everything_made_from_it() {
             store.damage(TENANT, *key, None);
         }
         assert!(!check(&store).is_whole());
-        let repaired = mend_from(&store, &[Source::Directory(at, &options)]);
+        let repaired = repair_from(&store, &[RepairSource::Directory(at, &options)]);
         assert!(repaired.after.is_whole(), "{repaired:?}");
         assert_eq!(repaired.mended, harmed.len() as u64);
         assert_eq!(read_each(&store, &known), whole);
@@ -221,13 +221,13 @@ fn a_directory_that_still_has_the_files_repairs_everything_made_from_it() {
     fs::write(at.join("a/b/small"), "other").unwrap();
     let small = Kind::Chunk.key(b"small");
     store.damage(TENANT, small, None);
-    let repaired = mend_from(&store, &[Source::Directory(at, &options)]);
+    let repaired = repair_from(&store, &[RepairSource::Directory(at, &options)]);
     assert_eq!(repaired.mended, 0);
     let left = &repaired.after.damage;
     assert_eq!(left.len(), 1);
     assert_eq!((left[0].key, left[0].needed), (small, true));
-    assert_eq!(left[0].places[0].path, path("a/b/small"));
-    assert_eq!(left[0].places[0].snapshot, id);
+    assert_eq!(left[0].paths[0].path, path("a/b/small"));
+    assert_eq!(left[0].paths[0].snapshot, id);
 }
 
 #[test]
@@ -238,8 +238,8 @@ fn damaged_objects_that_nothing_needs_are_deleted() {
     let found = check(&store);
     assert_eq!(found.damage.len(), 1);
     assert!(!found.damage[0].needed);
-    assert_eq!(found.damage[0].problem, Problem::OtherBytes);
-    let repaired = mend_from(&store, &[]);
+    assert_eq!(found.damage[0].kind, DamageKind::HashMismatch);
+    let repaired = repair_from(&store, &[]);
     assert_eq!((repaired.removed, repaired.mended), (1, 0));
     assert!(repaired.after.is_whole());
     let there = block_on(store.contains(TENANT, &[stray])).unwrap();
@@ -264,26 +264,26 @@ fn a_dangling_reference_is_reported_and_repaired_from_another_store() {
     block_on(store.commit(TENANT, commit)).unwrap();
     let found = check(&store);
     assert_eq!(found.lost_references, ["head"]);
-    assert_eq!(found.damage[0].problem, Problem::Missing);
+    assert_eq!(found.damage[0].kind, DamageKind::Missing);
     assert_eq!(found.damage[0].key.hash, id.0);
     let source: &dyn Store = other.as_ref();
-    let repaired = mend_from(&store, &[Source::Store(source)]);
+    let repaired = repair_from(&store, &[RepairSource::Store(source)]);
     assert!(repaired.after.is_whole(), "{repaired:?}");
 }
 
 #[test]
 fn objects_that_do_not_decode_are_reported() {
     let (store, _) = build(&[]);
-    let mend = Mend {
+    let repair = RowRepair {
         objects: vec![elevo_engine::Object {
             key: Kind::Directory.key(b"no node"),
             data: "no node".into(),
         }],
-        ..Mend::default()
+        ..RowRepair::default()
     };
-    block_on(store.mend(TENANT, mend)).unwrap();
+    block_on(store.repair_rows(TENANT, repair)).unwrap();
     let found = check(&store);
-    assert_eq!(found.damage[0].problem, Problem::Meaningless);
+    assert_eq!(found.damage[0].kind, DamageKind::Undecodable);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::sync::Barrier;
 use std::thread;
 
 use elevo_engine::{
-    CheckoutOptions, ImportOptions, POOLS, Present, Progress, Workers, checkout, import,
+    CheckoutOptions, ExistingContent, ImportOptions, POOLS, Progress, Workers, checkout, import,
 };
 use futures::executor::block_on;
 use support::{info, repository};
@@ -52,10 +52,10 @@ fn import_and_check_out(directory: &Path, which: usize) {
         leave_out: Vec::new(),
         ignoring: None,
         force: true,
-        seed: None,
+        clone_source: None,
         owner: None,
     };
-    let (unknown, progress) = (Present::Unknown, Progress::new());
+    let (unknown, progress) = (ExistingContent::Unknown, Progress::new());
     checkout(
         &repository,
         &snapshot,

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use elevo_core::Timestamp;
-use elevo_engine::{Error, Numbered, NumberedEntry, Seek, read_range, seek};
+use elevo_engine::{Error, NumberedEntry, NumberedTree, SeekTarget, read_range, seek};
 use elevo_objects::Entry;
 use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, Generation, INodeNo, InitFlags,
@@ -39,7 +39,7 @@ const SEEK_HOLE: i32 = 4;
 
 /// A snapshot as a file system.
 pub(crate) struct Files {
-    numbered: Numbered,
+    numbered: NumberedTree,
     options: Options,
     /// The entries that were used last, by inode number.
     entries: Cache<u64, Arc<NumberedEntry>>,
@@ -49,7 +49,7 @@ pub(crate) struct Files {
 type Result<T> = std::result::Result<T, Errno>;
 
 impl Files {
-    pub(crate) fn new(numbered: Numbered, options: Options) -> Self {
+    pub(crate) fn new(numbered: NumberedTree, options: Options) -> Self {
         Self {
             numbered,
             options,
@@ -129,8 +129,8 @@ impl Files {
             return Err(Errno::EISDIR);
         };
         let what = match whence {
-            SEEK_DATA => Seek::Data,
-            SEEK_HOLE => Seek::Hole,
+            SEEK_DATA => SeekTarget::Data,
+            SEEK_HOLE => SeekTarget::Hole,
             _ => return Err(Errno::EINVAL),
         };
         let offset = u64::try_from(offset).map_err(|_| Errno::ENXIO)?;

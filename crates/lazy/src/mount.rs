@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
 
-use elevo_engine::{Numbered, Repository};
+use elevo_engine::{NumberedTree, Repository};
 use elevo_objects::{Mode, Snapshot};
 use fuser::{BackgroundSession, Config, Session, SessionACL};
 use rustix::fs::{AtFlags, CWD, Mode as Bits, OFlags, StatxFlags, statx};
@@ -77,7 +77,7 @@ pub fn mount(
     options: Options,
 ) -> io::Result<Mount> {
     let repository = repository.keep_chunks(CHUNK_CACHE_BYTES);
-    let numbered = Numbered::new(&repository, snapshot, options.mode);
+    let numbered = NumberedTree::new(&repository, snapshot, options.mode);
     let mut config = Config::default();
     config.n_threads = Some(options.threads.max(1));
     config.clone_fd = options.threads > 1;

@@ -11,7 +11,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use elevo_core::{TenantId, Timestamp};
-use elevo_engine::{CheckoutOptions, CommitInfo, ImportOptions, MemoryStore, Present, Progress};
+use elevo_engine::{
+    CheckoutOptions, CommitInfo, ExistingContent, ImportOptions, MemoryStore, Progress,
+};
 use elevo_engine::{Repository, checkout, import};
 use elevo_lazy::{Mount, Options, mount};
 use elevo_objects::Snapshot;
@@ -129,10 +131,10 @@ fn checked_out(repository: &Repository, snapshot: &Snapshot) -> TempDir {
         leave_out: Vec::new(),
         ignoring: None,
         force: false,
-        seed: None,
+        clone_source: None,
         owner: None,
     };
-    let (present, progress) = (Present::Unknown, Progress::new());
+    let (present, progress) = (ExistingContent::Unknown, Progress::new());
     checkout(
         repository,
         snapshot,

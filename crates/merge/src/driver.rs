@@ -1,4 +1,4 @@
-//! Merging the content of a file: the interface of all drivers.
+//! The interface of all drivers, which merge the content of a file.
 
 use std::fmt;
 use std::ops::Range;

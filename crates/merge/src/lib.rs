@@ -23,6 +23,7 @@ pub use ignore_files::IgnoreFiles;
 pub use structured::{Crdt, Json, Toml, Yaml};
 pub use text::{Labels, MarkerStyle, Text, carried_lines, has_markers, marked};
 pub use tree::{
-    Conflict, ConflictKind, Landed, LaterFirst, Left, Limits, Overruled, Precedence, Refused,
-    Rules, Sides, Suggestion, TreeMerge, WORKSPACE_LABELS, Why, has_workspace_markers, merge_trees,
+    Conflict, ConflictKind, Landed, LaterFirst, LeftConflict, Limits, Overruled, Precedence,
+    RefusalReason, Refused, Rules, Sides, Suggestion, TreeMerge, WORKSPACE_LABELS,
+    has_workspace_markers, merge_trees,
 };

@@ -1,4 +1,4 @@
-//! Merging by structure: formats whose values have names.
+//! Merges files by structure, in formats whose values have names.
 //!
 //! ```text
 //! base   ─┐ parse        plan            render         parse again
@@ -150,7 +150,8 @@ fn merge_changed<F: Format>(
     finish::<F>(&planned.conflicts, confirmed.then_some(merged), texts)
 }
 
-/// Returns the conflicts even without a merged text; a clean result needs one.
+/// Returns the result of a merge. Without a merged text there is no clean result,
+/// and the suggestion for conflicts is the text of theirs.
 fn finish<F: Format>(
     conflicts: &[Conflict<'_>],
     merged: Option<String>,

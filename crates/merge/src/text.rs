@@ -24,7 +24,7 @@ use elevo_engine::lines::{Work, diff};
 
 use crate::driver::{Conflicted, Driver, Hunk, Lines, Merged, Place, Versions, Winner};
 use combine::{Outcome, Region, combine};
-use endings::Alike;
+use endings::UniformEndings;
 use lines::Texts;
 
 pub use carried::carried_lines;
@@ -62,7 +62,7 @@ impl Driver for Text {
         if base == ours {
             return Merged::Clean(theirs.to_vec());
         }
-        let alike = Alike::new(base, ours, theirs);
+        let alike = UniformEndings::new(base, ours, theirs);
         let texts = Texts::new(&alike.base, &alike.ours, &alike.theirs);
         finish(&texts, &regions(&texts))
     }
@@ -74,7 +74,7 @@ impl Driver for Text {
             Merged::Conflict(_) => {}
         }
         let base = versions.base.unwrap_or_default();
-        let alike = Alike::new(base, versions.ours, versions.theirs);
+        let alike = UniformEndings::new(base, versions.ours, versions.theirs);
         let texts = Texts::new(&alike.base, &alike.ours, &alike.theirs);
         Some(won(&texts, &regions(&texts), winner))
     }

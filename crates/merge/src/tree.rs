@@ -27,8 +27,10 @@ use crate::error::{Error, Result};
 use local::Locals;
 use renames::Renames;
 
-pub use leaving::{Left, WORKSPACE_LABELS, has_workspace_markers};
-pub use outcome::{Conflict, ConflictKind, Landed, Overruled, Refused, Suggestion, TreeMerge, Why};
+pub use leaving::{LeftConflict, WORKSPACE_LABELS, has_workspace_markers};
+pub use outcome::{
+    Conflict, ConflictKind, Landed, Overruled, RefusalReason, Refused, Suggestion, TreeMerge,
+};
 pub use rules::{LaterFirst, Limits, Precedence, Rules};
 
 /// The trees of a merge, all in one repository.

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use elevo_core::{Name, TenantId, Timestamp, TreePath};
 use elevo_engine::{
-    Attributes, CheckoutOptions, CommitInfo, DEFAULT_CACHE_BYTES, EntryKind, Error, Ignoring,
-    ImportOptions, MemoryStore, NewStatCache, Present, Progress, Repository, StateTree, checkout,
-    import, import_again,
+    Attributes, CheckoutOptions, CommitInfo, DEFAULT_CACHE_BYTES, EntryKind, Error,
+    ExistingContent, Ignoring, ImportOptions, MemoryStore, NewStatCache, Progress, Repository,
+    StateTree, checkout, import, import_with_cache,
 };
 use elevo_merge::IgnoreFiles;
 use elevo_objects::{Snapshot, SnapshotId, Tree};
@@ -147,7 +147,8 @@ fn changed_patterns_apply_to_cached_files() {
         for _ in 0..3 {
             wait_for_tick(directory.path());
             let cache = NewStatCache::begin(&stat).unwrap();
-            let read = import_again(&repository, &root, &options(&[]), &Progress::new(), &cache);
+            let read =
+                import_with_cache(&repository, &root, &options(&[]), &Progress::new(), &cache);
             let read = read.unwrap();
             let id: SnapshotId = block_on(read.commit(&repository, info())).unwrap();
             cache.finish(id).unwrap();
@@ -166,7 +167,7 @@ fn changed_patterns_apply_to_cached_files() {
 
 fn check_out(
     repository: &Repository,
-    (snapshot, present): (&Snapshot, &Present),
+    (snapshot, present): (&Snapshot, &ExistingContent),
     directory: &Path,
     force: bool,
 ) -> Result<(), Error> {
@@ -175,7 +176,7 @@ fn check_out(
         leave_out: vec![Name::reserved()],
         ignoring: Some(Arc::new(IgnoreFiles::default())),
         force,
-        seed: None,
+        clone_source: None,
         owner: None,
     };
     let progress = Progress::new();
@@ -193,8 +194,11 @@ fn a_checkout_neither_removes_nor_stops_at_ignored_files() {
     let first = commit(&repository, root, &[]);
     write(root, &[("src/main", "another")]);
     let second = commit(&repository, root, &[&first]);
-    for present in [Present::Checked(second.clone()), Present::Unknown] {
-        let is_known = matches!(present, Present::Checked(_));
+    for present in [
+        ExistingContent::Checked(second.clone()),
+        ExistingContent::Unknown,
+    ] {
+        let is_known = matches!(present, ExistingContent::Checked(_));
         // Without a record of the checkout, the changed file is in the way.
         check_out(&repository, (&first, &present), root, !is_known).unwrap();
         assert_eq!(fs::read_to_string(root.join("src/main")).unwrap(), "main");
@@ -212,7 +216,12 @@ fn a_checkout_does_not_overwrite_ignored_files_without_force() {
     write(root, &[("secret", "of the snapshot")]);
     let first = commit(&repository, root, &[]);
     write(root, &[("secret", "mine"), (".gitignore", "secret\n")]);
-    let refused = check_out(&repository, (&first, &Present::Unknown), root, false);
+    let refused = check_out(
+        &repository,
+        (&first, &ExistingContent::Unknown),
+        root,
+        false,
+    );
     assert!(
         matches!(refused, Err(Error::InTheWay { .. })),
         "{refused:?}"
@@ -234,7 +243,13 @@ fn a_checkout_never_writes_a_reserved_name() {
     let hostile = block_on(repository.snapshot(id)).unwrap();
     write(root, &[(".elevo/store/FORMAT", "mine")]);
     for force in [false, true] {
-        check_out(&repository, (&hostile, &Present::Unknown), root, force).unwrap();
+        check_out(
+            &repository,
+            (&hostile, &ExistingContent::Unknown),
+            root,
+            force,
+        )
+        .unwrap();
         assert_eq!(fs::read_to_string(root.join("file")).unwrap(), "hostile");
         let mine = fs::read_to_string(root.join(".elevo/store/FORMAT"));
         assert_eq!(mine.unwrap(), "mine");

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use elevo_core::TreePath;
-use elevo_merge::{Left, TreeMerge, Why, has_workspace_markers};
+use elevo_merge::{LeftConflict, RefusalReason, TreeMerge, has_workspace_markers};
 use proptest::prelude::*;
 
 #[path = "tree_support/edits.rs"]
@@ -20,7 +20,7 @@ const LIMIT: u64 = 1 << 20;
 /// A workspace after it took the project's changes, and the project.
 struct Refreshed {
     world: World,
-    left: Vec<Left>,
+    left: Vec<LeftConflict>,
     merge: TreeMerge,
     project: Model,
 }
@@ -152,7 +152,7 @@ fn markers_are_found_with_any_ending() {
 
 #[test]
 fn a_file_with_markers_is_refused_with_advice() {
-    let why = Why::Markers(path("a.txt"));
+    let why = RefusalReason::Markers(path("a.txt"));
     assert!(
         why.to_string()
             .contains("`a.txt` still has conflict markers")

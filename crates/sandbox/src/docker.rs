@@ -1,6 +1,6 @@
 //! The runtime on a Docker engine.
 
-mod body;
+mod create_request;
 #[cfg(target_os = "linux")]
 mod disks;
 mod engine;
@@ -20,18 +20,18 @@ mod terminals;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::RwLock;
 use std::time::Duration;
 
 use bollard::models::ContainerInspectResponse;
 use bollard::query_parameters::WaitContainerOptionsBuilder;
 use bollard::{API_DEFAULT_VERSION, Docker};
 use futures::StreamExt;
+use parking_lot::RwLock;
 
 use self::engine::Engine;
 use self::failure::Subject;
 use self::internet::Internet;
-use self::runtime::{absent_is_fine, state_of};
+use self::runtime::{ignore_missing_container, state_of};
 use crate::error::{Error, Result};
 use crate::host_limits::HostLimits;
 use crate::runtime::{ContainerId, SandboxRuntime};
@@ -131,8 +131,7 @@ impl DockerRuntime {
     }
 
     fn engine(&self) -> Engine {
-        let engine = self.engine.read();
-        engine.unwrap_or_else(|error| error.into_inner()).clone()
+        self.engine.read().clone()
     }
 
     /// Waits until no process runs in the container.
@@ -149,7 +148,9 @@ impl DockerRuntime {
             Ok(
                 None | Some(Ok(_) | Err(bollard::errors::Error::DockerContainerWaitError { .. })),
             ) => Ok(()),
-            Ok(Some(Err(error))) => absent_is_fine(self.error(Subject::Container(id), error)),
+            Ok(Some(Err(error))) => {
+                ignore_missing_container(self.error(Subject::Container(id), error))
+            }
         }
     }
 
@@ -210,7 +211,7 @@ impl DockerRuntime {
     #[cfg(target_os = "linux")]
     async fn hide_names(&self, id: &ContainerId) -> Result<()> {
         let resolvers = self.internet.resolvers().await;
-        if !names::has_usable(&resolvers) {
+        if !names::has_reachable_resolver(&resolvers) {
             tracing::warn!(
                 %id,
                 "no usable resolver except Docker's: a sandbox can resolve the names of other sandboxes"
@@ -232,7 +233,7 @@ impl DockerRuntime {
             if let Some(path) = &found.resolv_conf_path {
                 names::write_resolvers(path.as_ref(), &resolvers).map_err(failed)?;
             }
-            namespace.shut_out_docker().await
+            namespace.block_docker_resolver().await
         };
         if let Err(error) = hidden.await {
             tracing::warn!(%id, %error, "a sandbox can resolve the names of other sandboxes");

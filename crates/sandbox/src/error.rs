@@ -22,6 +22,15 @@ pub enum Error {
         /// The requested name.
         name: String,
     },
+    /// The registry denied a pull. Many registries deny a missing image as well,
+    /// so that strangers cannot tell which private images exist.
+    #[error(
+        "the registry denies access to image `{name}`: it needs credentials, or has no such image"
+    )]
+    ImageDenied {
+        /// The requested name.
+        name: String,
+    },
     /// The container does not exist, or has been deleted.
     #[error("container `{id}` does not exist")]
     NoSuchContainer {

@@ -1,10 +1,11 @@
 //! A Docker runtime that does not need the engine at startup.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
+use parking_lot::RwLock;
 use tokio::sync::Mutex;
 
 use crate::docker::{DockerRuntime, DockerSettings};
@@ -62,14 +63,12 @@ impl Reconnecting {
             });
         };
         let runtime = Arc::new(DockerRuntime::connect(self.settings.clone()).await?);
-        let connected = self.connected.write();
-        *connected.unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&runtime));
+        *self.connected.write() = Some(Arc::clone(&runtime));
         Ok(runtime)
     }
 
     fn known(&self) -> Option<Arc<DockerRuntime>> {
-        let connected = self.connected.read();
-        connected.unwrap_or_else(PoisonError::into_inner).clone()
+        self.connected.read().clone()
     }
 }
 

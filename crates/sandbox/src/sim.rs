@@ -21,10 +21,11 @@ mod socket;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 
@@ -229,8 +230,7 @@ impl SimEngine {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        let state = self.shared.state.lock();
-        state.unwrap_or_else(PoisonError::into_inner)
+        self.shared.state.lock()
     }
 
     fn tasks(&self) -> &Runtime {
@@ -286,7 +286,6 @@ impl SimEngine {
 impl Drop for Shared {
     fn drop(&mut self) {
         let state = self.state.get_mut();
-        let state = state.unwrap_or_else(PoisonError::into_inner);
         for entry in state.containers.values().filter(|entry| entry.runs()) {
             entry.mark.signal_all(rustix::process::Signal::KILL);
         }

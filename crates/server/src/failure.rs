@@ -203,6 +203,11 @@ impl From<elevo_sandbox::Error> for Failure {
             .caused_by(&error)
             .retry_after(5),
             Error::NoSuchImage { .. } => Self::new(ErrorCode::ImageUnavailable, message),
+            Error::ImageDenied { .. } => Self::new(ErrorCode::ImageUnavailable, message)
+                .remediation(
+                    "Check the name of the image. If it is private, an operator must add the \
+                     credentials of its registry to the file that `REGISTRY_AUTH_FILE` names.",
+                ),
             Error::NoSuchRuntime { .. } | Error::Refused { .. } => {
                 Self::new(ErrorCode::ResourceRefused, message)
             }

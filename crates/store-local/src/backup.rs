@@ -33,7 +33,7 @@ use crate::rocks;
 use crate::stamp::{server_stamp, set_server_stamp};
 use crate::store::LocalStore;
 use files::Copied;
-use list::List;
+use list::FileList;
 
 pub use restore::{Restored, restore};
 
@@ -219,7 +219,7 @@ impl LocalStore {
         // RocksDB records its table files first and the ends of its logs after
         // that. A commit in between could be in the log without the unlogged
         // objects that it relies on.
-        let taken = self.unlogged.hold_still(|| {
+        let taken = self.unlogged.without_flushes(|| {
             let checkpoint = Checkpoint::new(&self.db)?;
             checkpoint.create_checkpoint(at)
         });
@@ -292,13 +292,13 @@ fn copy(
     earlier: Option<&Path>,
     progress: &Progress,
 ) -> Result<Backup, BackupError> {
-    let earlier = earlier.and_then(|path| Some((List::read(path).ok()?, path)));
+    let earlier = earlier.and_then(|path| Some((FileList::read(path).ok()?, path)));
     let database = directory.join(rocks::DIRECTORY);
     fs::create_dir(&database).map_err(BackupError::io("create", &database))?;
     if let Some(stamp) = checkpoint.parent().map(server_stamp).transpose()?.flatten() {
         set_server_stamp(directory, &stamp)?;
     }
-    let mut list = List::default();
+    let mut list = FileList::default();
     let mut new_bytes = 0;
     for name in names(checkpoint)? {
         progress.check().map_err(|_| BackupError::Cancelled)?;
@@ -312,7 +312,7 @@ fn copy(
             _ => {
                 let Copied { size, hash } = files::copy(&from, &to, progress)?;
                 new_bytes += size;
-                list::Listed { size, hash }
+                list::ListedFile { size, hash }
             }
         };
         progress.add(1, 0);

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use async_trait::async_trait;
 use elevo_core::TenantId;
 use elevo_engine::guards::{Collecting, Holding, Phase};
-use elevo_engine::{Collection, Depth, Guard, StoreError, StoreResult, Swept};
+use elevo_engine::{Collection, GcScope, Guard, StoreError, StoreResult, Swept};
 use elevo_objects::{Kind, ObjectKey, SnapshotId};
 use parking_lot::Mutex;
 use rocksdb::{WriteBatch, WriteOptions};
@@ -155,7 +155,7 @@ impl LocalStore {
     pub(crate) fn collect(
         &self,
         tenant: TenantId,
-        depth: Depth,
+        scope: GcScope,
     ) -> StoreResult<LocalCollection<'_>> {
         let busy = || StoreError::Refused("a collection is already running".into());
         let mut by_tenant = self.collections.by_tenant.lock();
@@ -163,8 +163,8 @@ impl LocalStore {
             return Err(busy());
         }
         let Numbers { mut number, whole } = self.numbers(tenant)?;
-        let depth = if whole { depth } else { Depth::Full };
-        if depth == Depth::Full {
+        let scope = if whole { scope } else { GcScope::Full };
+        if scope == GcScope::Full {
             number = number.checked_add(1).ok_or_else(busy)?;
         }
         // Until this collection ends, its marks are incomplete: after a crash,
@@ -188,7 +188,7 @@ impl LocalStore {
         Ok(LocalCollection {
             store: self,
             tenant,
-            depth,
+            scope,
             active,
             collecting,
             _entry: Entry {
@@ -208,7 +208,7 @@ impl LocalStore {
 pub(crate) struct LocalCollection<'a> {
     store: &'a LocalStore,
     tenant: TenantId,
-    depth: Depth,
+    scope: GcScope,
     active: Arc<Active>,
     collecting: Collecting,
     /// Dropped after `collecting`, so that a call that sees the phase finds the
@@ -302,8 +302,8 @@ impl LocalCollection<'_> {
 
 #[async_trait]
 impl Collection for LocalCollection<'_> {
-    fn depth(&self) -> Depth {
-        self.depth
+    fn scope(&self) -> GcScope {
+        self.scope
     }
 
     fn older_writers(&self) -> usize {
@@ -396,11 +396,11 @@ impl Collection for LocalCollection<'_> {
         };
         // A backup has this row only together with all marks.
         let unlogged = &store.unlogged;
-        unlogged.hold_still(|| store.set_numbers(self.tenant, numbers))?;
+        unlogged.without_flushes(|| store.set_numbers(self.tenant, numbers))?;
         // Objects that were counted but are not stored: written twice, or put
         // before a crash.
         let missing = match (&self.swept, self.before) {
-            (None, Some(before)) => before.less(self.seen),
+            (None, Some(before)) => before.minus(self.seen),
             _ => Counts::default(),
         };
         store.count_removed(self.tenant, missing)?;

@@ -3,7 +3,7 @@
 
 use elevo_core::TenantId;
 
-use crate::backup::list::List;
+use crate::backup::list::FileList;
 use crate::collect::marks;
 use crate::keys;
 use crate::value::{self, Encoder};
@@ -68,7 +68,7 @@ pub fn read_any_backup(lines: &[u8]) {
         return;
     };
     let text = format!("{lines}{}\n", blake3::hash(lines.as_bytes()));
-    let Some(list) = List::parse(&text) else {
+    let Some(list) = FileList::parse(&text) else {
         return;
     };
     assert_eq!(list.text(), text);

@@ -1,11 +1,11 @@
-//! Listing all rows, and overwriting damaged ones.
+//! Lists all rows, and overwrites damaged ones.
 
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use elevo_core::TenantId;
 use elevo_engine::store::check_reference_name;
-use elevo_engine::{Inspect, Mend, Object, StoreError, StoreResult};
+use elevo_engine::{Inspect, Object, RowRepair, StoreError, StoreResult};
 use elevo_objects::{Hash, Kind, ObjectKey};
 use rocksdb::{WriteBatch, WriteOptions};
 
@@ -31,9 +31,9 @@ impl Inspect for LocalStore {
         self.scan_objects(tenant, kind, after, limit)
     }
 
-    async fn mend(&self, tenant: TenantId, mend: Mend) -> StoreResult<()> {
+    async fn repair_rows(&self, tenant: TenantId, repair: RowRepair) -> StoreResult<()> {
         self.check_writable()?;
-        self.mend_now(tenant, &mend)
+        self.repair_rows_now(tenant, &repair)
     }
 }
 
@@ -99,11 +99,11 @@ impl LocalStore {
         Ok(found)
     }
 
-    fn mend_now(&self, tenant: TenantId, mend: &Mend) -> StoreResult<()> {
+    fn repair_rows_now(&self, tenant: TenantId, repair: &RowRepair) -> StoreResult<()> {
         let _writing = self.guards.writing(tenant);
         let mut encoder = Encoder::default();
         let mut batch = WriteBatch::default();
-        for Object { key, data } in &mend.objects {
+        for Object { key, data } in &repair.objects {
             check_object(key, data)?;
             let value = match key.kind {
                 Kind::Chunk => encoder.compressed(data),
@@ -111,16 +111,16 @@ impl LocalStore {
             };
             batch.put_cf(self.family_of(key.kind), keys::object(tenant, key), value);
         }
-        let ids = self.add_snapshots(&mut batch, tenant, &mend.snapshots)?;
-        for (name, id) in &mend.references {
+        let ids = self.add_snapshots(&mut batch, tenant, &repair.snapshots)?;
+        for (name, id) in &repair.references {
             check_reference_name(name)?;
             let row = keys::reference(tenant, name);
             batch.put_cf(self.family(rocks::METADATA), row, id.0.as_bytes());
         }
-        for key in &mend.remove {
+        for key in &repair.remove {
             batch.delete_cf(self.family_of(key.kind), keys::object(tenant, key));
         }
-        let objects = mend.objects.iter().map(|object| object.key);
+        let objects = repair.objects.iter().map(|object| object.key);
         let snapshots = ids.iter().map(|id| snapshot_key(*id));
         self.keep(tenant, objects.chain(snapshots))?;
         let mut options = WriteOptions::default();

@@ -44,7 +44,7 @@ mod write;
 pub use backup::{Backup, BackupError, Restored, all as backups, find_backup, restore};
 #[cfg(any(test, feature = "fuzzing"))]
 pub use fuzzing::{read_any_backup, read_any_chunk, read_any_row};
-pub use lock::{Still, keep_still};
+pub use lock::{WritersBlocked, block_writers};
 pub use open::OpenError;
 pub use options::Options;
 pub use stamp::{ServerStamp, is_store, server_stamp, set_server_stamp};

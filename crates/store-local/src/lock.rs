@@ -54,18 +54,20 @@ impl WriterLock {
 
 /// Keeps writers out of a store until dropped, without being a writer.
 #[derive(Debug)]
-pub struct Still(#[expect(dead_code, reason = "only its drop has an effect")] Option<File>);
+pub struct WritersBlocked(
+    #[expect(dead_code, reason = "only its drop has an effect")] Option<File>,
+);
 
 /// Waits until no process writes to the store at `path`, and keeps writers out.
 /// Writes nothing. A directory that never had a writer, such as a backup, is
 /// not locked.
-pub fn keep_still(path: &Path, wait: Duration) -> Result<Still, OpenError> {
+pub fn block_writers(path: &Path, wait: Duration) -> Result<WritersBlocked, OpenError> {
     match File::open(path.join(FILE)) {
         Ok(file) => {
             lock(&file, path, wait)?;
-            Ok(Still(Some(file)))
+            Ok(WritersBlocked(Some(file)))
         }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Still(None)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(WritersBlocked(None)),
         Err(error) => Err(OpenError::io(path, error)),
     }
 }

@@ -1,4 +1,4 @@
-//! Creating and opening stores: which directory is a store, and which process
+//! Creates and opens stores: which directory is a store, and which process
 //! may write to it.
 
 use std::fs;

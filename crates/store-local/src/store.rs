@@ -8,7 +8,7 @@ use bytes::Bytes;
 use elevo_core::TenantId;
 use elevo_engine::guards::Guards;
 use elevo_engine::{
-    Collection, Commit, Committed, Depth, Guard, Object, Store, StoreError, StoreResult,
+    Collection, Commit, Committed, GcScope, Guard, Object, Store, StoreError, StoreResult,
 };
 use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId};
 use parking_lot::Mutex;
@@ -260,9 +260,9 @@ impl Store for LocalStore {
     async fn collection(
         &self,
         tenant: TenantId,
-        depth: Depth,
+        scope: GcScope,
     ) -> StoreResult<Box<dyn Collection + '_>> {
         self.check_writable()?;
-        Ok(Box::new(self.collect(tenant, depth)?))
+        Ok(Box::new(self.collect(tenant, scope)?))
     }
 }

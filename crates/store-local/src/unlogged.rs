@@ -83,7 +83,7 @@ impl Unlogged {
 
     /// Runs `action` while no flush makes objects durable: no commit relies on
     /// an object that reaches the disk during it.
-    pub(crate) fn hold_still<T>(&self, action: impl FnOnce() -> T) -> T {
+    pub(crate) fn without_flushes<T>(&self, action: impl FnOnce() -> T) -> T {
         let _durable = self.durable.lock();
         action()
     }

@@ -70,7 +70,7 @@ impl Counts {
         self.chunks + self.nodes
     }
 
-    pub(crate) fn less(self, other: Self) -> Self {
+    pub(crate) fn minus(self, other: Self) -> Self {
         Self {
             chunks: self.chunks.saturating_sub(other.chunks),
             nodes: self.nodes.saturating_sub(other.nodes),

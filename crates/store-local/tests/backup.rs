@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use elevo_engine::{Commit, Inspect, Progress, Source, Store, VerifyOptions, repair};
+use elevo_engine::{Commit, Inspect, Progress, RepairSource, Store, VerifyOptions, repair};
 use elevo_store_local::{
     BackupError, LocalStore, OpenError, Options, ServerStamp, backups, find_backup, restore,
     server_stamp, set_server_stamp,
@@ -260,7 +260,7 @@ fn mend(harmed: &Path, backup: &Path, content: &Content) -> bool {
     let other = LocalStore::open_read_only(backup, &Options::default()).unwrap();
     let target: Arc<dyn Inspect> = store.clone();
     let options = VerifyOptions::default();
-    let sources = [Source::Store(&other)];
+    let sources = [RepairSource::Store(&other)];
     let repaired = repair(&target, TENANT, &sources, &options, &Progress::new()).unwrap();
     if repaired.before.is_whole() {
         return false;

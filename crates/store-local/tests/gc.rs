@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use elevo_core::TenantId;
 use elevo_engine::{
-    Depth, Expected, Guard, MemoryStore, Repository, Root, StateTree, Store, StoreError,
+    Expected, GcRoot, GcScope, Guard, MemoryStore, Repository, StateTree, Store, StoreError,
 };
 use elevo_objects::SnapshotId;
 use elevo_store_local::{LocalStore, Options};
@@ -25,7 +25,7 @@ struct World {
     /// Snapshots that only a guard keeps.
     held: Vec<(Guard, SnapshotId, Files)>,
     /// Snapshots that a list of roots keeps.
-    roots: Vec<(Root, Files)>,
+    roots: Vec<(GcRoot, Files)>,
     /// Snapshots that nothing keeps any more.
     loose: Vec<SnapshotId>,
 }
@@ -74,7 +74,7 @@ impl World {
             9 => {
                 let (snapshot, files) = unnamed(repository, random);
                 let history = random.random_bool(0.5);
-                self.roots.push((Root { snapshot, history }, files));
+                self.roots.push((GcRoot { snapshot, history }, files));
             }
             10 => self.loose.push(unnamed(repository, random).0),
             _ => {
@@ -90,16 +90,16 @@ impl World {
 
     fn collect(&mut self, repository: &Repository, random: &mut SmallRng) {
         let roots: Vec<_> = self.roots.iter().map(|(root, _)| *root).collect();
-        let depth = if random.random_bool(0.5) {
-            Depth::Full
+        let scope = if random.random_bool(0.5) {
+            GcScope::Full
         } else {
-            Depth::Young
+            GcScope::Young
         };
         let would = random
             .random_bool(0.3)
-            .then(|| collect(repository, depth, true, &roots));
-        let report = collect(repository, depth, false, &roots);
-        if let Some(would) = would.filter(|_| report.depth == Depth::Full) {
+            .then(|| collect(repository, scope, true, &roots));
+        let report = collect(repository, scope, false, &roots);
+        if let Some(would) = would.filter(|_| report.scope == GcScope::Full) {
             let counts = (would.snapshots_removed, would.objects_removed);
             assert_eq!(counts, (report.snapshots_removed, report.objects_removed));
         }
@@ -112,7 +112,7 @@ impl World {
         for (root, files) in &self.roots {
             assert_holds(repository, root.snapshot, files);
         }
-        if report.depth == Depth::Full {
+        if report.scope == GcScope::Full {
             self.nothing_is_left(repository, &roots);
         }
         if random.random_bool(0.3) {
@@ -123,8 +123,8 @@ impl World {
 
     /// Checks that unnamed snapshots are gone, and that a second collection
     /// finds nothing.
-    fn nothing_is_left(&mut self, repository: &Repository, roots: &[Root]) {
-        let again = collect(repository, Depth::Full, true, roots);
+    fn nothing_is_left(&mut self, repository: &Repository, roots: &[GcRoot]) {
+        let again = collect(repository, GcScope::Full, true, roots);
         assert_eq!((again.snapshots_removed, again.objects_removed), (0, 0));
         let mut named: Vec<_> = self.branches.values().map(|(id, _)| *id).collect();
         named.extend(self.held.iter().map(|(_, id, _)| *id));
@@ -211,12 +211,15 @@ fn a_young_collection_survives_the_process() {
     let store = repository(Arc::new(LocalStore::create(&path, &options).unwrap()));
     let (kept, files) = unnamed(&store, &mut random);
     move_reference(&store, "kept", Some(kept));
-    collect(&store, Depth::Full, false, &[]);
+    collect(&store, GcScope::Full, false, &[]);
     drop(store);
     let store = repository(Arc::new(LocalStore::open(&path, &options).unwrap()));
     let (gone, _) = unnamed(&store, &mut random);
-    let report = collect(&store, Depth::Young, false, &[]);
-    assert_eq!((report.depth, report.snapshots_removed), (Depth::Young, 1));
+    let report = collect(&store, GcScope::Young, false, &[]);
+    assert_eq!(
+        (report.scope, report.snapshots_removed),
+        (GcScope::Young, 1)
+    );
     assert!(report.objects_marked == 0, "old snapshots are not walked");
     assert_holds(&store, kept, &files);
     assert!(block_on(store.snapshot(gone)).is_err());
@@ -257,7 +260,7 @@ fn the_space_of_garbage_is_returned_to_the_disk() {
             .map(|file| file.unwrap().metadata().unwrap().len())
             .sum()
     };
-    collect(&store, Depth::Full, false, &[]);
+    collect(&store, GcScope::Full, false, &[]);
     assert_holds(&store, kept, &files);
     drop(store);
     // The log is deleted by the next process.
@@ -290,14 +293,14 @@ fn a_tenant_is_forgotten_only_once_it_is_empty() {
         let named = Some(("main".to_owned(), Expected::Absent));
         let id = block_on(tree.commit(info(None, named))).unwrap();
         // Marks of this collection must not count later.
-        collect(&repository, Depth::Full, false, &[]);
+        collect(&repository, GcScope::Full, false, &[]);
         made.push((repository, id, files));
     }
     let refused = |result| matches!(result, Err(StoreError::Refused(_)));
     assert!(refused(store.forget(TENANT)));
     let repository = &made[0].0;
     move_reference(repository, "main", None);
-    let report = collect(repository, Depth::Full, false, &[]);
+    let report = collect(repository, GcScope::Full, false, &[]);
     assert_eq!(report.objects_seen, report.objects_removed);
     store.forget(TENANT).unwrap();
     store.forget(TENANT).unwrap();
@@ -306,7 +309,7 @@ fn a_tenant_is_forgotten_only_once_it_is_empty() {
     let (other, id, files) = &made[1];
     assert_holds(other, *id, files);
     assert!(refused(store.forget(OTHER)));
-    collect(other, Depth::Full, false, &[]);
+    collect(other, GcScope::Full, false, &[]);
     assert_holds(other, *id, files);
     // It can be used like a new one.
     let tree = StateTree::empty(repository);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use elevo_engine::{Depth, Expected, Progress, Repository, StateTree, VerifyOptions, verify};
+use elevo_engine::{Expected, GcScope, Progress, Repository, StateTree, VerifyOptions, verify};
 use elevo_objects::SnapshotId;
 use elevo_store_local::{LocalStore, Options};
 use elevo_testkit::crash::{Acknowledged, Kills, Running, Victim};
@@ -48,12 +48,12 @@ fn collect_for_ever(victim: &Victim) -> ! {
         let (repository, seed) = (&repository, victim.seed());
         scope.spawn(move || {
             for round in 0.. {
-                let depth = if round % 3 == 0 {
-                    Depth::Full
+                let scope = if round % 3 == 0 {
+                    GcScope::Full
                 } else {
-                    Depth::Young
+                    GcScope::Young
                 };
-                collect(repository, depth, false, &[]);
+                collect(repository, scope, false, &[]);
             }
         });
         let mut random = SmallRng::seed_from_u64(seed);
@@ -86,9 +86,9 @@ fn check(directory: &Path, acknowledged: &[String]) {
     let repository = repository(store.clone());
     assert_whole(&store);
     assert_history(&repository, acknowledged);
-    collect(&repository, Depth::Young, false, &[]);
+    collect(&repository, GcScope::Young, false, &[]);
     assert_whole(&store);
-    collect(&repository, Depth::Full, false, &[]);
+    collect(&repository, GcScope::Full, false, &[]);
     assert_whole(&store);
     assert_history(&repository, acknowledged);
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use elevo_core::TenantId;
 use elevo_engine::{Commit, Store, StoreError};
-use elevo_store_local::{LocalStore, OpenError, Options, keep_still};
+use elevo_store_local::{LocalStore, OpenError, Options, block_writers};
 use elevo_testkit::commits;
 use elevo_testkit::crash::{Running, Victim};
 use futures::executor::block_on;
@@ -393,11 +393,11 @@ fn keeping_a_store_still_keeps_writers_out_and_writes_nothing() {
     let (_directory, path) = place();
     let store = LocalStore::create(&path, &options()).unwrap();
     commit(&store, 1);
-    let busy = keep_still(&path, Duration::ZERO);
+    let busy = block_writers(&path, Duration::ZERO);
     assert!(matches!(busy, Err(OpenError::Busy { .. })), "{busy:?}");
     drop(store);
     let before = files(&path);
-    let still = keep_still(&path, Duration::ZERO).unwrap();
+    let still = block_writers(&path, Duration::ZERO).unwrap();
     let refused = LocalStore::open(&path, &options());
     assert!(
         matches!(refused, Err(OpenError::Busy { .. })),

@@ -8,8 +8,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use elevo_engine::{
-    CheckoutOptions, ImportOptions, Imported, Owner, Present, Progress, Repository, Seed, checkout,
-    import,
+    CheckoutOptions, CloneSource, ExistingContent, ImportOptions, Imported, Owner, Progress,
+    Repository, checkout, import,
 };
 use elevo_objects::{Snapshot, Tree};
 
@@ -52,7 +52,7 @@ pub(crate) struct HomeContents {
     /// The repository that has the content.
     pub(crate) view: Repository,
     /// The directory of that home, if files can be cloned from it.
-    pub(crate) seed: Option<PathBuf>,
+    pub(crate) clone_source: Option<PathBuf>,
 }
 
 impl HomeContents {
@@ -64,7 +64,7 @@ impl HomeContents {
         threads: usize,
         progress: &Progress,
     ) -> Result<()> {
-        let seed = self.seed.as_ref().map(|directory| Seed {
+        let clone_source = self.clone_source.as_ref().map(|directory| CloneSource {
             directory: directory.clone(),
             snapshot: self.snapshot.clone(),
         });
@@ -73,10 +73,10 @@ impl HomeContents {
             leave_out: Vec::new(),
             ignoring: None,
             force: false,
-            seed,
+            clone_source,
             owner,
         };
-        let present = Present::Unknown;
+        let present = ExistingContent::Unknown;
         let (view, snapshot) = (&self.view, &self.snapshot);
         checkout(view, snapshot, home, &present, &options, progress)?;
         Ok(())

@@ -22,7 +22,7 @@
 //!
 //! To give a workspace to a container, bind its [`path`](Workspaces::path)
 //! without propagation. A read-only workspace whose changes containers can
-//! [see](Workspaces::shares) is bound with [`bind`](Workspaces::bind) instead. A
+//! [see](Workspaces::follows_in_containers) is bound with [`bind`](Workspaces::bind) instead. A
 //! container that is started before its workspace exists gets a [slot](Slots).
 //!
 //! A user who may not mount can have private overlays. Only processes that
@@ -39,7 +39,6 @@ mod error;
 mod freeze;
 mod home;
 mod id;
-mod inside;
 mod lock;
 #[cfg(target_os = "linux")]
 mod mountinfo;
@@ -55,6 +54,7 @@ mod registry;
 #[cfg(target_os = "linux")]
 mod slots;
 mod trash;
+mod workspace_location;
 mod workspaces;
 
 pub use changes::Changes;
@@ -62,10 +62,9 @@ pub use elevo_engine::Owner;
 pub use error::{Error, Result};
 pub use freeze::{Freeze, NeverFreeze};
 pub use id::{InvalidId, WorkspaceId};
-pub use inside::Inside;
 #[cfg(target_os = "linux")]
 pub use namespace::Entrance;
-pub use probe::{Finding, choose, probe};
+pub use probe::{ProbeResult, choose, probe};
 pub use provider::{LazyServer, ProviderKind, WorkspaceProvider};
 #[cfg(target_os = "linux")]
 pub use provider::{is_pool_stuck, remount_pool};
@@ -74,9 +73,10 @@ pub use record::{Record, State};
 pub use registry::read_any_registry;
 #[cfg(target_os = "linux")]
 pub use slots::{Slot, Slots};
+pub use workspace_location::WorkspaceLocation;
 #[cfg(target_os = "linux")]
 pub use workspaces::write_out;
 pub use workspaces::{
-    Binding, Options, Refreshed, Snapshotted, Usage, Way, Workspaces, erase, needed_snapshots,
-    write_records,
+    Binding, Options, Refreshed, Snapshotted, Usage, WorkspaceAccess, Workspaces, erase,
+    needed_snapshots, write_records,
 };

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use elevo_engine::Marks;
+use elevo_engine::OverlayXattrs;
 use rustix::fs::{CWD, Mode, OFlags, fstat};
 use rustix::io::Errno;
 use rustix::ioctl::{self, Ioctl, IoctlOutput, Opcode, opcode};
@@ -200,7 +200,7 @@ impl Prepared {
     fn new(entrance: &Entrance) -> io::Result<Self> {
         let lowers: Vec<_> = entrance.lowers.iter().map(PathBuf::as_path).collect();
         let options = OverlayOptions {
-            marks: Marks::User,
+            marks: OverlayXattrs::User,
             is_indexed: false,
         };
         let same = |id: u32| format!("{id} {id} 1").into_bytes();

@@ -13,14 +13,14 @@ use linux::{obstacle_to_entering, obstacle_to_overlays, obstacle_to_serving};
 
 /// Whether one provider works here.
 #[derive(Clone, Debug)]
-pub struct Finding {
+pub struct ProbeResult {
     /// The provider that was tried.
     pub provider: ProviderKind,
     /// Why it does not work, and the remedy.
     pub obstacle: Option<String>,
 }
 
-impl Finding {
+impl ProbeResult {
     /// The cost of a workspace with this provider, in a sentence for users.
     pub const fn cost(&self) -> &'static str {
         match self.provider {
@@ -46,9 +46,9 @@ impl Finding {
 
 /// Tries every provider in `directory`, which is created if it does not exist,
 /// and leaves nothing behind there.
-pub fn probe(directory: &Path) -> io::Result<Vec<Finding>> {
+pub fn probe(directory: &Path) -> io::Result<Vec<ProbeResult>> {
     fs::create_dir_all(directory)?;
-    let finding = |provider| Finding {
+    let finding = |provider| ProbeResult {
         provider,
         obstacle: obstacle_to(provider, directory),
     };
@@ -87,7 +87,7 @@ fn obstacle_to(provider: ProviderKind, directory: &Path) -> Option<String> {
 
 /// Returns the provider for new workspaces if none is requested: the first that
 /// works. That is never a private one, since `Copy` comes before those.
-pub fn choose(findings: &[Finding]) -> ProviderKind {
+pub fn choose(findings: &[ProbeResult]) -> ProviderKind {
     let works = findings.iter().find(|finding| finding.obstacle.is_none());
     works.map_or(ProviderKind::Copy, |finding| finding.provider)
 }
@@ -140,7 +140,7 @@ mod tests {
     fn a_copy_always_works_and_nothing_is_left_behind() {
         let directory = tempfile::tempdir().unwrap();
         let findings = probe(directory.path()).unwrap();
-        let is_copy = |finding: &&Finding| finding.provider == ProviderKind::Copy;
+        let is_copy = |finding: &&ProbeResult| finding.provider == ProviderKind::Copy;
         let copy = findings.iter().find(is_copy).unwrap();
         assert!(copy.obstacle.is_none());
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn chooses_the_first_provider_that_works() {
-        let finding = |provider, obstacle: Option<&str>| Finding {
+        let finding = |provider, obstacle: Option<&str>| ProbeResult {
             provider,
             obstacle: obstacle.map(Into::into),
         };

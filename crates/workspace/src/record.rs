@@ -17,8 +17,9 @@ pub struct Record {
     pub provider: ProviderKind,
     /// The snapshot that its directory was created from.
     pub origin: SnapshotId,
-    /// The snapshot that it was created from, restored or refreshed to, or the
-    /// last one taken of it.
+    /// The snapshot that `changes` compares with: the newest of the one that the
+    /// workspace was created from, those that it was restored or refreshed to,
+    /// and those taken of it.
     pub base: SnapshotId,
     /// The time of its creation.
     pub created: Timestamp,

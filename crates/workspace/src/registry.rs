@@ -9,8 +9,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -126,7 +126,7 @@ impl Registry {
     }
 
     fn lock_file(&self, missing: MissingLog) -> Result<LockedRegistry<'_>> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock();
         self.lock.lock().map_err(Error::io("lock", &self.log))?;
         let held = Unlock(&self.lock);
         let mut options = OpenOptions::new();

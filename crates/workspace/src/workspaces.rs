@@ -26,11 +26,12 @@ pub use snapshots::needed_snapshots;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use elevo_core::Timestamp;
 use elevo_engine::{CommitInfo, Loss, Owner, Progress, Repository};
 use elevo_objects::{Snapshot, SnapshotId};
+use parking_lot::Mutex;
 
 use crate::changes::Changes;
 use crate::error::{Error, Result};
@@ -42,7 +43,7 @@ use crate::provider::{LazyServer, Origin, ProviderKind, Scan, WorkspaceProvider}
 use crate::record::{Record, State};
 use crate::registry::Registry;
 
-pub use private::Way;
+pub use private::WorkspaceAccess;
 pub use read_only::Binding;
 pub use refresh::Refreshed;
 

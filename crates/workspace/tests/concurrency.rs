@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use elevo_core::TenantId;
 use elevo_engine::{
-    Collection, Commit, Committed, Depth, Guard, ImportOptions, MemoryStore, Object, Repository,
+    Collection, Commit, Committed, GcScope, Guard, ImportOptions, MemoryStore, Object, Repository,
     Store, StoreResult, import,
 };
 use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId, Tree};
@@ -321,9 +321,9 @@ impl Store for Slow {
     async fn collection(
         &self,
         tenant: TenantId,
-        depth: Depth,
+        scope: GcScope,
     ) -> StoreResult<Box<dyn Collection + '_>> {
-        self.below.collection(tenant, depth).await
+        self.below.collection(tenant, scope).await
     }
 }
 

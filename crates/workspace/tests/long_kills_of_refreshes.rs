@@ -111,10 +111,10 @@ fn merged(repository: &Repository, directory: &Path, taken: SnapshotId, to: usiz
         leave_out: Vec::new(),
         ignoring: None,
         force: false,
-        seed: None,
+        clone_source: None,
         owner: None,
     };
-    let present = elevo_engine::Present::Unknown;
+    let present = elevo_engine::ExistingContent::Unknown;
     let progress = Progress::new();
     let checkout = |id, into: &Path| {
         let snapshot = block_on(repository.snapshot(id)).unwrap();

@@ -210,9 +210,12 @@ fn only_read_only_workspaces_follow(fixture: &Fixture) {
         workspaces.bind(&id("writer")),
         Err(Error::Writable(_))
     ));
-    assert!(!workspaces.shares(&id("writer")).unwrap());
+    assert!(!workspaces.follows_in_containers(&id("writer")).unwrap());
     create(fixture, &workspaces, "reader", fixture.base);
-    assert_eq!(workspaces.shares(&id("reader")).unwrap(), is_root());
+    assert_eq!(
+        workspaces.follows_in_containers(&id("reader")).unwrap(),
+        is_root()
+    );
     let bound = workspaces.bind(&id("reader"));
     if is_root() {
         let held = workspaces.follow(&id("reader"), fixture.base, &progress());

@@ -53,11 +53,11 @@ fn merged(fixture: &Fixture, taken: SnapshotId, change: impl FnOnce(&Path)) -> S
         leave_out: Vec::new(),
         ignoring: None,
         force: false,
-        seed: None,
+        clone_source: None,
         owner: None,
     };
     let snapshot = fixture.snapshot_of(taken);
-    let present = elevo_engine::Present::Unknown;
+    let present = elevo_engine::ExistingContent::Unknown;
     let (repository, into) = (&fixture.repository, directory.path());
     elevo_engine::checkout(repository, &snapshot, into, &present, &options, &progress()).unwrap();
     change(directory.path());

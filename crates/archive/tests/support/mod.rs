@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use elevo_archive::{Error, Export, Form, ImportOptions, Limits, Received, import};
+use elevo_archive::{Error, Export, ExportContent, ImportOptions, Limits, Received, import};
 use elevo_core::{TenantId, Timestamp, TreePath};
 use elevo_engine::{Attributes, CommitInfo, MemoryStore, Progress, Repository, StateTree};
 use elevo_objects::{Mode, Snapshot};
@@ -90,7 +90,7 @@ pub(crate) fn export(
     repository: &Repository,
     snapshot: &Snapshot,
     at: &str,
-    form: &Form,
+    form: &ExportContent,
 ) -> Vec<u8> {
     let mut out = Vec::new();
     let export = Export {

@@ -1,4 +1,4 @@
-//! Agents.
+//! Checks of agents.
 
 use elevo_core::TenantId;
 

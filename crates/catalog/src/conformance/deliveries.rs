@@ -1,4 +1,4 @@
-//! Deliveries of events to webhooks.
+//! Checks of the deliveries of events to webhooks.
 
 use crate::catalog::*;
 use crate::conformance::backend::Backend;

@@ -1,4 +1,4 @@
-//! Events.
+//! Checks of events.
 
 use elevo_core::SandboxState;
 use futures::future::join_all;

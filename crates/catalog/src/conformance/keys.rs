@@ -1,4 +1,4 @@
-//! API keys.
+//! Checks of API keys.
 
 use crate::catalog::*;
 use crate::conformance::assertions::{assert_exists, assert_not_found};

@@ -1,4 +1,4 @@
-//! Landings.
+//! Checks of landings.
 
 mod refusals;
 

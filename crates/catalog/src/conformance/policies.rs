@@ -1,4 +1,4 @@
-//! Policies of projects.
+//! Checks of the policies of projects.
 
 use futures::future::join_all;
 use serde_json::json;

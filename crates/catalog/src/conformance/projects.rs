@@ -1,4 +1,4 @@
-//! Projects.
+//! Checks of projects.
 
 use elevo_core::Timestamp;
 use serde_json::json;

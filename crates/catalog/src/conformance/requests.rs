@@ -1,4 +1,4 @@
-//! Requests with an idempotency key.
+//! Checks of requests with an idempotency key.
 
 use elevo_core::TenantId;
 use futures::future::join_all;

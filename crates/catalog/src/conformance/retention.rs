@@ -1,4 +1,4 @@
-//! Versions whose content is dropped, and versions that keep it.
+//! Checks of versions whose content is dropped, and of versions that keep it.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Reviews.
+//! Checks of reviews.
 
 use elevo_core::Timestamp;
 use futures::future::join_all;

@@ -1,4 +1,4 @@
-//! Snapshots that must be kept.
+//! Checks of the snapshots that must be kept.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Sandboxes.
+//! Checks of sandboxes.
 
 mod changes;
 mod limits;

@@ -1,4 +1,4 @@
-//! Settings.
+//! Checks of settings.
 
 use crate::catalog::*;
 use crate::conformance::backend::Backend;

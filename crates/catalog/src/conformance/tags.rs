@@ -1,4 +1,4 @@
-//! Tags.
+//! Checks of tags.
 
 use futures::future::join_all;
 

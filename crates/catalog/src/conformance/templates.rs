@@ -1,4 +1,4 @@
-//! Templates.
+//! Checks of templates.
 
 use crate::catalog::*;
 use crate::conformance::assertions::assert_refused;

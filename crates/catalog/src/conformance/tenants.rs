@@ -1,4 +1,4 @@
-//! Tenants, and their erasure.
+//! Checks of tenants and their erasure.
 
 use elevo_core::TenantId;
 use serde_json::json;

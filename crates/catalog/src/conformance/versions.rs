@@ -1,4 +1,4 @@
-//! The history of paths.
+//! Checks of the history of paths.
 
 use std::collections::BTreeSet;
 
@@ -64,7 +64,7 @@ pub async fn the_history_of_a_path_has_every_change_of_it(backend: &impl Backend
     let expected = [
         (8, "a"),
         (7, "a/b/c"),
-        // The nearest of two.
+        // This landing changed `a/b` and `a/b/c`; the nearer path counts.
         (6, "a/b/c"),
         (4, "a"),
         (1, ""),

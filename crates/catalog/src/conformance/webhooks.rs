@@ -1,4 +1,4 @@
-//! Webhooks.
+//! Checks of webhooks.
 
 use crate::catalog::*;
 use crate::conformance::assertions::assert_exists;

@@ -1,4 +1,4 @@
-//! Workspaces.
+//! Checks of workspaces.
 
 use elevo_core::Timestamp;
 use elevo_objects::Entry;

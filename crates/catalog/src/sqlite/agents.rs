@@ -1,4 +1,4 @@
-//! Agents.
+//! Statements on agents.
 
 use async_trait::async_trait;
 use elevo_core::TenantId;

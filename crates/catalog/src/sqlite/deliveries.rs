@@ -1,4 +1,4 @@
-//! Deliveries of events to webhooks.
+//! Statements on deliveries of events to webhooks.
 
 use async_trait::async_trait;
 use elevo_core::Timestamp;

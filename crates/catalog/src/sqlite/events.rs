@@ -1,4 +1,4 @@
-//! Events.
+//! Statements on events.
 
 use async_trait::async_trait;
 use elevo_core::Timestamp;
@@ -186,7 +186,7 @@ pub(super) fn push_filters(builder: &mut QueryBuilder<Sqlite>, query: &EventQuer
     }
 }
 
-/// Includes deleted events.
+/// Returns the highest id of all events so far, including deleted ones.
 pub(super) async fn last_in(connection: &mut SqliteConnection) -> Result<u64> {
     let last = sqlx::query_scalar("SELECT seq FROM sqlite_sequence WHERE name = 'events'");
     let last: Option<i64> = last.fetch_optional(connection).await.map_err(failure::of)?;

@@ -1,4 +1,4 @@
-//! API keys.
+//! Statements on API keys.
 
 use async_trait::async_trait;
 use elevo_core::{TenantId, Timestamp};

@@ -1,4 +1,4 @@
-//! Policies of projects.
+//! Statements on policies of projects.
 
 use async_trait::async_trait;
 use elevo_core::{TenantId, Timestamp};

@@ -1,4 +1,4 @@
-//! Requests with an idempotency key.
+//! Statements on requests with an idempotency key.
 
 use async_trait::async_trait;
 use elevo_core::Timestamp;

@@ -1,4 +1,4 @@
-//! Reviews.
+//! Statements on reviews.
 
 use async_trait::async_trait;
 use elevo_core::{TenantId, Timestamp, TreePath};

@@ -1,4 +1,4 @@
-//! Sandboxes.
+//! Statements on sandboxes.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Tags.
+//! Statements on tags.
 
 use async_trait::async_trait;
 use elevo_core::TenantId;

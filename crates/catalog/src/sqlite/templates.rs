@@ -1,4 +1,4 @@
-//! Templates.
+//! Statements on templates.
 
 use async_trait::async_trait;
 

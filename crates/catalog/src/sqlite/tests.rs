@@ -43,7 +43,7 @@ impl Temporary {
         pool.close().await;
     }
 
-    /// Changes the file with arbitrary SQL, as the catalog never does.
+    /// Changes the file with arbitrary SQL, which the catalog itself never runs.
     async fn meddle(&self, sql: &'static str) {
         let catalog = self.open().await;
         let mut write = catalog.database.write().await.unwrap();

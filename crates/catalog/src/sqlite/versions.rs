@@ -1,4 +1,4 @@
-//! The history of paths.
+//! Statements on the history of paths.
 
 use async_trait::async_trait;
 use elevo_core::TreePath;

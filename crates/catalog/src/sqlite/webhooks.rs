@@ -1,4 +1,4 @@
-//! Webhooks.
+//! Statements on webhooks.
 
 use async_trait::async_trait;
 use elevo_core::TenantId;

@@ -1,4 +1,4 @@
-//! Workspaces.
+//! Statements on workspaces.
 
 use async_trait::async_trait;
 use elevo_core::{TenantId, Timestamp};

@@ -1,13 +1,11 @@
 //! Reads server-sent events from a response as they arrive.
 
-mod parser;
-
+use elevo_api::event_stream::{Event, InvalidStream, MAX_EVENT_SIZE, Parser};
 use reqwest::Response;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use crate::client::error::{ClientError, Result};
-use crate::client::events::parser::{Broken, Event, LARGEST, Parser};
 use crate::client::http::{Client, SILENCE};
 
 /// The events of a response.
@@ -18,10 +16,9 @@ pub(crate) struct Events {
     parser: Parser,
 }
 
-impl Event {
-    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T> {
-        serde_json::from_str(&self.data).map_err(ClientError::Answer)
-    }
+/// Decodes the data of an event.
+pub(crate) fn decode<T: DeserializeOwned>(event: &Event) -> Result<T> {
+    serde_json::from_str(&event.data).map_err(ClientError::Answer)
 }
 
 impl Events {
@@ -36,7 +33,7 @@ impl Events {
     /// Returns the next event, or `None` at the end of the response.
     pub(crate) async fn next(&mut self) -> Result<Option<Event>> {
         loop {
-            if let Some(event) = self.parser.next().map_err(failure)? {
+            if let Some(event) = self.parser.next_event().map_err(failure)? {
                 return Ok(Some(event));
             }
             let Ok(piece) = timeout(SILENCE, self.answer.chunk()).await else {
@@ -51,9 +48,9 @@ impl Events {
     }
 }
 
-fn failure(broken: Broken) -> ClientError {
-    match broken {
-        Broken::TooLarge => ClientError::TooLarge(LARGEST),
-        Broken::NoText => ClientError::Stream("an event that is not valid UTF-8"),
+fn failure(invalid: InvalidStream) -> ClientError {
+    match invalid {
+        InvalidStream::TooLarge => ClientError::TooLarge(MAX_EVENT_SIZE),
+        InvalidStream::NotUtf8 => ClientError::Stream("an event that is not valid UTF-8"),
     }
 }

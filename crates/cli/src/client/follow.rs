@@ -8,7 +8,7 @@ use reqwest::{Method, Response};
 
 use crate::client::again::BackOff;
 use crate::client::error::{ClientError, Result};
-use crate::client::events::Events;
+use crate::client::events::{Events, decode};
 use crate::client::http::Client;
 use crate::client::paths::sandbox_path;
 
@@ -43,7 +43,7 @@ impl Follow {
         let answer = client.send(client.request(Method::POST, &path).json(wish));
         let mut events = Events::new(client, answer.await?);
         let start = match events.next().await? {
-            Some(event) => event.read::<StreamEvent>()?,
+            Some(event) => decode::<StreamEvent>(&event)?,
             None => return Err(ClientError::Stream("an answer without events")),
         };
         Ok(Self {
@@ -119,7 +119,7 @@ impl Follow {
             return Err(ClientError::Told { message });
         };
         let after = event.id.as_ref().and_then(|id| id.parse().ok());
-        let event: StreamEvent = event.read()?;
+        let event: StreamEvent = decode(&event)?;
         let piece = match event.kind {
             StreamKind::Start => return Ok(None),
             StreamKind::Stdout | StreamKind::Stderr => {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use elevo_workspace::{Finding, choose, probe};
+use elevo_workspace::{ProbeResult, choose, probe};
 use serde_json::json;
 
 use crate::client::health;
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &Doctor) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn shape(finding: &Finding) -> serde_json::Value {
+fn shape(finding: &ProbeResult) -> serde_json::Value {
     json!({
         "provider": finding.provider.name(),
         "usable": finding.obstacle.is_none(),
@@ -86,7 +86,7 @@ fn shape(finding: &Finding) -> serde_json::Value {
     })
 }
 
-fn line(output: &Output, finding: &Finding) -> Vec<u8> {
+fn line(output: &Output, finding: &ProbeResult) -> Vec<u8> {
     let name = finding.provider.name();
     match &finding.obstacle {
         None => check_row(output, name, true, finding.cost()),

@@ -8,7 +8,7 @@ use reqwest::Method;
 use reqwest::header::ACCEPT;
 use serde_json::Value;
 
-use crate::client::{self, Call, ClientError, Events as Stream, Reach};
+use crate::client::{self, Call, ClientError, Events as Stream, Reach, decode};
 use crate::errors::Exit;
 use crate::output::format::harmless;
 use crate::output::{FAINT, Output, STRONG};
@@ -130,7 +130,7 @@ fn follow(call: &mut Call, args: &Events) -> anyhow::Result<()> {
             if event.id.is_none() {
                 continue;
             }
-            let event: api::Event = event.read()?;
+            let event: api::Event = decode(&event)?;
             after = Some(event.id);
             show(&mut call.output, &event)?;
             // A program that reads the output needs each event at once.

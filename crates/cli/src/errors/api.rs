@@ -36,7 +36,7 @@ pub(super) fn describe_body(body: &elevo_api::ErrorBody) -> Described {
     )
 }
 
-/// The remediation of the server, in words of the command line.
+/// Returns the server's remediation, rephrased for users of the command line.
 fn advice(body: &elevo_api::ErrorBody) -> String {
     let code = body.code();
     let default = code.filter(|code| code.remediation() == body.remediation);

@@ -7,7 +7,7 @@ use super::store::StoreProblem;
 /// An error of finding a store or a directory on this machine, of any area.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LocalProblem {
-    /// In a box, because it is much larger than the others.
+    /// Boxed, because it is much larger than the other variants.
     #[error(transparent)]
     Directory(Box<DirectoryProblem>),
     #[error(transparent)]

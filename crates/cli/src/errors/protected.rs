@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use elevo_workspace::{Inside, WorkspaceId};
+use elevo_workspace::{WorkspaceId, WorkspaceLocation};
 use serde_json::json;
 
 use super::described::{Advice, Described, describe, lossy};
@@ -15,7 +15,7 @@ use crate::output::format::count;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Protected {
     #[error("this directory is {}", place(.0))]
-    Inside(Inside),
+    Inside(WorkspaceLocation),
     #[error("the workspace `{0}` has changes that are in no snapshot")]
     Unsaved(String),
     #[error("the workspace `{id}` has {} not landed", count(*.changes, "change that has", "changes that have"))]
@@ -90,14 +90,14 @@ impl Protected {
 }
 
 /// Describes where the current directory is.
-fn place(inside: &Inside) -> String {
+fn place(inside: &WorkspaceLocation) -> String {
     match &inside.id {
         Some(id) => format!("inside the workspace `{id}`"),
         None => format!("among the workspaces in {}", inside.root.display()),
     }
 }
 
-fn of_inside(inside: &Inside) -> Described {
+fn of_inside(inside: &WorkspaceLocation) -> Described {
     let id = inside.id.as_ref().map(WorkspaceId::as_str);
     describe(
         Exit::Usage,

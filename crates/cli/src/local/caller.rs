@@ -3,10 +3,11 @@
 
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use elevo_store_local::LocalStore;
 use elevo_workspace::Options;
+use parking_lot::Mutex;
 
 use crate::errors::{FileProblem, Report};
 use crate::output::Sink;
@@ -61,7 +62,7 @@ impl Notes {
         let _ = match self {
             Self::Here => writeln!(anstream::stderr().lock(), "{text}"),
             Self::Elsewhere { out, colour } => {
-                let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut out = out.lock();
                 match colour {
                     true => writeln!(out, "{text}"),
                     false => writeln!(anstream::StripStream::new(&mut **out), "{text}"),
@@ -78,7 +79,7 @@ impl Notes {
                 Ok(())
             }
             Self::Elsewhere { out, colour } => {
-                let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut out = out.lock();
                 match colour {
                     true => report.print_to(&mut *out, json),
                     false => report.print_to(&mut anstream::StripStream::new(&mut **out), json),

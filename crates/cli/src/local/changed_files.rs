@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use elevo_core::TreePath;
-use elevo_engine::{Diff, Ignoring, ImportOptions, Progress, Repository, look_again};
+use elevo_engine::{Diff, Ignoring, ImportOptions, Progress, Repository, scan_with_cache};
 use elevo_merge::IgnoreFiles;
 use elevo_objects::{Entry, Snapshot};
 
@@ -51,7 +51,7 @@ impl ChangedFiles {
         };
         let cache = stat_caches::known(store, directory);
         let (found, view) = progress::watch(session.hides_progress(), watch, || {
-            look_again(repository, directory, &options, &progress, &cache)
+            scan_with_cache(repository, directory, &options, &progress, &cache)
         })?;
         wait(Self::among(Diff::new(&view, snapshot.tree, found)))
     }

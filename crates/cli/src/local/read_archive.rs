@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
+use elevo_api::parse_limit;
 use elevo_archive::{ImportOptions, Limits, Received};
 use elevo_engine::{Progress, Repository, StateTree};
 
 use crate::errors::FileProblem;
 use crate::local::session::Session;
-use crate::output::format::size;
 use crate::output::progress::{self, Watch};
 use crate::output::saved_snapshot::describe_loss;
 
@@ -27,7 +27,7 @@ pub(crate) struct TarOptions {
     pub(crate) layer_on: Option<String>,
 
     /// Maximum total size of the files, for example 20G
-    #[arg(long, value_name = "SIZE", value_parser = size, requires = "tar", default_value = "1T")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_limit, requires = "tar", default_value = "1T")]
     max_size: u64,
 
     /// Maximum number of files, directories and links

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use elevo_engine::{
     CommitInfo, Ignoring, ImportOptions, Imported, Loss, LossKind, NewStatCache, Progress,
-    Repository, import, import_again,
+    Repository, import, import_with_cache,
 };
 use elevo_merge::IgnoreFiles;
 use elevo_objects::{Snapshot, SnapshotId};
@@ -87,7 +87,7 @@ pub(crate) fn read_directory(
     };
     let cache = stat_caches::cache_of(store, directory);
     let imported = progress::watch(session.hides_progress(), watch, || match &cache {
-        Some(cache) => import_again(repository, directory, &options, &progress, cache),
+        Some(cache) => import_with_cache(repository, directory, &options, &progress, cache),
         None => import(repository, directory, &options, &progress),
     });
     let imported = imported.with_context(|| format!("cannot read {}", directory.display()))?;

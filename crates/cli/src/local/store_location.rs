@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use elevo_objects::SnapshotId;
 use elevo_store_local::{OpenError, server_stamp};
-use elevo_workspace::Inside;
+use elevo_workspace::WorkspaceLocation;
 
 use crate::errors::{DirectoryProblem, LocalProblem, Protected, StoreProblem};
 use crate::global::Global;
@@ -25,7 +25,7 @@ pub(crate) enum Around {
     Working(PathBuf),
     /// A directory of workspaces. A working directory further up does not
     /// count, because files in a workspace do not belong to it.
-    Workspace(Inside),
+    Workspace(WorkspaceLocation),
     /// Neither of them.
     Nothing,
 }
@@ -36,7 +36,7 @@ impl Around {
             if is_working(directory) {
                 return Self::Working(directory.into());
             }
-            if let Some(inside) = Inside::of(directory, start) {
+            if let Some(inside) = WorkspaceLocation::of(directory, start) {
                 return Self::Workspace(inside);
             }
         }

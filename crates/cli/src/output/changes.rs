@@ -2,8 +2,8 @@
 
 use elevo_core::TreePath;
 use elevo_engine::{
-    Change, ChangeKind, DEFAULT_MAX_TEXT_BYTES, EntryKind, Insight, InsightTotals, LineBudget,
-    PatchOptions, Rename, Repository, patch, rename_patch,
+    Change, ChangeKind, ChangeStat, ChangeStatTotals, DEFAULT_MAX_TEXT_BYTES, EntryKind,
+    LineBudget, PatchOptions, Rename, Repository, patch, rename_patch,
 };
 use elevo_objects::{Content, Entry};
 use serde::Serialize;
@@ -42,7 +42,7 @@ pub(crate) struct ChangePrinter<'a> {
     repository: &'a Repository,
     form: ChangeForm,
     budget: LineBudget,
-    totals: InsightTotals,
+    totals: ChangeStatTotals,
     renamed: u64,
     any: bool,
 }
@@ -57,8 +57,8 @@ impl<'a> ChangePrinter<'a> {
             output,
             repository,
             form,
-            budget: LineBudget::one_by_one(),
-            totals: InsightTotals::default(),
+            budget: LineBudget::per_diff(),
+            totals: ChangeStatTotals::default(),
             renamed: 0,
             any: false,
         }
@@ -110,17 +110,17 @@ impl<'a> ChangePrinter<'a> {
     }
 
     fn print_stat(&mut self, item: ChangeItem) -> anyhow::Result<()> {
-        let (item, insight) = match item {
+        let (item, stat) = match item {
             ChangeItem::Change(change) => {
-                let insight = Insight::of(
+                let stat = ChangeStat::of(
                     self.repository,
                     change,
                     DEFAULT_MAX_TEXT_BYTES,
                     &mut self.budget,
                 );
-                let insight = wait(insight)?;
-                self.totals.add(&insight);
-                (ChangeItem::Change(insight.change.clone()), Some(insight))
+                let stat = wait(stat)?;
+                self.totals.add(&stat);
+                (ChangeItem::Change(stat.change.clone()), Some(stat))
             }
             ChangeItem::Rename(rename) => {
                 self.renamed += 1;
@@ -131,8 +131,8 @@ impl<'a> ChangePrinter<'a> {
             }
         };
         if self.output.is_json() {
-            let stat = match &insight {
-                Some(insight) => StatShape::new(insight),
+            let stat = match &stat {
+                Some(stat) => StatShape::new(stat),
                 None => StatShape::unchanged(&item),
             };
             let shape = ChangeShape {
@@ -142,28 +142,26 @@ impl<'a> ChangePrinter<'a> {
             return Ok(self.output.value(&shape)?);
         }
         let letter = self.letter(&item);
-        let counts = insight
-            .as_ref()
-            .map_or(blank(), |insight| self.counts(insight));
+        let counts = stat.as_ref().map_or(blank(), |stat| self.counts(stat));
         let mut line = [&letter[..], b" ", &counts, b"  ", &name(&item)].concat();
-        if let Some(insight) = insight.filter(Insight::is_binary) {
-            line.extend(sizes(&insight).as_bytes());
+        if let Some(stat) = stat.filter(ChangeStat::is_binary) {
+            line.extend(sizes(&stat).as_bytes());
         }
         Ok(self.output.line(line)?)
     }
 
     /// Two columns: lines added and lines removed.
-    fn counts(&self, insight: &Insight) -> Vec<u8> {
-        if !insight.text {
-            let word = if insight.is_binary() { "binary" } else { "" };
+    fn counts(&self, stat: &ChangeStat) -> Vec<u8> {
+        if !stat.text {
+            let word = if stat.is_binary() { "binary" } else { "" };
             return format!("{word:>15}").into_bytes();
         }
         let column = |sign: char, count: u64| match count {
             0 => String::new(),
             count => format!("{sign}{count}"),
         };
-        let added = format!("{:>7}", column('+', insight.lines_added));
-        let removed = format!("{:>7}", column('-', insight.lines_removed));
+        let added = format!("{:>7}", column('+', stat.lines_added));
+        let removed = format!("{:>7}", column('-', stat.lines_removed));
         let (added, removed) = (
             self.output.styled(ADDED, added),
             self.output.styled(REMOVED, removed),
@@ -220,12 +218,12 @@ fn size(entry: &Entry) -> u64 {
     }
 }
 
-fn sizes(insight: &Insight) -> String {
+fn sizes(stat: &ChangeStat) -> String {
     let (before, after) = (
-        format::bytes(insight.bytes_before),
-        format::bytes(insight.bytes_after),
+        format::bytes(stat.bytes_before),
+        format::bytes(stat.bytes_after),
     );
-    match insight.change.kind {
+    match stat.change.kind {
         ChangeKind::Added(_) => format!(" ({after})"),
         ChangeKind::Removed(_) => format!(" ({before})"),
         _ => format!(" ({before} -> {after})"),
@@ -277,7 +275,7 @@ fn modes(before: &Entry, after: &Entry) -> String {
     }
 }
 
-fn summary(totals: &InsightTotals, renamed: u64) -> String {
+fn summary(totals: &ChangeStatTotals, renamed: u64) -> String {
     let changes = totals.changes() + renamed;
     if changes == 0 {
         return "no changes".into();
@@ -377,13 +375,13 @@ struct StatShape {
 }
 
 impl StatShape {
-    fn new(insight: &Insight) -> Self {
+    fn new(stat: &ChangeStat) -> Self {
         Self {
-            text: Some(insight.text),
-            lines_added: insight.lines_added,
-            lines_removed: insight.lines_removed,
-            bytes_before: insight.bytes_before,
-            bytes_after: insight.bytes_after,
+            text: Some(stat.text),
+            lines_added: stat.lines_added,
+            lines_removed: stat.lines_removed,
+            bytes_before: stat.bytes_before,
+            bytes_after: stat.bytes_after,
         }
     }
 
@@ -421,7 +419,7 @@ struct TotalsShape {
 }
 
 impl TotalsShape {
-    fn new(totals: &InsightTotals, renamed: u64) -> Self {
+    fn new(totals: &ChangeStatTotals, renamed: u64) -> Self {
         Self {
             r#type: "totals",
             changes: totals.changes() + renamed,

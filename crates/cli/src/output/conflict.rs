@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use anstyle::Style;
 use elevo_merge::Lines;
-use imara_diff::{Algorithm, Diff, InternedInput};
+use gix_imara_diff::{Algorithm, Diff, InternedInput};
 
 use crate::client::Call;
 use crate::client::review_sides::Sides;

@@ -28,24 +28,24 @@ pub(crate) fn print_damage(session: &mut Session, found: &Verified) -> anyhow::R
     let output = &mut session.output;
     for Damage {
         key,
-        problem,
+        kind,
         needed,
-        places,
+        paths,
     } in &found.damage
     {
         let hash = short(SnapshotId(key.hash));
         let id = String::from_utf8(output.styled(IDENTITY, &hash)).unwrap_or(hash);
         let use_less = if *needed { "" } else { "; nothing needs it" };
-        output.line(format!("{} {id}: {problem}{use_less}", word(key.kind)))?;
-        for place in places.iter().take(PLACES) {
+        output.line(format!("{} {id}: {kind}{use_less}", word(key.kind)))?;
+        for place in paths.iter().take(PLACES) {
             let path = match path_text(place.path.as_bytes()) {
                 path if path.is_empty() => ".".into(),
                 path => path,
             };
             output.line(format!("  in {} {path}", short(place.snapshot)))?;
         }
-        if places.len() > PLACES {
-            output.line(format!("  and {} more", places.len() - PLACES))?;
+        if paths.len() > PLACES {
+            output.line(format!("  and {} more", paths.len() - PLACES))?;
         }
     }
     if found.more_damage > 0 {
@@ -81,7 +81,7 @@ pub(crate) fn print_damage(session: &mut Session, found: &Verified) -> anyhow::R
 /// The result as JSON.
 pub(crate) fn damage_shape(found: &Verified) -> Value {
     let damage = found.damage.iter().map(|damage| {
-        let places = damage.places.iter().map(|place| {
+        let places = damage.paths.iter().map(|place| {
             let mut value = json!(PathShape::new(place.path.as_bytes()));
             value["snapshot"] = json!(place.snapshot.to_string());
             value
@@ -89,7 +89,7 @@ pub(crate) fn damage_shape(found: &Verified) -> Value {
         json!({
             "kind": word(damage.key.kind),
             "hash": damage.key.hash.to_string(),
-            "problem": damage.problem.to_string(),
+            "problem": damage.kind.to_string(),
             "needed": damage.needed,
             "places": places.collect::<Vec<_>>(),
         })

@@ -146,30 +146,6 @@ pub(crate) fn now() -> Timestamp {
         .unwrap_or_else(|| unreachable!("the remainder is below a second"))
 }
 
-pub(crate) fn size(text: &str) -> Result<u64, String> {
-    let (number, unit) = match text.trim_end_matches(['B', 'b']) {
-        text if text.ends_with(|last: char| last.is_ascii_alphabetic()) => {
-            text.split_at(text.len() - 1)
-        }
-        text => (text, ""),
-    };
-    let shift = match unit {
-        "" => 0,
-        "K" | "k" => 10,
-        "M" | "m" => 20,
-        "G" | "g" => 30,
-        "T" | "t" => 40,
-        _ => return Err("a size is a number, optionally followed by K, M, G or T".into()),
-    };
-    let number: u64 = number
-        .parse()
-        .map_err(|_| "a size is a number, optionally followed by K, M, G or T".to_owned())?;
-    number
-        .checked_mul(1 << shift)
-        .filter(|bytes| *bytes > 0)
-        .ok_or_else(|| "the size is zero or too large".into())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,15 +171,5 @@ mod tests {
     fn modes_are_written_as_ls_does() {
         let letters = mode_letters(EntryKind::Directory, Mode::from_bits(0o754));
         assert_eq!(letters, "drwxr-xr--");
-    }
-
-    #[test]
-    fn sizes_have_an_optional_unit() {
-        for (text, bytes) in [("1", 1), ("2k", 2048), ("3MB", 3 << 20), ("4G", 4 << 30)] {
-            assert_eq!(size(text), Ok(bytes), "{text}");
-        }
-        for bad in ["", "G", "1.5G", "-1", "0", "9X", "99999999T"] {
-            assert!(size(bad).is_err(), "{bad}");
-        }
     }
 }

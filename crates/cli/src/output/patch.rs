@@ -2,7 +2,7 @@
 //! programs unchanged.
 
 use anstyle::Style;
-use imara_diff::{Algorithm, BasicLineDiffPrinter, Diff, InternedInput, UnifiedDiffConfig};
+use gix_imara_diff::{Algorithm, BasicLineDiffPrinter, Diff, InternedInput, UnifiedDiffConfig};
 
 use crate::output::styled_line::{StyledLine, differing};
 use crate::output::{

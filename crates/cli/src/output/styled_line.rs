@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use anstyle::Style;
-use imara_diff::{Algorithm, Diff, InternedInput};
+use gix_imara_diff::{Algorithm, Diff, InternedInput};
 use unicode_width::UnicodeWidthChar;
 
 use crate::output::Output;

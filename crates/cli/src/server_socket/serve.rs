@@ -5,10 +5,12 @@ use std::io::{self, Cursor, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use std::{fs, thread};
+
+use parking_lot::Mutex;
 
 use crate::errors::{Exit, FileProblem, Report};
 use crate::local::caller::{Caller, HeldStore, Notes};
@@ -214,7 +216,7 @@ struct Frames(Arc<Mutex<UnixStream>>);
 
 impl Frames {
     fn send(&self, kind: Kind, payload: &[u8]) -> io::Result<()> {
-        let mut stream = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stream = self.0.lock();
         write(&mut *stream, kind, payload)
     }
 

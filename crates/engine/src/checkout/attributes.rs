@@ -7,10 +7,10 @@ use elevo_core::{Name, Timestamp, TreePath};
 use rustix::fs::{AtFlags, Gid, Mode as Bits, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid};
 
 use super::Owner;
-use crate::disk::Root;
+use crate::disk::RootDirectory;
 
 /// Changes the owner of an open file, if another owner is configured.
-pub(super) fn give(fd: impl AsFd, owner: Option<Owner>) -> io::Result<()> {
+pub(super) fn set_owner(fd: impl AsFd, owner: Option<Owner>) -> io::Result<()> {
     if let Some(owner) = owner {
         let (uid, gid) = ids(owner);
         rustix::fs::fchown(fd, Some(uid), Some(gid))?;
@@ -19,7 +19,7 @@ pub(super) fn give(fd: impl AsFd, owner: Option<Owner>) -> io::Result<()> {
 }
 
 /// Changes the owner of a name in `parent`, without following a link.
-pub(super) fn give_name(parent: impl AsFd, name: &Name, owner: Option<Owner>) -> io::Result<()> {
+pub(super) fn set_owner_at(parent: impl AsFd, name: &Name, owner: Option<Owner>) -> io::Result<()> {
     if let Some(owner) = owner {
         let (uid, gid) = ids(owner);
         let flags = AtFlags::SYMLINK_NOFOLLOW;
@@ -56,7 +56,7 @@ pub(super) fn set_modified(fd: impl AsFd, modified: Option<Timestamp>) -> io::Re
 /// Creates an unnamed file to find the umask, since the system call that
 /// returns the mask also sets it, for all threads.
 #[cfg(target_os = "linux")]
-pub(super) fn probe_umask(root: &Root) -> io::Result<u32> {
+pub(super) fn probe_umask(root: &RootDirectory) -> io::Result<u32> {
     let directory = root.open_directory(&TreePath::root())?;
     let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
     let fd = rustix::fs::openat(directory, c".", flags, Bits::from_raw_mode(0o777))?;
@@ -64,6 +64,6 @@ pub(super) fn probe_umask(root: &Root) -> io::Result<u32> {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn probe_umask(_: &Root) -> io::Result<u32> {
+pub(super) fn probe_umask(_: &RootDirectory) -> io::Result<u32> {
     Err(io::ErrorKind::Unsupported.into())
 }

@@ -1,4 +1,4 @@
-//! Writes the content of files, or shares it with the files of a seed.
+//! Writes the content of files, or shares it with the files of a clone source.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -12,9 +12,9 @@ use rustix::io::Errno;
 
 use super::write::{Writer, fail};
 use super::{Checkout, Job};
-use crate::disk::{Parents, Root};
+use crate::disk::{Parents, RootDirectory};
 use crate::error::Result;
-use crate::file::{ChunkReader, Piece};
+use crate::file::{ChunkReader, FilePiece};
 use crate::tree;
 
 impl Writer<'_> {
@@ -36,13 +36,13 @@ impl Writer<'_> {
             let mut hole_at_end = false;
             while let Some(piece) = chunks.next_piece().await? {
                 let length = match piece {
-                    Piece::Data(chunk) if !is_hole(&chunk) => {
+                    FilePiece::Data(chunk) if !is_hole(&chunk) => {
                         file.write_all(&chunk).map_err(fail)?;
                         hole_at_end = false;
                         continue;
                     }
-                    Piece::Data(chunk) => chunk.len() as u64,
-                    Piece::Zeros(length) => length,
+                    FilePiece::Data(chunk) => chunk.len() as u64,
+                    FilePiece::Zeros(length) => length,
                 };
                 let length = SeekFrom::Current(length as i64);
                 file.seek(length).map_err(fail)?;
@@ -56,9 +56,13 @@ impl Writer<'_> {
         })
     }
 
-    /// Returns the file in the seed, if it has the same content there.
-    pub(super) fn in_seed(&self, path: &TreePath, content: &Content) -> Result<Option<OwnedFd>> {
-        let Some((seed, tree)) = &self.seed else {
+    /// Returns the file in the clone source, if it has the same content there.
+    pub(super) fn in_clone_source(
+        &self,
+        path: &TreePath,
+        content: &Content,
+    ) -> Result<Option<OwnedFd>> {
+        let Some((clone_source, tree)) = &self.clone_source else {
             return Ok(None);
         };
         if *content == Content::Empty {
@@ -71,7 +75,9 @@ impl Writer<'_> {
         if !matches!(known, Some(Entry::File { content: known, .. }) if known == *content) {
             return Ok(None);
         }
-        Ok(open_whole(seed, path, content.size()).ok().flatten())
+        Ok(open_whole(clone_source, path, content.size())
+            .ok()
+            .flatten())
     }
 
     /// Creates a file that shares its content with `from`, if the file system
@@ -112,7 +118,7 @@ async fn find_entry(checkout: &Checkout<'_>, tree: Tree, path: &TreePath) -> Res
 }
 
 /// Opens a file that should have this size; `None` if it does not.
-fn open_whole(root: &Root, path: &TreePath, size: u64) -> io::Result<Option<OwnedFd>> {
+fn open_whole(root: &RootDirectory, path: &TreePath, size: u64) -> io::Result<Option<OwnedFd>> {
     let mut parents = Parents::new(root);
     let (parent, name) = parents.of(path)?;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;

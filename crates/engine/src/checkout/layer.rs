@@ -9,7 +9,7 @@ use elevo_objects::{DirItem, Entry, Hash, Snapshot, TimeEntry, TimeItem, Tree};
 use super::{Checkout, CheckoutOptions, CheckoutReport, Job, WINDOW, Writer};
 use crate::blocking::Workers;
 use crate::diff::Pairs;
-use crate::disk::Root;
+use crate::disk::RootDirectory;
 use crate::error::{Result, at_root};
 use crate::progress::Progress;
 use crate::repository::Repository;
@@ -26,7 +26,7 @@ pub fn write_layer(
     options: &CheckoutOptions,
     progress: &Progress,
 ) -> Result<CheckoutReport> {
-    let root = Root::open(directory).map_err(at_root("open"))?;
+    let root = RootDirectory::open(directory).map_err(at_root("open"))?;
     let workers = Workers::start(options.threads).map_err(at_root("start threads for"))?;
     let checkout = Checkout {
         repository,
@@ -38,7 +38,7 @@ pub fn write_layer(
     let writer = Writer::new(&checkout, None);
     let mut delta = Delta::new(repository, State::of(before), State::of(after));
     workers.run(|| {
-        writer.own_root()?;
+        writer.set_root_owner()?;
         let mut report = CheckoutReport::default();
         let mut open = Vec::new();
         loop {

@@ -10,13 +10,13 @@ use rustix::fs::{Dir, FileType, Mode as Bits, OFlags};
 
 use super::Checkout;
 use crate::diff::Change;
-use crate::disk::{self, Parents, Root};
+use crate::disk::{self, Parents, RootDirectory};
 use crate::error::{Error, Result};
 use crate::file::ContentBuilder;
 use crate::tree;
 
 /// Whether a directory has no names except those that are left out.
-pub(super) fn is_empty(root: &Root, leave_out: &[Name]) -> io::Result<bool> {
+pub(super) fn is_empty(root: &RootDirectory, leave_out: &[Name]) -> io::Result<bool> {
     let fd = root.open_directory(&TreePath::root())?;
     for entry in Dir::read_from(fd.as_fd())? {
         let entry = entry?;

@@ -10,18 +10,18 @@ use rayon::prelude::*;
 use rustix::fs::{AtFlags, Mode as Bits, OFlags};
 use rustix::io::Errno;
 
-use super::attributes::{give, give_name, probe_umask, set_modified, timestamps};
+use super::attributes::{probe_umask, set_modified, set_owner, set_owner_at, timestamps};
 #[cfg(not(target_vendor = "apple"))]
 use super::content::clone_content;
 use super::remove::remove_all;
 use super::{Checkout, CheckoutReport, Job, Owner, SLICE};
-use crate::disk::{self, Parents, Root};
+use crate::disk::{self, Parents, RootDirectory};
 use crate::error::{Error, Result, at_root};
 
 /// Writes entries of a snapshot into the directory.
 pub(super) struct Writer<'a> {
     pub(super) checkout: &'a Checkout<'a>,
-    pub(super) seed: Option<(Root, Tree)>,
+    pub(super) clone_source: Option<(RootDirectory, Tree)>,
     /// Permission bits that the process's umask clears on new files.
     umask: u32,
     owner: Option<Owner>,
@@ -36,23 +36,26 @@ pub(super) struct OpenDirectory {
 }
 
 impl<'a> Writer<'a> {
-    pub(super) fn new(checkout: &'a Checkout<'a>, seed: Option<(Root, Tree)>) -> Self {
+    pub(super) fn new(
+        checkout: &'a Checkout<'a>,
+        clone_source: Option<(RootDirectory, Tree)>,
+    ) -> Self {
         let umask = probe_umask(checkout.root).unwrap_or(0o777);
         Self {
             checkout,
-            seed,
+            clone_source,
             umask,
             owner: checkout.options.owner,
         }
     }
 
     /// Sets the owner of the directory itself.
-    pub(super) fn own_root(&self) -> Result<()> {
+    pub(super) fn set_root_owner(&self) -> Result<()> {
         if self.owner.is_none() {
             return Ok(());
         }
         let root = self.checkout.root.open_directory(&TreePath::root());
-        let given = root.and_then(|root| give(root, self.owner));
+        let given = root.and_then(|root| set_owner(root, self.owner));
         given.map_err(at_root("change the owner of"))
     }
 
@@ -128,7 +131,7 @@ impl<'a> Writer<'a> {
         let make = |parents: &mut Parents<'_>| -> io::Result<()> {
             let (parent, name) = parents.of(path)?;
             rustix::fs::mkdirat(parent, name.as_bytes(), bits)?;
-            give_name(parent, &name, self.owner)
+            set_owner_at(parent, &name, self.owner)
         };
         match make(parents) {
             Ok(()) => Ok(()),
@@ -200,19 +203,21 @@ impl<'a> Writer<'a> {
         {
             return Ok(done);
         }
-        let seed = self.in_seed(&job.path, content)?;
+        let clone_source = self.in_clone_source(&job.path, content)?;
         #[cfg(target_vendor = "apple")]
-        let (fd, cloned) = match seed.and_then(|seed| self.clone_new(parents, job, &seed)) {
+        let (fd, cloned) = match clone_source
+            .and_then(|clone_source| self.clone_new(parents, job, &clone_source))
+        {
             Some(fd) => (fd, true),
             None => (self.create(parents, job, mode)?, false),
         };
         #[cfg(not(target_vendor = "apple"))]
         let (fd, cloned) = {
             let fd = self.create(parents, job, mode)?;
-            let cloned = seed.is_some_and(|seed| clone_content(&fd, &seed));
+            let cloned = clone_source.is_some_and(|clone_source| clone_content(&fd, &clone_source));
             (fd, cloned)
         };
-        give(&fd, self.owner).map_err(fail("change the owner of", &job.path))?;
+        set_owner(&fd, self.owner).map_err(fail("change the owner of", &job.path))?;
         if !cloned {
             self.write_content(&fd, job, content, chunk)?;
         }
@@ -290,7 +295,7 @@ impl<'a> Writer<'a> {
         let link = |parents: &mut Parents<'_>| -> io::Result<()> {
             let (parent, name) = parents.of(path)?;
             rustix::fs::symlinkat(target, parent, name.as_bytes())?;
-            give_name(parent, &name, self.owner)
+            set_owner_at(parent, &name, self.owner)
         };
         if job.before.is_some() {
             self.make_room(parents, path)?;

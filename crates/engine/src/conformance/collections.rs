@@ -7,10 +7,10 @@ use super::{
     ALICE, BOB, assert_refused, bare, chunk, commit, directory, get, id, is_stored, of_snapshots,
     put, snapshot,
 };
-use crate::store::{Collection, Commit, Depth, Object, Store};
+use crate::store::{Collection, Commit, GcScope, Object, Store};
 
-async fn begin(store: &impl Store, depth: Depth) -> Box<dyn Collection + '_> {
-    store.collection(ALICE, depth).await.expect("a collection")
+async fn begin(store: &impl Store, scope: GcScope) -> Box<dyn Collection + '_> {
+    store.collection(ALICE, scope).await.expect("a collection")
 }
 
 fn key(id: SnapshotId) -> ObjectKey {
@@ -48,8 +48,8 @@ pub async fn a_full_collection_deletes_unmarked_objects(store: &impl Store) {
     let others = chunk("gone");
     store.put(BOB, vec![others.clone()]).await.expect("put");
 
-    let collection = begin(store, Depth::Full).await;
-    assert_eq!(collection.depth(), Depth::Full);
+    let collection = begin(store, GcScope::Full).await;
+    assert_eq!(collection.scope(), GcScope::Full);
     assert!(mark(&*collection, &kept).await);
     assert!(!mark(&*collection, &kept).await, "only once");
     mark(&*collection, &chunk_kept).await;
@@ -88,14 +88,14 @@ pub async fn stored_bytes_grow_with_objects_and_fall_with_garbage(store: &impl S
     put(store, &chunks.iter().collect::<Vec<_>>()).await;
     assert_eq!(stored(ALICE).await, full, "they were there");
     assert_eq!(stored(BOB).await, 0);
-    let collection = begin(store, Depth::Full).await;
+    let collection = begin(store, GcScope::Full).await;
     for chunk in &chunks[..16] {
         mark(&*collection, chunk).await;
     }
     assert_eq!(end(collection).await, 16);
     let half = stored(ALICE).await;
     assert!(nearly(size / 2).contains(&half), "{half} of {size}");
-    assert_eq!(end(begin(store, Depth::Full).await).await, 16);
+    assert_eq!(end(begin(store, GcScope::Full).await).await, 16);
     assert_eq!(stored(ALICE).await, 0);
 }
 
@@ -110,7 +110,7 @@ pub async fn objects_written_or_found_during_a_collection_stay(store: &impl Stor
     let (again, found, committed) = (chunk("again"), chunk("found"), directory("committed"));
     let (new, lost) = (chunk("new"), chunk("lost"));
     put(store, &[&again, &found, &lost]).await;
-    let collection = begin(store, Depth::Full).await;
+    let collection = begin(store, GcScope::Full).await;
     put(store, &[&again, &new]).await;
     let there = store.contains(ALICE, &[found.key]).await.expect("contains");
     assert_eq!(there, [true]);
@@ -137,7 +137,7 @@ pub async fn objects_written_or_found_during_a_collection_stay(store: &impl Stor
 pub async fn objects_put_during_the_sweep_stay(store: &impl Store) {
     let objects: Vec<_> = (0..5000).map(|n| chunk(format!("{n}"))).collect();
     put(store, &objects.iter().collect::<Vec<_>>()).await;
-    let mut collection = begin(store, Depth::Full).await;
+    let mut collection = begin(store, GcScope::Full).await;
     assert!(collection.close());
     for some in objects.chunks(100) {
         put(store, &[&some[0]]).await;
@@ -161,7 +161,7 @@ pub async fn a_held_snapshot_arrives_at_collections(store: &impl Store) {
     let hold = async |id| store.hold(ALICE, &[id]).await.expect("hold");
     let guard = hold(ids[0]).await.expect("it is there");
     assert!(hold(id(&bare("never"))).await.is_none());
-    let collection = begin(store, Depth::Full).await;
+    let collection = begin(store, GcScope::Full).await;
     assert_eq!(collection.arrivals(), [ids[0]]);
     let second = hold(ids[1]).await.expect("it is there");
     assert!(!collection.close(), "a hold arrived");
@@ -175,7 +175,7 @@ pub async fn a_held_snapshot_arrives_at_collections(store: &impl Store) {
     assert!(is_stored(store, ALICE, ids[0]).await);
     assert!(!is_stored(store, ALICE, ids[2]).await);
     drop((guard, second));
-    let collection = begin(store, Depth::Full).await;
+    let collection = begin(store, GcScope::Full).await;
     assert_eq!(collection.arrivals(), [], "nothing is held any more");
     drop(collection);
 }
@@ -183,7 +183,7 @@ pub async fn a_held_snapshot_arrives_at_collections(store: &impl Store) {
 /// A collection waits for earlier writers, not for later ones.
 pub async fn a_collection_counts_older_writers(store: &impl Store) {
     let before = store.writing(ALICE).await.expect("a guard");
-    let collection = begin(store, Depth::Full).await;
+    let collection = begin(store, GcScope::Full).await;
     assert_eq!(collection.older_writers(), 1);
     let after = store.writing(ALICE).await.expect("a guard");
     assert_eq!(collection.older_writers(), 1);
@@ -193,13 +193,13 @@ pub async fn a_collection_counts_older_writers(store: &impl Store) {
     drop(collection);
 }
 
-/// An object put before the collection began has no mark and is not kept: a
-/// snapshot that needs it must be walked.
+/// An object that was put before the collection began has no mark and is not
+/// kept, so the collection must walk the snapshot that needs it.
 pub async fn a_commit_of_an_older_writer_arrives_at_the_collection(store: &impl Store) {
     let before = store.writing(ALICE).await.expect("a guard");
     let root = directory("put before");
     put(store, &[&root]).await;
-    let collection = begin(store, Depth::Full).await;
+    let collection = begin(store, GcScope::Full).await;
     let made = snapshot(Some(root.key.hash), "committed by an older writer");
     commit(store, of_snapshots(vec![made.clone()])).await;
     drop(before);
@@ -219,7 +219,7 @@ pub async fn a_commit_holds_its_snapshots(store: &impl Store) {
         made.expect("commit").held
     };
     let held = make(&before).await;
-    let collection = begin(store, Depth::Full).await;
+    let collection = begin(store, GcScope::Full).await;
     assert_eq!(collection.arrivals(), [id(&before)]);
     let also_held = make(&during).await;
     collection.mark(&[key(id(&before))]).await.expect("mark");
@@ -228,7 +228,7 @@ pub async fn a_commit_holds_its_snapshots(store: &impl Store) {
         assert!(is_stored(store, ALICE, id(made)).await);
     }
     drop(held);
-    let collection = begin(store, Depth::Full).await;
+    let collection = begin(store, GcScope::Full).await;
     assert_eq!(collection.arrivals(), [id(&during)], "only one is held");
     drop(also_held);
     end(collection).await;
@@ -241,13 +241,13 @@ pub async fn a_commit_holds_its_snapshots(store: &impl Store) {
 pub async fn an_interrupted_collection_deletes_nothing(store: &impl Store) {
     let object = chunk("stays");
     put(store, &[&object]).await;
-    let first = begin(store, Depth::Full).await;
-    assert_refused(store.collection(ALICE, Depth::Full).await.map(drop));
-    assert!(store.collection(BOB, Depth::Full).await.is_ok());
+    let first = begin(store, GcScope::Full).await;
+    assert_refused(store.collection(ALICE, GcScope::Full).await.map(drop));
+    assert!(store.collection(BOB, GcScope::Full).await.is_ok());
     drop(first);
     assert!(get(store, ALICE, &object).await.is_some());
-    let second = begin(store, Depth::Young).await;
-    assert_eq!(second.depth(), Depth::Full, "the first did not finish");
+    let second = begin(store, GcScope::Young).await;
+    assert_eq!(second.scope(), GcScope::Full, "the first did not finish");
     mark(&*second, &object).await;
     end(second).await;
     assert!(get(store, ALICE, &object).await.is_some());
@@ -257,12 +257,12 @@ pub async fn an_interrupted_collection_deletes_nothing(store: &impl Store) {
 pub async fn a_young_collection_keeps_earlier_marks(store: &impl Store) {
     let (old, new, dead) = (directory("old"), directory("new"), directory("dead"));
     put(store, &[&old]).await;
-    let first = begin(store, Depth::Full).await;
+    let first = begin(store, GcScope::Full).await;
     mark(&*first, &old).await;
     end(first).await;
     put(store, &[&new, &dead]).await;
-    let second = begin(store, Depth::Young).await;
-    assert_eq!(second.depth(), Depth::Young);
+    let second = begin(store, GcScope::Young).await;
+    assert_eq!(second.scope(), GcScope::Young);
     let keys = [old.key, new.key];
     assert_eq!(second.marked(&keys).await.expect("marked"), [true, false]);
     assert!(!mark(&*second, &old).await);
@@ -274,7 +274,7 @@ pub async fn a_young_collection_keeps_earlier_marks(store: &impl Store) {
     second.finish().await.expect("finish");
     assert!(get(store, ALICE, &old).await.is_some());
     assert!(get(store, ALICE, &dead).await.is_none());
-    let third = begin(store, Depth::Full).await;
+    let third = begin(store, GcScope::Full).await;
     let keys = [old.key, new.key];
     assert_eq!(third.marked(&keys).await.expect("marked"), [false, false]);
     mark(&*third, &new).await;

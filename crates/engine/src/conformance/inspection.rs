@@ -6,7 +6,7 @@ use super::{
     ALICE, BOB, assert_refused, bare, chunk, commit, get, id, is_stored, object, of_references,
     snapshot, update,
 };
-use crate::inspect::{Inspect, Mend};
+use crate::inspect::{Inspect, RowRepair};
 use crate::store::{Expected, Object};
 
 /// Expands to one test per promise of [`Inspect`](crate::Inspect).
@@ -16,8 +16,8 @@ macro_rules! inspection_tests {
         $crate::conformance_tests! {
             @each $make;
             objects_are_listed_in_pages_by_kind
-            mend_stores_its_rows
-            mend_rejects_bytes_that_do_not_match_their_key
+            repaired_rows_are_stored
+            a_repair_rejects_bytes_that_do_not_match_their_key
             a_deleted_object_can_be_put_again
         }
     };
@@ -69,17 +69,17 @@ pub async fn objects_are_listed_in_pages_by_kind(store: &impl Inspect) {
 }
 
 /// Stores objects, snapshots without a check of their roots, and refs.
-pub async fn mend_stores_its_rows(store: &impl Inspect) {
+pub async fn repaired_rows_are_stored(store: &impl Inspect) {
     let (new, old) = (chunk("new"), chunk("old"));
     store.put(ALICE, vec![old.clone()]).await.expect("put");
     let lost = snapshot(Some(Hash::from_bytes([9; 32])), "its root is lost");
-    let mend = Mend {
+    let repair = RowRepair {
         objects: vec![new.clone(), old.clone()],
         snapshots: vec![lost.clone()],
         references: vec![("head".into(), id(&lost))],
         remove: Vec::new(),
     };
-    store.mend(ALICE, mend).await.expect("mend");
+    store.repair_rows(ALICE, repair).await.expect("repair");
     assert_eq!(get(store, ALICE, &new).await, Some(new.data.clone()));
     assert_eq!(get(store, ALICE, &old).await, Some(old.data));
     assert_eq!(get(store, BOB, &new).await, None);
@@ -95,24 +95,24 @@ pub async fn mend_stores_its_rows(store: &impl Inspect) {
 }
 
 /// The whole call is rejected if one object is invalid.
-pub async fn mend_rejects_bytes_that_do_not_match_their_key(store: &impl Inspect) {
+pub async fn a_repair_rejects_bytes_that_do_not_match_their_key(store: &impl Inspect) {
     let right = chunk("right");
     let wrong = Object {
         key: chunk("one").key,
         data: "another".into(),
     };
-    let mend = Mend {
+    let repair = RowRepair {
         objects: vec![right.clone(), wrong.clone()],
-        ..Mend::default()
+        ..RowRepair::default()
     };
-    assert_refused(store.mend(ALICE, mend).await);
+    assert_refused(store.repair_rows(ALICE, repair).await);
     assert_eq!(get(store, ALICE, &right).await, None);
     assert_eq!(get(store, ALICE, &wrong).await, None);
-    let nameless = Mend {
+    let nameless = RowRepair {
         references: vec![(String::new(), id(&bare("a")))],
-        ..Mend::default()
+        ..RowRepair::default()
     };
-    assert_refused(store.mend(ALICE, nameless).await);
+    assert_refused(store.repair_rows(ALICE, nameless).await);
 }
 
 /// A deletion affects one object of one kind and tenant.
@@ -122,11 +122,11 @@ pub async fn a_deleted_object_can_be_put_again(store: &impl Inspect) {
         store.put(tenant, all.clone()).await.expect("put");
     }
     let gone: Vec<ObjectKey> = all.iter().step_by(3).map(|object| object.key).collect();
-    let mend = Mend {
+    let repair = RowRepair {
         remove: gone.clone(),
-        ..Mend::default()
+        ..RowRepair::default()
     };
-    store.mend(ALICE, mend).await.expect("mend");
+    store.repair_rows(ALICE, repair).await.expect("repair");
     for object in &all {
         let is_gone = gone.contains(&object.key);
         assert_eq!(get(store, ALICE, object).await.is_none(), is_gone);

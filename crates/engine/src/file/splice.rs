@@ -136,12 +136,13 @@ impl Splicer {
         Ok(splicer)
     }
 
-    /// Cuts zeros as they are inserted, so that a large gap needs no memory,
-    /// and only counts them once every chunk is zeros.
+    /// Inserts the zeros of the gap, and cuts them into chunks at once, so that
+    /// a large gap needs little memory. Chunks that consist only of zeros are
+    /// counted instead of cut.
     async fn fill_gap(&mut self) -> Result<()> {
         let mut left = self.edit.gap;
         while left > 0 {
-            // From there on, all uncut bytes are zeros.
+            // All bytes that are not cut yet are zeros.
             let only_zeros = self.at >= self.edit.start;
             if let Some((last, count)) = self.chunks.last_mut()
                 && *last == ZEROS.item()

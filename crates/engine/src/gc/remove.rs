@@ -9,7 +9,7 @@ use super::needs::{needed_by, roots_of, snapshot_key};
 use super::{GcProgress, GcReport, MANY, PAGE, take_last};
 use crate::error::Result;
 use crate::repository::Repository;
-use crate::store::{Collection, Depth};
+use crate::store::{Collection, GcScope};
 
 /// Deletes all snapshots and objects without a mark, or only counts them.
 pub(super) async fn remove_rest(
@@ -19,7 +19,7 @@ pub(super) async fn remove_rest(
     progress: &GcProgress,
 ) -> Result<GcReport> {
     let mut report = GcReport {
-        depth: collection.depth(),
+        scope: collection.scope(),
         snapshots_removed: 0,
         objects_marked: progress.marked(),
         objects_seen: 0,
@@ -39,7 +39,7 @@ pub(super) async fn remove_rest(
             None => break,
         }
     }
-    if collection.depth() == Depth::Full {
+    if collection.scope() == GcScope::Full {
         while let Some(swept) = collection.sweep(dry_run).await? {
             progress.seen.fetch_add(swept.seen, Ordering::Relaxed);
             progress.removed.fetch_add(swept.removed, Ordering::Relaxed);
@@ -64,7 +64,7 @@ async fn remove_snapshots(
     let found = found.await?;
     let keys: Vec<_> = ids.iter().map(|id| snapshot_key(*id)).collect();
     let removed = collection.remove(&keys).await?;
-    if collection.depth() == Depth::Full {
+    if collection.scope() == GcScope::Full {
         // The sweep examines every object anyway.
         return Ok(());
     }

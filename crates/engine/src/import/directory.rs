@@ -13,7 +13,7 @@ use elevo_core::{Name, TreePath};
 use rayon::prelude::*;
 use rustix::fs::{AtFlags, FileType, Stat};
 
-use super::earlier::Earlier;
+use super::earlier::EarlierDirectory;
 use super::leaf::losses;
 use super::names::Names;
 use super::tree_writer::TreeWriter;
@@ -87,7 +87,7 @@ impl Importer<'_> {
         let read_as = read_as.or(last.read_as);
         let stats = self.new_cache.map(|new| new.directory(cached.as_ref()));
         let mut writer = TreeWriter::new(path, stats);
-        let earlier = Earlier::open(self.repository, read_as, cached);
+        let earlier = EarlierDirectory::open(self.repository, read_as, cached);
         let mut earlier = self.workers.wait(earlier)?;
         let mut below = difference.below;
         for at in 0..listed.names.windows(WINDOW) {

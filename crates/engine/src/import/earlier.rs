@@ -7,16 +7,16 @@ use super::{Known, KnownEntry, TreeWithTimes};
 use crate::error::Result;
 use crate::repository::Repository;
 use crate::stat_cache::CachedDirectory;
-use crate::tree::Run;
+use crate::tree::AscendingLookup;
 
 /// A directory in an earlier snapshot, read alongside the one on disk.
-pub(super) struct Earlier {
-    entries: Option<Run<DirItem>>,
-    times: Option<Run<TimeItem>>,
+pub(super) struct EarlierDirectory {
+    entries: Option<AscendingLookup<DirItem>>,
+    times: Option<AscendingLookup<TimeItem>>,
     seen: Option<CachedDirectory>,
 }
 
-impl Earlier {
+impl EarlierDirectory {
     pub(super) async fn open(
         repository: &Repository,
         known: Option<TreeWithTimes>,
@@ -33,8 +33,8 @@ impl Earlier {
             });
         };
         Ok(Self {
-            entries: Some(Run::open(repository, tree.root, None).await?),
-            times: Some(Run::open(repository, times, None).await?),
+            entries: Some(AscendingLookup::open(repository, tree.root, None).await?),
+            times: Some(AscendingLookup::open(repository, times, None).await?),
             seen,
         })
     }

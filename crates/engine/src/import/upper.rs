@@ -21,7 +21,7 @@ use rayon::prelude::*;
 use rustix::fs::{FileType, Stat};
 
 use super::directory::failed;
-use super::earlier::Earlier;
+use super::earlier::EarlierDirectory;
 use super::names::Names;
 use super::{
     ImportOptions, ImportResult, Imported, Importer, Job, Known, KnownEntry, LastRead, LossKind,
@@ -38,7 +38,7 @@ use marks::{DirectoryMarks, is_whiteout};
 
 /// The attributes in which an overlay stores its marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Marks {
+pub enum OverlayXattrs {
     /// Attributes that only root can write.
     Trusted,
     /// Attributes that every user can write to own files: the overlay was
@@ -50,12 +50,12 @@ pub enum Marks {
 /// Reads the upper directory of an overlay whose lower directories hold `base`:
 /// the result is the tree that the overlay shows. Blocks.
 ///
-/// As with [`import_again`](crate::import_again), files that are unchanged
+/// As with [`import_with_cache`](crate::import_with_cache), files that are unchanged
 /// since the scan recorded in `cache` are not read, and the new state is
 /// recorded in it.
 pub fn import_upper(
     repository: &Repository,
-    (upper, marks): (&Path, Marks),
+    (upper, marks): (&Path, OverlayXattrs),
     base: &Snapshot,
     options: &ImportOptions,
     progress: &Progress,
@@ -71,10 +71,10 @@ pub fn import_upper(
 }
 
 /// Like [`import_upper`], without storing anything; see
-/// [`look_again`](crate::look_again).
-pub fn look_upper(
+/// [`scan_with_cache`](crate::scan_with_cache).
+pub fn scan_upper(
     repository: &Repository,
-    (upper, marks): (&Path, Marks),
+    (upper, marks): (&Path, OverlayXattrs),
     base: &Snapshot,
     options: &ImportOptions,
     progress: &Progress,
@@ -90,7 +90,7 @@ pub fn look_upper(
 /// A directory of the upper to be read, and the directory below it.
 struct UpperDirectory<'a> {
     path: &'a TreePath,
-    marks: Marks,
+    marks: OverlayXattrs,
     /// The whole tree below the overlay, for redirects.
     root: TreeWithTimes,
     /// The directory of that tree which shows in this one.
@@ -113,7 +113,7 @@ impl UpperEntry {
 }
 
 impl Importer<'_> {
-    fn run_over(mut self, base: &Snapshot, marks: Marks) -> ImportResult {
+    fn run_over(mut self, base: &Snapshot, marks: OverlayXattrs) -> ImportResult {
         // Held to the end: unchanged files are not read, but taken from this
         // snapshot.
         let (_held, last) = self.known()?.unzip();
@@ -152,7 +152,7 @@ impl Importer<'_> {
         names.leave_out(&self.options.leave_out);
         let cached = self.cached_directory(upper.last);
         let writer = self.new_cache.map(|new| new.directory(cached.as_ref()));
-        let earlier = Earlier::open(self.repository, upper.last.read_as, cached);
+        let earlier = EarlierDirectory::open(self.repository, upper.last.read_as, cached);
         let mut earlier = self.workers.wait(earlier)?;
         let mut entries = Vec::with_capacity(names.len());
         let mut fd = Some(fd);

@@ -7,11 +7,11 @@ use crate::error::{Error, Result};
 /// reading this much.
 const SMALLEST: u64 = 4096;
 
-/// The text that one response with many diffs may still read and compare, and
-/// the work it may still do.
+/// The remaining budget of one response with many diffs: bytes of text to read
+/// and to compare, and work.
 ///
-/// When the work is used up, each diff is a coarse one. When the bytes are, the
-/// call fails.
+/// When the work is used up, each further diff is coarse. When the bytes are
+/// used up, the call fails.
 #[derive(Debug)]
 pub struct LineBudget {
     read: u64,
@@ -20,8 +20,9 @@ pub struct LineBudget {
 }
 
 impl LineBudget {
-    /// A budget for a response of a server, some seconds at most: 2 GiB of
-    /// text, of which 128 MiB are in files that both sides have.
+    /// The budget of a response of a server, which then takes a few seconds at
+    /// most: 2 GiB of text, 128 MiB of which may be in files that both sides
+    /// have.
     pub fn of_one_answer() -> Self {
         Self {
             read: 2 << 30,
@@ -30,9 +31,9 @@ impl LineBudget {
         }
     }
 
-    /// A budget for a caller that shows each diff before it computes the next,
-    /// and so can stop: only the work of each diff is bounded.
-    pub fn one_by_one() -> Self {
+    /// A budget that bounds only the work of each diff, for a caller that prints
+    /// each diff before it computes the next, and can stop in between.
+    pub fn per_diff() -> Self {
         Self {
             read: u64::MAX,
             compared: u64::MAX,

@@ -9,7 +9,7 @@ use elevo_objects::{Kind, ObjectKey, SnapshotId};
 
 use super::{MemoryStore, Tenant};
 use crate::guards::{Collecting, Phase};
-use crate::store::{Collection, Depth, StoreError, StoreResult, Swept};
+use crate::store::{Collection, GcScope, StoreError, StoreResult, Swept};
 
 /// Objects known to be needed.
 #[derive(Debug, Default)]
@@ -51,25 +51,29 @@ impl MemoryStore {
     pub(super) fn collect(
         &self,
         tenant: TenantId,
-        depth: Depth,
+        scope: GcScope,
     ) -> StoreResult<MemoryCollection<'_>> {
         // Begin first, so that every writer that is not counted as older is
         // recorded.
         let busy = || StoreError::Refused("a collection is already running".into());
         let collecting = self.guards.begin(tenant).ok_or_else(busy)?;
-        let depth = self.with(tenant, |tenant| {
+        let scope = self.with(tenant, |tenant| {
             let marks = &mut tenant.marks;
-            let depth = if marks.are_whole { depth } else { Depth::Full };
-            if depth == Depth::Full {
+            let scope = if marks.are_whole {
+                scope
+            } else {
+                GcScope::Full
+            };
+            if scope == GcScope::Full {
                 marks.marked.clear();
             }
             (marks.is_collecting, marks.are_whole) = (true, false);
-            depth
+            scope
         });
         Ok(MemoryCollection {
             store: self,
             tenant,
-            depth,
+            scope,
             collecting,
             is_swept: false,
         })
@@ -79,7 +83,7 @@ impl MemoryStore {
 pub(super) struct MemoryCollection<'a> {
     store: &'a MemoryStore,
     tenant: TenantId,
-    depth: Depth,
+    scope: GcScope,
     collecting: Collecting,
     is_swept: bool,
 }
@@ -101,8 +105,8 @@ impl Drop for MemoryCollection<'_> {
 
 #[async_trait]
 impl Collection for MemoryCollection<'_> {
-    fn depth(&self) -> Depth {
-        self.depth
+    fn scope(&self) -> GcScope {
+        self.scope
     }
 
     fn older_writers(&self) -> usize {

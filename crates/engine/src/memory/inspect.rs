@@ -6,7 +6,7 @@ use elevo_core::TenantId;
 use elevo_objects::{Hash, Kind, ObjectKey};
 
 use super::{MemoryStore, check_object};
-use crate::inspect::{Inspect, Mend};
+use crate::inspect::{Inspect, RowRepair};
 use crate::store::{StoreError, StoreResult, check_reference_name};
 
 impl MemoryStore {
@@ -41,13 +41,13 @@ impl Inspect for MemoryStore {
         Ok(hashes)
     }
 
-    async fn mend(&self, tenant: TenantId, mend: Mend) -> StoreResult<()> {
-        mend.objects.iter().try_for_each(check_object)?;
-        let names = mend.references.iter();
+    async fn repair_rows(&self, tenant: TenantId, repair: RowRepair) -> StoreResult<()> {
+        repair.objects.iter().try_for_each(check_object)?;
+        let names = repair.references.iter();
         names
             .map(|(name, _)| name)
             .try_for_each(|name| check_reference_name(name))?;
-        let encoded = mend.snapshots.into_iter().map(|snapshot| {
+        let encoded = repair.snapshots.into_iter().map(|snapshot| {
             let (id, _) = snapshot.encode()?;
             Ok((id, snapshot))
         });
@@ -56,7 +56,7 @@ impl Inspect for MemoryStore {
         let _writing = self.guards.writing(tenant);
         let ids: Vec<_> = snapshots.iter().map(|(id, _)| *id).collect();
         self.with(tenant, |tenant| {
-            for object in mend.objects {
+            for object in repair.objects {
                 tenant.marks.keep(object.key);
                 tenant.objects.insert(object.key, object.data);
             }
@@ -65,8 +65,8 @@ impl Inspect for MemoryStore {
                 tenant.marks.keep(ObjectKey { kind, hash });
             }
             tenant.snapshots.extend(snapshots);
-            tenant.references.extend(mend.references);
-            for key in &mend.remove {
+            tenant.references.extend(repair.references);
+            for key in &repair.remove {
                 tenant.objects.remove(key);
             }
         });

@@ -172,7 +172,7 @@ fn decode_hash(bytes: &mut &[u8]) -> Option<Option<Hash>> {
     }
 }
 
-/// One name of a page.
+/// An entry of a page: a name and the metadata of its file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Item<'a> {
     pub(super) name: &'a [u8],

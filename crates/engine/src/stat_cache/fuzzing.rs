@@ -137,7 +137,7 @@ fn walk(open: &Open) {
         'pages: while let Some(mut items) = seen.next_page() {
             while !items.is_empty() {
                 let before = items;
-                // Nothing after an unreadable item is found.
+                // Items after an unreadable one are not found.
                 let Some(item) = Item::decode(&mut items) else {
                     break 'pages;
                 };

@@ -18,7 +18,7 @@ pub struct StatCache(pub(super) Option<Open>);
 /// A cache with a valid state.
 #[derive(Clone, Debug)]
 pub(super) struct Open {
-    pub(super) file: Source,
+    pub(super) file: CacheFile,
     pub(super) slot: Slot,
     /// Index of its slot.
     pub(super) at: usize,
@@ -56,7 +56,7 @@ impl Open {
             return None;
         }
         let length = file.metadata().ok()?.len();
-        let file = Source::of(file, length);
+        let file = CacheFile::of(file, length);
         let mut states: Vec<_> = (0..SLOTS.len())
             .filter_map(|at| {
                 let mut bytes = [0; SLOT];
@@ -99,13 +99,13 @@ const IN_ONE_GO: u64 = 32 << 20;
 
 /// The bytes of a cache.
 #[derive(Clone, Debug)]
-pub(super) struct Source {
+pub(super) struct CacheFile {
     file: Arc<File>,
     /// All of them, unless the file is large.
     bytes: Option<Arc<Vec<u8>>>,
 }
 
-impl Source {
+impl CacheFile {
     pub(super) fn of(file: File, length: u64) -> Self {
         let all = || {
             let mut bytes = vec![0; length as usize];
@@ -137,7 +137,7 @@ impl Source {
 /// Recorded metadata of a directory.
 #[derive(Debug)]
 pub(crate) struct CachedDirectory {
-    file: Source,
+    file: CacheFile,
     end: u64,
     pub(super) position: RecordRef,
     pub(super) record: Record,

@@ -14,7 +14,7 @@ use rustix::fs::{Timespec, Timestamps, UTIME_NOW};
 use super::format::{
     BEGIN, Checksum, Item, MAGIC, PAGE_BYTES, PageRef, Record, SLOTS, Slot, checksum,
 };
-use super::read::{CachedDirectory, Open, Source, StatCache};
+use super::read::{CacheFile, CachedDirectory, Open, StatCache};
 use super::{CachedStat, Fingerprint, RecordRef};
 use crate::import::TreeWithTimes;
 
@@ -156,7 +156,7 @@ impl NewStatCache {
         out.file.write_all_at(&slot.encode(), SLOTS[at])?;
         let limit = root.live.saturating_mul(2).saturating_add(SPARE);
         if out.at - BEGIN > limit {
-            let file = Source::of(out.file, out.at);
+            let file = CacheFile::of(out.file, out.at);
             compact(&Open { file, slot, at }, &self.path)?;
         }
         Ok(())

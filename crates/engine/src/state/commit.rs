@@ -84,7 +84,7 @@ impl StateTree {
         let (id, commit) = info.into_commit(tree, times, objects)?;
         let (store, tenant) = (self.repository.store(), self.repository.tenant());
         let held = store.commit(tenant, commit).await?.held;
-        self.repository.caught_up();
+        self.repository.release_objects_ahead();
         let root = Arc::new(Directory::stored(tree, times));
         self.publish(root, Some(Arc::new(held)));
         Ok(id)

@@ -1,4 +1,4 @@
-//! Reading and writing whole entries of a tree without their content, for
+//! Reads and writes whole entries of a tree without their content, for
 //! merges.
 
 use std::sync::Arc;

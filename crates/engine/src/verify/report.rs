@@ -46,16 +46,16 @@ pub struct Damage {
     /// Key of the object.
     pub key: ObjectKey,
     /// The kind of damage.
-    pub problem: Problem,
+    pub kind: DamageKind,
     /// Whether a snapshot or a ref needs it.
     pub needed: bool,
     /// Paths that need it, up to a limit for all damage together.
-    pub places: Vec<Place>,
+    pub paths: Vec<DamagedPath>,
 }
 
 /// A kind of damage to an object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Problem {
+pub enum DamageKind {
     /// The object is not stored.
     #[error("missing")]
     Missing,
@@ -64,15 +64,15 @@ pub enum Problem {
     Unreadable(String),
     /// The object's bytes do not match its hash.
     #[error("does not match its hash")]
-    OtherBytes,
+    HashMismatch,
     /// The object's bytes match its hash but do not decode.
     #[error("matches its hash but does not decode")]
-    Meaningless,
+    Undecodable,
 }
 
 /// A path that needs a damaged object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct DamagedPath {
     /// The snapshot that contains the path.
     pub snapshot: SnapshotId,
     /// The path; for a time tree, the directory whose times these are.

@@ -38,12 +38,12 @@ impl Seen {
 
 /// Number of damaged paths below each node, for as many nodes as memory allows.
 #[derive(Debug)]
-pub(super) struct Touched {
+pub(super) struct DamageCounts {
     counts: HashMap<Hash, u64>,
     most: usize,
 }
 
-impl Touched {
+impl DamageCounts {
     pub(super) fn within(bytes: usize) -> Self {
         Self {
             counts: HashMap::new(),

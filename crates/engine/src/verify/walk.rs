@@ -8,7 +8,7 @@ use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId};
 
 use super::edges::{self, Edge};
 use super::pages::Pages;
-use super::{Place, Problem, Verifier, judge, snapshot_key};
+use super::{DamageKind, DamagedPath, Verifier, judge, snapshot_key};
 use crate::error::Result;
 
 /// Refs listed at a time.
@@ -29,7 +29,7 @@ enum Below {
     Clean,
     Touched(u64),
     /// The node itself is damaged.
-    Damaged(Problem),
+    Damaged(DamageKind),
     Unknown(Vec<Edge>),
 }
 
@@ -55,11 +55,11 @@ impl Verifier<'_> {
     /// Clears the results of the previous walk.
     fn start_again(&mut self) {
         self.touched.clear();
-        self.places = 0;
+        self.listed_paths = 0;
         self.damage.retain(|_, damage| {
             damage.needed = false;
-            damage.places.clear();
-            damage.problem != Problem::Missing && damage.key.kind != Kind::Snapshot
+            damage.paths.clear();
+            damage.kind != DamageKind::Missing && damage.key.kind != Kind::Snapshot
         });
         self.report.gaps = self.gaps;
         self.report.snapshots = 0;
@@ -74,8 +74,8 @@ impl Verifier<'_> {
     async fn walk_snapshot(&mut self, id: SnapshotId) -> Result<bool> {
         let snapshot = match self.snapshot(id).await {
             Some(Ok(snapshot)) => snapshot,
-            Some(Err(problem)) => {
-                self.damaged(snapshot_key(id), problem);
+            Some(Err(kind)) => {
+                self.damaged(snapshot_key(id), kind);
                 return Ok(false);
             }
             None => return Ok(false),
@@ -112,13 +112,13 @@ impl Verifier<'_> {
             match self.below(key).await {
                 Below::Clean => {}
                 Below::Touched(count) => frame.touched = frame.touched.saturating_add(count),
-                Below::Damaged(problem) => {
+                Below::Damaged(kind) => {
                     frame.touched = frame.touched.saturating_add(1);
                     let path = at(&frame.path, name.as_ref());
-                    if problem == Problem::Missing && self.snapshot(id).await.is_none() {
+                    if kind == DamageKind::Missing && self.snapshot(id).await.is_none() {
                         return Ok(None);
                     }
-                    self.damaged(key, problem);
+                    self.damaged(key, kind);
                     self.need(key, id, path);
                 }
                 Below::Unknown(edges) => {
@@ -156,21 +156,21 @@ impl Verifier<'_> {
             return Below::Clean;
         }
         if let Some(damage) = self.damage.get(&key) {
-            return Below::Damaged(damage.problem.clone());
+            return Below::Damaged(damage.kind.clone());
         }
-        // While the list of places has room, walk on to find more places.
-        if self.places >= self.listed
+        // While the list of paths has room, walk on to find more of them.
+        if self.listed_paths >= self.listed
             && let Some(count) = self.touched.count(key)
         {
             return Below::Touched(count);
         }
         let data = match self.read(key).await {
-            None => return Below::Damaged(Problem::Missing),
-            Some(Err(problem)) => return Below::Damaged(problem),
+            None => return Below::Damaged(DamageKind::Missing),
+            Some(Err(kind)) => return Below::Damaged(kind),
             Some(Ok(data)) => data,
         };
-        if let Err(problem) = judge(key, &data) {
-            return Below::Damaged(problem);
+        if let Err(kind) = judge(key, &data) {
+            return Below::Damaged(kind);
         }
         self.progress.add(1, 0);
         match edges::of_object(key.kind, &data) {
@@ -179,7 +179,7 @@ impl Verifier<'_> {
                 Below::Clean
             }
             Ok(edges) => Below::Unknown(edges),
-            Err(_) => Below::Damaged(Problem::Meaningless),
+            Err(_) => Below::Damaged(DamageKind::Undecodable),
         }
     }
 
@@ -188,9 +188,9 @@ impl Verifier<'_> {
             return;
         };
         damage.needed = true;
-        if self.places < self.listed {
-            self.places += 1;
-            damage.places.push(Place { snapshot, path });
+        if self.listed_paths < self.listed {
+            self.listed_paths += 1;
+            damage.paths.push(DamagedPath { snapshot, path });
         }
     }
 
@@ -258,11 +258,11 @@ impl Verifier<'_> {
         if is_there || self.store.reference(self.tenant, name).await.ok() != Some(Some(id)) {
             return Ok(());
         }
-        let problem = match self.snapshot(id).await {
-            Some(Err(problem)) => problem,
-            _ => Problem::Missing,
+        let kind = match self.snapshot(id).await {
+            Some(Err(kind)) => kind,
+            _ => DamageKind::Missing,
         };
-        self.damaged(snapshot_key(id), problem);
+        self.damaged(snapshot_key(id), kind);
         if let Some(damage) = self.damage.get_mut(&snapshot_key(id)) {
             damage.needed = true;
         }

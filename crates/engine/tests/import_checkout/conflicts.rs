@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use elevo_engine::{CheckoutOptions, Error, Present, Progress, checkout};
+use elevo_engine::{CheckoutOptions, Error, ExistingContent, Progress, checkout};
 use elevo_objects::Mode;
 
 use crate::support::{Model, Thing, path, repository};
@@ -29,22 +29,22 @@ fn a_changed_file_is_not_overwritten_without_force() {
             &repository,
             &first,
             out.path(),
-            &Present::Unknown,
+            &ExistingContent::Unknown,
             &options(),
         )
         .unwrap();
         fs::write(out.path().join(changed), "mine").unwrap();
         let held = on_disk(out.path());
         for present in [
-            Present::Recorded(first.clone()),
-            Present::Checked(first.clone()),
-            Present::Unknown,
+            ExistingContent::Recorded(first.clone()),
+            ExistingContent::Checked(first.clone()),
+            ExistingContent::Unknown,
         ] {
             let refused = write_out(&repository, &second, out.path(), &present, &options());
             assert!(matches!(refused, Err(Error::InTheWay { count: found, .. }) if found >= count));
             assert_eq!(on_disk(out.path()), held, "nothing may change");
         }
-        let present = Present::Recorded(first.clone());
+        let present = ExistingContent::Recorded(first.clone());
         write_out(&repository, &second, out.path(), &present, &forced()).unwrap();
         assert_eq!(on_disk(out.path()), after);
     }
@@ -66,10 +66,17 @@ fn a_directory_with_something_new_in_it_is_not_replaced_by_a_file() {
     );
     let out = tempfile::tempdir().unwrap();
     let target = out.path();
-    write_out(&repository, &first, target, &Present::Unknown, &options()).unwrap();
+    write_out(
+        &repository,
+        &first,
+        target,
+        &ExistingContent::Unknown,
+        &options(),
+    )
+    .unwrap();
     fs::write(target.join("d/sub/mine"), "mine").unwrap();
     let held = on_disk(target);
-    let present = Present::Recorded(first);
+    let present = ExistingContent::Recorded(first);
     let refused = write_out(&repository, &second, target, &present, &options());
     assert!(matches!(refused, Err(Error::InTheWay { count: 1, .. })));
     assert_eq!(on_disk(target), held, "nothing may change");
@@ -95,15 +102,15 @@ fn a_change_elsewhere_is_seen_only_by_a_check() {
         &repository,
         &first,
         out.path(),
-        &Present::Unknown,
+        &ExistingContent::Unknown,
         &options(),
     )
     .unwrap();
     fs::write(out.path().join("b"), "mine").unwrap();
-    let checked = Present::Checked(first.clone());
+    let checked = ExistingContent::Checked(first.clone());
     let refused = write_out(&repository, &second, out.path(), &checked, &options());
     assert!(matches!(refused, Err(Error::InTheWay { .. })));
-    let recorded = Present::Recorded(first);
+    let recorded = ExistingContent::Recorded(first);
     write_out(&repository, &second, out.path(), &recorded, &options()).unwrap();
     assert_eq!(fs::read(out.path().join("b")).unwrap(), b"mine");
     assert_eq!(fs::read(out.path().join("a")).unwrap(), b"2");
@@ -142,9 +149,9 @@ fn neither_import_nor_checkout_follows_a_link_out_of_the_directory() {
     let changed = commit_model(&repository, &changed);
     for force in [false, true] {
         for (target, present) in [
-            (&snapshot, Present::Unknown),
-            (&changed, Present::Recorded(snapshot.clone())),
-            (&changed, Present::Checked(snapshot.clone())),
+            (&snapshot, ExistingContent::Unknown),
+            (&changed, ExistingContent::Recorded(snapshot.clone())),
+            (&changed, ExistingContent::Checked(snapshot.clone())),
         ] {
             let out = tempfile::tempdir().unwrap();
             symlink(outside.path(), out.path().join("dir")).unwrap();
@@ -173,7 +180,7 @@ fn a_tree_that_was_just_found_is_not_scanned_again() {
     fs::write(before.join("gone"), "gone").unwrap();
     let target = import_snapshot(&repository, &after);
     let found = read_in(&repository, &before);
-    let present = Present::Found {
+    let present = ExistingContent::Found {
         tree: found.tree,
         view: found.view(&repository),
     };

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-use elevo_engine::{Present, Progress, VerifyOptions, verify};
+use elevo_engine::{ExistingContent, Progress, VerifyOptions, verify};
 use futures::executor::block_on;
 use proptest::prelude::*;
 
@@ -22,7 +22,7 @@ fn a_hole_stays_a_hole() {
         &repository,
         &snapshot,
         out.path(),
-        &Present::Unknown,
+        &ExistingContent::Unknown,
         &options(),
     )
     .unwrap();
@@ -53,7 +53,7 @@ fn a_hole_of_any_length_costs_little() {
     let verified = verify(&*store, support::TENANT, &whole, &progress);
     assert!(block_on(verified).unwrap().is_whole());
     let out = tempfile::tempdir().unwrap();
-    let present = Present::Unknown;
+    let present = ExistingContent::Unknown;
     write_out(&repository, &snapshot, out.path(), &present, &options()).unwrap();
     let out = fs::File::open(out.path().join("sparse")).unwrap();
     let metadata = out.metadata().unwrap();

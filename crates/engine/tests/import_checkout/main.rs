@@ -14,8 +14,8 @@ use std::path::Path;
 
 use elevo_core::{Name, TreePath};
 use elevo_engine::{
-    CheckoutOptions, CheckoutReport, Error, ImportOptions, Imported, LossKind, Present, Progress,
-    Repository, Seed, StateTree, checkout, import,
+    CheckoutOptions, CheckoutReport, CloneSource, Error, ExistingContent, ImportOptions, Imported,
+    LossKind, Progress, Repository, StateTree, checkout, import,
 };
 use elevo_objects::{Mode, Snapshot};
 use futures::executor::block_on;
@@ -50,7 +50,7 @@ fn options() -> CheckoutOptions {
         leave_out: vec![left_out()],
         ignoring: None,
         force: false,
-        seed: None,
+        clone_source: None,
         owner: None,
     }
 }
@@ -66,7 +66,7 @@ fn write_out(
     repository: &Repository,
     snapshot: &Snapshot,
     directory: &Path,
-    present: &Present,
+    present: &ExistingContent,
     options: &CheckoutOptions,
 ) -> Result<CheckoutReport, Error> {
     checkout(
@@ -173,7 +173,7 @@ proptest! {
         let snapshot = commit_model(&repository, &model);
         let directory = tempfile::tempdir().unwrap();
         let target = directory.path().join("out");
-        write_out(&repository, &snapshot, &target, &Present::Unknown, &options()).unwrap();
+        write_out(&repository, &snapshot, &target, &ExistingContent::Unknown, &options()).unwrap();
         prop_assert_eq!(&on_disk(&target), &model);
         let again = import_snapshot(&repository, &target);
         prop_assert_eq!(again.tree, snapshot.tree);
@@ -187,15 +187,15 @@ proptest! {
         let (first, second) =
             (commit_model(&repository, &before), commit_model(&repository, &after));
         for present in [
-            Present::Recorded(first.clone()),
-            Present::Checked(first.clone()),
-            Present::Unknown,
+            ExistingContent::Recorded(first.clone()),
+            ExistingContent::Checked(first.clone()),
+            ExistingContent::Unknown,
         ] {
             let directory = tempfile::tempdir().unwrap();
             let target = directory.path();
-            write_out(&repository, &first, target, &Present::Unknown, &options()).unwrap();
+            write_out(&repository, &first, target, &ExistingContent::Unknown, &options()).unwrap();
             let options =
-                if matches!(present, Present::Unknown) { forced() } else { options() };
+                if matches!(present, ExistingContent::Unknown) { forced() } else { options() };
             write_out(&repository, &second, target, &present, &options).unwrap();
             prop_assert_eq!(&on_disk(target), &after);
         }
@@ -225,7 +225,7 @@ fn modification_times_survive_a_full_checkout_and_not_a_partial_one() {
         &repository,
         &first,
         out.path(),
-        &Present::Unknown,
+        &ExistingContent::Unknown,
         &options(),
     )
     .unwrap();
@@ -242,7 +242,7 @@ fn modification_times_survive_a_full_checkout_and_not_a_partial_one() {
     block_on(tree.write(&path("dir/old"), "new".into(), Default::default())).unwrap();
     let id = block_on(tree.commit(info("edit"))).unwrap();
     let second = block_on(repository.snapshot(id)).unwrap();
-    let present = Present::Recorded(first);
+    let present = ExistingContent::Recorded(first);
     write_out(&repository, &second, out.path(), &present, &options()).unwrap();
     assert!(fs::metadata(out.path().join("dir/old")).unwrap().mtime() > 1_000_000);
     assert_eq!(
@@ -302,7 +302,7 @@ fn a_change_of_mode_leaves_other_names_of_the_file_alone() {
     let second = block_on(tree.commit(info("run it"))).unwrap();
     let second = block_on(repository.snapshot(second)).unwrap();
     for (now, next) in [(&first, &second), (&second, &first)] {
-        let present = Present::Recorded(now.clone());
+        let present = ExistingContent::Recorded(now.clone());
         write_out(&repository, next, place.path(), &present, &options()).unwrap();
         assert_eq!(read_in(&repository, place.path()).tree, next.tree);
     }
@@ -321,14 +321,14 @@ fn directories_deeper_than_descriptors_go_both_ways() {
         &repository,
         &snapshot,
         out.path(),
-        &Present::Unknown,
+        &ExistingContent::Unknown,
         &options(),
     )
     .unwrap();
     let again = import_snapshot(&repository, out.path());
     assert_eq!(again.tree, snapshot.tree);
     let empty = commit_model(&repository, &Model::new());
-    let present = Present::Recorded(snapshot);
+    let present = ExistingContent::Recorded(snapshot);
     write_out(&repository, &empty, out.path(), &present, &options()).unwrap();
     assert!(on_disk(out.path()).is_empty());
 }
@@ -347,7 +347,7 @@ fn names_left_out_are_neither_read_nor_touched() {
         &repository,
         &empty,
         directory.path(),
-        &Present::Unknown,
+        &ExistingContent::Unknown,
         &forced(),
     )
     .unwrap();
@@ -367,20 +367,20 @@ fn a_seed_that_cannot_be_cloned_or_has_changed_size_does_no_harm() {
     ]
     .into();
     let snapshot = commit_model(&repository, &model);
-    let seed = tempfile::tempdir().unwrap();
+    let clone_source = tempfile::tempdir().unwrap();
     write_out(
         &repository,
         &snapshot,
-        seed.path(),
-        &Present::Unknown,
+        clone_source.path(),
+        &ExistingContent::Unknown,
         &options(),
     )
     .unwrap();
-    fs::write(seed.path().join("shorter"), "changed").unwrap();
+    fs::write(clone_source.path().join("shorter"), "changed").unwrap();
     let out = tempfile::tempdir().unwrap();
     let with_seed = CheckoutOptions {
-        seed: Some(Seed {
-            directory: seed.path().into(),
+        clone_source: Some(CloneSource {
+            directory: clone_source.path().into(),
             snapshot: snapshot.clone(),
         }),
         ..options()
@@ -389,7 +389,7 @@ fn a_seed_that_cannot_be_cloned_or_has_changed_size_does_no_harm() {
         &repository,
         &snapshot,
         out.path(),
-        &Present::Unknown,
+        &ExistingContent::Unknown,
         &with_seed,
     )
     .unwrap();

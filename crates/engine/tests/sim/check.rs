@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use elevo_core::TreePath;
 use elevo_engine::{
-    Depth, GcOptions, GcProgress, GcReport, Inspect, Progress, Repository, Root, StateTree, Store,
-    VerifyOptions, collect_garbage, verify,
+    GcOptions, GcProgress, GcReport, GcRoot, GcScope, Inspect, Progress, Repository, StateTree,
+    Store, VerifyOptions, collect_garbage, verify,
 };
 use elevo_objects::{
     ChunkItem, Content, DirItem, Entry, Hash, Item, Kind, Node, ObjectKey, SnapshotId, TimeItem,
@@ -126,12 +126,12 @@ pub fn check_garbage(disk: &Disk, model: &Model) {
 
 fn collect(repository: &Repository, roots: &[SnapshotId], dry_run: bool) -> GcReport {
     let options = GcOptions {
-        depth: Depth::Full,
+        scope: GcScope::Full,
         dry_run,
         keep_since: None,
     };
     let root = |snapshot: &SnapshotId| {
-        Ok(Root {
+        Ok(GcRoot {
             snapshot: *snapshot,
             history: false,
         })

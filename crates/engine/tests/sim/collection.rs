@@ -1,7 +1,7 @@
 //! A collection that deletes a few objects at a time, and can stop anywhere.
 
 use async_trait::async_trait;
-use elevo_engine::{Collection, Depth, Inspect, Store, StoreResult, Swept};
+use elevo_engine::{Collection, GcScope, Inspect, Store, StoreResult, Swept};
 use elevo_objects::{Kind, ObjectKey, SnapshotId};
 
 use super::TENANT;
@@ -57,8 +57,8 @@ impl<'a> SimCollection<'a> {
 
 #[async_trait]
 impl Collection for SimCollection<'_> {
-    fn depth(&self) -> Depth {
-        self.below.depth()
+    fn scope(&self) -> GcScope {
+        self.below.scope()
     }
 
     fn older_writers(&self) -> usize {

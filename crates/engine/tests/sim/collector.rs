@@ -1,6 +1,6 @@
 //! Clients that collect garbage while the others work.
 
-use elevo_engine::{Depth, Error, GcOptions, GcProgress, GcRun, Result, Root, StoreError};
+use elevo_engine::{Error, GcOptions, GcProgress, GcRoot, GcRun, GcScope, Result, StoreError};
 use elevo_objects::SnapshotId;
 use rand::RngExt;
 
@@ -12,10 +12,10 @@ impl Client {
     pub async fn collect(self) {
         while self.working.get() > 0 {
             let options = self.sim.random(|random| GcOptions {
-                depth: if random.random_bool(0.6) {
-                    Depth::Young
+                scope: if random.random_bool(0.6) {
+                    GcScope::Young
                 } else {
-                    Depth::Full
+                    GcScope::Full
                 },
                 dry_run: random.random_bool(0.15),
                 keep_since: None,
@@ -54,7 +54,7 @@ impl Client {
         run.references().await?;
         for snapshot in self.root_ids() {
             let history = false;
-            run.root(Root { snapshot, history }).await?;
+            run.root(GcRoot { snapshot, history }).await?;
         }
         let report = run.finish().await?;
         let counts = (report.snapshots_removed, report.objects_removed);

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use elevo_core::TenantId;
 use elevo_engine::{
-    Collection, Commit, Committed, Depth, Guard, MemoryStore, Object, Store, StoreError,
+    Collection, Commit, Committed, GcScope, Guard, MemoryStore, Object, Store, StoreError,
     StoreResult,
 };
 use elevo_objects::{ObjectKey, Snapshot, SnapshotId};
@@ -272,9 +272,9 @@ impl Store for SimStore {
     async fn collection(
         &self,
         tenant: TenantId,
-        depth: Depth,
+        scope: GcScope,
     ) -> StoreResult<Box<dyn Collection + '_>> {
-        let call = self.disk.memory.collection(tenant, depth);
+        let call = self.disk.memory.collection(tenant, scope);
         let below = self.read("collection", 0, call).await?;
         Ok(Box::new(SimCollection::new(self, below)))
     }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use elevo_engine::{
-    Attributes, ChangeKind, Depth, Error, GcOptions, GcProgress, Repository, StateTree,
+    Attributes, ChangeKind, Error, GcOptions, GcProgress, GcScope, Repository, StateTree,
     collect_garbage,
 };
 use elevo_objects::{Entry, Mode};
@@ -317,7 +317,7 @@ proptest! {
 
 fn collect_all(repository: &Repository) -> u64 {
     let options = GcOptions {
-        depth: Depth::Full,
+        scope: GcScope::Full,
         dry_run: false,
         keep_since: None,
     };

@@ -1,4 +1,4 @@
-//! Containers in brackets, with commas between their items.
+//! Builds containers that have brackets, and commas between their items.
 
 use std::ops::Range;
 use std::rc::Rc;

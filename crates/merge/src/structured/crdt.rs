@@ -268,7 +268,7 @@ fn later(ours: &Node<'_>, theirs: &Node<'_>) -> Side {
         return Side::Theirs;
     };
     let order = our_stamp.cmp(&their_stamp);
-    // For equal times, any choice that does not depend on the order of merging.
+    // Equal times need a choice that does not depend on the order of merges.
     let order = order.then_with(|| lists::rank(ours).cmp(&lists::rank(theirs)));
     if order.is_gt() {
         Side::Ours

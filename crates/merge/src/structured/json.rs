@@ -1,4 +1,4 @@
-//! Merging JSON by key.
+//! Merges JSON by key.
 
 use std::ops::Range;
 

@@ -1,10 +1,11 @@
-//! Merging lists: by the names of their elements, or else by their order.
+//! Merges lists by the names of their elements, or by their order if not all
+//! elements have names.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::rc::Rc;
 
-use gix_imara_diff::{Algorithm, Diff, Token};
+use elevo_engine::lines::{Change, Line, Work, diff};
 
 use super::node::{Container, Item, Kind, Meaning, Side};
 use super::order;
@@ -95,7 +96,8 @@ fn by_order<'t, 'a>(
     ours: &'t Container<'a>,
     theirs: &'t Container<'a>,
 ) -> Option<Plan<'t, 'a>> {
-    let runs = diff3(&meanings(base), &meanings(ours), &meanings(theirs))?;
+    let lists = [base, ours, theirs].map(meanings);
+    let runs = diff3(lists.each_ref().map(Vec::as_slice), &mut planner.work)?;
     let open = planner.open(Some(base), ours, theirs);
     let mut items = Vec::with_capacity(ours.items.len() + theirs.items.len());
     for run in runs {
@@ -144,31 +146,23 @@ enum Run {
     },
 }
 
-/// A change of one side, as a range of the base and its replacement.
-#[derive(Clone, Debug)]
-struct Change {
-    was: Range<usize>,
-    is: Range<usize>,
-}
-
-/// The parts of the merged list; `None` if changes of both sides overlap.
-fn diff3(base: &[Meaning], ours: &[Meaning], theirs: &[Meaning]) -> Option<Vec<Run>> {
-    // One table for all three lists, so that equal elements have equal tokens.
+/// Returns the parts of the merged list; `None` if changes of both sides
+/// overlap. `work` is for the changes of our side and of theirs.
+fn diff3([base, ours, theirs]: [&[Meaning]; 3], work: &mut [Work; 2]) -> Option<Vec<Run>> {
+    // One table for all three lists, so that equal elements have equal numbers.
     let mut dense = HashMap::new();
-    let [base_tokens, our_tokens, their_tokens] = [base, ours, theirs].map(|list| {
-        let tokens = list.iter().map(|meaning| {
+    let [base_lines, our_lines, their_lines] = [base, ours, theirs].map(|list| {
+        let lines = list.iter().map(|meaning| {
             let next = dense.len() as u32;
-            Token(*dense.entry(*meaning).or_insert(next))
+            Line::from(*dense.entry(*meaning).or_insert(next))
         });
-        tokens.collect::<Vec<_>>()
+        lines.collect::<Vec<_>>()
     });
-    let count = dense.len() as u32;
-    let mut our_changes = changes(&base_tokens, &our_tokens, count)
-        .into_iter()
-        .peekable();
-    let mut their_changes = changes(&base_tokens, &their_tokens, count)
-        .into_iter()
-        .peekable();
+    let [our_work, their_work] = work;
+    let our_changes = diff(dense.len(), &base_lines, &our_lines, our_work);
+    let their_changes = diff(dense.len(), &base_lines, &their_lines, their_work);
+    let mut our_changes = our_changes.into_iter().peekable();
+    let mut their_changes = their_changes.into_iter().peekable();
 
     let mut runs = Vec::new();
     let mut done = [0, 0, 0];
@@ -180,12 +174,14 @@ fn diff3(base: &[Meaning], ours: &[Meaning], theirs: &[Meaning]) -> Option<Vec<R
             (Some(our), Some(their)) if meet(our, their) => {
                 // Both sides may have made the same change; it is then taken
                 // once.
-                if our.was != their.was || ours[our.is.clone()] != theirs[their.is.clone()] {
+                if our.before != their.before
+                    || ours[our.after.clone()] != theirs[their.after.clone()]
+                {
                     return None;
                 }
                 (our_changes.next(), their_changes.next())
             }
-            (Some(our), Some(their)) if our.was.start < their.was.start => {
+            (Some(our), Some(their)) if our.before.start < their.before.start => {
                 (our_changes.next(), None)
             }
             _ => (None, their_changes.next()),
@@ -193,7 +189,7 @@ fn diff3(base: &[Meaning], ours: &[Meaning], theirs: &[Meaning]) -> Option<Vec<R
         let Some(was) = our
             .as_ref()
             .or(their.as_ref())
-            .map(|change| change.was.clone())
+            .map(|change| change.before.clone())
         else {
             break;
         };
@@ -202,18 +198,18 @@ fn diff3(base: &[Meaning], ours: &[Meaning], theirs: &[Meaning]) -> Option<Vec<R
         // A side that left this part alone still has it.
         done[1] = our
             .as_ref()
-            .map_or(done[1] + was.len(), |change| change.is.end);
+            .map_or(done[1] + was.len(), |change| change.after.end);
         done[2] = their
             .as_ref()
-            .map_or(done[2] + was.len(), |change| change.is.end);
+            .map_or(done[2] + was.len(), |change| change.after.end);
         runs.push(match (our, their) {
             (Some(our), Some(their)) => Run::Both {
                 base: None,
-                ours: our.is,
-                theirs: their.is,
+                ours: our.after,
+                theirs: their.after,
             },
-            (Some(our), None) => Run::Only(Side::Ours, our.is),
-            (_, their) => Run::Only(Side::Theirs, their.map_or(0..0, |change| change.is)),
+            (Some(our), None) => Run::Only(Side::Ours, our.after),
+            (_, their) => Run::Only(Side::Theirs, their.map_or(0..0, |change| change.after)),
         });
     }
     keep(&mut runs, &mut done, base.len());
@@ -237,21 +233,41 @@ fn keep(runs: &mut Vec<Run>, done: &mut [usize; 3], end: usize) {
 /// Whether two changes touch the same part. An insertion next to a change
 /// counts, because their order is unknown.
 fn meet(one: &Change, other: &Change) -> bool {
-    if one.was.is_empty() || other.was.is_empty() {
-        one.was.start <= other.was.end && other.was.start <= one.was.end
+    if one.before.is_empty() || other.before.is_empty() {
+        one.before.start <= other.before.end && other.before.start <= one.before.end
     } else {
-        one.was.start < other.was.end && other.was.start < one.was.end
+        one.before.start < other.before.end && other.before.start < one.before.end
     }
 }
 
-fn changes(before: &[Token], after: &[Token], tokens: u32) -> Vec<Change> {
-    let mut diff = Diff::default();
-    diff.compute_with(Algorithm::Histogram, before, after, tokens);
-    let range = |range: Range<u32>| range.start as usize..range.end as usize;
-    diff.hunks()
-        .map(|hunk| Change {
-            was: range(hunk.before),
-            is: range(hunk.after),
-        })
-        .collect()
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::structured::node::Meanings;
+
+    #[test]
+    fn lists_with_many_equal_elements_cost_a_bounded_amount_of_work() {
+        const LENGTH: usize = 50_000;
+        let mut meanings = Meanings::default();
+        let mut list = |changed: usize| -> Vec<_> {
+            let elements = (0..LENGTH).map(|at| match at % 3 == changed {
+                true => 1_000 + at,
+                false => at % 60,
+            });
+            let elements = elements.map(|number| meanings.scalar(&number.to_string()).0);
+            elements.collect()
+        };
+        let (base, ours, theirs) = (list(3), list(0), list(1));
+        let mut work = [(); 2].map(|()| Work::of_one_diff());
+        // A second list of the same file gets only the work that is left.
+        for _ in 0..2 {
+            diff3([&base, &ours, &theirs], &mut work);
+        }
+        // The bound, one search that began below it, and a coarse comparison of
+        // both lists.
+        let most = Work::ONE_DIFF + 2 * 128 * 2 * LENGTH as u64;
+        for work in work {
+            assert!(work.done() <= most, "{}", work.done());
+        }
+    }
 }

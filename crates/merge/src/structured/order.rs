@@ -1,4 +1,4 @@
-//! Merging the order of keys.
+//! Merges the order of keys.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,13 +7,13 @@ use std::collections::{HashMap, HashSet};
 pub(crate) struct Order<'n> {
     /// Every key that ours or theirs has, once.
     pub(crate) names: Vec<&'n str>,
-    /// Whether both sides moved existing keys, each in another way. The order
-    /// is then ours.
+    /// Whether both sides moved existing keys to different orders. Our order is
+    /// then used.
     pub(crate) disputed: bool,
 }
 
-/// Existing keys keep their order, or take that of the side that moved them; a
-/// new key stays after the key that it was inserted after. Of two new runs at
+/// Merges the order of keys. Existing keys keep their order, or take the order
+/// of the side that moved them; a new key stays after the key that it was inserted after. Of two new runs at
 /// one place, the run with the smaller key comes first, so that swapping the
 /// sides changes nothing.
 pub(crate) fn merge<'n>(base: &[&'n str], ours: &[&'n str], theirs: &[&'n str]) -> Order<'n> {

@@ -2,6 +2,8 @@
 
 use std::rc::Rc;
 
+use elevo_engine::lines::Work;
+
 use super::lists;
 use super::node::{Container, Finder, Item, Node, Side};
 use super::order;
@@ -15,6 +17,10 @@ pub(crate) struct Planner<'a> {
     path: Vec<Rc<str>>,
     conflicts: Vec<Conflict<'a>>,
     refused: bool,
+    /// Remaining work to compare lists: with the base and our side, and with the
+    /// base and their side. With a shared bound, the result would depend on the
+    /// order of the sides.
+    pub(crate) work: [Work; 2],
 }
 
 /// A merged container, before its items are known.
@@ -33,6 +39,7 @@ impl<'a> Planner<'a> {
             path: Vec::new(),
             conflicts: Vec::new(),
             refused: false,
+            work: [Work::of_one_diff(), Work::of_one_diff()],
         }
     }
 

@@ -1,4 +1,4 @@
-//! Merging TOML by key.
+//! Merges TOML by key.
 
 mod lines;
 mod sections;

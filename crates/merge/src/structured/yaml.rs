@@ -1,4 +1,4 @@
-//! Merging YAML by key.
+//! Merges YAML by key.
 
 mod events;
 mod read;

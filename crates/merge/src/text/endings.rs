@@ -6,7 +6,7 @@ use memchr::memchr_iter;
 
 /// Three versions with the same line ending, if each version is uniform and at
 /// least one side changed the ending; else the original versions.
-pub(super) struct Alike<'a> {
+pub(super) struct UniformEndings<'a> {
     pub(super) base: Cow<'a, [u8]>,
     pub(super) ours: Cow<'a, [u8]>,
     pub(super) theirs: Cow<'a, [u8]>,
@@ -18,7 +18,7 @@ enum Ending {
     CrLf,
 }
 
-impl<'a> Alike<'a> {
+impl<'a> UniformEndings<'a> {
     pub(super) fn new(base: &'a [u8], ours: &'a [u8], theirs: &'a [u8]) -> Self {
         let merged = merged(Ending::of(base), Ending::of(ours), Ending::of(theirs));
         let with = |text| match merged {

@@ -11,7 +11,7 @@
 //! ```
 
 use super::combine::{Outcome, Region};
-use super::endings::Alike;
+use super::endings::UniformEndings;
 use super::lines::{Line, Texts};
 use super::{is_binary, regions};
 use crate::driver::Versions;
@@ -50,7 +50,7 @@ pub fn marked(versions: &Versions<'_>, labels: &Labels<'_>, style: MarkerStyle) 
     {
         return None;
     }
-    let alike = Alike::new(base, versions.ours, versions.theirs);
+    let alike = UniformEndings::new(base, versions.ours, versions.theirs);
     let texts = Texts::new(&alike.base, &alike.ours, &alike.theirs);
     let mut out = Vec::new();
     let mut done = 0;

@@ -1,4 +1,4 @@
-//! Merging files that both sides changed by their content.
+//! Merges the content of files that both sides changed.
 
 use bytes::Bytes;
 use elevo_core::TreePath;

@@ -23,7 +23,7 @@ pub const WORKSPACE_LABELS: Labels<'static> = Labels {
 
 /// A conflict that was left to our side.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Left {
+pub struct LeftConflict {
     /// The path of the conflict.
     pub path: TreePath,
     /// Their version, which is the agreed one now.
@@ -70,14 +70,14 @@ impl TreeMerge {
         conflict: &Conflict,
         theirs: &StateTree,
         limit: u64,
-    ) -> Result<Left> {
+    ) -> Result<LeftConflict> {
         let path = &conflict.path;
         let marked = match self.mergeable(conflict, limit) {
             Some(mode) => self.write_markers(conflict, mode).await?,
             None => false,
         };
         self.adopt(conflict, theirs).await?;
-        Ok(Left {
+        Ok(LeftConflict {
             path: path.clone(),
             seen: conflict.theirs.clone(),
             left: self.tree.entry(path).await?,

@@ -174,26 +174,26 @@ pub struct Refused {
     /// The path of the change.
     pub path: TreePath,
     /// The reason.
-    pub why: Why,
+    pub why: RefusalReason,
 }
 
 impl Refused {
     pub(super) fn by_policy(path: TreePath, refusal: Refusal) -> Self {
-        let why = Why::Policy(refusal);
+        let why = RefusalReason::Policy(refusal);
         Self { path, why }
     }
 }
 
 /// The reason why a change does not land.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum RefusalReason {
     /// The policy does not let the agent make it.
     Policy(Refusal),
     /// The file still has the conflict markers that a refresh wrote into it.
     Markers(TreePath),
 }
 
-impl Why {
+impl RefusalReason {
     /// Returns advice for the agent that made the change.
     pub fn remedy(&self) -> String {
         match self {
@@ -207,7 +207,7 @@ impl Why {
     }
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for RefusalReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Policy(refusal) => refusal.fmt(f),

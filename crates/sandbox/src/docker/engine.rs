@@ -39,7 +39,7 @@ impl Engine {
     }
 
     /// Rejects a spec with a limit that this engine would silently ignore.
-    pub(super) fn admit(&self, spec: &ContainerSpec) -> Result<()> {
+    pub(super) fn check_limits(&self, spec: &ContainerSpec) -> Result<()> {
         let unable = |what, missing: &str| {
             let why = format!("the kernel or the engine lacks {missing}");
             Err(Error::refused(what, why))
@@ -88,7 +88,7 @@ impl Engine {
 /// Returns whether a warning of the engine reports that it dropped a limit.
 pub(super) fn drops_limit(warning: &str) -> bool {
     let warning = warning.to_lowercase();
-    // Warnings about swap do not count, because `admit` has checked the limit
+    // Warnings about swap do not count, because `check_limits` has checked the limit
     // of swap. Limits of disks are optional.
     let may_lack = ["swap", "block i/o"];
     warning.contains("discarded") && !may_lack.iter().any(|word| warning.contains(word))
@@ -152,7 +152,7 @@ mod tests {
     fn refused(change: impl FnOnce(&mut Engine)) -> &'static str {
         let mut engine = engine();
         change(&mut engine);
-        match engine.admit(&spec()) {
+        match engine.check_limits(&spec()) {
             Err(Error::Refused { what, .. }) => what,
             other => panic!("{other:?}"),
         }
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn rejects_a_limit_that_the_engine_lacks() {
-        engine().admit(&spec()).unwrap();
+        engine().check_limits(&spec()).unwrap();
         assert_eq!(refused(|engine| engine.limits_memory = false), "memory");
         assert_eq!(refused(|engine| engine.limits_swap = false), "memory");
         assert_eq!(refused(|engine| engine.limits_pids = false), "pids");
@@ -198,7 +198,7 @@ mod tests {
     fn a_runtime_must_be_known() {
         let mut spec = spec();
         spec.runtime = Some("runsc".to_owned());
-        let error = engine().admit(&spec).unwrap_err();
+        let error = engine().check_limits(&spec).unwrap_err();
         assert!(matches!(error, Error::NoSuchRuntime { name } if name == "runsc"));
     }
 

@@ -50,6 +50,10 @@ fn answered(subject: Subject<'_>, status: u16, message: String) -> Error {
             let why = format!("`{name}` is not a valid image name");
             Error::refused("image", why)
         }
+        // Before the status: some engines report a denied pull with 404.
+        (_, Subject::Image(name)) if is_denied_pull(&message) => Error::ImageDenied {
+            name: name.to_owned(),
+        },
         (404, Subject::Image(name)) => no_image(name),
         (409, _) => Error::Conflict { message },
         (_, Subject::Image(name)) if is_unknown_image(&message) => no_image(name),
@@ -70,10 +74,21 @@ fn no_image(name: &str) -> Error {
     }
 }
 
-/// Recognizes a missing image. Registries that need a login report it with
-/// these messages.
+/// Recognizes a pull without the credentials that the registry needs.
+fn is_denied_pull(message: &str) -> bool {
+    let denied = [
+        "pull access denied",
+        "no basic auth credentials",
+        "unauthorized",
+        "401 Unauthorized",
+        "403 Forbidden",
+    ];
+    denied.iter().any(|words| message.contains(words))
+}
+
+/// Recognizes an image that is missing in its registry.
 fn is_unknown_image(message: &str) -> bool {
-    ["pull access denied", "manifest unknown", "name unknown"]
+    ["manifest unknown", "name unknown"]
         .iter()
         .any(|words| message.contains(words))
 }
@@ -125,10 +140,28 @@ mod tests {
     fn a_missing_image_is_recognized_in_the_words_of_every_registry() {
         for error in [
             told(404, "manifest for x not found"),
-            told(500, "pull access denied for x, repository does not exist"),
+            told(500, "manifest unknown: manifest unknown"),
         ] {
             let error = translate("unix:///s", Subject::Image("x"), error);
             assert!(matches!(error, Error::NoSuchImage { name } if name == "x"));
+        }
+    }
+
+    #[test]
+    fn a_denied_pull_is_not_reported_as_a_missing_image() {
+        let denied = "pull access denied for x, repository does not exist or may require \
+                      'docker login': denied: requested access to the resource is denied";
+        for error in [
+            told(404, denied),
+            told(500, denied),
+            told(
+                500,
+                "Head \"https://r/v2/x/manifests/1\": no basic auth credentials",
+            ),
+            told(500, "unauthorized: authentication required"),
+        ] {
+            let error = translate("unix:///s", Subject::Image("x"), error);
+            assert!(matches!(error, Error::ImageDenied { name } if name == "x"));
         }
     }
 

@@ -33,7 +33,7 @@ impl Namespace {
     }
 
     /// Drops all packets to Docker's resolver in this namespace.
-    pub(super) async fn shut_out_docker(&self) -> Result<()> {
+    pub(super) async fn block_docker_resolver(&self) -> Result<()> {
         let path = format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd());
         let rules = format!("*filter\n-I OUTPUT 1 -d {DOCKERS} -j DROP\nCOMMIT\n");
         firewall::restore_in(&path, rules).await
@@ -49,7 +49,7 @@ pub(super) fn write_resolvers(path: &Path, resolvers: &[IpAddr]) -> io::Result<(
 }
 
 /// Returns whether a container can reach any of these resolvers.
-pub(super) fn has_usable(resolvers: &[IpAddr]) -> bool {
+pub(super) fn has_reachable_resolver(resolvers: &[IpAddr]) -> bool {
     usable(resolvers).next().is_some()
 }
 
@@ -69,7 +69,7 @@ mod tests {
         let path = directory.path().join("resolv.conf");
         let resolvers = ["fd00::1", "127.0.0.1", "10.0.0.2", "10.0.0.3"];
         let resolvers = resolvers.map(|address| address.parse().unwrap());
-        assert!(has_usable(&resolvers) && !has_usable(&resolvers[..2]));
+        assert!(has_reachable_resolver(&resolvers) && !has_reachable_resolver(&resolvers[..2]));
         write_resolvers(&path, &resolvers).unwrap();
         let expected = "nameserver 10.0.0.2\nnameserver 10.0.0.3\noptions ndots:0\n";
         assert_eq!(fs::read_to_string(path).unwrap(), expected);

@@ -3,7 +3,8 @@
 use super::engine::Engine;
 use super::failure::Subject;
 use super::{
-    DockerRuntime, LABEL_SANDBOX, LABEL_SERVER, READING, body, images, logs, registries, stats,
+    DockerRuntime, LABEL_SANDBOX, LABEL_SERVER, READING, create_request, images, logs, registries,
+    stats,
 };
 use crate::error::{Error, Result};
 use crate::runtime::{
@@ -27,10 +28,7 @@ impl SandboxRuntime for DockerRuntime {
     async fn check(&self) -> Result<RuntimeInfo> {
         let engine = Engine::read(&self.docker, &self.settings.host).await?;
         let mut info = engine.info.clone();
-        match self.engine.write() {
-            Ok(mut known) => *known = engine,
-            Err(error) => *error.into_inner() = engine,
-        }
+        *self.engine.write() = engine;
         match self.internet.repair().await {
             Ok(()) => info.internet = None,
             Err(Error::Refused { why, .. }) => info.internet = Some(why),
@@ -41,7 +39,7 @@ impl SandboxRuntime for DockerRuntime {
 
     async fn create(&self, spec: &ContainerSpec) -> Result<ContainerId> {
         spec.validate()?;
-        self.engine().admit(spec)?;
+        self.engine().check_limits(spec)?;
         let volumes = images::volumes(&self.docker, &self.settings.host, &spec.image).await?;
         if spec.network == Network::Internet {
             self.internet.ensure().await?;
@@ -50,14 +48,16 @@ impl SandboxRuntime for DockerRuntime {
             .name(&spec.sandbox)
             .build();
         let disks = self.disks(spec).await;
-        let body = |disks| body::body(spec, &volumes, &self.settings, self.internet.dns(), disks);
-        let create = |body| self.docker.create_container(Some(options.clone()), body);
-        let mut created = create(body(&disks)).await;
+        let request = |disks| {
+            create_request::build(spec, &volumes, &self.settings, self.internet.dns(), disks)
+        };
+        let create = |request| self.docker.create_container(Some(options.clone()), request);
+        let mut created = create(request(&disks)).await;
         if let Err(error) = &created
             && disks.iter().any(|disk| error.to_string().contains(disk))
         {
             tracing::warn!(%error, "cannot limit the disk access of a sandbox");
-            created = create(body(&[])).await;
+            created = create(request(&[])).await;
         }
         let created = created.map_err(|error| self.error(Subject::Spec(spec), error))?;
         let id = ContainerId(created.id);
@@ -97,7 +97,7 @@ impl SandboxRuntime for DockerRuntime {
         match killed.map_err(|error| self.error(Subject::Container(id), error)) {
             // A conflict means that the container is not running.
             Ok(()) | Err(Error::Conflict { .. }) => self.ended(id).await,
-            Err(error) => absent_is_fine(error),
+            Err(error) => ignore_missing_container(error),
         }
     }
 
@@ -114,7 +114,7 @@ impl SandboxRuntime for DockerRuntime {
             Ok(()) => Ok(()),
             // Another call is removing the container.
             Err(Error::Conflict { .. }) => self.gone(id).await,
-            Err(error) => absent_is_fine(error),
+            Err(error) => ignore_missing_container(error),
         }
     }
 
@@ -205,7 +205,7 @@ impl SandboxRuntime for DockerRuntime {
     }
 }
 
-pub(super) fn absent_is_fine(error: Error) -> Result<()> {
+pub(super) fn ignore_missing_container(error: Error) -> Result<()> {
     match error {
         Error::NoSuchContainer { .. } => Ok(()),
         error => Err(error),

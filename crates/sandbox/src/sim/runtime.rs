@@ -18,8 +18,8 @@ use crate::runtime::{
 };
 use crate::spec::{ContainerSpec, validate_image};
 
-/// The number in the next id. Ids differ between all engines of a process: they
-/// mark the processes of a container.
+/// The number in the next id of a container. Ids are unique among all engines of
+/// this process, because the processes of a container are found by its id.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// An installation on a [`SimEngine`].

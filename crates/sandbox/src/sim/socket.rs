@@ -67,6 +67,7 @@ struct WireLogs {
 enum WireError {
     Unreachable { host: String, source: String },
     NoSuchImage { name: String },
+    ImageDenied { name: String },
     NoSuchContainer { id: String },
     NoSuchRuntime { name: String },
     Conflict { message: String },
@@ -271,6 +272,7 @@ impl From<Error> for WireError {
                 source: source.to_string(),
             },
             Error::NoSuchImage { name } => Self::NoSuchImage { name },
+            Error::ImageDenied { name } => Self::ImageDenied { name },
             Error::NoSuchContainer { id } => Self::NoSuchContainer { id },
             Error::NoSuchRuntime { name } => Self::NoSuchRuntime { name },
             Error::Conflict { message } => Self::Conflict { message },
@@ -292,6 +294,7 @@ impl WireError {
                 source: source.into(),
             },
             Self::NoSuchImage { name } => Error::NoSuchImage { name },
+            Self::ImageDenied { name } => Error::ImageDenied { name },
             Self::NoSuchContainer { id } => Error::NoSuchContainer { id },
             Self::NoSuchRuntime { name } => Error::NoSuchRuntime { name },
             Self::Conflict { message } => Error::Conflict { message },

@@ -89,7 +89,8 @@ fn an_image_of_a_private_registry_needs_its_credentials() {
         let address = registry::serve_to(Some("Basic bWU6c2VjcmV0"));
         let name = format!("{address}/small:1");
         let steps: Vec<_> = own.runtime.pull(&name).await.collect().await;
-        assert!(steps.iter().any(Result::is_err), "{steps:?}");
+        let error = steps.into_iter().find_map(Result::err).unwrap();
+        assert!(matches!(error, Error::ImageDenied { .. }), "{error:?}");
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("config.json");
         let auths = format!(r#"{{"auths": {{"{address}": {{"auth": "bWU6c2VjcmV0"}}}}}}"#);

@@ -11,13 +11,14 @@ pub(crate) mod once;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use elevo_catalog::{Begun, Catalog, IdempotentRequest, RequestRun};
 use elevo_core::{ErrorCode, TenantId};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::app::access::principal::Principal;
 use crate::app::requests::once::{Note, Once, Request};
@@ -92,7 +93,7 @@ struct Working {
 
 impl AtWork {
     fn lock(&self) -> MutexGuard<'_, HashMap<[u8; 32], Working>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Marks a request as running. If it is running already, returns the command

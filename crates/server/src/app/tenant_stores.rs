@@ -2,11 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use elevo_core::{ErrorCode, TenantId};
 use elevo_engine::{DEFAULT_CACHE_BYTES, NodeCache, Repository, Store};
 use elevo_workspace::{Options, Owner, ProviderKind, WorkspaceId, Workspaces};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::task::JoinHandle;
 use tracing::Instrument;
 
@@ -68,7 +69,6 @@ impl TenantStores {
     /// one cache of nodes.
     pub(crate) fn repository(&self, tenant: TenantId) -> Repository {
         let mut known = self.repositories.lock();
-        let known = known.as_mut().unwrap_or_else(|error| error.get_mut());
         let new = || Repository::with_cache(self.store.clone(), tenant, &self.cache);
         known.entry(tenant).or_insert_with(new).clone()
     }
@@ -134,13 +134,8 @@ impl TenantStores {
     /// Releases the memory for an erased tenant. The tenant stays closed: a job
     /// that listed it earlier would create its directory.
     pub(crate) fn forget(&self, tenant: TenantId) {
-        let mut repositories = self.repositories.lock();
-        let repositories = repositories
-            .as_mut()
-            .unwrap_or_else(|error| error.get_mut());
-        repositories.remove(&tenant);
-        let mut opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
-        opening.remove(&tenant);
+        self.repositories.lock().remove(&tenant);
+        self.opening.lock().remove(&tenant);
         self.shares.forget(tenant);
     }
 
@@ -169,7 +164,7 @@ impl TenantStores {
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 
     /// Returns the workspaces of a tenant if they are open. Fails if the tenant
@@ -183,7 +178,7 @@ impl TenantStores {
     }
 
     fn turn_to_open(&self, tenant: TenantId) -> Arc<tokio::sync::Mutex<()>> {
-        let mut opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opening = self.opening.lock();
         opening.entry(tenant).or_default().clone()
     }
 

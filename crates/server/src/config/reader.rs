@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use elevo_api::{NetworkMode, parse_cpu, parse_size};
+use elevo_api::{NetworkMode, parse_cpu, parse_limit};
 use elevo_sandbox::HostLimits;
 
 use crate::config::reader::values::{
@@ -100,7 +100,7 @@ impl Reader {
 
     fn size(&mut self, name: &str, default: u64) -> u64 {
         self.get(name, default, |text| {
-            parse_size(text).map_err(|error| error.to_string())
+            parse_limit(text).map_err(|error| error.to_string())
         })
     }
 

@@ -1,11 +1,12 @@
 //! Records requests in the audit log.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::{ConnectInfo, MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use parking_lot::Mutex;
 
 use crate::http::answer::ApiError;
 use crate::http::layers;
@@ -94,7 +95,7 @@ impl Asked {
     }
 
     fn take_ticket(&self) -> Option<elevo_audit::Ticket> {
-        let mut note = self.note.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut note = self.note.lock();
         note.ticket.take()
     }
 
@@ -105,7 +106,7 @@ impl Asked {
             (None, 403) => "access.refused",
             (None, _) => return None,
         };
-        let note = std::mem::take(&mut *self.note.lock().unwrap_or_else(PoisonError::into_inner));
+        let note = std::mem::take(&mut *self.note.lock());
         let mut about = std::mem::take(&mut self.about);
         about.extend(note.about);
         let mut details = note.details;

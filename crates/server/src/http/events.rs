@@ -3,8 +3,8 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
+use axum::response::sse::Event as SseEvent;
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
 use elevo_api as api;
 use serde::Deserialize;
 use tokio::sync::mpsc;
@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::http::answer::Answer;
 use crate::http::request::{Query, Who};
 use crate::http::shared::Shared;
-use crate::http::stream;
+use crate::http::stream::{self, Encoded};
 
 /// Maximum duration of a stream; its client then reconnects.
 const LONGEST: Duration = Duration::from_secs(3600);
@@ -96,25 +96,23 @@ pub(super) async fn events(
         }
         drop(work);
     });
-    Ok(stream::of_pieces(receiver))
+    Ok(stream::respond_in_batches(receiver))
 }
 
 /// The last event of a stream that ends because the server stops. It has no id,
 /// so that a client that reconnects continues after the last event with an id.
-fn stopping() -> Bytes {
+fn stopping() -> Encoded {
     let message =
         "the server is stopping; reconnect with the id of the last event as `Last-Event-ID`";
     let data = serde_json::json!({ "message": message });
-    format!("retry: 5000\nevent: stopping\ndata: {data}\n\n").into()
+    let event = SseEvent::default().retry(Duration::from_secs(5));
+    Ok(event.event("stopping").data(data.to_string()))
 }
 
-async fn send_all(mut following: Following, sender: mpsc::Sender<Bytes>) {
+async fn send_all(mut following: Following, sender: mpsc::Sender<Vec<Encoded>>) {
     // Shows the client that the stream has begun.
-    if sender
-        .send(Bytes::from_static(b": begun\n\n"))
-        .await
-        .is_err()
-    {
+    let begun = SseEvent::default().comment("begun");
+    if sender.send(vec![Ok(begun)]).await.is_err() {
         return;
     }
     loop {
@@ -125,13 +123,17 @@ async fn send_all(mut following: Following, sender: mpsc::Sender<Bytes>) {
                 return;
             }
         };
-        let mut piece = String::new();
-        for event in events {
-            let json = serde_json::to_string(&event).unwrap_or_default();
-            piece += &format!("id: {}\nevent: {}\ndata: {json}\n\n", event.id, event.event);
-        }
-        if sender.send(piece.into()).await.is_err() {
+        let events = events.iter().map(encode).collect();
+        if sender.send(events).await.is_err() {
             return;
         }
     }
+}
+
+fn encode(event: &api::Event) -> Encoded {
+    let json = serde_json::to_string(event)?;
+    Ok(SseEvent::default()
+        .id(event.id.to_string())
+        .event(&event.event)
+        .data(json))
 }

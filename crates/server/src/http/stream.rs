@@ -7,16 +7,17 @@
 
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::http::header;
+use axum::http::header::{CACHE_CONTROL, HeaderName};
+use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
 use elevo_agent_link::{Event, Stream};
 use elevo_api::{Encoding, StreamEvent, StreamKind};
+use futures::{StreamExt, stream};
 use serde::Serialize;
 use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
 
 use crate::app::access::principal::Principal;
 use crate::app::processes::output::Reading;
@@ -27,6 +28,10 @@ use crate::platform::clock;
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// Maximum time for a client to receive the last event.
 const LAST: Duration = Duration::from_secs(1);
+
+/// An event, unless its data could not be serialized. An error ends the
+/// response.
+pub(super) type Encoded = Result<SseEvent, serde_json::Error>;
 
 /// Responds with the output of a command while it runs.
 pub(super) fn answer(
@@ -41,7 +46,7 @@ pub(super) fn answer(
     let (app, work) = (shared.app.clone(), shared.app.stopping.work());
     tokio::spawn(async move {
         let mut encoder = Encoder::new(reading.process.clone(), limit, at);
-        if is_new && sender.send(encoder.start()).await.is_err() {
+        if is_new && sender.send(vec![encoder.start()]).await.is_err() {
             return;
         }
         let mut sent = at;
@@ -58,33 +63,28 @@ pub(super) fn answer(
         send_last(&sender, encoder.stopping()).await;
         drop(work);
     });
-    of_pieces(receiver)
+    respond_in_batches(receiver)
 }
 
 /// Sends the last event of a stream, unless the client is too slow.
-pub(super) async fn send_last(sender: &mpsc::Sender<Bytes>, event: Bytes) {
-    let _ = tokio::time::timeout(LAST, sender.send(event)).await;
+pub(super) async fn send_last(sender: &mpsc::Sender<Vec<Encoded>>, event: Encoded) {
+    let _ = tokio::time::timeout(LAST, sender.send(vec![event])).await;
+}
+
+/// Responds with batches of events as they arrive. A batch takes one place in
+/// the channel, so that a sender that is cancelled sends all of it or nothing.
+pub(super) fn respond_in_batches(receiver: mpsc::Receiver<Vec<Encoded>>) -> Response {
+    respond(ReceiverStream::new(receiver).flat_map(stream::iter))
 }
 
 /// Responds with events as they arrive, and with heartbeats while none arrives.
-pub(super) fn of_pieces(receiver: mpsc::Receiver<Bytes>) -> Response {
-    let body = Body::from_stream(futures::stream::unfold(receiver, next_piece));
+pub(super) fn respond(events: impl futures::Stream<Item = Encoded> + Send + 'static) -> Response {
+    let heartbeat = KeepAlive::new().interval(HEARTBEAT).text("still there");
     let headers = [
-        (header::CONTENT_TYPE, "text/event-stream"),
-        (header::CACHE_CONTROL, "no-store"),
+        (CACHE_CONTROL, "no-store"),
+        (HeaderName::from_static("x-accel-buffering"), "no"),
     ];
-    ([("x-accel-buffering", "no")], headers, body).into_response()
-}
-
-type Piece = Result<Bytes, std::convert::Infallible>;
-
-/// Returns the next piece, or a heartbeat if none comes in time.
-async fn next_piece(mut receiver: mpsc::Receiver<Bytes>) -> Option<(Piece, mpsc::Receiver<Bytes>)> {
-    let piece = match tokio::time::timeout(HEARTBEAT, receiver.recv()).await {
-        Ok(piece) => piece?,
-        Err(_) => Bytes::from_static(b": still there\n\n"),
-    };
-    Some((Ok(piece), receiver))
+    (headers, Sse::new(events).keep_alive(heartbeat)).into_response()
 }
 
 /// Sends all output of a command. `sent` is the offset up to which output was
@@ -92,18 +92,18 @@ async fn next_piece(mut receiver: mpsc::Receiver<Bytes>) -> Option<(Piece, mpsc:
 async fn send_all(
     mut reading: Reading,
     encoder: &mut Encoder,
-    sender: &mpsc::Sender<Bytes>,
+    sender: &mpsc::Sender<Vec<Encoded>>,
     sent: &mut u64,
 ) {
     loop {
-        let (bytes, is_last) = match reading.next().await {
+        let (events, is_last) = match reading.next().await {
             Ok(event) => {
                 let is_last = matches!(event, Event::Exit(_));
                 (encoder.event(event), is_last)
             }
-            Err(failure) => (encoder.error(&failure.to_string()), true),
+            Err(failure) => (vec![encoder.error(&failure.to_string())], true),
         };
-        if !bytes.is_empty() && sender.send(bytes).await.is_err() || is_last {
+        if !events.is_empty() && sender.send(events).await.is_err() || is_last {
             return;
         }
         *sent = encoder.position;
@@ -150,28 +150,28 @@ impl Encoder {
         }
     }
 
-    fn start(&self) -> Bytes {
-        self.written(&self.plain(StreamKind::Start))
+    fn start(&self) -> Encoded {
+        self.encoded(&self.plain(StreamKind::Start))
     }
 
-    fn error(&self, message: &str) -> Bytes {
-        self.written(&StreamEvent {
+    fn error(&self, message: &str) -> Encoded {
+        self.encoded(&StreamEvent {
             message: Some(message.into()),
             ..self.plain(StreamKind::Error)
         })
     }
 
-    fn stopping(&self) -> Bytes {
+    fn stopping(&self) -> Encoded {
         let message =
             "the server is stopping; reconnect with the id of the last event as `Last-Event-ID`";
-        self.written(&StreamEvent {
+        self.encoded(&StreamEvent {
             message: Some(message.into()),
             offset: Some(self.position),
             ..self.plain(StreamKind::Stopping)
         })
     }
 
-    fn event(&mut self, event: Event) -> Bytes {
+    fn event(&mut self, event: Event) -> Vec<Encoded> {
         let mut out = Vec::new();
         match event {
             Event::Data { stream, data, .. } => {
@@ -188,7 +188,7 @@ impl Encoder {
             Event::Gap { from, to } => {
                 self.flush(&mut out);
                 self.position = to;
-                out.extend(self.written(&StreamEvent {
+                out.push(self.encoded(&StreamEvent {
                     offset: Some(from),
                     end: Some(to),
                     ..self.plain(StreamKind::Gap)
@@ -196,7 +196,7 @@ impl Encoder {
             }
             Event::Exit(exit) => {
                 self.flush(&mut out);
-                out.extend(self.written(&StreamEvent {
+                out.push(self.encoded(&StreamEvent {
                     exit_code: Some(crate::app::processes::output::exit_code(&exit)),
                     signal: exit.signal,
                     timed_out: exit.timed_out,
@@ -206,10 +206,10 @@ impl Encoder {
                 }));
             }
         }
-        out.into()
+        out
     }
 
-    fn output(&mut self, data: &[u8], out: &mut Vec<u8>) {
+    fn output(&mut self, data: &[u8], out: &mut Vec<Encoded>) {
         let fits = self
             .room
             .map_or(data.len(), |room| data.len().min(room as usize));
@@ -244,20 +244,20 @@ impl Encoder {
     }
 
     /// Sends the bytes that wait for the rest of a character.
-    fn flush(&mut self, out: &mut Vec<u8>) {
+    fn flush(&mut self, out: &mut Vec<Encoded>) {
         let pending = std::mem::take(&mut self.pending);
         self.binary(&pending, out);
     }
 
-    fn text(&mut self, text: &str, out: &mut Vec<u8>) {
+    fn text(&mut self, text: &str, out: &mut Vec<Encoded>) {
         self.put(text, text.len(), Encoding::Utf8, out);
     }
 
-    fn binary(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+    fn binary(&mut self, bytes: &[u8], out: &mut Vec<Encoded>) {
         self.put(&STANDARD.encode(bytes), bytes.len(), Encoding::Base64, out);
     }
 
-    fn put(&mut self, data: &str, length: usize, encoding: Encoding, out: &mut Vec<u8>) {
+    fn put(&mut self, data: &str, length: usize, encoding: Encoding, out: &mut Vec<Encoded>) {
         if length == 0 {
             return;
         }
@@ -270,8 +270,7 @@ impl Encoder {
             timestamp: clock::millis(),
         };
         self.position += length as u64;
-        out.reserve(data.len() + data.len() / 16 + 200);
-        write_event(out, self.pending_stream, self.position, &event);
+        out.push(encode(self.pending_stream, self.position, &event));
     }
 
     fn plain(&self, kind: StreamKind) -> StreamEvent {
@@ -291,14 +290,12 @@ impl Encoder {
         }
     }
 
-    fn written(&self, event: &StreamEvent) -> Bytes {
-        let mut out = Vec::new();
-        write_event(&mut out, event.kind, self.position, event);
-        out.into()
+    fn encoded(&self, event: &StreamEvent) -> Encoded {
+        encode(event.kind, self.position, event)
     }
 }
 
-fn write_event(out: &mut Vec<u8>, kind: StreamKind, id: u64, event: &impl Serialize) {
+fn encode(kind: StreamKind, id: u64, event: &impl Serialize) -> Encoded {
     let name = match kind {
         StreamKind::Stdout => "stdout",
         StreamKind::Stderr => "stderr",
@@ -308,15 +305,20 @@ fn write_event(out: &mut Vec<u8>, kind: StreamKind, id: u64, event: &impl Serial
         StreamKind::Start => "start",
         StreamKind::Stopping => "stopping",
     };
-    out.extend_from_slice(format!("event: {name}\nid: {id}\ndata: ").as_bytes());
-    // Serializing plain values into memory cannot fail.
-    let _ = serde_json::to_writer(&mut *out, event);
-    out.extend_from_slice(b"\n\n");
+    // `json_data` would search each fragment of the JSON for newlines, which is
+    // slow for output with many escapes.
+    let json = serde_json::to_string(event)?;
+    Ok(SseEvent::default()
+        .event(name)
+        .id(id.to_string())
+        .data(json))
 }
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use elevo_agent_link::Exit;
+    use elevo_api::event_stream::Parser;
 
     use super::*;
 
@@ -329,15 +331,20 @@ mod tests {
         }
     }
 
-    /// Decodes the events as a client would.
-    fn bytes_of(events: &[Bytes]) -> (Vec<u8>, Vec<u64>) {
-        let text = String::from_utf8(events.concat()).unwrap();
+    async fn body(answer: Response) -> Bytes {
+        let body = axum::body::to_bytes(answer.into_body(), usize::MAX);
+        body.await.unwrap()
+    }
+
+    /// Decodes the events as a client would. Returns the output and the ids.
+    async fn decode(events: Vec<Encoded>) -> (Vec<u8>, Vec<u64>) {
+        let mut parser = Parser::default();
+        let body = body(respond(stream::iter(events))).await;
+        parser.add(&body).unwrap();
         let (mut bytes, mut ids) = (Vec::new(), Vec::new());
-        for event in text.split("\n\n").filter(|event| !event.is_empty()) {
-            let lines: Vec<_> = event.lines().collect();
-            ids.push(lines[1].strip_prefix("id: ").unwrap().parse().unwrap());
-            let json = lines[2].strip_prefix("data: ").unwrap();
-            let event: StreamEvent = serde_json::from_str(json).unwrap();
+        while let Some(event) = parser.next_event().unwrap() {
+            ids.push(event.id.unwrap().parse().unwrap());
+            let event: StreamEvent = serde_json::from_str(&event.data).unwrap();
             let data = event.data.unwrap_or_default();
             match event.encoding {
                 Encoding::Utf8 => bytes.extend(data.bytes()),
@@ -347,8 +354,33 @@ mod tests {
         (bytes, ids)
     }
 
-    #[test]
-    fn characters_are_not_cut_and_other_bytes_survive() {
+    #[tokio::test]
+    async fn an_event_has_a_name_an_id_and_one_line_of_data() {
+        let event = encode(StreamKind::Gap, 7, &serde_json::json!({"text": "a\r\nb"}));
+        let answer = respond(stream::iter([event]));
+        let header = |name: &str| answer.headers()[name].to_str().unwrap();
+        assert_eq!(header("content-type"), "text/event-stream");
+        assert_eq!(header("cache-control"), "no-store");
+        assert_eq!(header("x-accel-buffering"), "no");
+        let body = body(answer).await;
+        assert_eq!(body, "event: gap\nid: 7\ndata: {\"text\":\"a\\r\\nb\"}\n\n");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_without_events_sends_heartbeats() {
+        let (sender, receiver) = mpsc::channel(1);
+        let mut body = respond_in_batches(receiver).into_body().into_data_stream();
+        for _ in 0..2 {
+            let began = tokio::time::Instant::now();
+            assert_eq!(body.next().await.unwrap().unwrap(), ": still there\n\n");
+            assert_eq!(began.elapsed().as_secs(), HEARTBEAT.as_secs());
+        }
+        drop(sender);
+        assert!(body.next().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn characters_are_not_cut_and_other_bytes_survive() {
         let mut encoder = Encoder::new("cmd-1".into(), None, 0);
         let exit = Exit {
             code: Some(0),
@@ -365,21 +397,18 @@ mod tests {
             data(Stream::Stdout, 9, b"\xac\xf0\x9f"),
             Event::Exit(exit),
         ];
-        let encoded: Vec<_> = events
-            .into_iter()
-            .map(|event| encoder.event(event))
-            .collect();
-        let (bytes, ids) = bytes_of(&encoded);
+        let encoded = events.into_iter().flat_map(|event| encoder.event(event));
+        let (bytes, ids) = decode(encoded.collect()).await;
         assert_eq!(bytes, b"a\xc3\xa4\n\xff\x00\xe2\x82e\xac\xf0\x9f");
         assert_eq!(ids, [1, 4, 6, 8, 9, 12, 12]);
     }
 
-    #[test]
-    fn output_beyond_the_limit_is_discarded_and_marked_as_truncated() {
+    #[tokio::test]
+    async fn output_beyond_the_limit_is_discarded_and_marked_as_truncated() {
         let mut encoder = Encoder::new("cmd-1".into(), Some(3), 0);
         let first = encoder.event(data(Stream::Stdout, 0, b"abcdef"));
         let second = encoder.event(data(Stream::Stdout, 6, b"gh"));
-        let (bytes, _) = bytes_of(&[first]);
+        let (bytes, _) = decode(first).await;
         assert_eq!(bytes, b"abc");
         assert!(second.is_empty());
         assert!(encoder.truncated);

@@ -1,7 +1,7 @@
 use axum::Json;
-use axum::body::Body as RawBody;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::sse::Event as SseEvent;
 use axum::response::{IntoResponse, Response};
 use elevo_api as api;
 use elevo_api::PullEvent;
@@ -13,6 +13,7 @@ use crate::http::answer::Answer;
 use crate::http::layers;
 use crate::http::request::{Body, Path, Who};
 use crate::http::shared::Shared;
+use crate::http::stream;
 
 /// List templates
 #[utoipa::path(
@@ -72,12 +73,9 @@ pub(super) async fn add(
         // The client may have disconnected.
         let _ = sender.send(last).await;
     });
-    let events = ReceiverStream::new(receiver).map(|event| {
-        let json = serde_json::to_string(&event)?;
-        Ok::<_, serde_json::Error>(format!("data: {json}\n\n"))
-    });
-    let kind = [(header::CONTENT_TYPE, "text/event-stream")];
-    Ok((kind, RawBody::from_stream(events)).into_response())
+    let events = ReceiverStream::new(receiver);
+    let events = events.map(|event| Ok(SseEvent::default().data(serde_json::to_string(&event)?)));
+    Ok(stream::respond(events))
 }
 
 /// Delete a template; the container engine keeps the image

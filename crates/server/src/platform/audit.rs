@@ -3,13 +3,14 @@
 
 use std::convert::Infallible;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use elevo_audit::{Head, Log, Options, Ticket};
 use elevo_core::{ErrorCode, Timestamp};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use serde_json::{Map, Value, json};
 
@@ -302,7 +303,7 @@ tokio::task_local! {
 
 fn with(change: impl FnOnce(&mut Note)) {
     // Does nothing outside of a request.
-    let _ = NOTE.try_with(|note| change(&mut note.lock().unwrap_or_else(PoisonError::into_inner)));
+    let _ = NOTE.try_with(|note| change(&mut note.lock()));
 }
 
 /// Returns the id of the current request.

@@ -99,7 +99,7 @@ impl Installation {
     /// Fails with a [`Refusal`] if the parts do not belong together, unless an
     /// adoption is requested or in progress. Does not change the parts.
     pub(crate) async fn check(&self) -> anyhow::Result<()> {
-        let _still = self.keep_still().await?;
+        let _still = self.block_writers().await?;
         let found = Found::look(self).await?;
         if self.adopt || found.is_adopting() {
             return Ok(());
@@ -121,10 +121,10 @@ impl Installation {
 
     /// Prevents other processes from writing to the store until the result is
     /// dropped.
-    async fn keep_still(&self) -> anyhow::Result<elevo_store_local::Still> {
+    async fn block_writers(&self) -> anyhow::Result<elevo_store_local::WritersBlocked> {
         let store = self.store.clone();
         let wait = Options::default().wait;
-        let keeping = move || elevo_store_local::keep_still(&store, wait);
+        let keeping = move || elevo_store_local::block_writers(&store, wait);
         Ok(tokio::task::spawn_blocking(keeping).await??)
     }
 

@@ -1,14 +1,17 @@
 //! Metrics for Prometheus, with their documented names.
 
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 use std::time::Duration;
 
 use elevo_api::{PoolStats, SandboxCounts};
 use elevo_catalog::DeliveryState;
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use metrics_process::Collector;
 
 static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
+/// Reads the memory, processor time, threads and file descriptors of the server.
+static PROCESS: LazyLock<Collector> = LazyLock::new(Collector::default);
 
 const SECONDS: &[f64] = &[
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0,
@@ -89,10 +92,6 @@ const GAUGES: &[(&str, &str)] = &[
         "1 if the store accepts writes; at 0 the server needs a restart",
     ),
     ("catalog_log_bytes", "Size of the catalog's write-ahead log"),
-    (
-        "process_resident_memory_bytes",
-        "Resident memory of the server process",
-    ),
     ("memory_used_ratio", "Used fraction of the machine's memory"),
 ];
 
@@ -110,6 +109,7 @@ fn describe() {
     for (name, meaning) in GAUGES {
         describe_gauge!(*name, *meaning);
     }
+    PROCESS.describe();
 }
 
 /// Installs the recorder of metrics, once per process.
@@ -185,7 +185,7 @@ pub(crate) fn agents(connected: usize) {
     gauge!("agents_connected").set(connected as f64);
 }
 
-/// Sets the gauges of the machine. Values that cannot be read are left out.
+/// Sets the gauges of the machine and of the server process. Values that cannot be read are left out.
 pub(crate) fn machine(disk: Option<f64>) {
     if let Some(used) = disk {
         gauge!("data_disk_used_ratio").set(used);
@@ -193,13 +193,7 @@ pub(crate) fn machine(disk: Option<f64>) {
     if let Some(used) = memory_used() {
         gauge!("memory_used_ratio").set(used);
     }
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok());
-    if let Some(pages) = pages {
-        let pages: u64 = pages;
-        let bytes = pages * rustix::param::page_size() as u64;
-        gauge!("process_resident_memory_bytes").set(bytes as f64);
-    }
+    PROCESS.collect();
 }
 
 fn memory_used() -> Option<f64> {

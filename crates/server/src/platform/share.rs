@@ -16,11 +16,12 @@
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use elevo_core::{ErrorCode, TenantId};
+use parking_lot::Mutex;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -97,7 +98,7 @@ impl Share {
 
 impl Shares {
     fn of(&self, tenant: TenantId) -> Arc<Share> {
-        let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tenants = self.tenants.lock();
         let new = || {
             let polls = self.polls_of_one;
             Arc::new(Share::new(
@@ -112,7 +113,7 @@ impl Shares {
 
     /// Removes the share of an erased tenant.
     pub(crate) fn forget(&self, tenant: TenantId) {
-        let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tenants = self.tenants.lock();
         tenants.remove(&tenant);
     }
 
@@ -306,7 +307,7 @@ mod tests {
                 tokio::spawn(async move {
                     let work = move || {
                         running.fetch_add(1, Ordering::SeqCst);
-                        let _ = released.lock().unwrap().recv();
+                        let _ = released.lock().recv();
                         running.fetch_sub(1, Ordering::SeqCst);
                         Ok(())
                     };

@@ -20,7 +20,7 @@
 pub(crate) mod keys;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -28,6 +28,7 @@ use chacha20poly1305::aead::{Aead, Payload};
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305, XNonce};
 use elevo_catalog::Catalog;
 use elevo_core::{ErrorCode, TenantId};
+use parking_lot::RwLock;
 use tokio::sync::Mutex;
 
 use crate::failure::{Failure, Result};
@@ -190,12 +191,12 @@ impl Vault {
     }
 
     fn keys(&self) -> Arc<Keys> {
-        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let keys = self.keys.read();
         keys.clone()
     }
 
     fn set(&self, keys: Keys) {
-        let mut present = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        let mut present = self.keys.write();
         *present = Arc::new(keys);
     }
 }
@@ -221,7 +222,8 @@ fn cannot_seal() -> Failure {
     Failure::new(ErrorCode::SecretUnreadable, message)
 }
 
-/// Returns whether a key file has the key with this id, or marks it as lost.
+/// Returns whether a key file contains the key with this id, or records it as
+/// lost.
 pub fn has_secrets_key(file: &Path, id: &str) -> bool {
     Keys::read(file).is_ok_and(|keys| keys.knows(id))
 }

@@ -11,6 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use elevo_api::event_stream::Parser;
 use elevo_sandbox::sim::SimEngine;
 use elevo_server::{Config, Server};
 use elevo_testkit::binary::under_test;
@@ -732,7 +733,7 @@ pub(crate) async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool)
 /// The events of a stream.
 pub(crate) struct Events {
     answer: Response,
-    text: Vec<u8>,
+    parser: Parser,
 }
 
 impl Events {
@@ -741,7 +742,7 @@ impl Events {
         assert_eq!(answer.headers()["content-type"], "text/event-stream");
         Self {
             answer,
-            text: Vec::new(),
+            parser: Parser::default(),
         }
     }
 
@@ -749,17 +750,14 @@ impl Events {
     /// it breaks off.
     pub(crate) async fn next(&mut self) -> Option<(u64, Value)> {
         loop {
-            if let Some(end) = self.text.windows(2).position(|pair| pair == b"\n\n") {
-                let event: Vec<_> = self.text.drain(..end + 2).collect();
-                let event = String::from_utf8(event).unwrap();
-                let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name));
-                if let (Some(id), Some(data)) = (field("id: "), field("data: ")) {
-                    return Some((id.parse().unwrap(), serde_json::from_str(data).unwrap()));
+            while let Some(event) = self.parser.next_event().unwrap() {
+                if let Some(id) = event.id {
+                    let data = serde_json::from_str(&event.data).unwrap();
+                    return Some((id.parse().unwrap(), data));
                 }
-                continue;
             }
             let piece = self.answer.chunk().await.ok()??;
-            self.text.extend_from_slice(&piece);
+            self.parser.add(&piece).unwrap();
         }
     }
 }

@@ -51,7 +51,8 @@ pub(super) fn copy(from: &Path, to: &Path, progress: &Progress) -> Result<Copied
     Ok(Copied { size, hash })
 }
 
-/// Links `to` to `before` if that equals `from`; returns whether it did.
+/// Creates `to` as a hard link to `before` if `before` and `from` are equal, and
+/// returns true; otherwise returns false.
 pub(super) fn link(before: &Path, from: &Path, to: &Path) -> bool {
     let never_changes = from
         .extension()

@@ -22,30 +22,30 @@ const WORDS: &str = "elevo backup 1\n";
 const LARGEST: u64 = 256 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Listed {
+pub(crate) struct ListedFile {
     pub(crate) size: u64,
     pub(crate) hash: Hash,
 }
 
 /// The files of a backup.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct List(BTreeMap<String, Listed>);
+pub(crate) struct FileList(BTreeMap<String, ListedFile>);
 
 /// Whether this directory itself is a backup.
 pub(crate) fn is_backup(path: &Path) -> bool {
     path.join(FILE).is_file()
 }
 
-impl List {
-    pub(super) fn add(&mut self, name: String, file: Listed) {
+impl FileList {
+    pub(super) fn add(&mut self, name: String, file: ListedFile) {
         self.0.insert(name, file);
     }
 
-    pub(super) fn get(&self, name: &str) -> Option<&Listed> {
+    pub(super) fn get(&self, name: &str) -> Option<&ListedFile> {
         self.0.get(name)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Listed)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &ListedFile)> {
         self.0.iter().map(|(name, file)| (name.as_str(), file))
     }
 
@@ -90,7 +90,7 @@ impl List {
 
     pub(crate) fn text(&self) -> String {
         let mut text = WORDS.to_owned();
-        for (name, Listed { size, hash }) in self.iter() {
+        for (name, ListedFile { size, hash }) in self.iter() {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{hash} {size} {name}");
         }
@@ -113,7 +113,7 @@ impl List {
             let size = words.next()?.parse().ok()?;
             let name = words.next()?;
             let is_plain = !name.contains(['/', '\0']) && !matches!(name, "" | "." | "..");
-            is_plain.then(|| list.add(name.into(), Listed { size, hash }))?;
+            is_plain.then(|| list.add(name.into(), ListedFile { size, hash }))?;
         }
         (list.text() == text).then_some(list)
     }
@@ -123,19 +123,19 @@ impl List {
 mod tests {
     use super::*;
 
-    fn sample() -> List {
-        let mut list = List::default();
+    fn sample() -> FileList {
+        let mut list = FileList::default();
         for (name, size) in [("CURRENT", 16), ("000012.sst", 4711), ("000013.blob", 0)] {
             let hash = blake3::hash(name.as_bytes());
-            list.add(name.into(), Listed { size, hash });
+            list.add(name.into(), ListedFile { size, hash });
         }
         list
     }
 
     #[test]
     fn a_list_reads_back() {
-        for list in [List::default(), sample()] {
-            assert_eq!(List::parse(&list.text()), Some(list));
+        for list in [FileList::default(), sample()] {
+            assert_eq!(FileList::parse(&list.text()), Some(list));
         }
     }
 
@@ -143,12 +143,12 @@ mod tests {
     fn a_list_with_a_flipped_bit_or_cut_off_is_rejected() {
         let text = sample().text();
         for at in 0..text.len() {
-            assert_eq!(List::parse(&text[..at]), None, "cut at {at}");
+            assert_eq!(FileList::parse(&text[..at]), None, "cut at {at}");
             for bit in 0..7 {
                 let mut bytes = text.clone().into_bytes();
                 bytes[at] ^= 1 << bit;
                 let flipped = String::from_utf8(bytes).unwrap();
-                assert_eq!(List::parse(&flipped), None, "bit {bit} of {at}");
+                assert_eq!(FileList::parse(&flipped), None, "bit {bit} of {at}");
             }
         }
     }
@@ -163,11 +163,11 @@ mod tests {
             text + &format!("{hash}\n")
         };
         let both = line("1", "a") + &line("2", "b");
-        assert!(List::parse(&sealed(&both)).is_some());
+        assert!(FileList::parse(&sealed(&both)).is_some());
         let backwards = line("2", "b") + &line("1", "a");
         let twice = line("1", "a") + &line("2", "a");
         for other in [&backwards, &twice, &line("+1", "a"), &line("01", "a")] {
-            assert_eq!(List::parse(&sealed(other)), None, "{other}");
+            assert_eq!(FileList::parse(&sealed(other)), None, "{other}");
         }
     }
 
@@ -175,17 +175,17 @@ mod tests {
     fn huge_sizes_are_added_without_overflow() {
         let mut list = sample();
         let (size, hash) = (u64::MAX, blake3::hash(b""));
-        list.add("large".into(), Listed { size, hash });
+        list.add("large".into(), ListedFile { size, hash });
         assert_eq!(list.bytes(), u64::MAX);
     }
 
     #[test]
     fn a_list_names_only_files_in_its_directory() {
         for name in ["../x", "a/b", "..", ".", "", "a\0b", "a\r"] {
-            let mut list = List::default();
+            let mut list = FileList::default();
             let hash = blake3::hash(b"");
-            list.add(name.into(), Listed { size: 0, hash });
-            assert_eq!(List::parse(&list.text()), None, "{name}");
+            list.add(name.into(), ListedFile { size: 0, hash });
+            assert_eq!(FileList::parse(&list.text()), None, "{name}");
         }
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use elevo_engine::Progress;
 
 use super::files::{self, Copied};
-use super::list::List;
+use super::list::FileList;
 use super::{BackupError, find_backup};
 use crate::format;
 use crate::lock::WriterLock;
@@ -42,7 +42,7 @@ pub fn restore(
     progress: &Progress,
 ) -> Result<Restored, BackupError> {
     let backup = find_backup(backup)?;
-    let list = List::read(&backup)?;
+    let list = FileList::read(&backup)?;
     fs::create_dir_all(path).map_err(BackupError::io("create", path))?;
     check_room(path)?;
     let lock = WriterLock::take(path, &options.holder, options.wait)?;

@@ -19,8 +19,8 @@ impl LocalCollection<'_> {
         let Some(start) = self.swept.take() else {
             return Ok(None);
         };
-        // Before anything is read, so that objects kept from now on are
-        // noticed.
+        // Read this before the marks: if keys are spilled after this,
+        // `remove_unkept` looks up the marks again.
         let spilled = self.active.kept.lock().spilled;
         if self.before.is_none() {
             self.before = Some(self.store.counts(self.tenant)?);

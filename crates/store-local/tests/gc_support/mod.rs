@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use elevo_core::{TenantId, Timestamp, TreePath};
 use elevo_engine::{
-    Attributes, CommitInfo, Depth, Expected, GcOptions, GcProgress, GcReport, Repository, Root,
+    Attributes, CommitInfo, Expected, GcOptions, GcProgress, GcReport, GcRoot, GcScope, Repository,
     StateTree, Store, collect_garbage,
 };
 use elevo_objects::SnapshotId;
@@ -93,9 +93,14 @@ pub fn assert_holds(repository: &Repository, id: SnapshotId, files: &Files) {
     }
 }
 
-pub fn collect(repository: &Repository, depth: Depth, dry_run: bool, roots: &[Root]) -> GcReport {
+pub fn collect(
+    repository: &Repository,
+    scope: GcScope,
+    dry_run: bool,
+    roots: &[GcRoot],
+) -> GcReport {
     let options = GcOptions {
-        depth,
+        scope,
         dry_run,
         keep_since: None,
     };
@@ -139,8 +144,12 @@ pub fn race(time: Duration, seed: u64) {
         };
         while began.elapsed() < time || began.elapsed() < latest && is_little(&rounds) {
             let is_young = rounds[0] > rounds[1];
-            let depth = if is_young { Depth::Young } else { Depth::Full };
-            collect(&repository, depth, false, &[]);
+            let scope = if is_young {
+                GcScope::Young
+            } else {
+                GcScope::Full
+            };
+            collect(&repository, scope, false, &[]);
             rounds[usize::from(is_young)] += 1;
         }
         is_over.store(true, Ordering::Relaxed);

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
 
-use elevo_engine::Marks;
+use elevo_engine::OverlayXattrs;
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
 
@@ -101,7 +101,7 @@ fn try_an_overlay(scratch: &Path) -> io::Result<()> {
     fs::create_dir(lower.join("directory"))?;
     let files = scratch.join("files");
     let options = OverlayOptions {
-        marks: Marks::Trusted,
+        marks: OverlayXattrs::Trusted,
         is_indexed: false,
     };
     mount_overlay(&[&lower], scratch, &files, options, MountFlags::empty())?;

@@ -11,8 +11,8 @@ use std::time::SystemTime;
 
 use elevo_core::Name;
 use elevo_engine::{
-    CheckoutOptions, ImportOptions, NewStatCache, Owner, Present, Progress, Repository, Seed,
-    StatCache, checkout, import_again, look_again, note_checkout,
+    CheckoutOptions, CloneSource, ExistingContent, ImportOptions, NewStatCache, Owner, Progress,
+    Repository, StatCache, checkout, import_with_cache, record_checkout, scan_with_cache,
 };
 use elevo_objects::{Hash, Snapshot};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW};
@@ -102,12 +102,12 @@ impl FullProvider {
     }
 
     /// Writes a snapshot into an empty directory. Files are cloned from the
-    /// seed, if there is one.
+    /// clone source, if there is one.
     fn fill(
         &self,
         directory: &Path,
         snapshot: &Snapshot,
-        seed: Option<Seed>,
+        clone_source: Option<CloneSource>,
         owner: Option<Owner>,
         progress: &Progress,
     ) -> Result<()> {
@@ -116,10 +116,10 @@ impl FullProvider {
             leave_out: Vec::new(),
             ignoring: None,
             force: false,
-            seed,
+            clone_source,
             owner,
         };
-        let present = Present::Unknown;
+        let present = ExistingContent::Unknown;
         let repository = &self.repository;
         checkout(
             repository, snapshot, directory, &present, &options, progress,
@@ -133,14 +133,14 @@ impl FullProvider {
         &self,
         live_dir: &Path,
         origin: Origin<'_>,
-        seed: Option<Seed>,
+        clone_source: Option<CloneSource>,
         progress: &Progress,
     ) -> Result<()> {
         let (files, snapshot) = (self.files(live_dir), origin.snapshot);
-        self.fill(&files, snapshot, seed, origin.owner, progress)?;
+        self.fill(&files, snapshot, clone_source, origin.owner, progress)?;
         let cache = self.begin_cache(live_dir)?;
         let options = self.options();
-        if note_checkout(
+        if record_checkout(
             &self.repository,
             &files,
             &options,
@@ -164,17 +164,17 @@ impl FullProvider {
         progress: &Progress,
     ) -> Result<()> {
         let (snapshot, owner) = (origin.snapshot, origin.owner);
-        self.with_seed(snapshot, progress, |seed| {
-            self.fill(directory, snapshot, seed, owner, progress)
+        self.with_clone_source(snapshot, progress, |clone_source| {
+            self.fill(directory, snapshot, clone_source, owner, progress)
         })
     }
 
     /// Calls `then` with a base to clone the snapshot from; `None` for copies.
-    fn with_seed(
+    fn with_clone_source(
         &self,
         snapshot: &Snapshot,
         progress: &Progress,
-        then: impl FnOnce(Option<Seed>) -> Result<()>,
+        then: impl FnOnce(Option<CloneSource>) -> Result<()>,
     ) -> Result<()> {
         match &self.bases {
             None => then(None),
@@ -183,7 +183,7 @@ impl FullProvider {
             Some(bases) => bases.with_base(
                 snapshot,
                 |directory| self.fill(directory, snapshot, None, None, progress),
-                |seed| then(Some(seed)),
+                |clone_source| then(Some(clone_source)),
             ),
         }
     }
@@ -208,7 +208,7 @@ impl Bases {
         &self,
         snapshot: &Snapshot,
         fill: impl Fn(&Path) -> Result<()>,
-        then: impl FnOnce(Seed) -> Result<()>,
+        then: impl FnOnce(CloneSource) -> Result<()>,
     ) -> Result<()> {
         let failed = || Error::io("create", &self.directory);
         fs::create_dir_all(&self.directory).map_err(failed())?;
@@ -222,7 +222,7 @@ impl Bases {
             if directory.exists() {
                 // The modification time is the last use, for `delete_oldest_bases`.
                 let _ = rustix::fs::utimensat(CWD, &directory, &NOW, AtFlags::empty());
-                return then(Seed {
+                return then(CloneSource {
                     directory,
                     snapshot: snapshot.clone(),
                 });
@@ -317,8 +317,8 @@ impl WorkspaceProvider for FullProvider {
         if origin.read_only {
             return self.ensure_shown(live_dir, origin, progress);
         }
-        self.with_seed(origin.snapshot, progress, |seed| {
-            self.fill_live_dir(live_dir, origin, seed, progress)
+        self.with_clone_source(origin.snapshot, progress, |clone_source| {
+            self.fill_live_dir(live_dir, origin, clone_source, progress)
         })
     }
 
@@ -336,18 +336,18 @@ impl WorkspaceProvider for FullProvider {
         if origin.read_only || !is_writable {
             return self.create(live_dir, origin, progress);
         }
-        let seed = self.bases.as_ref().map(|_| Seed {
+        let clone_source = self.bases.as_ref().map(|_| CloneSource {
             directory: files,
             snapshot: origin.snapshot.clone(),
         });
-        self.fill_live_dir(live_dir, origin, seed, progress)
+        self.fill_live_dir(live_dir, origin, clone_source, progress)
     }
 
     fn read(&self, live_dir: &Path, _: Origin<'_>, progress: &Progress) -> Result<Reading> {
         let cache = self.begin_cache(live_dir)?;
         let options = self.options();
         let files = self.files(live_dir);
-        let imported = import_again(&self.repository, &files, &options, progress, &cache)?;
+        let imported = import_with_cache(&self.repository, &files, &options, progress, &cache)?;
         Ok(Reading { imported, cache })
     }
 
@@ -355,7 +355,7 @@ impl WorkspaceProvider for FullProvider {
         let old = StatCache::open(&cache(live_dir));
         let options = self.options();
         let files = self.files(live_dir);
-        let (tree, view) = look_again(&self.repository, &files, &options, progress, &old)?;
+        let (tree, view) = scan_with_cache(&self.repository, &files, &options, progress, &old)?;
         Ok(Scan { tree, view })
     }
 

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use elevo_engine::{
-    CheckoutOptions, Guard, Owner, Present, Progress, Repository, checkout, write_layer,
+    CheckoutOptions, ExistingContent, Guard, Owner, Progress, Repository, checkout, write_layer,
 };
 use elevo_objects::{Kind, Snapshot, SnapshotId};
 use futures::executor::block_on;
@@ -80,7 +80,7 @@ impl Layers {
             leave_out: Vec::new(),
             ignoring: None,
             force: false,
-            seed: None,
+            clone_source: None,
             owner: None,
         };
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
@@ -197,7 +197,7 @@ impl Layers {
                 snapshot: before, ..
             }) => write_layer(repository, before, snapshot, &files, &options, progress)?,
             None => {
-                let present = Present::Unknown;
+                let present = ExistingContent::Unknown;
                 checkout(repository, snapshot, &files, &present, &options, progress)?
             }
         };

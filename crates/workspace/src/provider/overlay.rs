@@ -32,8 +32,8 @@ use std::sync::Arc;
 
 use elevo_core::Name;
 use elevo_engine::{
-    ImportOptions, Marks, NewStatCache, Owner, Progress, Repository, StatCache, import_upper,
-    look_upper,
+    ImportOptions, NewStatCache, OverlayXattrs, Owner, Progress, Repository, StatCache,
+    import_upper, scan_upper,
 };
 use rustix::fs::StatVfsMountFlags;
 use rustix::mount::MountFlags;
@@ -64,7 +64,7 @@ pub struct OverlayProvider {
     view_mounts: ViewMounts,
     pool: Option<Pool>,
     served: Option<ServedSnapshots>,
-    marks: Marks,
+    marks: OverlayXattrs,
 }
 
 impl OverlayProvider {
@@ -80,14 +80,14 @@ impl OverlayProvider {
             view_mounts: ViewMounts::new(root),
             pool: None,
             served: None,
-            marks: Marks::Trusted,
+            marks: OverlayXattrs::Trusted,
         }
     }
 
     /// Creates private overlays in user namespaces, for users who may not
     /// mount.
     pub fn rootless(self) -> Self {
-        let marks = Marks::User;
+        let marks = OverlayXattrs::User;
         Self { marks, ..self }
     }
 
@@ -197,10 +197,10 @@ impl OverlayProvider {
 impl WorkspaceProvider for OverlayProvider {
     fn kind(&self) -> ProviderKind {
         match (self.marks, &self.served) {
-            (Marks::Trusted, None) => ProviderKind::Overlay,
-            (Marks::Trusted, Some(_)) => ProviderKind::Lazy,
-            (Marks::User, None) => ProviderKind::Rootless,
-            (Marks::User, Some(_)) => ProviderKind::RootlessLazy,
+            (OverlayXattrs::Trusted, None) => ProviderKind::Overlay,
+            (OverlayXattrs::Trusted, Some(_)) => ProviderKind::Lazy,
+            (OverlayXattrs::User, None) => ProviderKind::Rootless,
+            (OverlayXattrs::User, Some(_)) => ProviderKind::RootlessLazy,
         }
     }
 
@@ -262,7 +262,7 @@ impl WorkspaceProvider for OverlayProvider {
         let (repository, options) = (&self.repository, self.options());
         let (upper, base) = (changes.join("upper"), origin.snapshot);
         let upper = (upper.as_path(), self.marks);
-        let (tree, view) = look_upper(repository, upper, base, &options, progress, &old)?;
+        let (tree, view) = scan_upper(repository, upper, base, &options, progress, &old)?;
         Ok(Scan { tree, view })
     }
 
@@ -296,8 +296,8 @@ impl WorkspaceProvider for OverlayProvider {
 
     fn private(&self) -> Option<&dyn Private> {
         match self.marks {
-            Marks::Trusted => None,
-            Marks::User => Some(self),
+            OverlayXattrs::Trusted => None,
+            OverlayXattrs::User => Some(self),
         }
     }
 

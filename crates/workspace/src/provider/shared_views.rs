@@ -19,7 +19,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use elevo_engine::{Marks, Owner};
+use elevo_engine::{OverlayXattrs, Owner};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount_change};
 
 use super::layers::Stack;
@@ -181,7 +181,7 @@ fn is_used(directory: &Path) -> io::Result<bool> {
 
 const fn options(is_indexed: bool) -> OverlayOptions {
     OverlayOptions {
-        marks: Marks::Trusted,
+        marks: OverlayXattrs::Trusted,
         is_indexed,
     }
 }

@@ -26,8 +26,8 @@ impl Workspaces {
     ) -> Result<Option<Snapshotted>> {
         let (record, locked) = self.lock(id)?;
         let atomic = self.provider_of(&record).atomic_forks(&locked.live_dir);
-        // A read-only workspace has nothing to copy at one moment, and its
-        // origin says "read-only", which a writable fork must not inherit.
+        // The files of a read-only workspace do not change, so they need no
+        // atomic copy. A writable fork must not inherit `read_only` either.
         let Some(atomic) = atomic.filter(|_| !record.read_only) else {
             let _thaw = pause(id, freeze)?;
             let forks = Forks {

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::mem;
-use std::sync::PoisonError;
 
 use super::Workspaces;
 use crate::error::{Error, Result};
@@ -32,7 +31,7 @@ impl Workspaces {
         {
             result = volume.sync();
         }
-        let mut caps = self.caps.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut caps = self.caps.lock();
         let before = mem::take(&mut *caps);
         for record in self.list()? {
             let (State::Live, Some(limit)) = (record.state, record.limit) else {
@@ -66,7 +65,7 @@ impl Workspaces {
 
     /// Returns the space of deleted workspaces to the disk, where the file
     /// system would do so only later.
-    pub fn give_back(&self) -> Result<()> {
+    pub fn trim_volume(&self) -> Result<()> {
         self.volume().map_or(Ok(()), Volume::trim)
     }
 

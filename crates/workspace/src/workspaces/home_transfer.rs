@@ -46,7 +46,7 @@ impl Workspaces {
         Ok(read.map(|imported| HomeContents {
             snapshot: anonymous_snapshot(imported.tree, imported.times),
             view: imported.view(&self.repository),
-            seed: (record.provider == ProviderKind::Reflink).then_some(home),
+            clone_source: (record.provider == ProviderKind::Reflink).then_some(home),
         }))
     }
 
@@ -82,7 +82,7 @@ impl Workspaces {
         Ok(Some(HomeContents {
             snapshot: self.snapshot_of(home)?,
             view: self.repository.clone(),
-            seed: None,
+            clone_source: None,
         }))
     }
 }

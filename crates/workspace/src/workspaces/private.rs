@@ -13,7 +13,7 @@ use crate::record::Record;
 
 /// The way in which a process reaches the files of a workspace.
 #[derive(Clone, Debug)]
-pub enum Way {
+pub enum WorkspaceAccess {
     /// It opens this directory.
     Directory(PathBuf),
     /// It has to enter the workspace.
@@ -23,7 +23,7 @@ pub enum Way {
 
 impl Workspaces {
     /// Returns how a process reaches the files of a live workspace.
-    pub fn way(&self, id: &WorkspaceId, progress: &Progress) -> Result<Way> {
+    pub fn access(&self, id: &WorkspaceId, progress: &Progress) -> Result<WorkspaceAccess> {
         #[cfg(target_os = "linux")]
         {
             // Not locked: many processes may enter at once, and each checks
@@ -37,12 +37,12 @@ impl Workspaces {
                 // If the record has changed, the entrance may belong to another
                 // workspace that was created under the same id.
                 return match self.live_record(id)? == record {
-                    true => Ok(Way::Entrance(entrance)),
+                    true => Ok(WorkspaceAccess::Entrance(entrance)),
                     false => Err(Error::Busy(id.clone())),
                 };
             }
         }
-        self.path(id).map(Way::Directory)
+        self.path(id).map(WorkspaceAccess::Directory)
     }
 
     /// Converts a private workspace into an ordinary one that every process can
@@ -51,7 +51,7 @@ impl Workspaces {
     ///
     /// The workspace is parked and resumed; if this is interrupted, it stays
     /// parked.
-    pub fn open_up(
+    pub fn make_ordinary(
         &self,
         id: &WorkspaceId,
         info: CommitInfo,

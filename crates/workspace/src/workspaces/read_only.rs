@@ -101,7 +101,7 @@ impl Workspaces {
     /// container. Bind any other workspace by its [`Self::path`], without
     /// propagation; in the container, a read-only one then keeps the snapshot
     /// that it shows when the container starts.
-    pub fn shares(&self, id: &WorkspaceId) -> Result<bool> {
+    pub fn follows_in_containers(&self, id: &WorkspaceId) -> Result<bool> {
         let record = self.live_record(id)?;
         if !record.read_only {
             return Ok(false);

@@ -3,7 +3,7 @@
 use std::io;
 
 use elevo_engine::{
-    CheckoutOptions, CheckoutReport, Error as EngineError, Present, Progress, checkout,
+    CheckoutOptions, CheckoutReport, Error as EngineError, ExistingContent, Progress, checkout,
 };
 use elevo_objects::{Snapshot, SnapshotId};
 
@@ -120,12 +120,12 @@ impl Workspaces {
     ) -> Result<CheckoutReport> {
         let provider = self.provider_of(record);
         let present = match known {
-            Some(known) => Present::Recorded(known.clone()),
+            Some(known) => ExistingContent::Recorded(known.clone()),
             None => {
                 let snapshot = self.snapshot_of(record.origin)?;
                 let origin = origin(record, &snapshot);
                 let Scan { tree, view } = provider.scan(&locked.live_dir, origin, progress)?;
-                Present::Found { tree, view }
+                ExistingContent::Found { tree, view }
             }
         };
         let options = CheckoutOptions {
@@ -133,7 +133,7 @@ impl Workspaces {
             leave_out: Vec::new(),
             ignoring: None,
             force: known.is_none(),
-            seed: None,
+            clone_source: None,
             owner: record.owner,
         };
         let files = provider.files(&locked.live_dir);

@@ -1,4 +1,4 @@
-//! Untrusted text in projects and their records.
+//! Checks of untrusted text in projects and their records.
 
 use elevo_core::Timestamp;
 use serde_json::json;

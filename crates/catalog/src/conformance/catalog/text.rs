@@ -1,4 +1,4 @@
-//! Untrusted text.
+//! Checks of untrusted text.
 
 use elevo_core::Timestamp;
 

@@ -1,4 +1,4 @@
-//! Landings that fail.
+//! Checks of landings that fail.
 
 use futures::future::join_all;
 

@@ -1,4 +1,4 @@
-//! Changes of sandboxes.
+//! Checks of changes to sandboxes.
 
 use elevo_core::{SandboxState, Timestamp};
 use futures::future::{join, join_all};

@@ -1,4 +1,4 @@
-//! Limits on the number of sandboxes.
+//! Checks of the limits on the number of sandboxes.
 
 use futures::future::join_all;
 

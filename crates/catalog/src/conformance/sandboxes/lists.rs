@@ -1,4 +1,4 @@
-//! Lists of sandboxes.
+//! Checks of lists of sandboxes.
 
 use elevo_core::SandboxState;
 
@@ -20,7 +20,7 @@ fn aged(n: i64) -> Sandbox {
 }
 
 async fn add_aged(catalog: &impl Catalog, count: i64) {
-    // Not in the order in which they are listed.
+    // Added in an order that differs from the order of the list.
     let mut all: Vec<_> = (0..count).map(aged).collect();
     all.sort_by_key(|one| one.id.bytes().rev().collect::<Vec<_>>());
     let added = catalog.add_sandboxes(&all, NO_LIMITS).await;

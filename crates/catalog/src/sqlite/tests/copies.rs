@@ -1,4 +1,4 @@
-//! Reading catalogs before they are opened, and copying them.
+//! Tests of reads of catalogs that are not open, and of copies.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Damaged files.
+//! Tests of damaged files.
 
 use std::fs;
 

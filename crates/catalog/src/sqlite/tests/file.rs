@@ -1,4 +1,4 @@
-//! The file, and waiting for locks.
+//! Tests of the file, and of waiting for its locks.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;

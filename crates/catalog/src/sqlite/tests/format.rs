@@ -1,4 +1,4 @@
-//! The format of the file and its migrations.
+//! Tests of the format of the file and its migrations.
 
 use elevo_core::{SandboxState, TenantId, Timestamp};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! Frequent statements read only the rows they need.
+//! Tests that frequent statements read only the rows they need.
 //!
 //! Every statement here is the one that the catalog executes: a constant, or a
 //! query that its function has built.

@@ -1,4 +1,4 @@
-//! A catalog that version 2 wrote, with a project and all its records.
+//! Tests of a catalog that version 2 wrote, with a project and all its records.
 
 use elevo_core::{TenantId, Timestamp, TreePath};
 use elevo_objects::{Content, Entry, Hash, Link, Mode, SnapshotId, Tree};

@@ -1,4 +1,4 @@
-//! A catalog that version 4 wrote, with retention and tags.
+//! Tests of a catalog that version 4 wrote, with retention and tags.
 
 use super::Temporary;
 use super::version_2::{TENANT, at, log, project, snapshot};

@@ -1,4 +1,4 @@
-//! Changes that share a transaction.
+//! Tests of changes that share a transaction.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

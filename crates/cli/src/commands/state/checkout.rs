@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use elevo_engine::{
-    CheckoutOptions, CheckoutReport, Present, Progress, Repository, Seed, checkout,
+    CheckoutOptions, CheckoutReport, CloneSource, ExistingContent, Progress, Repository, checkout,
 };
 use elevo_merge::IgnoreFiles;
 use elevo_objects::{Snapshot, SnapshotId};
@@ -76,7 +76,7 @@ pub(crate) fn run(session: &mut Session, args: Checkout) -> anyhow::Result<()> {
         leave_out: left_out(),
         ignoring: Some(Arc::new(IgnoreFiles::default())),
         force: args.force,
-        seed,
+        clone_source: seed,
         owner: None,
     };
     let job = Job {
@@ -106,14 +106,14 @@ fn make(path: &Path) -> Result<PathBuf, LocalProblem> {
 }
 
 /// Returns the directory and its snapshot to clone files from.
-fn seed(session: &Session, repository: &Repository, path: &Path) -> anyhow::Result<Seed> {
+fn seed(session: &Session, repository: &Repository, path: &Path) -> anyhow::Result<CloneSource> {
     let directory = session.directory(path)?;
     let record = CheckoutRecord::read(&directory).filter(CheckoutRecord::is_of_this_boot);
     let id = record.and_then(|record| record.snapshot());
     match id {
         Some(id) => {
             let snapshot = wait(repository.snapshot(id))?;
-            Ok(Seed {
+            Ok(CloneSource {
                 directory,
                 snapshot,
             })
@@ -212,7 +212,7 @@ impl Job<'_> {
             Ok(report) => {
                 self.record(CheckoutState::Snapshot(to))?;
                 // Otherwise every file was checked or written.
-                let looked_at_some = matches!(present, Present::Recorded(_)) && !was_empty;
+                let looked_at_some = matches!(present, ExistingContent::Recorded(_)) && !was_empty;
                 let changed = match looked_at_some {
                     true => self.changed()?,
                     false => ChangedFiles::default(),
@@ -252,17 +252,17 @@ impl Job<'_> {
         &self,
         record: Option<&CheckoutRecord>,
         check: bool,
-    ) -> anyhow::Result<(Start, Present)> {
+    ) -> anyhow::Result<(Start, ExistingContent)> {
         let start = Start::new(record, self.id, check);
         let snapshot = match start.snapshot() {
             Some(id) => self.find(id)?,
             None => None,
         };
         Ok(match (start, snapshot) {
-            (Start::Recorded(_), Some(snapshot)) => (start, Present::Recorded(snapshot)),
-            (Start::Checked(_), Some(snapshot)) => (start, Present::Checked(snapshot)),
+            (Start::Recorded(_), Some(snapshot)) => (start, ExistingContent::Recorded(snapshot)),
+            (Start::Checked(_), Some(snapshot)) => (start, ExistingContent::Checked(snapshot)),
             // The record may name a snapshot of another store.
-            _ => (Start::Unknown, Present::Unknown),
+            _ => (Start::Unknown, ExistingContent::Unknown),
         })
     }
 

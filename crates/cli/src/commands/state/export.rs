@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use elevo_archive::{Exported, Form};
+use elevo_archive::{ExportContent, Exported};
 use elevo_engine::Progress;
 use elevo_objects::SnapshotId;
 use serde::Serialize;
@@ -65,8 +65,8 @@ pub(crate) fn run(session: &mut Session, args: &Export) -> anyhow::Result<()> {
     let view = session.view()?;
     let (id, snapshot) = view.resolve(&args.revision)?;
     let form = match &args.layer_on {
-        Some(base) => Form::Layer(Box::new(view.resolve(base)?.1)),
-        None => Form::Plain,
+        Some(base) => ExportContent::Layer(Box::new(view.resolve(base)?.1)),
+        None => ExportContent::Plain,
     };
     let export = elevo_archive::Export {
         repository: &view.repository,

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use elevo_core::Timestamp;
-use elevo_engine::{Depth, GcOptions, GcProgress, GcReport, Root, collect_garbage};
+use elevo_engine::{GcOptions, GcProgress, GcReport, GcRoot, GcScope, collect_garbage};
 use elevo_objects::SnapshotId;
 use serde_json::json;
 
@@ -53,12 +53,12 @@ pub(crate) fn run(session: &mut Session, args: &Gc) -> anyhow::Result<()> {
     }
     let repository = session.write(&place)?;
     let roots = roots(&place)?;
-    let depth = match args.young {
-        true => Depth::Young,
-        false => Depth::Full,
+    let scope = match args.young {
+        true => GcScope::Young,
+        false => GcScope::Full,
     };
     let options = GcOptions {
-        depth,
+        scope,
         dry_run: args.dry_run,
         keep_since: since(args.keep),
     };
@@ -90,7 +90,7 @@ fn since(days: u32) -> Option<Timestamp> {
 }
 
 /// The snapshots that the working directory and workspaces need.
-fn roots(place: &StoreLocation) -> anyhow::Result<Vec<Root>> {
+fn roots(place: &StoreLocation) -> anyhow::Result<Vec<GcRoot>> {
     let working = place.store.parent().and_then(Path::parent);
     let record = working.and_then(CheckoutRecord::read);
     let record = record.filter(|record| record.store == place.store);
@@ -102,7 +102,7 @@ fn roots(place: &StoreLocation) -> anyhow::Result<Vec<Root>> {
     for workspaces in workspace_places::all_places(&place.store)? {
         needed.extend(elevo_workspace::needed_snapshots(&workspaces)?);
     }
-    let root = |snapshot: SnapshotId| Root {
+    let root = |snapshot: SnapshotId| GcRoot {
         snapshot,
         history: true,
     };
@@ -118,7 +118,7 @@ fn print(session: &mut Session, dry_run: bool, report: &GcReport) -> anyhow::Res
     if session.output.is_json() {
         return Ok(session.output.value(&json!({
             "dry_run": dry_run,
-            "full": report.depth == Depth::Full,
+            "full": report.scope == GcScope::Full,
             "snapshots_removed": snapshots_removed,
             "objects_removed": objects_removed,
             "objects_marked": report.objects_marked,

@@ -2,7 +2,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use elevo_engine::{ImportOptions, Inspect, Progress, Repaired, Source, VerifyOptions, repair};
+use elevo_engine::{
+    ImportOptions, Inspect, Progress, RepairSource, Repaired, VerifyOptions, repair,
+};
 use elevo_store_local::{LocalStore, Options, find_backup};
 use serde_json::json;
 
@@ -41,10 +43,10 @@ enum Opened {
 }
 
 impl Opened {
-    fn source<'a>(&'a self, files: &'a ImportOptions) -> Source<'a> {
+    fn source<'a>(&'a self, files: &'a ImportOptions) -> RepairSource<'a> {
         match self {
-            Self::Store(store) => Source::Store(store.as_ref()),
-            Self::Files(path) => Source::Directory(path, files),
+            Self::Store(store) => RepairSource::Store(store.as_ref()),
+            Self::Files(path) => RepairSource::Directory(path, files),
         }
     }
 }

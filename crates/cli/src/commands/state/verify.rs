@@ -3,7 +3,7 @@ use std::sync::Arc;
 use clap::Args;
 use elevo_core::TenantId;
 use elevo_engine::{Progress, Verified, VerifyOptions, verify};
-use elevo_store_local::{LocalStore, keep_still};
+use elevo_store_local::{LocalStore, block_writers};
 use serde_json::json;
 
 use crate::errors::Exit;
@@ -37,7 +37,7 @@ pub(crate) fn run(session: &mut Session, args: &Verify) -> anyhow::Result<Exit> 
     // Keep writers out: objects that they delete would look like damage.
     let _still = match session.held(&place) {
         Some(_) => None,
-        None => Some(keep_still(&place.store, session.options().wait)?),
+        None => Some(block_writers(&place.store, session.options().wait)?),
     };
     let store = session.read_local(&place)?;
     let mut is_whole = true;

@@ -7,7 +7,7 @@ use reqwest::Method;
 use reqwest::header::ACCEPT;
 
 use crate::client::paths::TEMPLATES;
-use crate::client::{Call, ClientError, Done, Events};
+use crate::client::{Call, ClientError, Done, Events, decode};
 use crate::output::format;
 
 /// Add an image as a template; pulls it if the engine does not have it.
@@ -75,7 +75,7 @@ async fn pull(
     let mut events = Events::new(&call.client, answer);
     let mut layers: HashMap<String, u64> = HashMap::new();
     while let Some(event) = events.next().await? {
-        match event.read()? {
+        match decode(&event)? {
             api::PullEvent::Progress { layer, current, .. } if layers.len() < LAYERS => {
                 let known = layers.entry(layer).or_default();
                 *known = current.max(*known);

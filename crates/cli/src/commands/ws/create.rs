@@ -1,5 +1,6 @@
 use clap::Args;
 use elevo_api as api;
+use elevo_api::parse_limit;
 use elevo_workspace::{ProviderKind, WorkspaceId};
 
 use crate::client::Where;
@@ -13,7 +14,7 @@ use crate::local::revision::HEAD;
 use crate::local::workspace_places;
 use crate::local::workspaces::{WorkspaceCall, new_workspace_id};
 use crate::options::sync::Sync;
-use crate::output::format::{self, first_line, size};
+use crate::output::format::{self, first_line};
 
 /// Create a workspace and print its directory.
 #[derive(Debug, Args)]
@@ -55,7 +56,7 @@ pub(super) struct Create {
     provider: Option<ProviderKind>,
 
     /// Maximum size of the changes: bytes, or with K, M, G or T
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_limit)]
     limit: Option<u64>,
 
     /// Name of a workspace of a project; need not be unique

@@ -28,7 +28,7 @@ pub(super) fn run(call: &mut WorkspaceCall, args: &Path) -> anyhow::Result<()> {
             workspaces = call.open_to_write()?;
             let info = SnapshotOptions::default().into_info(&call.session, Vec::new(), None);
             let taken = call.watch("writing files", |progress| {
-                workspaces.open_up(&args.id, info, progress)
+                workspaces.make_ordinary(&args.id, info, progress)
             })?;
             for loss in &taken.losses {
                 call.session.note(&describe_loss(loss));

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use clap::{Args, Parser};
-use elevo_workspace::{Way, WorkspaceId};
+use elevo_workspace::{WorkspaceAccess, WorkspaceId};
 
 use crate::errors::{Exit, FileProblem, Report, WorkspaceProblem};
 use crate::local::workspaces::WorkspaceCall;
@@ -43,14 +43,14 @@ pub(super) struct Run {
 pub(super) fn run(call: &mut WorkspaceCall, args: &Run) -> anyhow::Result<Exit> {
     let workspaces = call.open_to_read()?;
     let way = call.watch("preparing the workspace", |progress| {
-        workspaces.way(&args.id, progress)
+        workspaces.access(&args.id, progress)
     })?;
     drop(workspaces);
     let json = call.session.output.is_json();
     match way {
-        Way::Directory(directory) => Ok(become_in(&directory, &args.command, json)),
+        WorkspaceAccess::Directory(directory) => Ok(become_in(&directory, &args.command, json)),
         #[cfg(target_os = "linux")]
-        Way::Entrance(entrance) => {
+        WorkspaceAccess::Entrance(entrance) => {
             let mut words: Vec<OsString> = vec!["ws".into(), "enter".into()];
             words.extend(json.then(|| "--json".into()));
             words.extend([entrance.inode.to_string().into(), entrance.room.into()]);

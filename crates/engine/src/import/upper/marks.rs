@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use elevo_core::Name;
 use rustix::fs::{AtFlags, FileType};
 
-use super::Marks;
+use super::OverlayXattrs;
 use crate::disk;
 
 /// Maximum length of the value of a mark: that of a path.
@@ -26,10 +26,10 @@ pub(super) struct DirectoryMarks {
 
 impl DirectoryMarks {
     /// Reads the marks of a directory.
-    pub(super) fn of(directory: BorrowedFd<'_>, kind: Marks) -> io::Result<Self> {
+    pub(super) fn of(directory: BorrowedFd<'_>, kind: OverlayXattrs) -> io::Result<Self> {
         let prefix: &[u8] = match kind {
-            Marks::Trusted => b"trusted.overlay.",
-            Marks::User => b"user.overlay.",
+            OverlayXattrs::Trusted => b"trusted.overlay.",
+            OverlayXattrs::User => b"user.overlay.",
         };
         let mut marks = Self::default();
         for name in disk::attributes(directory)?.split(|byte| *byte == 0) {
@@ -38,7 +38,7 @@ impl DirectoryMarks {
                 // Any user can write such an attribute. Overlayfs follows no redirect
                 // in it, so the import does not either: it could lead to a directory
                 // that the user may not read.
-                Some(b"redirect") if kind == Marks::Trusted => {
+                Some(b"redirect") if kind == OverlayXattrs::Trusted => {
                     marks.redirect = Some(attribute(directory, name)?);
                 }
                 Some(_) => {}

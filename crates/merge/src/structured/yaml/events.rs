@@ -9,7 +9,7 @@ use crate::structured::node::{MAX_DEPTH, MAX_NODES};
 
 /// An event of a file without anchors, aliases and tags.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum What<'a> {
+pub(super) enum YamlEvent<'a> {
     Scalar(Cow<'a, str>, ScalarStyle),
     MapStart,
     MapEnd,
@@ -21,7 +21,7 @@ pub(super) enum What<'a> {
 pub(super) struct Events<'a> {
     /// The end of the text before the document: a directive and `---`, if any.
     pub(super) start: usize,
-    pub(super) all: Vec<(What<'a>, Range<usize>)>,
+    pub(super) all: Vec<(YamlEvent<'a>, Range<usize>)>,
 }
 
 /// Reads the events of a file with exactly one document.
@@ -45,24 +45,24 @@ pub(super) fn read(text: &str) -> Option<Events<'_>> {
             }
             Event::Scalar(value, style, anchor, tag) => {
                 unadorned(anchor, tag)?;
-                What::Scalar(value, style)
+                YamlEvent::Scalar(value, style)
             }
             Event::SequenceStart(anchor, tag) => {
                 unadorned(anchor, tag)?;
-                What::ListStart
+                YamlEvent::ListStart
             }
             Event::MappingStart(anchor, tag) => {
                 unadorned(anchor, tag)?;
-                What::MapStart
+                YamlEvent::MapStart
             }
-            Event::SequenceEnd => What::ListEnd,
-            Event::MappingEnd => What::MapEnd,
+            Event::SequenceEnd => YamlEvent::ListEnd,
+            Event::MappingEnd => YamlEvent::MapEnd,
             Event::Alias(_) => return None,
         };
         match what {
-            What::MapStart | What::ListStart => depth += 1,
-            What::MapEnd | What::ListEnd => depth = depth.saturating_sub(1),
-            What::Scalar(..) => {}
+            YamlEvent::MapStart | YamlEvent::ListStart => depth += 1,
+            YamlEvent::MapEnd | YamlEvent::ListEnd => depth = depth.saturating_sub(1),
+            YamlEvent::Scalar(..) => {}
         }
         if depth > MAX_DEPTH || events.all.len() > 2 * MAX_NODES {
             return None;

@@ -5,7 +5,7 @@ use std::vec::IntoIter;
 
 use saphyr_parser::ScalarStyle;
 
-use super::events::{Events, What};
+use super::events::{Events, YamlEvent};
 use crate::structured::commas::{self, Read};
 use crate::structured::gaps::Comments;
 use crate::structured::node::{Builder, Container, Doc, Item, Node};
@@ -35,7 +35,7 @@ type Placed<'a> = (Node<'a>, Range<usize>);
 
 struct Reader<'a, 'm> {
     text: &'a str,
-    events: IntoIter<(What<'a>, Range<usize>)>,
+    events: IntoIter<(YamlEvent<'a>, Range<usize>)>,
     builder: Builder<'m>,
 }
 
@@ -44,14 +44,16 @@ impl<'a> Reader<'a, '_> {
     fn value(&mut self, after: usize) -> Option<Placed<'a>> {
         let (what, at) = self.events.next()?;
         let (node, at) = match what {
-            What::Scalar(value, style) => self.scalar(&value, style, after, at)?,
-            What::MapStart if self.text[at.clone()].starts_with('{') => self.flow_map(at.start)?,
-            What::ListStart if self.text[at.clone()].starts_with('[') => {
+            YamlEvent::Scalar(value, style) => self.scalar(&value, style, after, at)?,
+            YamlEvent::MapStart if self.text[at.clone()].starts_with('{') => {
+                self.flow_map(at.start)?
+            }
+            YamlEvent::ListStart if self.text[at.clone()].starts_with('[') => {
                 self.flow_list(at.start)?
             }
-            What::MapStart => self.block_map()?,
-            What::ListStart => self.block_list(after)?,
-            What::MapEnd | What::ListEnd => return None,
+            YamlEvent::MapStart => self.block_map()?,
+            YamlEvent::ListStart => self.block_list(after)?,
+            YamlEvent::MapEnd | YamlEvent::ListEnd => return None,
         };
         Comments::Hash
             .is_gap(self.text.get(after..at.start)?)
@@ -112,8 +114,8 @@ impl<'a> Reader<'a, '_> {
         loop {
             let (what, at) = self.events.next()?;
             let (name, style) = match what {
-                What::MapEnd => break,
-                What::Scalar(name, style) if !at.is_empty() => (name, style),
+                YamlEvent::MapEnd => break,
+                YamlEvent::Scalar(name, style) if !at.is_empty() => (name, style),
                 _ => return None,
             };
             let label = match style {
@@ -145,7 +147,7 @@ impl<'a> Reader<'a, '_> {
     fn block_list(&mut self, after: usize) -> Option<Placed<'a>> {
         let mut items: Vec<Item<'a>> = Vec::new();
         let (mut start, mut end) = (None, after);
-        while !matches!(self.events.as_slice().first()?.0, What::ListEnd) {
+        while !matches!(self.events.as_slice().first()?.0, YamlEvent::ListEnd) {
             let dash = self.dash(end)?;
             let lead = match start {
                 Some(_) => self.line_gap(end..dash)?,
@@ -212,11 +214,11 @@ impl<'a> Reader<'a, '_> {
         loop {
             let (what, at) = self.events.next()?;
             let (name, style) = match what {
-                What::MapEnd => {
+                YamlEvent::MapEnd => {
                     let (inside, at) = self.flow(start, at.start, '}', read)?;
                     return Some((self.builder.map(&self.text[at.clone()], inside)?, at));
                 }
-                What::Scalar(name, style) if !at.is_empty() => (name, style),
+                YamlEvent::Scalar(name, style) if !at.is_empty() => (name, style),
                 _ => return None,
             };
             let label = match style {
@@ -245,7 +247,7 @@ impl<'a> Reader<'a, '_> {
         let mut read: Vec<Read<'a>> = Vec::new();
         loop {
             let (what, at) = self.events.as_slice().first()?;
-            if *what == What::ListEnd {
+            if *what == YamlEvent::ListEnd {
                 let end = at.start;
                 self.events.next()?;
                 let (inside, at) = self.flow(start, end, ']', read)?;

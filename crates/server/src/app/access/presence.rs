@@ -2,9 +2,10 @@
 //! can wait for them.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use elevo_core::TenantId;
+use parking_lot::{Mutex, MutexGuard};
 
 /// Marks a request or job as working for a tenant until this value and its
 /// clones are dropped.
@@ -20,7 +21,7 @@ pub(crate) struct Presences(Mutex<HashMap<TenantId, Arc<()>>>);
 
 impl Presences {
     fn map(&self) -> MutexGuard<'_, HashMap<TenantId, Arc<()>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     pub(crate) fn enter(&self, tenant: TenantId) -> Presence {

@@ -2,15 +2,16 @@
 //! checks their limits.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use elevo_api as api;
-use elevo_api::{Scope, format_size, parse_size};
+use elevo_api::{Scope, format_size, parse_limit};
 use elevo_catalog::Catalog;
 use elevo_catalog::secret::ApiKeySecret;
 use elevo_catalog::{TENANT_LIMITS, Tenant, TenantLimits};
 use elevo_core::{ErrorCode, TenantId};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use crate::app::access::keys::{Keys, check_name};
@@ -333,7 +334,7 @@ fn no_tenant(text: &str) -> Failure {
 
 fn limits_in(limits: api::TenantLimits) -> Result<TenantLimits> {
     let size = |text: Option<String>| {
-        let size = text.map(|text| parse_size(&text)).transpose();
+        let size = text.map(|text| parse_limit(&text)).transpose();
         size.map_err(|error| Failure::invalid(error.to_string()))
     };
     Ok(TenantLimits {
@@ -380,7 +381,7 @@ const KNOWN: Duration = Duration::from_secs(1);
 
 impl KnownTenants {
     fn map(&self) -> MutexGuard<'_, HashMap<TenantId, (Instant, KnownTenant)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     fn get(&self, id: TenantId) -> Option<KnownTenant> {

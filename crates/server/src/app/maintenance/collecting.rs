@@ -1,11 +1,12 @@
 //! The progress of the running garbage collection, and the lock that only one
 //! collection, backup or erasure holds at a time.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use elevo_api as api;
 use elevo_core::Timestamp;
-use elevo_engine::{Depth, GcProgress};
+use elevo_engine::{GcProgress, GcScope};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::platform::clock;
 
@@ -30,14 +31,14 @@ pub(crate) struct Running {
 /// The options of a garbage collection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct How {
-    pub(crate) depth: Depth,
+    pub(crate) scope: GcScope,
     pub(crate) dry_run: bool,
 }
 
 impl How {
     /// Returns true if the collection marks all objects. A dry run always does.
     pub(crate) const fn is_full(self) -> bool {
-        matches!(self.depth, Depth::Full) || self.dry_run
+        matches!(self.scope, GcScope::Full) || self.dry_run
     }
 }
 
@@ -50,7 +51,7 @@ impl Collecting {
 
     /// Locks the running collection; `None` if no collection runs.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Option<Running>> {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+        self.now.lock()
     }
 
     /// Adds counters for the next tenant to the running collection, and returns

@@ -109,7 +109,7 @@ impl DiskSpace {
             is_capped = self.cap_workspaces(is_capped).await;
             self.room.has_capped();
             if look.is_multiple_of(GIVE_BACK) && self.room.is_full() {
-                self.give_back().await;
+                self.trim_volume().await;
             }
             tokio::time::sleep(CAP).await;
         }
@@ -158,11 +158,11 @@ impl DiskSpace {
     }
 
     /// Frees the space that deleted workspaces occupy in the pools of uppers.
-    async fn give_back(&self) {
+    async fn trim_volume(&self) {
         for tenant in self.stores.known() {
             let giving = self
                 .stores
-                .with(tenant, |workspaces| Ok(workspaces.give_back()?));
+                .with(tenant, |workspaces| Ok(workspaces.trim_volume()?));
             if let Err(failure) = giving.await {
                 let cause = failure.summary();
                 tracing::debug!(%tenant, cause, "cannot free the space of deleted workspaces");

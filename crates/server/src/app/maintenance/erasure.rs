@@ -22,7 +22,7 @@ use elevo_catalog::Catalog;
 use elevo_catalog::Tenant;
 use elevo_core::TenantId;
 use elevo_engine::{
-    Commit, Depth, Error as EngineError, Expected, GcOptions, GcProgress, ReferenceUpdate,
+    Commit, Error as EngineError, Expected, GcOptions, GcProgress, GcScope, ReferenceUpdate,
     Repository, collect_garbage,
 };
 use elevo_store_local::LocalStore;
@@ -214,7 +214,7 @@ impl Erasure {
 fn erase_from(repository: &Repository) -> std::result::Result<bool, EngineError> {
     block_on(remove_references(repository))?;
     let options = GcOptions {
-        depth: Depth::Full,
+        scope: GcScope::Full,
         dry_run: false,
         keep_since: None,
     };

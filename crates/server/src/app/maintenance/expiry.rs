@@ -10,7 +10,7 @@
 //! ```
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use elevo_agent_link::AgentLinks;
@@ -24,6 +24,7 @@ use elevo_sandbox::SandboxRuntime;
 use elevo_workspace::Error as WorkspaceError;
 use futures::StreamExt;
 use futures::executor::block_on;
+use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 use crate::app::resources::Resources;
@@ -53,7 +54,7 @@ pub(crate) struct Ending(Mutex<HashSet<TenantId>>);
 impl Ending {
     /// Claims a tenant for a task; `None` if the tenant has a task.
     fn begin(self: &Arc<Self>, tenant: TenantId) -> Option<Turn> {
-        let mut tenants = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tenants = self.0.lock();
         tenants.insert(tenant).then(|| Turn {
             of: self.clone(),
             tenant,
@@ -69,7 +70,7 @@ struct Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let mut tenants = self.of.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tenants = self.of.0.lock();
         tenants.remove(&self.tenant);
     }
 }

@@ -10,7 +10,7 @@ use elevo_api::Scope;
 use elevo_catalog::{Catalog, RootPlace};
 use elevo_core::{ErrorCode, TenantId, Timestamp};
 use elevo_engine::{
-    Depth, Error as EngineError, GcOptions, GcReport, Root, StoreError, collect_garbage,
+    Error as EngineError, GcOptions, GcReport, GcRoot, GcScope, StoreError, collect_garbage,
 };
 use elevo_objects::SnapshotId;
 use tokio::runtime::Handle;
@@ -120,18 +120,18 @@ impl Garbage {
             last: clock::instant(),
             count: schedule.count.wrapping_add(1),
         };
-        let depth = match is_filling || schedule.count.is_multiple_of(FULL_EVERY) {
-            true => Depth::Full,
-            false => Depth::Young,
+        let scope = match is_filling || schedule.count.is_multiple_of(FULL_EVERY) {
+            true => GcScope::Full,
+            false => GcScope::Young,
         };
         let turn = self.collecting.turn.clone().lock_owned().await;
         let dry_run = false;
-        let report = self.collect_all(turn, How { depth, dry_run }).await?;
+        let report = self.collect_all(turn, How { scope, dry_run }).await?;
         tracing::info!(
             versions = report.dropped_versions,
             snapshots = report.cleaned_snapshots,
             objects = report.cleaned_objects,
-            full = depth == Depth::Full,
+            full = scope == GcScope::Full,
             "garbage collected"
         );
         Ok(())
@@ -156,9 +156,9 @@ impl Garbage {
             return Err(Failure::new(ErrorCode::CollectionRunning, message).retry_after(10));
         };
         let how = How {
-            depth: match wish.full.unwrap_or(true) {
-                true => Depth::Full,
-                false => Depth::Young,
+            scope: match wish.full.unwrap_or(true) {
+                true => GcScope::Full,
+                false => GcScope::Young,
             },
             dry_run: wish.dry_run,
         };
@@ -284,13 +284,13 @@ impl Garbage {
     /// workspace needs. Returns the number of deleted versions and the report.
     async fn collect_garbage(&self, tenant: TenantId, how: How) -> Result<(u64, GcReport)> {
         let since = clock::before(self.time.settled().await?, self.config.garbage.keep_unnamed);
-        let How { depth, dry_run } = how;
+        let How { scope, dry_run } = how;
         let dropped = self
             .projects
             .drop_versions(tenant, Dropping { since, dry_run });
         let dropped = dropped.await?;
         let options = GcOptions {
-            depth,
+            scope,
             dry_run,
             keep_since: Some(since),
         };
@@ -354,8 +354,8 @@ type Page = std::result::Result<Vec<SnapshotId>, EngineError>;
 
 /// Converts a page of snapshots to roots. The ancestors of a snapshot are not
 /// kept: each version of a project that is still needed is a root itself.
-fn roots(page: Page) -> Vec<std::result::Result<Root, EngineError>> {
-    let root = |snapshot| Root {
+fn roots(page: Page) -> Vec<std::result::Result<GcRoot, EngineError>> {
+    let root = |snapshot| GcRoot {
         snapshot,
         history: false,
     };

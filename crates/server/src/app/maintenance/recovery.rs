@@ -16,13 +16,14 @@
 //! ```
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use elevo_catalog::Catalog;
 use elevo_catalog::Sandbox;
 use elevo_core::{ErrorCode, SandboxState};
 use elevo_sandbox::SandboxRuntime;
 use elevo_sandbox::{Container, ContainerState};
+use parking_lot::MutexGuard;
 
 use crate::app::maintenance::cleanup::Cleanup;
 use crate::app::resources::Resources;
@@ -46,7 +47,7 @@ pub(crate) struct Recovery {
     workspaces: Arc<Workspaces>,
     /// Ids of sandboxes of the previous server process that were not compared
     /// with their containers yet.
-    unrecovered: std::sync::Mutex<HashSet<String>>,
+    unrecovered: parking_lot::Mutex<HashSet<String>>,
 }
 
 impl Recovery {
@@ -65,7 +66,7 @@ impl Recovery {
             starts: starts.clone(),
             stores: resources.stores.clone(),
             workspaces: workspaces.clone(),
-            unrecovered: std::sync::Mutex::default(),
+            unrecovered: parking_lot::Mutex::default(),
         }
     }
 
@@ -92,8 +93,7 @@ impl Recovery {
     }
 
     fn unrecovered(&self) -> MutexGuard<'_, HashSet<String>> {
-        let unrecovered = self.unrecovered.lock();
-        unrecovered.unwrap_or_else(PoisonError::into_inner)
+        self.unrecovered.lock()
     }
 
     /// Compares the sandboxes of the previous server process with their
@@ -187,7 +187,7 @@ impl Recovery {
     async fn show_again(&self, sandbox: &Sandbox) -> Result<()> {
         let id = crate::app::tenant_stores::workspace_id(&sandbox.workspace)?;
         let shown = self.stores.with(sandbox.tenant, move |workspaces| {
-            if workspaces.shares(&id)? {
+            if workspaces.follows_in_containers(&id)? {
                 let binding = workspaces.bind(&id)?;
                 workspaces.show(binding)?;
             }

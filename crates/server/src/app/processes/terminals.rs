@@ -2,7 +2,7 @@
 //! without a client.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -11,6 +11,7 @@ use elevo_agent_link::{AgentLink, LinkError, ProcessKind, Terminal};
 use elevo_api as api;
 use elevo_api::Scope;
 use elevo_core::ErrorCode;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::app::access::principal::Principal;
 use crate::app::access::secrets::Secrets;
@@ -53,8 +54,8 @@ impl Drop for Watcher {
 }
 
 impl Watched {
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(String, String), Watch>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<(String, String), Watch>> {
+        self.0.lock()
     }
 
     /// Adds `count` clients to a terminal, and restarts the time that it may be

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use elevo_archive::{Export, Form};
+use elevo_archive::{Export, ExportContent};
 use elevo_engine::Progress;
 
 use crate::app::access::principal::Principal;
@@ -32,7 +32,7 @@ impl Projects {
                 repository: seen.repository(),
                 snapshot: &snapshot,
                 path: &path,
-                form: &Form::Plain,
+                form: &ExportContent::Plain,
                 threads: 1,
             };
             let shows = |path: &_, is_directory| seen.shows(path, is_directory);

@@ -8,8 +8,8 @@ use elevo_api::Scope;
 use elevo_catalog::Project;
 use elevo_core::{ErrorCode, Name, TreePath};
 use elevo_engine::{
-    Change, ChangeKind, DEFAULT_MAX_TEXT_BYTES, Diff, EntryKind, Insight, LineBudget, PatchOptions,
-    Repository, StateTree,
+    Change, ChangeKind, ChangeStat, DEFAULT_MAX_TEXT_BYTES, Diff, EntryKind, LineBudget,
+    PatchOptions, Repository, StateTree,
 };
 use elevo_objects::{Entry, SnapshotId, Tree};
 use elevo_policy::{Access, View};
@@ -193,11 +193,11 @@ impl Projects {
         let mut budget = LineBudget::of_one_answer();
         while let Some(change) = seen.next_of(&mut diff).await? {
             let (path, kind) = (readable(change.path.as_bytes()), change_out(&change).kind);
-            let insight =
-                Insight::of(&repository, change, DEFAULT_MAX_TEXT_BYTES, &mut budget).await?;
+            let stat =
+                ChangeStat::of(&repository, change, DEFAULT_MAX_TEXT_BYTES, &mut budget).await?;
             out.files += 1;
-            out.added += insight.lines_added;
-            out.removed += insight.lines_removed;
+            out.added += stat.lines_added;
+            out.removed += stat.lines_removed;
             if out.changes.len() >= limit {
                 out.truncated = true;
                 continue;
@@ -205,8 +205,8 @@ impl Projects {
             out.changes.push(api::FileStat {
                 path,
                 kind,
-                added: insight.text.then_some(insight.lines_added),
-                removed: insight.text.then_some(insight.lines_removed),
+                added: stat.text.then_some(stat.lines_added),
+                removed: stat.text.then_some(stat.lines_removed),
             });
         }
         Ok(out)

@@ -4,9 +4,10 @@ use crate::app::requests::{AtWork, hash};
 use crate::failure::{Failure, Result};
 use crate::platform::clock;
 use elevo_catalog::{Catalog, RequestRun};
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// The idempotency of a request. A service derives the ids of new resources from
 /// it and records notes in it, so that a retry finds these resources. The default
@@ -42,7 +43,7 @@ pub(super) struct Note {
 
 impl Once {
     pub(super) fn note_of(request: &Request) -> MutexGuard<'_, Note> {
-        request.note.lock().unwrap_or_else(PoisonError::into_inner)
+        request.note.lock()
     }
 
     /// Returns true if the request has an `Idempotency-Key`.

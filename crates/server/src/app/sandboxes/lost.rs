@@ -8,7 +8,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use elevo_agent_link::AgentLinks;
@@ -17,6 +16,7 @@ use elevo_catalog::Sandbox;
 use elevo_core::SandboxState;
 use elevo_sandbox::ContainerState;
 use elevo_sandbox::SandboxRuntime;
+use parking_lot::Mutex;
 
 use crate::app::resources::Resources;
 use crate::app::sandboxes::locks::SandboxLocks;
@@ -34,12 +34,12 @@ pub(crate) struct Missing(Mutex<HashMap<String, Instant>>);
 
 impl Missing {
     fn since(&self, id: &str, now: Instant) -> Instant {
-        let mut missing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut missing = self.0.lock();
         *missing.entry(id.to_owned()).or_insert(now)
     }
 
     fn forget(&self, id: &str) {
-        let mut missing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut missing = self.0.lock();
         missing.remove(id);
     }
 }

@@ -6,7 +6,9 @@
 //! count for limits until the next start of the server.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// The sandboxes that this process is starting, with the number of their tasks.
 /// The number can be 2 for a moment, if a task begins before the last has ended.
@@ -22,7 +24,7 @@ pub(crate) struct Making {
 
 impl Makers {
     pub(crate) fn lock(&self) -> MutexGuard<'_, HashMap<String, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Marks a sandbox as being started. Must be called before its row gets the

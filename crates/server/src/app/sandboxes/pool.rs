@@ -2,9 +2,10 @@
 //! by a request that has not added a row yet.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use elevo_catalog::secret::SandboxToken;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use crate::app::sandboxes::spec::Spec;
@@ -78,7 +79,7 @@ impl Drop for Taken {
 
 impl Pool {
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Returns true if this is the token of a sandbox in the pool that has no row

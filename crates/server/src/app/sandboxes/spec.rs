@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use elevo_api as api;
-use elevo_api::{NetworkMode, OnExpiry, format_size, parse_cpu, parse_size};
+use elevo_api::{NetworkMode, OnExpiry, format_size, parse_cpu, parse_limit};
 use elevo_catalog::Sandbox;
 use elevo_core::ErrorCode;
 use serde::{Deserialize, Serialize};
@@ -64,7 +64,7 @@ impl Spec {
                 wish.resources.memory.as_deref(),
                 limits.memory,
                 "memory",
-                parse_size,
+                parse_limit,
             )?,
             disk: disk(&wish.resources, limits, can_limit)?,
             pids: pids(wish.resources.pids, limits.pids)?,
@@ -269,7 +269,7 @@ fn amount<T: PartialOrd + Copy + Into<u64>>(
 }
 
 fn disk(wanted: &api::Resources, limits: &Limits, can_limit: bool) -> Result<Option<u64>> {
-    let bytes = amount(wanted.disk.as_deref(), limits.disk, "disk", parse_size)?;
+    let bytes = amount(wanted.disk.as_deref(), limits.disk, "disk", parse_limit)?;
     match (can_limit, &wanted.disk) {
         (true, _) => Ok(Some(bytes)),
         (false, None) => Ok(None),

@@ -266,7 +266,7 @@ impl Starts {
                 Source::Fork(_) | Source::Made => workspaces.path(&id)?,
             };
             let home = workspaces.home(&id)?;
-            let binding = match workspaces.shares(&id)? {
+            let binding = match workspaces.follows_in_containers(&id)? {
                 true => Some(workspaces.bind(&id)?),
                 false => None,
             };

@@ -23,7 +23,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use elevo_catalog::{MAX_UNSETTLED, Unsettled, Workspace};
 use elevo_core::TreePath;
 use elevo_engine::{CommitInfo, Repository, StateTree};
-use elevo_merge::{Conflict, Left, Limits, Refused, TreeMerge, Why, has_workspace_markers};
+use elevo_merge::{
+    Conflict, LeftConflict, Limits, RefusalReason, Refused, TreeMerge, has_workspace_markers,
+};
 use elevo_objects::{Entry, Snapshot, SnapshotId};
 
 use crate::app::access::principal::Principal;
@@ -138,7 +140,7 @@ impl Standing {
     pub(crate) fn refuse(&self, merge: &mut TreeMerge) {
         let refused = self.marked.iter().map(|path| Refused {
             path: path.clone(),
-            why: Why::Markers(path.clone()),
+            why: RefusalReason::Markers(path.clone()),
         });
         merge.refused.extend(refused);
         let refused = &mut merge.refused;
@@ -210,7 +212,7 @@ impl Notes {
         Ok(())
     }
 
-    fn note(&mut self, left: Left) {
+    fn note(&mut self, left: LeftConflict) {
         if left.marked {
             self.marked.push(left.path.clone());
         }

@@ -72,7 +72,7 @@ pub(super) fn some_number(text: &str) -> Result<Option<u32>, String> {
 }
 
 pub(super) fn some_size(text: &str) -> Result<Option<u64>, String> {
-    let size = elevo_api::parse_size(text);
+    let size = elevo_api::parse_limit(text);
     size.map(Some).map_err(|error| error.to_string())
 }
 

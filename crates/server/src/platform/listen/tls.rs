@@ -1,10 +1,11 @@
 //! Certificates, which are reloaded when their files change.
 
 use std::io;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::Context as _;
+use parking_lot::RwLock;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
@@ -38,7 +39,7 @@ impl Certificate {
     }
 
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
-        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        let current = self.current.read();
         current.acceptor.clone()
     }
 
@@ -47,16 +48,12 @@ impl Certificate {
     /// keep using the old certificate.
     pub(crate) fn refresh(&self) -> anyhow::Result<bool> {
         let found = stamp(&self.files).context("cannot read the files of the certificate")?;
-        let known = self
-            .current
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .stamp;
+        let known = self.current.read().stamp;
         if found == known {
             return Ok(false);
         }
         let read = acceptor(&self.files);
-        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.write();
         // The stamp is set even if the files are invalid, so that they are read
         // again only when they change.
         current.stamp = found;

@@ -5,14 +5,14 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use elevo_engine::Marks;
+use elevo_engine::OverlayXattrs;
 use rustix::mount::{MountFlags, mount};
 
 /// Mount options that differ between overlays.
 #[derive(Clone, Copy)]
 pub(crate) struct OverlayOptions {
     /// The namespace of the extended attributes of overlayfs.
-    pub(crate) marks: Marks,
+    pub(crate) marks: OverlayXattrs,
     /// Whether the kernel keeps an index of the upper, and so rejects an upper
     /// that another overlay uses.
     pub(crate) is_indexed: bool,
@@ -50,8 +50,8 @@ pub(crate) fn overlay_options(
     options: OverlayOptions,
 ) -> io::Result<CString> {
     let mut data = match options.marks {
-        Marks::Trusted => b"redirect_dir=on,".to_vec(),
-        Marks::User => b"userxattr,".to_vec(),
+        OverlayXattrs::Trusted => b"redirect_dir=on,".to_vec(),
+        OverlayXattrs::User => b"userxattr,".to_vec(),
     };
     data.extend_from_slice(b"metacopy=off,xino=auto,index=");
     data.extend_from_slice(match options.is_indexed {

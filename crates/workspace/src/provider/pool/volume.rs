@@ -51,12 +51,12 @@ pub(crate) fn looks_stuck(root: &Path) -> bool {
     is_read_only || !is_btrfs(&directory).is_ok_and(|is_btrfs| is_btrfs)
 }
 
-/// Mounts the pool of the workspaces in `root` again if it is stuck, with the
-/// data of its last sync. All its workspaces are unmounted; the next use of a
+/// Remounts the pool of the workspaces in `root` if it is stuck. The pool then
+/// has the data of its last sync. All its workspaces are unmounted; the next use of a
 /// workspace mounts it. Fails if a process uses one of them; the pool is then
 /// still stuck.
 pub fn remount_pool(root: &Path) -> Result<()> {
-    let failed = || Error::io("mount again the pool of", root);
+    let failed = || Error::io("remount the pool of", root);
     let root = root.canonicalize().map_err(failed())?;
     let directory = root.join("uppers");
     let _lock = lock::exclusive(&lock_of(&root)).map_err(failed())?;

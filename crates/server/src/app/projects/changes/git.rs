@@ -227,6 +227,7 @@ fn tree_at(repository: &Repository, who: &Principal, tree: Tree) -> StateTree {
 fn not_kept(submodules: u64) -> Vec<String> {
     match submodules {
         0 => Vec::new(),
+        1 => vec!["1 submodule, left out".to_owned()],
         count => vec![format!("{count} submodules, left out")],
     }
 }
@@ -270,5 +271,17 @@ impl From<elevo_git::Error> for Failure {
             _ => ErrorCode::InvalidRequest,
         };
         Self::new(code, chain(&error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn left_out_submodules_are_counted() {
+        assert_eq!(not_kept(0), [""; 0]);
+        assert_eq!(not_kept(1), ["1 submodule, left out"]);
+        assert_eq!(not_kept(2), ["2 submodules, left out"]);
     }
 }

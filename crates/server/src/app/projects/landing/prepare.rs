@@ -9,7 +9,7 @@ use std::sync::Arc;
 use elevo_catalog::{BaseMove, Catalog, Project, Review, Step, Workspace};
 use elevo_core::{ErrorCode, TenantId, TreePath};
 use elevo_engine::{Commit, CommitInfo, Repository, StateTree};
-use elevo_merge::{Drivers, Limits, Refused, Rules, Sides, TreeMerge, Why, merge_trees};
+use elevo_merge::{Drivers, Limits, RefusalReason, Refused, Rules, Sides, TreeMerge, merge_trees};
 use elevo_objects::SnapshotId;
 use elevo_policy::Compiled;
 use serde_json::json;
@@ -356,7 +356,7 @@ async fn agreed(
 
 /// Returns true if a file was refused because it has conflict markers.
 fn is_marked(refused: &Refused) -> bool {
-    matches!(refused.why, Why::Markers(_))
+    matches!(refused.why, RefusalReason::Markers(_))
 }
 
 /// Returns the failure of a job whose workspace was merged or refreshed after the

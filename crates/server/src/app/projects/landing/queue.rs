@@ -3,7 +3,9 @@
 //! transaction.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::app::projects::landing::job::Waiting;
 use crate::failure::{Failure, Result};
@@ -28,7 +30,7 @@ pub(crate) struct Queue {
 
 impl Queues {
     pub(crate) fn of(&self, project: &str) -> Arc<Queue> {
-        let mut queues = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queues = self.0.lock();
         if queues.len() > 1000 {
             // A queue is cloned only here, under the lock. So a queue whose only
             // owner is this map is not in use.
@@ -40,7 +42,7 @@ impl Queues {
 
 impl Queue {
     pub(crate) fn push(&self, waiting: Waiting) -> Result<()> {
-        let mut queue = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = self.waiting.lock();
         if queue.len() >= WAITING {
             let message = "too many merges wait for this project; retry later";
             let failure = Failure::new(elevo_core::ErrorCode::Overloaded, message);
@@ -52,7 +54,7 @@ impl Queue {
 
     /// Removes and returns the jobs of the next batch.
     pub(crate) fn take(&self) -> Vec<Waiting> {
-        let mut queue = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = self.waiting.lock();
         let count = queue.len().min(BATCH);
         queue.drain(..count).collect()
     }

@@ -24,7 +24,7 @@ const OOM_SCORE: i64 = 500;
 
 /// Builds the request that creates a container. The request sets every option
 /// that the engine's configuration could weaken.
-pub(super) fn body(
+pub(super) fn build(
     spec: &ContainerSpec,
     volumes: &[String],
     settings: &DockerSettings,

@@ -12,7 +12,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use elevo_engine::{
     ImportOptions, Imported, LossKind, NewStatCache, Progress, Repository, StatCache, import,
-    import_again, look_again,
+    import_with_cache, scan_with_cache,
 };
 use elevo_objects::SnapshotId;
 use elevo_testkit::file_clock::wait_for_tick;
@@ -123,7 +123,7 @@ fn counts(imported: &Imported) -> Vec<(LossKind, u64)> {
 fn read_again(repository: &Repository, root: &Path, stat: &Path) -> (SnapshotId, u64) {
     let progress = Progress::new();
     let cache = NewStatCache::begin(stat).unwrap();
-    let again = import_again(repository, root, &options(), &progress, &cache).unwrap();
+    let again = import_with_cache(repository, root, &options(), &progress, &cache).unwrap();
     let new = import(repository, root, &options(), &Progress::new()).unwrap();
     assert_eq!((again.tree, again.times), (new.tree, new.times));
     assert_eq!(counts(&again), counts(&new));
@@ -151,7 +151,7 @@ proptest! {
                 read_again(&repository, &root, &stat);
             }
             let cache = StatCache::open(&stat);
-            let looked = look_again(&repository, &root, &options(), &Progress::new(), &cache);
+            let looked = scan_with_cache(&repository, &root, &options(), &Progress::new(), &cache);
             let (id, _) = read_again(&repository, &root, &stat);
             let snapshot = block_on(repository.snapshot(id)).unwrap();
             prop_assert_eq!(looked.unwrap().0, snapshot.tree);

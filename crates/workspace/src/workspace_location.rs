@@ -7,14 +7,14 @@ use crate::id::WorkspaceId;
 
 /// The position of a path inside a directory of workspaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Inside {
+pub struct WorkspaceLocation {
     /// The directory of workspaces.
     pub root: PathBuf,
     /// The workspace; `None` for files that workspaces share, such as layers.
     pub id: Option<WorkspaceId>,
 }
 
-impl Inside {
+impl WorkspaceLocation {
     /// Returns where `path` lies in the workspaces of `root`; `None` if `root`
     /// is not a directory of workspaces or `path` is not below it.
     ///
@@ -52,7 +52,7 @@ mod tests {
         for path in ["live/one/files/src", "read/two", "layers/x", "registry"] {
             fs::create_dir_all(root.join(path)).unwrap();
         }
-        let of = |path: &str| Inside::of(&root, &root.join(path));
+        let of = |path: &str| WorkspaceLocation::of(&root, &root.join(path));
         assert_eq!(of("live/one/files"), None);
 
         fs::write(root.join("registry/log"), "").unwrap();
@@ -69,7 +69,7 @@ mod tests {
             let found = inside.id.as_ref().map(WorkspaceId::as_str);
             assert_eq!(found, id, "{path}");
         }
-        assert_eq!(Inside::of(&root, directory.path()), None);
-        assert_eq!(Inside::of(directory.path(), &root), None);
+        assert_eq!(WorkspaceLocation::of(&root, directory.path()), None);
+        assert_eq!(WorkspaceLocation::of(directory.path(), &root), None);
     }
 }

@@ -13,7 +13,7 @@ use crate::stat_cache::{NewStatCache, StatCache};
 /// Like [`import`](crate::import()), but files that are unchanged since the
 /// scan recorded in `cache` are not read again. Records the new state in
 /// `cache`.
-pub fn import_again(
+pub fn import_with_cache(
     repository: &Repository,
     directory: &Path,
     options: &ImportOptions,
@@ -32,7 +32,7 @@ pub fn import_again(
 /// Returns the current tree of a directory that was read before without storing
 /// anything, and a repository in which the tree's directories can be read as if they were
 /// stored. File content cannot be read.
-pub fn look_again(
+pub fn scan_with_cache(
     repository: &Repository,
     directory: &Path,
     options: &ImportOptions,
@@ -49,7 +49,7 @@ pub fn look_again(
 /// Records in `new` the files of a directory into which `snapshot` was just
 /// checked out. Returns whether the directory holds the snapshot with its times,
 /// judging by names, sizes and times; only then may the record be used.
-pub fn note_checkout(
+pub fn record_checkout(
     repository: &Repository,
     directory: &Path,
     options: &ImportOptions,

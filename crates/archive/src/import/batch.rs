@@ -15,9 +15,9 @@ use rayon::prelude::*;
 use crate::error::{Error, Result};
 use crate::reader::{Entry, EntryKind};
 
-/// Maximum size of a round.
-const ROUND_BYTES: usize = 4 << 20;
-const ROUND_PIECES: usize = 4096;
+/// Maximum size of a batch.
+const BATCH_BYTES: usize = 4 << 20;
+const BATCH_PIECES: usize = 4096;
 /// Maximum bytes that one call stores.
 const PART_BYTES: usize = 256 << 10;
 
@@ -28,7 +28,7 @@ const DIRECTORY_BYTES: usize = 2048;
 
 /// A part of an archive.
 #[derive(Default)]
-pub(super) struct Round {
+pub(super) struct Batch {
     pieces: Vec<Piece>,
     bytes: usize,
 }
@@ -50,7 +50,7 @@ enum Hashed {
     Large(Entry),
 }
 
-impl Round {
+impl Batch {
     pub(super) fn push(&mut self, piece: Piece) {
         self.bytes += match &piece {
             Piece::Whole(_, data) | Piece::Chunk(data) => data.len(),
@@ -60,11 +60,11 @@ impl Round {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.bytes >= ROUND_BYTES || self.pieces.len() >= ROUND_PIECES
+        self.bytes >= BATCH_BYTES || self.pieces.len() >= BATCH_PIECES
     }
 }
 
-/// Puts rounds into a tree.
+/// Puts batches into a tree.
 pub(super) struct Builder<'a> {
     workers: &'a Workers,
     /// The tree below a layer, which its hard links may refer to.
@@ -107,9 +107,9 @@ impl<'a> Builder<'a> {
         (state, losses, self.left_out)
     }
 
-    pub(super) fn add(&mut self, round: Round) -> Result<()> {
+    pub(super) fn add(&mut self, batch: Batch) -> Result<()> {
         let workers = self.workers;
-        let pieces = round.pieces;
+        let pieces = batch.pieces;
         let hashed: Vec<_> = workers.run(|| pieces.into_par_iter().map(hash).collect());
         let mut objects = Vec::new();
         let mut entries = Vec::with_capacity(hashed.len());

@@ -12,7 +12,7 @@ use crate::text::Side;
 
 /// A change and its extent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Insight {
+pub struct ChangeStat {
     /// The change itself.
     pub change: Change,
     /// Whether the lines were counted: every file involved is text, and no
@@ -29,9 +29,9 @@ pub struct Insight {
     pub bytes_after: u64,
 }
 
-/// Sums over the insights of a diff.
+/// Sums over the changes of a diff.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct InsightTotals {
+pub struct ChangeStatTotals {
     /// Entries that only the second tree has.
     pub added: u64,
     /// Entries that only the first tree has.
@@ -54,7 +54,7 @@ pub struct InsightTotals {
     pub bytes_after: u64,
 }
 
-impl Insight {
+impl ChangeStat {
     /// Reads both sides of `change`. A file of more than `max_text_bytes` is
     /// not read and counts as binary, which bounds memory; `budget` bounds the
     /// time for all changes that share it.
@@ -104,10 +104,10 @@ impl Insight {
     }
 }
 
-impl InsightTotals {
+impl ChangeStatTotals {
     /// Adds one change to the sums.
-    pub fn add(&mut self, insight: &Insight) {
-        let counter = match insight.change.kind {
+    pub fn add(&mut self, change_stat: &ChangeStat) {
+        let counter = match change_stat.change.kind {
             ChangeKind::Added(_) => &mut self.added,
             ChangeKind::Removed(_) => &mut self.removed,
             ChangeKind::Modified { .. } => &mut self.modified,
@@ -115,11 +115,11 @@ impl InsightTotals {
             ChangeKind::TypeChanged { .. } => &mut self.type_changed,
         };
         *counter += 1;
-        self.binary += u64::from(insight.is_binary());
-        self.lines_added += insight.lines_added;
-        self.lines_removed += insight.lines_removed;
-        self.bytes_before += insight.bytes_before;
-        self.bytes_after += insight.bytes_after;
+        self.binary += u64::from(change_stat.is_binary());
+        self.lines_added += change_stat.lines_added;
+        self.lines_removed += change_stat.lines_removed;
+        self.bytes_before += change_stat.bytes_before;
+        self.bytes_after += change_stat.bytes_after;
     }
 
     /// Number of changes of all kinds.
@@ -178,31 +178,31 @@ mod tests {
             .unwrap();
     }
 
-    async fn insights(before: &StateTree, after: &StateTree, limit: u64) -> Vec<Insight> {
+    async fn stats(before: &StateTree, after: &StateTree, limit: u64) -> Vec<ChangeStat> {
         let mut diff = before.diff(after).await.unwrap();
         let repository = diff.repository().clone();
         let mut found = Vec::new();
         let mut budget = LineBudget::of_one_answer();
         while let Some(change) = diff.next().await.unwrap() {
-            let insight = Insight::of(&repository, change, limit, &mut budget);
-            found.push(insight.await.unwrap());
+            let change_stat = ChangeStat::of(&repository, change, limit, &mut budget);
+            found.push(change_stat.await.unwrap());
         }
         found
     }
 
     /// `path lines_added lines_removed bytes_before bytes_after`, `-` for lines
     /// that were not counted.
-    fn summary(insights: &[Insight]) -> Vec<String> {
-        let line = |insight: &Insight| {
-            let lines = if insight.text {
-                format!("{} {}", insight.lines_added, insight.lines_removed)
+    fn summary(stats: &[ChangeStat]) -> Vec<String> {
+        let line = |change_stat: &ChangeStat| {
+            let lines = if change_stat.text {
+                format!("{} {}", change_stat.lines_added, change_stat.lines_removed)
             } else {
                 "- -".into()
             };
-            let (path, bytes) = (&insight.change.path, insight.bytes_before);
-            format!("{path} {lines} {bytes} {}", insight.bytes_after)
+            let (path, bytes) = (&change_stat.change.path, change_stat.bytes_before);
+            format!("{path} {lines} {bytes} {}", change_stat.bytes_after)
         };
-        insights.iter().map(line).collect()
+        stats.iter().map(line).collect()
     }
 
     #[test]
@@ -225,7 +225,7 @@ mod tests {
             let target = Bytes::from_static(b"edited");
             after.symlink(&path("link"), target).await.unwrap();
 
-            let found = insights(&before, &after, DEFAULT_MAX_TEXT_BYTES).await;
+            let found = stats(&before, &after, DEFAULT_MAX_TEXT_BYTES).await;
 
             assert_eq!(
                 summary(&found),
@@ -239,8 +239,8 @@ mod tests {
                     "was-file/inside 1 0 0 2",
                 ]
             );
-            let mut totals = InsightTotals::default();
-            found.iter().for_each(|insight| totals.add(insight));
+            let mut totals = ChangeStatTotals::default();
+            found.iter().for_each(|change_stat| totals.add(change_stat));
             assert_eq!((totals.lines_added, totals.lines_removed), (4, 5));
             assert_eq!((totals.bytes_before, totals.bytes_after), (27, 31));
             assert_eq!((totals.changes(), totals.binary), (7, 1));
@@ -257,7 +257,7 @@ mod tests {
                 .await
                 .unwrap();
 
-            let found = insights(&before, &after, DEFAULT_MAX_TEXT_BYTES).await;
+            let found = stats(&before, &after, DEFAULT_MAX_TEXT_BYTES).await;
 
             assert_eq!(summary(&found), ["empty - - 0 0"]);
             assert!(!found[0].is_binary());
@@ -272,14 +272,8 @@ mod tests {
             let after = before.clone();
             write(&after, "file", b"1\n").await;
 
-            assert_eq!(
-                summary(&insights(&before, &after, 9).await),
-                ["file 1 1 9 2"]
-            );
-            assert_eq!(
-                summary(&insights(&before, &after, 8).await),
-                ["file - - 9 2"]
-            );
+            assert_eq!(summary(&stats(&before, &after, 9).await), ["file 1 1 9 2"]);
+            assert_eq!(summary(&stats(&before, &after, 8).await), ["file - - 9 2"]);
         });
     }
 
@@ -299,7 +293,7 @@ mod tests {
             let before = write(before, lines).await;
             let after = write(before.clone(), edited).await;
 
-            let found = insights(&before, &after, DEFAULT_MAX_TEXT_BYTES).await;
+            let found = stats(&before, &after, DEFAULT_MAX_TEXT_BYTES).await;
 
             assert_eq!((found[0].lines_added, found[0].lines_removed), (2, 1));
         });

@@ -1,27 +1,43 @@
 //! Parses a stream of server-sent events, independent of its source.
+//!
+//! The crates for this purpose, such as `sse-stream`, do not limit the size of
+//! an event, so that a faulty server could fill the memory of its client.
 
 /// Maximum bytes of an event: the server sends output in far smaller pieces.
-pub(super) const LARGEST: usize = 16 << 20;
+pub const MAX_EVENT_SIZE: usize = 16 << 20;
 
 /// Why a stream cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Broken {
-    /// An event is larger than [`LARGEST`].
+pub enum InvalidStream {
+    /// An event is larger than [`MAX_EVENT_SIZE`].
     TooLarge,
     /// An event is not UTF-8.
-    NoText,
+    NotUtf8,
 }
+
+impl std::fmt::Display for InvalidStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::TooLarge => write!(f, "an event is larger than {MAX_EVENT_SIZE} bytes"),
+            Self::NotUtf8 => f.write_str("an event is not valid UTF-8"),
+        }
+    }
+}
+
+impl std::error::Error for InvalidStream {}
 
 /// The id and the data of an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Event {
-    pub(crate) id: Option<String>,
-    pub(super) data: String,
+pub struct Event {
+    /// The last field `id`.
+    pub id: Option<String>,
+    /// The fields `data`, joined by newlines.
+    pub data: String,
 }
 
 /// Takes pieces of the stream, cut anywhere, and returns complete events.
 #[derive(Debug, Default)]
-pub(super) struct Parser {
+pub struct Parser {
     buffer: Vec<u8>,
     /// Bytes of the buffer that belong to events already returned.
     read: usize,
@@ -30,12 +46,15 @@ pub(super) struct Parser {
 }
 
 impl Parser {
-    pub(super) fn add(&mut self, piece: &[u8]) -> Result<(), Broken> {
+    /// Adds the next piece of the stream. Call [`next_event`](Self::next_event) until it
+    /// returns `None` before adding another piece: events that were not returned
+    /// yet count towards [`MAX_EVENT_SIZE`].
+    pub fn add(&mut self, piece: &[u8]) -> Result<(), InvalidStream> {
         self.buffer.drain(..self.read);
         self.searched = self.searched.saturating_sub(self.read);
         self.read = 0;
-        if self.buffer.len() + piece.len() > LARGEST {
-            return Err(Broken::TooLarge);
+        if self.buffer.len() + piece.len() > MAX_EVENT_SIZE {
+            return Err(InvalidStream::TooLarge);
         }
         self.buffer.extend_from_slice(piece);
         Ok(())
@@ -56,14 +75,14 @@ impl Parser {
     }
 
     /// Returns the next event that has arrived completely. Skips comments.
-    pub(super) fn next(&mut self) -> Result<Option<Event>, Broken> {
+    pub fn next_event(&mut self) -> Result<Option<Event>, InvalidStream> {
         loop {
             let Some(end) = self.end() else {
                 self.searched = self.buffer.len();
                 return Ok(None);
             };
             let text = std::str::from_utf8(&self.buffer[self.read..end]);
-            let text = text.map_err(|_| Broken::NoText)?;
+            let text = text.map_err(|_| InvalidStream::NotUtf8)?;
             let event = parse(text);
             self.read = end + 2;
             self.searched = self.read;
@@ -106,7 +125,7 @@ mod tests {
             let mut events = Vec::new();
             for piece in [&stream[..cut], &stream[cut..]] {
                 parser.add(piece).unwrap();
-                while let Some(event) = parser.next().unwrap() {
+                while let Some(event) = parser.next_event().unwrap() {
                     events.push(event);
                 }
             }
@@ -118,11 +137,11 @@ mod tests {
     }
 
     #[test]
-    fn an_event_without_end_is_refused() {
+    fn an_event_without_end_is_rejected() {
         let mut parser = Parser::default();
-        let piece = vec![b'x'; LARGEST / 2];
+        let piece = vec![b'x'; MAX_EVENT_SIZE / 2];
         parser.add(&piece).unwrap();
         parser.add(&piece).unwrap();
-        assert!(parser.add(b"x").is_err());
+        assert_eq!(parser.add(b"x"), Err(InvalidStream::TooLarge));
     }
 }

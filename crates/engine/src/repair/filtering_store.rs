@@ -12,24 +12,26 @@ use parking_lot::Mutex;
 use crate::blocking::Workers;
 use crate::error::Result;
 use crate::import::{ImportOptions, import};
-use crate::inspect::{Inspect, Mend};
+use crate::inspect::{Inspect, RowRepair};
 use crate::progress::Progress;
 use crate::repository::Repository;
 use crate::state::CommitInfo;
-use crate::store::{Collection, Commit, Committed, Depth, Object, Store, StoreError, StoreResult};
+use crate::store::{
+    Collection, Commit, Committed, GcScope, Object, Store, StoreError, StoreResult,
+};
 use crate::store_layer::StoreLayer;
 
 /// Small, since an import creates nodes and never reads any.
 const CACHE_BYTES: u64 = 1 << 20;
 
 /// Passes wanted objects on to a store and ignores the others.
-pub(super) struct Sieve {
+pub(super) struct FilteringStore {
     below: Arc<dyn Inspect>,
     wanted: HashSet<ObjectKey>,
     found: Mutex<HashSet<ObjectKey>>,
 }
 
-impl Sieve {
+impl FilteringStore {
     pub(super) fn new(below: Arc<dyn Inspect>, wanted: HashSet<ObjectKey>) -> Arc<Self> {
         Arc::new(Self {
             below,
@@ -67,7 +69,7 @@ fn unstored() -> CommitInfo {
 }
 
 #[async_trait]
-impl StoreLayer for Sieve {
+impl StoreLayer for FilteringStore {
     fn below(&self) -> &dyn Store {
         &*self.below
     }
@@ -79,11 +81,11 @@ impl StoreLayer for Sieve {
             return Ok(());
         }
         let keys: Vec<_> = objects.iter().map(|object| object.key).collect();
-        let mend = Mend {
+        let repair = RowRepair {
             objects,
-            ..Mend::default()
+            ..RowRepair::default()
         };
-        self.below.mend(tenant, mend).await?;
+        self.below.repair_rows(tenant, repair).await?;
         self.found.lock().extend(keys);
         Ok(())
     }
@@ -95,7 +97,7 @@ impl StoreLayer for Sieve {
         Ok(Committed { ids, held })
     }
 
-    async fn collection(&self, _: TenantId, _: Depth) -> StoreResult<Box<dyn Collection + '_>> {
+    async fn collection(&self, _: TenantId, _: GcScope) -> StoreResult<Box<dyn Collection + '_>> {
         Err(StoreError::ReadOnly)
     }
 }
