@@ -14,8 +14,9 @@ use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
+
+use crate::wait;
 
 const NAMESPACE: &str = "ELEVO_TEST_NAMESPACE";
 
@@ -130,15 +131,12 @@ impl Disk {
 
     /// Waits until no requests are in flight.
     fn quiet(&self) -> Activity {
-        let mut last = self.activity();
-        loop {
-            thread::sleep(Duration::from_millis(5));
+        let mut last = None;
+        wait::until("the disk is quiet", || {
             let now = self.activity();
-            if now == last && now.in_flight == 0 {
-                return now;
-            }
-            last = now;
-        }
+            let is_quiet = last.replace(now) == Some(now) && now.in_flight == 0;
+            is_quiet.then_some(now)
+        })
     }
 
     /// Reads the statistics of the device; `Documentation/block/stat.rst` of
@@ -170,7 +168,7 @@ impl Disk {
     }
 }
 
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Activity {
     writes: u64,
     sectors: u64,
@@ -188,7 +186,7 @@ impl Drop for Disk {
         };
         let unmounted = unmount(&[]) || unmount(&["--lazy"]);
         assert!(
-            unmounted || thread::panicking(),
+            unmounted || std::thread::panicking(),
             "cannot unmount {}",
             self.mounted.display()
         );
