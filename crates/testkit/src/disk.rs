@@ -12,6 +12,7 @@
 
 use std::env;
 use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -49,12 +50,20 @@ fn in_namespace(test: &str, kinds: &[&str]) -> bool {
     if env::var_os(NAMESPACE).is_some() {
         return true;
     }
+    // The test cannot delete a directory that it has mounts in. Its mounts end with
+    // it, so its temporary directories are deleted here. Other users may enter
+    // this one: tests decide about those in it.
+    let temporary = tempfile::Builder::new()
+        .permissions(fs::Permissions::from_mode(0o755))
+        .tempdir()
+        .unwrap();
     let status = Command::new("unshare")
         .args(kinds)
         .args(["--kill-child", "--"])
         .arg(env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture", "--include-ignored"])
         .env(NAMESPACE, "1")
+        .env("TMPDIR", temporary.path())
         .status()
         .expect("util-linux has unshare");
     assert!(status.success(), "{test} in a separate namespace: {status}");
