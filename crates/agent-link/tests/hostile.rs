@@ -17,6 +17,7 @@ use elevo_agent_proto::v1::server_message::Payload as ServerPayload;
 use elevo_agent_proto::v1::{
     AgentMessage, Answer, CommandOutput, Gap, OutputType, Process, RegisterRequest, ServerMessage,
 };
+use elevo_testkit::wait::until_async;
 use futures::Stream;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -282,12 +283,10 @@ async fn replaces_a_stale_socket_and_no_other_file() {
     let (serving, path) = (links.clone(), socket.clone());
     let server =
         tokio::spawn(async move { serving.serve_unix(&path, std::future::pending()).await });
-    let connected = async {
-        while tokio::net::UnixStream::connect(&socket).await.is_err() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    within(connected).await;
+    until_async("the server listens", async || {
+        tokio::net::UnixStream::connect(&socket).await.ok()
+    })
+    .await;
     let taken = within(links.serve_unix(&socket, std::future::pending())).await;
     assert_eq!(taken.unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
     let file = directory.path().join("file");

@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use elevo_audit::{Appender, Error, Head, Log, Options, Report, read, verify};
 use elevo_testkit::disk;
+use elevo_testkit::wait::until_async;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
@@ -395,13 +396,10 @@ fn records_wait_for_a_full_disk_and_those_that_are_lost_are_counted() {
         assert_eq!((waiting.len(), log.waiting()), (2, 2));
         drop(file);
         fs::remove_file(&ballast).unwrap();
-        for _ in 0..100 {
-            if !log.is_failing() {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-        assert!(!log.is_failing());
+        until_async("the log writes again", async || {
+            (!log.is_failing()).then_some(())
+        })
+        .await;
         log.add(numbered(9)).await.written().await.unwrap();
         log.close().await;
         let report = checked(&audit, &[log.head()]);

@@ -10,15 +10,14 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use elevo_audit::{Head, Log, Options, read, verify};
 use elevo_testkit::crash::{Kills, Running, Victim};
 use elevo_testkit::disk::{self, Disk};
 use elevo_testkit::long;
+use rand::SeedableRng;
 use rand::rngs::SmallRng;
-use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -109,7 +108,7 @@ fn losses_of_power_lose_nothing_that_was_acknowledged() {
     for round in 0..long::rounds(20, 3) {
         let mut victim = Running::start(test, disk.path(), u64::from(round));
         all.push(victim.wait_for_next());
-        thread::sleep(Duration::from_millis(random.random_range(0..300)));
+        victim.work_for_a_moment(&mut random, Duration::from_millis(300));
         victim.pause();
         all.extend(victim.acknowledged());
         let after = disk.lose_power(&format!("loss-{round}"));

@@ -9,7 +9,6 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use elevo_catalog::{
@@ -411,7 +410,7 @@ fn nothing_acknowledged_is_lost_when_power_fails() {
     let mut acknowledged = Vec::new();
     let rounds = long::rounds(20, 3);
     for _ in 0..rounds {
-        thread::sleep(random.random_range(Duration::ZERO..Duration::from_millis(300)));
+        victim.work_for_a_moment(&mut random, Duration::from_millis(300));
         acknowledged.extend(victim.acknowledged());
         acknowledged.push(victim.wait_for_next());
         victim.pause();

@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 use elevo_engine::Progress;
 use elevo_server::{RestoreError, restore_server};
 use elevo_testkit::long;
+use elevo_testkit::wait::Waiting;
 use harness::{KEY, Service};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -49,26 +50,30 @@ struct Place {
 impl Place {
     /// Sends a merge until it gets a response.
     async fn merge(&self, workspace: &str, name: &str) -> Value {
+        // The server is killed or busy; a client cannot notice when it is back.
+        let mut waiting = Waiting::new("the server merges");
         loop {
-            let working = self.pause.read().await;
-            let url = self.url.lock().unwrap().clone();
-            let url = format!("{url}/api/v1/workspaces/{workspace}/merge");
-            let request = self.http.post(url).bearer_auth(KEY);
-            let request = request.header("Idempotency-Key", name);
-            let sent = request.json(&json!({ "message": name })).send().await;
-            if let Ok(answer) = sent {
-                let status = answer.status().as_u16();
-                if let Ok(text) = answer.text().await {
-                    match status {
-                        200 => return serde_json::from_str(&text).unwrap(),
-                        409 | 429 | 503 => {}
-                        status => panic!("{name}: {status} {text}"),
-                    }
-                }
+            if let Some(merged) = self.try_merge(workspace, name).await {
+                return merged;
             }
-            drop(working);
-            // The server is killed or busy; a client cannot notice when it is back.
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            waiting.pause().await;
+        }
+    }
+
+    async fn try_merge(&self, workspace: &str, name: &str) -> Option<Value> {
+        let _working = self.pause.read().await;
+        let url = self.url.lock().unwrap().clone();
+        let url = format!("{url}/api/v1/workspaces/{workspace}/merge");
+        let request = self.http.post(url).bearer_auth(KEY);
+        let request = request.header("Idempotency-Key", name);
+        let sent = request.json(&json!({ "message": name })).send().await;
+        let answer = sent.ok()?;
+        let status = answer.status().as_u16();
+        let text = answer.text().await.ok()?;
+        match status {
+            200 => Some(serde_json::from_str(&text).unwrap()),
+            409 | 429 | 503 => None,
+            status => panic!("{name}: {status} {text}"),
         }
     }
 }
@@ -267,12 +272,14 @@ async fn kill_during(service: &mut Service, place: &Place, backups: &Path, part:
     let _ = fs::remove_dir_all(backups.join("unfinished"));
     let mut making = Box::pin(back_up(service, backups));
     let is_done = loop {
-        // A file appears without a notice, and the kill shall come right after.
+        if part.exists() {
+            break false;
+        }
+        // No pause: the kill comes right after the file has appeared.
         tokio::select! {
             biased;
-            () = tokio::time::sleep(Duration::from_millis(1)), if part.exists() => break false,
             made = &mut making => break made.is_ok(),
-            () = tokio::time::sleep(Duration::from_millis(1)) => {}
+            () = tokio::task::yield_now() => {}
         }
     };
     drop(making);
@@ -285,6 +292,27 @@ async fn kill_during(service: &mut Service, place: &Place, backups: &Path, part:
     let _paused = place.pause.write().await;
     *place.url.lock().unwrap() = service.url.clone();
     is_cut_off
+}
+
+async fn restores_no_unfinished_backup(backups: &Path, data: &Path) {
+    let unfinished = backups.join("unfinished");
+    let refused = restore_server(&unfinished, data, None, &Progress::new()).await;
+    assert!(
+        matches!(refused, Err(RestoreError::Unfinished { .. })),
+        "{refused:?}"
+    );
+    assert!(!data.exists());
+}
+
+/// Deletes the directory of a restored server, which may have mounts.
+fn remove(data: &Path) {
+    for mount in harness::mounts_below(data).iter().rev() {
+        let _ = std::process::Command::new("umount")
+            .arg("-l")
+            .arg(mount)
+            .status();
+    }
+    fs::remove_dir_all(data).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -322,14 +350,8 @@ async fn a_restored_server_has_all_that_was_acknowledged_before_its_backup_began
                 assert!(finished < 1000, "no kill hits a backup");
             }
             killed += 1;
-            let unfinished = backups.join("unfinished");
             let data = directory.path().join("cut-off");
-            let refused = restore_server(&unfinished, &data, None, &Progress::new()).await;
-            assert!(
-                matches!(refused, Err(RestoreError::Unfinished { .. })),
-                "{refused:?}"
-            );
-            assert!(!data.exists());
+            restores_no_unfinished_backup(&backups, &data).await;
         }
         let begun = rounds(&clients);
         let began = Instant::now();
@@ -349,13 +371,7 @@ async fn a_restored_server_has_all_that_was_acknowledged_before_its_backup_began
             .await
             .unwrap();
         let last = check(&data, &service, &project, &moment).await;
-        for mount in harness::mounts_below(&data).iter().rev() {
-            let _ = std::process::Command::new("umount")
-                .arg("-l")
-                .arg(mount)
-                .status();
-        }
-        fs::remove_dir_all(&data).unwrap();
+        remove(&data);
         long::note(format!(
             "round {round}: {last} of {} steps",
             moment.last_step

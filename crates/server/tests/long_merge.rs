@@ -18,10 +18,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use elevo_testkit::long;
-use harness::{KEY, Service};
+use elevo_testkit::wait::Waiting;
+use harness::{KEY, Service, eventually};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -30,6 +30,8 @@ const CLIENTS: usize = 20;
 const OWN: usize = 5;
 /// A client changes the contested line in every third merge.
 const WANTS: usize = 3;
+/// Maximum number of acknowledged merges between two kills.
+const MERGES: u64 = 200;
 const SHARED: &str = "shared.txt";
 const CONTESTED: &str = "contested.txt";
 
@@ -46,27 +48,32 @@ impl Place {
     /// Posts until there is a response, through any number of restarts. Returns
     /// the response and the number of attempts.
     async fn post(&self, path: &str, key: &str, body: &Value) -> (Value, usize) {
-        for attempt in 1..2000 {
-            let working = self.pause.read().await;
-            let url = format!("{}{path}", self.url.lock().unwrap());
-            let request = self.http.post(url).bearer_auth(KEY);
-            let request = request.header("Idempotency-Key", key).json(body);
-            if let Ok(answer) = request.send().await {
-                let status = answer.status().as_u16();
-                // An incomplete response does not count.
-                if let Ok(text) = answer.text().await {
-                    match status {
-                        200 => return (serde_json::from_str(&text).unwrap(), attempt),
-                        409 | 429 | 503 => {}
-                        status => panic!("{path}: {status} {text}"),
-                    }
-                }
+        let what = format!("{path} is answered");
+        // The server is killed or busy; a client cannot notice when it is back.
+        let mut waiting = Waiting::new(&what);
+        for attempt in 1.. {
+            if let Some(answer) = self.try_post(path, key, body).await {
+                return (answer, attempt);
             }
-            drop(working);
-            // The server is killed or busy; a client cannot notice when it is back.
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            waiting.pause().await;
         }
-        panic!("{path} was never answered");
+        unreachable!("a pause panics in the end")
+    }
+
+    async fn try_post(&self, path: &str, key: &str, body: &Value) -> Option<Value> {
+        let _working = self.pause.read().await;
+        let url = format!("{}{path}", self.url.lock().unwrap());
+        let request = self.http.post(url).bearer_auth(KEY);
+        let request = request.header("Idempotency-Key", key).json(body);
+        let answer = request.send().await.ok()?;
+        let status = answer.status().as_u16();
+        // An incomplete response does not count.
+        let text = answer.text().await.ok()?;
+        match status {
+            200 => Some(serde_json::from_str(&text).unwrap()),
+            409 | 429 | 503 => None,
+            status => panic!("{path}: {status} {text}"),
+        }
     }
 }
 
@@ -143,7 +150,11 @@ impl Client {
             let name = self.name(round);
             let (answer, attempts) = place.post(&url, &name, &json!({"message": name})).await;
             let sequence = answer["sequence"].as_u64().expect("something has landed");
-            told.lock().unwrap().insert(name, sequence);
+            let before = {
+                let mut told = told.lock().unwrap();
+                told.insert(name, sequence);
+                told.len()
+            };
             // Directories are created with the first of their files.
             allowed.extend(["own".to_owned(), format!("own/{}", self.number)]);
             let landed = paths(&answer["landed"]);
@@ -159,11 +170,15 @@ impl Client {
             }
             self.done = round + 1;
             self.repeated += usize::from(attempts > 1);
-            if stop.load(Ordering::Relaxed) {
+            // Merges of others come in between.
+            let is_over = || stop.load(Ordering::Relaxed);
+            let mut waiting = Waiting::new("another client merges");
+            while told.lock().unwrap().len() == before && !is_over() {
+                waiting.pause().await;
+            }
+            if is_over() {
                 break;
             }
-            // Clients have pauses, so that merges of others come in between.
-            tokio::time::sleep(Duration::from_millis(20)).await;
         }
         self
     }
@@ -319,8 +334,10 @@ async fn a_killed_server_loses_no_merge_and_doubles_none() {
     let mut history = History::default();
     for _ in 0..kills {
         dice = dice.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-        // The moment of the kill is the point: the seed decides it.
-        tokio::time::sleep(Duration::from_millis(300 + (dice >> 33) % 700)).await;
+        // The seed decides when the kill comes.
+        let merged = || told.lock().unwrap().len();
+        let last = merged() + ((dice >> 33) % MERGES) as usize;
+        eventually("clients merge", async || merged() > last).await;
         service.kill();
         let acknowledged = told.lock().unwrap().clone();
         service.run();

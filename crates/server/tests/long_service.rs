@@ -16,10 +16,12 @@ mod harness;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use elevo_testkit::docker::Engine;
 use elevo_testkit::long;
+use elevo_testkit::wait::Waiting;
 use futures::StreamExt;
 use harness::{Events, KEY, Service, eventually};
 use reqwest::Method;
@@ -31,6 +33,10 @@ use tokio_tungstenite::tungstenite::Message;
 struct Place {
     http: reqwest::Client,
     url: Arc<std::sync::Mutex<String>>,
+    /// Number of events that readers got.
+    events: Arc<AtomicUsize>,
+    /// Number of streams that broke off.
+    breaks: Arc<AtomicUsize>,
 }
 
 impl Place {
@@ -57,6 +63,7 @@ async fn read_all(
                 assert_ne!(event["type"], "error", "{event}");
                 text += event["data"].as_str().unwrap_or_default();
                 offset = id;
+                place.events.fetch_add(1, Ordering::Relaxed);
                 if event["type"] == "exit" {
                     assert_eq!(event["exitCode"], 0);
                     return (text, breaks);
@@ -64,6 +71,7 @@ async fn read_all(
             }
             None => {
                 breaks += 1;
+                place.breaks.fetch_add(1, Ordering::Relaxed);
                 events = attach(&place, &sandbox, &command, offset).await;
             }
         }
@@ -71,33 +79,29 @@ async fn read_all(
 }
 
 async fn attach(place: &Place, sandbox: &str, command: &str, offset: u64) -> Events {
-    for _ in 0..600 {
-        let url = format!(
-            "{}/api/v1/sandboxes/{sandbox}/process/{command}/output?offset={offset}",
-            place.url()
-        );
-        if let Ok(answer) = place.http.get(url).bearer_auth(KEY).send().await
-            && answer.status() == 200
-        {
-            return Events::new(answer);
+    let url = format!("/api/v1/sandboxes/{sandbox}/process/{command}/output?offset={offset}");
+    let mut waiting = Waiting::new("the server is back");
+    loop {
+        let request = place.http.get(place.url() + &url).bearer_auth(KEY);
+        match request.send().await {
+            Ok(answer) if answer.status() == 200 => return Events::new(answer),
+            _ => waiting.pause().await,
         }
-        // A server that is down cannot report that it is back.
-        tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    panic!("the server did not come back");
 }
 
 /// Does the same for a terminal, up to some words.
 async fn watch_all(place: Place, sandbox: String, pty: String, last: String) -> (String, usize) {
     let (mut text, mut offset, mut breaks) = (String::new(), 0, 0);
     loop {
-        let url = place.url().replace("http:", "ws:");
-        let url =
-            format!("{url}/api/v1/sandboxes/{sandbox}/pty/{pty}/ws?format=binary&offset={offset}");
-        let Ok(mut socket) = harness::connect(&url).await else {
-            // As above.
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            continue;
+        let path = format!("/api/v1/sandboxes/{sandbox}/pty/{pty}/ws");
+        let mut waiting = Waiting::new("the server is back");
+        let mut socket = loop {
+            let url = place.url().replace("http:", "ws:");
+            match harness::connect(&format!("{url}{path}?format=binary&offset={offset}")).await {
+                Ok(socket) => break socket,
+                Err(_) => waiting.pause().await,
+            }
         };
         while let Some(Ok(message)) = socket.next().await {
             if let Message::Binary(data) = message {
@@ -112,102 +116,112 @@ async fn watch_all(place: Place, sandbox: String, pty: String, last: String) -> 
     }
 }
 
+const COMMANDS: usize = 20;
+const TERMINALS: usize = 5;
+
+/// Starts a command with a reader, which has its first event when this returns.
+async fn start_command(service: &Service, place: &Place, id: &str, command: &str) -> Reader {
+    let body = json!({"command": command, "stream": true, "timeout": 0});
+    let path = format!("/api/v1/sandboxes/{id}/process/run");
+    let request = service.request(Method::POST, &path).json(&body);
+    let first = Events::new(request.send().await.unwrap());
+    let (started, has_started) = tokio::sync::oneshot::channel();
+    let reading = read_all(place.clone(), id.to_owned(), first, started);
+    let reader = tokio::spawn(reading);
+    has_started.await.unwrap();
+    reader
+}
+
+/// Reads the output of a command or a terminal, and counts how often it broke
+/// off.
+type Reader = tokio::task::JoinHandle<(String, usize)>;
+
+/// Starts a terminal with a reader, and runs a script in it.
+async fn start_terminal(service: &Service, place: &Place, id: &str, script: &str) -> Reader {
+    let wish = json!({"cols": 80, "rows": 24, "shell": "/bin/sh", "envs": {"PS1": "", "ENV": ""}});
+    let path = format!("/api/v1/sandboxes/{id}/pty");
+    let made = service.post(&path, wish).await;
+    let pty = made["id"].as_str().unwrap().to_owned();
+    let url = format!("{}{path}/{pty}/ws", service.url.replace("http:", "ws:"));
+    let last = "over and out".to_owned();
+    let reader = tokio::spawn(watch_all(place.clone(), id.to_owned(), pty, last));
+    let mut socket = harness::connect(&url).await.unwrap();
+    let script = format!("stty -echo; {script}; echo over and o''ut\n");
+    futures::SinkExt::send(&mut socket, Message::Binary(script.into()))
+        .await
+        .unwrap();
+    // Accepted, before this connection is closed.
+    let _ = socket.next().await;
+    let _ = tokio::time::timeout(Duration::from_secs(5), socket.next()).await;
+    reader
+}
+
+/// Kills and restarts the server while commands write.
+async fn kill_and_restart(service: &mut Service, place: &Place) {
+    let events = place.events.load(Ordering::Relaxed) + 10 * COMMANDS;
+    eventually("readers get output", async || {
+        place.events.load(Ordering::Relaxed) > events
+    })
+    .await;
+    let breaks = place.breaks.load(Ordering::Relaxed);
+    service.kill();
+    // Commands go on without a server meanwhile.
+    eventually("a reader notices that the server is gone", async || {
+        place.breaks.load(Ordering::Relaxed) > breaks
+    })
+    .await;
+    service.run();
+    *place.url.lock().unwrap() = service.url.clone();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_server_loses_no_output_and_doubles_none() {
-    const COMMANDS: usize = 20;
-    const TERMINALS: usize = 5;
     let kills = long::rounds(10, 2) as usize;
     let mut service = Service::with_docker_and(&[("DEFAULT_PIDS", "1000")]).await;
     let id = service.sandbox().await;
     let place = Place {
         http: service.http.clone(),
         url: Arc::new(std::sync::Mutex::new(service.url.clone())),
+        events: Arc::default(),
+        breaks: Arc::default(),
     };
     // Slow ones that run all the time, and fast ones that wait for their reader.
-    let seconds = kills * 4 + 8;
-    let slow = format!(
-        "n=0; while [ $n -lt {} ]; do n=$((n+1)); echo line $n; sleep 0.1; done",
-        seconds * 10
-    );
+    let lines = (kills * 4 + 8) * 10;
+    let slow =
+        format!("n=0; while [ $n -lt {lines} ]; do n=$((n+1)); echo line $n; sleep 0.1; done");
+    let expected_slow: String = (1..=lines).map(|n| format!("line {n}\n")).collect();
     let fast = format!("seq 1 {}", 400_000 * kills);
+    let expected_fast: String = (1..=400_000 * kills).map(|n| format!("{n}\n")).collect();
     let mut readers = Vec::new();
     for number in 0..COMMANDS {
-        let command = if number % 4 == 0 { &fast } else { &slow };
-        let body = json!({"command": command, "stream": true, "timeout": 0});
-        let path = format!("/api/v1/sandboxes/{id}/process/run");
-        let answer = service
-            .request(Method::POST, &path)
-            .json(&body)
-            .send()
-            .await
-            .unwrap();
-        let (started, has_started) = tokio::sync::oneshot::channel();
-        let reading = read_all(place.clone(), id.clone(), Events::new(answer), started);
-        readers.push((number % 4 == 0, tokio::spawn(reading)));
-        has_started.await.unwrap();
+        let (command, expected) = match number % 4 {
+            0 => (&fast, &expected_fast),
+            _ => (&slow, &expected_slow),
+        };
+        readers.push((
+            start_command(&service, &place, &id, command).await,
+            expected,
+        ));
     }
     let mut watchers = Vec::new();
     for _ in 0..TERMINALS {
-        let body =
-            json!({"cols": 80, "rows": 24, "shell": "/bin/sh", "envs": {"PS1": "", "ENV": ""}});
-        let made = service
-            .post(&format!("/api/v1/sandboxes/{id}/pty"), body)
-            .await;
-        let pty = made["id"].as_str().unwrap().to_owned();
-        watchers.push((
-            pty.clone(),
-            tokio::spawn(watch_all(
-                place.clone(),
-                id.clone(),
-                pty,
-                "over and out".into(),
-            )),
-        ));
-    }
-    for (pty, _) in &watchers {
-        let url = format!(
-            "{}/api/v1/sandboxes/{id}/pty/{pty}/ws",
-            service.url.replace("http:", "ws:")
-        );
-        let mut socket = harness::connect(&url).await.unwrap();
-        let script = format!("stty -echo; {slow}; echo over and o''ut\n");
-        futures::SinkExt::send(&mut socket, Message::Binary(script.into()))
-            .await
-            .unwrap();
-        // Accepted, before this connection is closed.
-        let _ = socket.next().await;
-        let _ = tokio::time::timeout(Duration::from_secs(5), socket.next()).await;
+        watchers.push(start_terminal(&service, &place, &id, &slow).await);
     }
     for _ in 0..kills {
-        // The commands run for a while with a server, and a while without one.
-        tokio::time::sleep(Duration::from_millis(1500)).await;
-        service.kill();
-        tokio::time::sleep(Duration::from_millis(700)).await;
-        service.run();
-        *place.url.lock().unwrap() = service.url.clone();
+        kill_and_restart(&mut service, &place).await;
     }
-    let expected_slow: String = (1..=seconds * 10).map(|n| format!("line {n}\n")).collect();
-    let expected_fast: String = (1..=400_000 * kills).map(|n| format!("{n}\n")).collect();
     let mut breaks = 0;
-    for (is_fast, reader) in readers {
+    for (reader, expected) in readers {
         let (text, broke) = reader.await.unwrap();
-        let expected = if is_fast {
-            &expected_fast
-        } else {
-            &expected_slow
-        };
         assert_eq!(text.len(), expected.len());
         assert!(text == *expected, "output differs");
         breaks += broke;
     }
-    for (_, watcher) in watchers {
+    for watcher in watchers {
         let (text, broke) = watcher.await.unwrap();
-        let lines: Vec<_> = text
-            .split("\r\n")
-            .filter(|line| line.starts_with("line "))
-            .collect();
-        let expected: Vec<_> = expected_slow.lines().collect();
-        assert_eq!(lines, expected);
+        let lines = text.split("\r\n").filter(|line| line.starts_with("line "));
+        let expected = expected_slow.lines();
+        assert_eq!(lines.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
         breaks += broke;
     }
     assert!(breaks >= COMMANDS, "only {breaks} streams were broken off");
@@ -248,20 +262,12 @@ async fn churn_leaves_nothing_behind() {
         .output()
         .unwrap();
     assert_eq!(String::from_utf8_lossy(&rows.stdout).trim(), "0");
-    let mut after = Vec::new();
-    for _ in 0..100 {
-        after = fds(pid);
-        if after.len() <= before.0.len() + 4 {
-            break;
-        }
-        // Connections close in the background.
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
-    assert!(
-        after.len() <= before.0.len() + 4,
-        "{:#?} {after:#?}",
-        before.0
-    );
+    // Connections close in the background.
+    eventually(
+        "the server has no more files open than before",
+        async || fds(pid) <= before.0 + 4,
+    )
+    .await;
     assert_eq!(service.mounts().len(), before.1, "{:?}", service.mounts());
     let live: Vec<_> = walk(&service.data.join("workspaces"))
         .into_iter()
@@ -322,14 +328,10 @@ async fn live(service: &Arc<Service>, count: u32) {
     lives.buffer_unordered(4).collect::<Vec<_>>().await;
 }
 
-/// Returns the open files of a process.
-fn fds(pid: u32) -> Vec<String> {
-    let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
-    let target = |entry: std::io::Result<std::fs::DirEntry>| {
-        let target = std::fs::read_link(entry.unwrap().path()).unwrap_or_default();
-        target.to_string_lossy().into_owned()
-    };
-    entries.map(target).collect()
+/// Returns the number of open files of a process.
+fn fds(pid: u32) -> usize {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/fd"));
+    entries.unwrap().count()
 }
 
 fn walk(path: &Path) -> Vec<PathBuf> {

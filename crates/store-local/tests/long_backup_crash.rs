@@ -117,7 +117,7 @@ fn an_acknowledged_backup_survives_the_loss_of_power() {
     let mut acknowledged = Vec::new();
     for _ in 0..rounds {
         // The power fails at a random moment of the victim's work.
-        thread::sleep(random.random_range(Duration::ZERO..Duration::from_millis(500)));
+        victim.work_for_a_moment(&mut random, Duration::from_millis(500));
         acknowledged.extend(victim.acknowledged());
         acknowledged.push(victim.wait_for_next());
         victim.pause();

@@ -175,7 +175,7 @@ fn lose_power(test: &str, rounds: u32, mut check: impl FnMut(&Path, &[String], b
     let mut acknowledged = Vec::new();
     for round in 1..=rounds {
         // The power fails at a random moment of the victim's work.
-        thread::sleep(random.random_range(Duration::ZERO..Duration::from_millis(300)));
+        victim.work_for_a_moment(&mut random, Duration::from_millis(300));
         acknowledged.extend(victim.acknowledged());
         acknowledged.push(victim.wait_for_next());
         victim.pause();

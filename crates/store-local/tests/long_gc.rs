@@ -160,7 +160,7 @@ fn collections_survive_the_loss_of_power() {
         // A check reads everything: start over before there is too much.
         while left > 0 && acknowledged.len() < 1000 {
             // The power fails at a random moment of the victim's work.
-            thread::sleep(random.random_range(Duration::ZERO..Duration::from_millis(1500)));
+            victim.work_for_a_moment(&mut random, Duration::from_millis(1500));
             acknowledged.extend(victim.acknowledged());
             acknowledged.push(victim.wait_for_next());
             victim.pause();

@@ -14,6 +14,7 @@ use elevo_engine::{Commit, Store, StoreError};
 use elevo_store_local::{LocalStore, OpenError, Options, block_writers};
 use elevo_testkit::commits;
 use elevo_testkit::crash::{Running, Victim};
+use elevo_testkit::wait;
 use futures::executor::block_on;
 use tempfile::TempDir;
 
@@ -265,11 +266,15 @@ fn a_second_writer_waits_for_the_first() {
         wait: Duration::from_secs(60),
         ..options()
     };
+    let lock = path.canonicalize().unwrap().join("writer");
     thread::scope(|scope| {
         let second = scope.spawn(|| LocalStore::open(&path, &patient));
-        // Time for the second to find the store locked. A second writer that
-        // comes later than that finds it free, and the test still passes.
-        thread::sleep(Duration::from_millis(100));
+        // Each of them has the file of the lock open.
+        wait::until("the second wants the lock", || {
+            let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
+            let files = open.filter_map(|open| fs::read_link(open.path()).ok());
+            (files.filter(|file| *file == lock).count() == 2).then_some(())
+        });
         commit(&first, 1);
         drop(first);
         commits::assert_whole(&second.join().unwrap().unwrap(), TENANT, 1);

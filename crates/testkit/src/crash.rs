@@ -118,6 +118,13 @@ impl Running {
             .unwrap_or_else(|_| panic!("ended by itself: {:?}", self.child.wait()))
     }
 
+    /// Lets the process work until a random moment, at most `longest` from now.
+    pub fn work_for_a_moment(&self, random: &mut impl RngExt, longest: Duration) {
+        // A crash at any moment must be harmless, so no event may decide when
+        // it comes. No check depends on the time that passes here.
+        thread::sleep(random.random_range(Duration::ZERO..longest));
+    }
+
     /// Returns the acknowledgements since the last call.
     pub fn acknowledged(&mut self) -> Vec<String> {
         self.lines.try_iter().collect()
@@ -214,7 +221,7 @@ impl<'a> Kills<'a> {
         let mut done = Acknowledged::default();
         for round in 1..=self.count {
             let victim = Running::start(self.test, self.directory, random.random());
-            thread::sleep(random.random_range(Duration::ZERO..self.longest));
+            victim.work_for_a_moment(&mut random, self.longest);
             let new = victim.kill();
             done = Acknowledged {
                 before: done.all.len(),

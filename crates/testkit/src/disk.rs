@@ -12,10 +12,12 @@
 
 use std::env;
 use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
+
+use crate::wait;
 
 const NAMESPACE: &str = "ELEVO_TEST_NAMESPACE";
 
@@ -48,12 +50,20 @@ fn in_namespace(test: &str, kinds: &[&str]) -> bool {
     if env::var_os(NAMESPACE).is_some() {
         return true;
     }
+    // The test cannot delete a directory that it has mounts in. Its mounts end with
+    // it, so its temporary directories are deleted here. Other users may enter
+    // this one: tests decide about those in it.
+    let temporary = tempfile::Builder::new()
+        .permissions(fs::Permissions::from_mode(0o755))
+        .tempdir()
+        .unwrap();
     let status = Command::new("unshare")
         .args(kinds)
         .args(["--kill-child", "--"])
         .arg(env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture", "--include-ignored"])
         .env(NAMESPACE, "1")
+        .env("TMPDIR", temporary.path())
         .status()
         .expect("util-linux has unshare");
     assert!(status.success(), "{test} in a separate namespace: {status}");
@@ -130,15 +140,12 @@ impl Disk {
 
     /// Waits until no requests are in flight.
     fn quiet(&self) -> Activity {
-        let mut last = self.activity();
-        loop {
-            thread::sleep(Duration::from_millis(5));
+        let mut last = None;
+        wait::until("the disk is quiet", || {
             let now = self.activity();
-            if now == last && now.in_flight == 0 {
-                return now;
-            }
-            last = now;
-        }
+            let is_quiet = last.replace(now) == Some(now) && now.in_flight == 0;
+            is_quiet.then_some(now)
+        })
     }
 
     /// Reads the statistics of the device; `Documentation/block/stat.rst` of
@@ -170,7 +177,7 @@ impl Disk {
     }
 }
 
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Activity {
     writes: u64,
     sectors: u64,
@@ -188,7 +195,7 @@ impl Drop for Disk {
         };
         let unmounted = unmount(&[]) || unmount(&["--lazy"]);
         assert!(
-            unmounted || thread::panicking(),
+            unmounted || std::thread::panicking(),
             "cannot unmount {}",
             self.mounted.display()
         );

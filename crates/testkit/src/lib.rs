@@ -1,8 +1,8 @@
 //! Shared helpers for tests of several crates: commits derived from a number,
 //! processes that are killed during their work, disks that lose power, the
 //! clock of a file system, the length of long tests, the Docker engine for
-//! tests, the network that a sandbox could reach, and the imports between the
-//! files of a crate.
+//! tests, the network that a sandbox could reach, the imports between the files
+//! of a crate, and waits for changes that no event announces.
 //!
 //! This crate is for tests only; no released program depends on it. A helper
 //! that cannot do its work panics with the reason: a test is never silently
@@ -23,3 +23,4 @@ pub mod file_clock;
 pub mod imports;
 pub mod long;
 pub mod outside;
+pub mod wait;

@@ -15,10 +15,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use elevo_core::TenantId;
 use elevo_engine::{
-    Collection, Commit, Committed, GcScope, Guard, ImportOptions, MemoryStore, Object, Repository,
-    Store, StoreResult, import,
+    ImportOptions, MemoryStore, Repository, Store, StoreLayer, StoreResult, import,
 };
-use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId, Tree};
+use elevo_objects::{Kind, ObjectKey, Tree};
 use elevo_workspace::{Error, NeverFreeze, Options, Workspaces};
 use futures::executor::block_on;
 use support::providers::on_every_provider;
@@ -252,78 +251,17 @@ impl Slow {
 }
 
 #[async_trait]
-impl Store for Slow {
+impl StoreLayer for Slow {
+    fn below(&self) -> &dyn Store {
+        &*self.below
+    }
+
     async fn get(&self, tenant: TenantId, keys: &[ObjectKey]) -> StoreResult<Vec<Option<Bytes>>> {
         if keys.contains(&self.slow) {
             self.set(|gate| gate.is_wanted = true);
             self.wait(|gate| gate.is_open);
         }
         self.below.get(tenant, keys).await
-    }
-
-    async fn contains(&self, tenant: TenantId, keys: &[ObjectKey]) -> StoreResult<Vec<bool>> {
-        self.below.contains(tenant, keys).await
-    }
-
-    async fn put(&self, tenant: TenantId, objects: Vec<Object>) -> StoreResult<()> {
-        self.below.put(tenant, objects).await
-    }
-
-    async fn commit(&self, tenant: TenantId, commit: Commit) -> StoreResult<Committed> {
-        self.below.commit(tenant, commit).await
-    }
-
-    async fn snapshots(
-        &self,
-        tenant: TenantId,
-        ids: &[SnapshotId],
-    ) -> StoreResult<Vec<Option<Snapshot>>> {
-        self.below.snapshots(tenant, ids).await
-    }
-
-    async fn list_snapshots(
-        &self,
-        tenant: TenantId,
-        after: Option<SnapshotId>,
-        limit: usize,
-    ) -> StoreResult<Vec<SnapshotId>> {
-        self.below.list_snapshots(tenant, after, limit).await
-    }
-
-    async fn reference(&self, tenant: TenantId, name: &str) -> StoreResult<Option<SnapshotId>> {
-        self.below.reference(tenant, name).await
-    }
-
-    async fn list_references(
-        &self,
-        tenant: TenantId,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> StoreResult<Vec<(String, SnapshotId)>> {
-        self.below
-            .list_references(tenant, prefix, after, limit)
-            .await
-    }
-
-    async fn stored_bytes(&self, tenant: TenantId) -> StoreResult<u64> {
-        self.below.stored_bytes(tenant).await
-    }
-
-    async fn writing(&self, tenant: TenantId) -> StoreResult<Guard> {
-        self.below.writing(tenant).await
-    }
-
-    async fn hold(&self, tenant: TenantId, snapshots: &[SnapshotId]) -> StoreResult<Option<Guard>> {
-        self.below.hold(tenant, snapshots).await
-    }
-
-    async fn collection(
-        &self,
-        tenant: TenantId,
-        scope: GcScope,
-    ) -> StoreResult<Box<dyn Collection + '_>> {
-        self.below.collection(tenant, scope).await
     }
 }
 

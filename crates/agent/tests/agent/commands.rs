@@ -1,6 +1,7 @@
 use std::time::{Duration, Instant};
 
 use elevo_agent_link::{Command, LinkError, ProcessKind, ProcessState, StartFailure};
+use elevo_testkit::wait::until_async;
 
 use crate::support::{Pair, finish, is_alive, read_until, until, within};
 
@@ -224,9 +225,8 @@ async fn a_shutdown_sends_sigterm_before_sigkill() {
     assert!(started.elapsed() < Duration::from_millis(1500));
     assert!(pair.directory.path().join("polite").exists());
     assert!(!is_alive(&rude));
-    let deadline = Instant::now() + Duration::from_secs(5);
-    while !pair.agent.has_ended() {
-        assert!(Instant::now() < deadline);
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    until_async("the agent ends", async || {
+        pair.agent.has_ended().then_some(())
+    })
+    .await;
 }

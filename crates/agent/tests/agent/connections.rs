@@ -34,8 +34,8 @@ async fn commands_outlive_the_server_and_lose_no_output() {
     assert_eq!((exit.code, restarts), (Some(0), 3));
 }
 
-/// Stops the server, and starts another server on the same socket after a
-/// pause.
+/// Stops the server, and starts another server on the same socket when the agent
+/// has noticed the end of the first.
 async fn restart(pair: Pair) -> Pair {
     let socket = pair.socket();
     let Pair {
@@ -45,7 +45,10 @@ async fn restart(pair: Pair) -> Pair {
         ..
     } = pair;
     server.stop().await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    let _ = std::fs::remove_file(&socket);
+    let between = tokio::net::UnixListener::bind(&socket).unwrap();
+    within(between.accept()).await.unwrap();
+    drop(between);
     let server = Server::start(&socket);
     let link = server.link().await;
     Pair {
@@ -91,14 +94,14 @@ async fn rejects_a_wrong_token_and_never_registers_the_agent() {
     let server = Server::start(&socket);
     let mut events = server.links.events();
     let mut wrong = Agent::start_as(&socket, "wrong", &[]);
-    tokio::time::sleep(Duration::from_millis(700)).await;
+    server.rejects_more_tokens().await;
     assert!(server.links.get(SANDBOX).is_none());
     assert_eq!(server.links.count(), 0);
     assert!(events.try_recv().is_err());
     assert!(!wrong.has_ended(), "the agent retries");
     let _right = Agent::start(&socket);
     server.link().await;
-    tokio::time::sleep(Duration::from_millis(700)).await;
+    server.rejects_more_tokens().await;
     assert_eq!(server.links.count(), 1);
 }
 

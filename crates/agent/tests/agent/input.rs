@@ -66,7 +66,8 @@ async fn a_process_that_does_not_read_blocks_only_its_writer() {
     let link = pair.link.clone();
     let much = Bytes::from(vec![b'x'; 10_000_000]);
     let writing = tokio::spawn(async move { link.input("deaf", much, true).await });
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    // This runtime has one thread, so the task runs now, and takes the first turn.
+    tokio::task::yield_now().await;
     // Cancelled callers must not queue more.
     for _ in 0..20 {
         let piece = Bytes::from(vec![b'y'; 65_536]);

@@ -1,5 +1,4 @@
 use std::os::unix::fs::PermissionsExt;
-use std::time::Duration;
 
 use elevo_agent_link::Command;
 
@@ -100,13 +99,18 @@ fn zombies_of(parent: u32) -> usize {
 async fn orphans_are_reaped() {
     let pair = Pair::start().await;
     let agent = pair.agent.pid();
-    let script =
-        "for i in 1 2 3 4 5; do (sleep 0.3 & echo $!) ; done; grep -h PPid /proc/self/status";
-    let done = pair.run(script).await;
-    let orphans: Vec<_> = done.stdout.lines().take(5).map(str::to_owned).collect();
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    let parent = std::fs::read_to_string(format!("/proc/{}/status", orphans[0])).unwrap();
-    assert!(parent.contains(&format!("PPid:\t{agent}\n")), "{parent}");
+    let orphan = "while [ ! -e end ]; do sleep 0.05; done";
+    let script = format!("for i in 1 2 3 4 5; do (({orphan}) > /dev/null & echo $!); done");
+    let done = pair.run(&script).await;
+    let orphans: Vec<_> = done.stdout.lines().map(str::to_owned).collect();
+    assert_eq!(orphans.len(), 5, "{done:?}");
+    let parent = format!("PPid:\t{agent}\n");
+    until("the agent is their parent", || {
+        let status = |pid| std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        orphans.iter().all(|pid| status(pid).contains(&parent))
+    })
+    .await;
+    std::fs::write(pair.directory.path().join("end"), "").unwrap();
     until("they have ended", || {
         !orphans.iter().any(|pid| is_alive(pid))
     })

@@ -1,5 +1,3 @@
-use std::time::Duration;
-
 use elevo_agent_link::{Event, LinkError, Output, ProcessState, Stream};
 
 use crate::support::{Pair, finish, read_until, until, within};
@@ -141,7 +139,11 @@ async fn many_tiny_pieces_use_little_memory() {
     let pair = Pair::start().await;
     let script = "i=0; while [ $i -lt 20000 ]; do printf o; printf e >&2; i=$((i+1)); done";
     let mut output = pair.start_command(pair.command("tiny", script)).await;
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    // All of it fits into the buffers, so the command ends without a reader.
+    until("the command has ended", || {
+        pair.link.process("tiny").unwrap().state == ProcessState::Exited
+    })
+    .await;
     let done = finish(&mut output).await;
     assert_eq!(done.stdout, "o".repeat(20_000));
     assert_eq!(done.stderr, "e".repeat(20_000));

@@ -4,12 +4,14 @@
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Process, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use elevo_agent_link::{
     AgentLink, AgentLinks, Authenticate, Command, Event, Exit, LinkError, Output, Settings, Stream,
 };
+use elevo_testkit::wait::until_async;
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -20,18 +22,26 @@ pub(crate) const TOKEN: &str = "token-of-the-test";
 /// Maximum time of one step of a test; long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-struct OneToken;
+/// Accepts one token, and counts the others.
+#[derive(Default)]
+struct OneToken {
+    wrong: AtomicUsize,
+}
 
 #[async_trait::async_trait]
 impl Authenticate for OneToken {
     async fn is_right(&self, sandbox: &str, token: &str) -> bool {
-        sandbox == SANDBOX && token == TOKEN
+        let is_right = sandbox == SANDBOX && token == TOKEN;
+        self.wrong
+            .fetch_add(usize::from(!is_right), Ordering::Relaxed);
+        is_right
     }
 }
 
 /// A server that listens on a socket.
 pub(crate) struct Server {
     pub(crate) links: AgentLinks,
+    tokens: Arc<OneToken>,
     stop: oneshot::Sender<()>,
     served: JoinHandle<std::io::Result<()>>,
 }
@@ -42,7 +52,8 @@ impl Server {
     }
 
     pub(crate) fn with(socket: &Path, settings: Settings) -> Self {
-        let links = AgentLinks::new(Arc::new(OneToken), settings);
+        let tokens = Arc::new(OneToken::default());
+        let links = AgentLinks::new(tokens.clone(), settings);
         let (stop, stopped) = oneshot::channel::<()>();
         let (serving, socket) = (links.clone(), socket.to_owned());
         let served = tokio::spawn(async move {
@@ -53,9 +64,18 @@ impl Server {
         });
         Self {
             links,
+            tokens,
             stop,
             served,
         }
+    }
+
+    /// Waits until the server has checked another two wrong tokens, and so has
+    /// rejected the first of them.
+    pub(crate) async fn rejects_more_tokens(&self) {
+        let count = || self.tokens.wrong.load(Ordering::Relaxed);
+        let before = count();
+        until("the server rejects tokens", || count() >= before + 2).await;
     }
 
     pub(crate) async fn link(&self) -> AgentLink {
@@ -229,13 +249,7 @@ pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
 
 /// Waits until a condition holds.
 pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
-    let looking = async {
-        while !is_so() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    let in_time = tokio::time::timeout(PATIENCE, looking).await;
-    assert!(in_time.is_ok(), "not in time: {what}");
+    until_async(what, async || is_so().then_some(())).await;
 }
 
 /// Whether a process exists and is not a zombie.

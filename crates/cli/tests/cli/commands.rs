@@ -3,9 +3,8 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::process::Stdio;
-use std::thread;
-use std::time::Duration;
 
+use elevo_testkit::file_clock::wait_for_tick;
 use serde_json::json;
 
 use crate::common::{Place, elevo, ended, fields};
@@ -102,7 +101,7 @@ fn import_reads_changed_files_again() {
     let file = fs::File::options().write(true).open(other.join("7"));
     let other = other.to_str().unwrap();
     let first = place.json_one(["import", other]);
-    thread::sleep(Duration::from_millis(50));
+    wait_for_tick(place.root());
     for _ in 0..2 {
         let again = place.json_one(["import", other]);
         assert_eq!(again["tree"], first["tree"]);

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use elevo_testkit::disk::in_own_namespace;
+use elevo_testkit::wait;
 use serde_json::Value;
 
 use crate::common::{Place, fields};
@@ -174,13 +175,7 @@ impl Drop for Ended<'_> {
 }
 
 fn eventually(what: &str, holds: impl Fn() -> bool) {
-    for _ in 0..500 {
-        if holds() {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    panic!("{what}");
+    wait::until(what, || holds().then_some(()));
 }
 
 #[test]

@@ -1,8 +1,7 @@
 //! Commands and terminals in sandboxes.
 
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
-use std::thread::sleep;
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -69,21 +68,25 @@ fn restarts_of_the_server_lose_and_double_no_output() {
     let id = server.sandbox();
     let script = "i=0; while [ $i -lt 120 ]; do i=$((i+1)); echo line $i; sleep 0.05; done; exit 5";
     let mut command = server.command(["exec", "--timeout", "0", &id, "--", script]);
-    let running = command
+    let mut running = command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
+    let mut output = BufReader::new(running.stdout.take().unwrap());
+    let mut text = String::new();
     for signal in [Signal::TERM, Signal::KILL] {
-        sleep(Duration::from_secs(1));
+        for _ in 0..20 {
+            output.read_line(&mut text).unwrap();
+        }
         server.end(signal);
-        sleep(Duration::from_millis(500));
         server.up();
     }
+    output.read_to_string(&mut text).unwrap();
     let ended = Ended::new(running.wait_with_output().unwrap());
     assert_eq!(ended.code, 5, "{}", ended.stderr);
     let expected: String = (1..=120).map(|i| format!("line {i}\n")).collect();
-    assert_eq!(String::from_utf8(ended.stdout).unwrap(), expected);
+    assert_eq!(text, expected);
     server.ok(["sandbox", "rm", &id]);
 }
 
@@ -93,14 +96,14 @@ fn an_interrupt_reaches_the_command() {
     let id = server.sandbox();
     let script = "trap 'echo caught; exit 9' INT; echo ready; while :; do sleep 0.1; done";
     let mut command = server.command(["exec", &id, "--", script]);
-    let running = command.stdout(Stdio::piped()).spawn().unwrap();
-    sleep(Duration::from_secs(2));
+    let mut running = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = BufReader::new(running.stdout.take().unwrap());
+    let mut text = String::new();
+    output.read_line(&mut text).unwrap();
     kill_process(Pid::from_child(&running), Signal::INT).unwrap();
+    output.read_to_string(&mut text).unwrap();
     let ended = Ended::new(running.wait_with_output().unwrap());
-    assert_eq!(
-        (ended.code, ended.stdout.as_slice()),
-        (9, &b"ready\ncaught\n"[..])
-    );
+    assert_eq!((ended.code, text.as_str()), (9, "ready\ncaught\n"));
     server.ok(["sandbox", "rm", &id]);
 }
 
@@ -148,10 +151,18 @@ fn a_shell_is_a_terminal_and_ends_as_it_does() {
         .stdout(Stdio::piped());
     let mut running = command.spawn().unwrap();
     let mut typing = running.stdin.take().unwrap();
-    sleep(Duration::from_secs(3));
-    std::io::Write::write_all(&mut typing, b"tty; stty size; exit 7\n").unwrap();
+    let mut output = running.stdout.take().unwrap();
+    let mut seen = Vec::new();
+    // The prompt of the shell; input before it may be lost.
+    while !seen.ends_with(b"$ ") && !seen.ends_with(b"# ") {
+        let mut byte = [0];
+        output.read_exact(&mut byte).unwrap();
+        seen.extend(byte);
+    }
+    typing.write_all(b"tty; stty size; exit 7\n").unwrap();
+    output.read_to_end(&mut seen).unwrap();
     let ended = Ended::new(running.wait_with_output().unwrap());
-    let seen = String::from_utf8_lossy(&ended.stdout).into_owned();
+    let seen = String::from_utf8_lossy(&seen).into_owned();
     assert_eq!(ended.code, 7, "{seen}");
     assert!(
         seen.contains("/dev/pts/") && seen.contains("33 99"),

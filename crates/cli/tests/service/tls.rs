@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use elevo_testkit::wait;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
 use crate::server::{Ended, Server, elevo};
@@ -80,13 +81,9 @@ fn commands_speak_tls_to_the_server_on_this_machine_and_to_others() {
         fs::read(server.directory.path().join("cert.pem")).unwrap(),
         before
     );
-    for _ in 0..300 {
+    wait::until("the server uses the new certificate", || {
         let renewed = ask(&server, &url, &["--ca", "ca.pem"]);
-        if renewed.code == 0 {
-            server.ok(["project", "ls"]);
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(200));
-    }
-    panic!("the new certificate is not used");
+        (renewed.code == 0).then_some(())
+    });
+    server.ok(["project", "ls"]);
 }

@@ -88,7 +88,7 @@ impl Client {
             6..9 => random.random_range(0..2000),
             _ => random.random_range(0..60_000),
         });
-        self.sim.sleep(micros).await;
+        self.sim.delay(micros).await;
     }
 
     pub fn repository(&self) -> &Repository {

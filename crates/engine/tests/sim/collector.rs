@@ -34,7 +34,7 @@ impl Client {
                 _ => {}
             }
             let micros = self.sim.below(40_000) as u64;
-            self.sim.sleep(micros).await;
+            self.sim.delay(micros).await;
         }
     }
 
@@ -46,7 +46,7 @@ impl Client {
             if run.older_writers() == 0 {
                 break;
             }
-            self.sim.sleep(500).await;
+            self.sim.delay(500).await;
         }
         if run.older_writers() > 0 {
             return Ok(());

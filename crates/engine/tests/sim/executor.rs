@@ -118,7 +118,7 @@ impl Sim {
         }
     }
 
-    pub async fn sleep(&self, micros: u64) {
+    pub async fn delay(&self, micros: u64) {
         let due = self.now() + micros;
         poll_fn(|context| self.poll_at(due, context)).await;
     }

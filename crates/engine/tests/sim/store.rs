@@ -114,7 +114,7 @@ impl SimStore {
         self.sim.step().await;
         let micros = self.sim.random(|random| self.settings.latency(random));
         if micros > 0 {
-            self.sim.sleep(micros).await;
+            self.sim.delay(micros).await;
             self.sim.step().await;
         }
     }

@@ -1,23 +1,36 @@
 //! Tests promises 8 to 11: start, stop, status and logs.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use bollard::query_parameters::KillContainerOptionsBuilder;
 use elevo_core::Timestamp;
 use elevo_sandbox::{
     ContainerState, DockerRuntime, DockerSettings, Error, HostLimits, LogsQuery, SandboxRuntime,
 };
 use elevo_testkit::docker;
+use elevo_testkit::wait::until_async;
 
 use crate::support::with_installation;
 
 #[test]
 fn logs_begin_and_end_at_a_time() {
     with_installation(async |own| {
-        let id = own.start(&own.spec("echo early; sleep 3; echo late")).await;
+        let script = "trap 'echo late; exit' TERM; echo early; while :; do sleep 0.1; done";
+        let id = own.start(&own.spec(script)).await;
         own.wrote(&id, "early").await;
-        tokio::time::sleep(Duration::from_millis(1500)).await;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        let now = Timestamp::new(now.as_secs().cast_signed(), 0);
+        // The engine compares whole seconds.
+        let seconds = || {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+            now.as_secs().cast_signed()
+        };
+        let early = seconds();
+        let now = until_async("the next second", async || {
+            Some(seconds()).filter(|now| *now > early)
+        });
+        let now = Timestamp::new(now.await, 0);
+        let signal = KillContainerOptionsBuilder::default().signal("TERM");
+        let killed = own.engine.kill_container(id.as_str(), Some(signal.build()));
+        killed.await.unwrap();
         own.ended(&id).await;
         let part = async |since, until| {
             let query = LogsQuery {

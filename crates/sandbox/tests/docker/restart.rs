@@ -4,8 +4,9 @@ use std::fs;
 
 use elevo_sandbox::{ContainerState, Mount, SandboxRuntime};
 use elevo_testkit::docker::Engine;
+use elevo_testkit::wait::until_async;
 
-use crate::support::{Installation, UID, eventually};
+use crate::support::{Installation, UID};
 
 #[tokio::test]
 async fn a_sandbox_keeps_running_while_its_engine_restarts() {
@@ -20,7 +21,7 @@ async fn a_sandbox_keeps_running_while_its_engine_restarts() {
     };
     let counts_on = async |what| {
         let before = count();
-        eventually(what, async || (count() > before).then_some(())).await;
+        until_async(what, async || (count() > before).then_some(())).await;
     };
 
     let own = Installation::at(&engine.host()).await;
@@ -49,7 +50,7 @@ async fn a_sandbox_keeps_running_while_its_engine_restarts() {
     assert_eq!(status.pid, pid);
     counts_on("it counts under the new engine").await;
     let written = own.logs(&id).await.len();
-    eventually("its output is kept again", async || {
+    until_async("its output is kept again", async || {
         (own.logs(&id).await.len() > written).then_some(())
     })
     .await;

@@ -17,6 +17,7 @@ use elevo_sandbox::{
     HostLimits, LogsQuery, Network, SandboxRuntime, User,
 };
 use elevo_testkit::docker;
+use elevo_testkit::wait::until_async;
 use futures::{FutureExt, StreamExt};
 
 /// The user that commands run as.
@@ -203,7 +204,7 @@ impl Installation {
 
     /// Waits until the command has ended, and returns the status.
     pub(crate) async fn ended(&self, id: &ContainerId) -> ContainerStatus {
-        eventually("the command ends", async || {
+        until_async("the command ends", async || {
             let status = self.status(id).await;
             (status.state == ContainerState::Exited).then_some(status)
         })
@@ -225,7 +226,7 @@ impl Installation {
 
     /// Waits until the output contains this text.
     pub(crate) async fn wrote(&self, id: &ContainerId, text: &str) {
-        eventually(text, async || {
+        until_async(text, async || {
             self.logs(id).await.contains(text).then_some(())
         })
         .await;
@@ -247,17 +248,6 @@ impl Installation {
             .await
             .unwrap()
     }
-}
-
-/// Calls `ask` until it returns a result; panics after half a minute.
-pub(crate) async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
-    for _ in 0..600 {
-        if let Some(answer) = ask().await {
-            return answer;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("not within half a minute: {what}");
 }
 
 /// Runs a command on the host, which must succeed, and returns its output.

@@ -3,15 +3,12 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
+use elevo_testkit::wait::Waiting;
 use serde_json::{Value, json};
 
 use crate::checker::{Answer, Asks, Attempt, Effect, Read, Request, Tick};
 use crate::harness::{KEY, Service};
-
-/// Delay before a request is sent again.
-const PAUSE: Duration = Duration::from_millis(20);
 
 /// The server, which is killed and restarted, and the clock of the run.
 #[derive(Debug)]
@@ -134,8 +131,7 @@ impl Client {
         let sent = self.place.tick();
         let request = self.place.http.get(self.place.at(&path)).bearer_auth(KEY);
         let Ok(answer) = request.send().await else {
-            // The server is killed; a client cannot notice that it is back.
-            return tokio::time::sleep(PAUSE).await;
+            return;
         };
         let is_good = answer.status() == 200;
         let Ok(body) = answer.json::<Value>().await else {
@@ -249,26 +245,20 @@ impl Client {
             body,
             request,
         };
-        let mut done = None;
-        loop {
-            let Some(answer) = self.attempt(&mut sent).await else {
-                // As for a read.
-                tokio::time::sleep(PAUSE).await;
-                continue;
-            };
-            match answer {
-                Answer::Done { body, .. } => done = serde_json::from_str(&body).ok(),
+        // The server is killed now and then; a client cannot notice when it is back.
+        let mut waiting = Waiting::new("the server responds");
+        let done = loop {
+            match self.attempt(&mut sent).await {
+                Some(Answer::Done { body, .. }) => break serde_json::from_str(&body).ok(),
                 // One request in eight is never sent again.
-                Answer::Unknown if self.roll(8) > 0 => {
-                    // As for a read.
-                    tokio::time::sleep(PAUSE).await;
-                    continue;
-                }
-                Answer::Refused | Answer::Unknown => {}
+                Some(Answer::Unknown) if self.roll(8) > 0 => {}
+                Some(Answer::Refused | Answer::Unknown) => break None,
+                None => {}
             }
-            self.sent.push(sent);
-            return done;
-        }
+            waiting.pause().await;
+        };
+        self.sent.push(sent);
+        done
     }
 
     /// Sends an old request once more.

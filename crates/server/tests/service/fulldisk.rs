@@ -190,33 +190,44 @@ async fn expired(service: &Service, id: &str) {
     .await;
 }
 
-#[tokio::test]
-async fn a_disk_that_one_tenant_fills_can_be_left() {
-    let disk;
-    let mut service = Service::new_with_docker(&[("DEFAULT_DISK", "2g")]);
-    service.expect_complaint("INSUFFICIENT_STORAGE");
-    service.expect_complaint("STORAGE_FAILED");
-    service.expect_complaint("AGENT_UNREACHABLE");
-    service.expect_complaint("the disk was full");
-    disk = SmallDisk::mount(&service.data, 2 << 30);
-    service.run();
-    let template = json!({"name": "base", "image": service.image()});
-    service.post("/api/v1/templates", template).await;
-    let other = service
-        .post("/api/v1/tenants", json!({"name": "other"}))
-        .await;
-    let key = other["secret"].as_str().unwrap().to_owned();
-    let filler = service.sandbox().await;
-    let (project, ids) = {
-        let other = Tenant {
-            service: &service,
-            key: key.clone(),
+/// A server whose disk the first tenant fills, with work of another tenant on it.
+/// The service is dropped before its disk.
+struct Shared {
+    service: Service,
+    disk: SmallDisk,
+    /// A sandbox of the first tenant.
+    filler: String,
+    /// The key, a project and sandboxes of the other tenant.
+    key: String,
+    project: String,
+    ids: Vec<String>,
+}
+
+impl Shared {
+    async fn make() -> Self {
+        let mut service = Service::new_with_docker(&[("DEFAULT_DISK", "2g")]);
+        service.expect_complaint("INSUFFICIENT_STORAGE");
+        service.expect_complaint("STORAGE_FAILED");
+        service.expect_complaint("AGENT_UNREACHABLE");
+        service.expect_complaint("the disk was full");
+        let disk = SmallDisk::mount(&service.data, 2 << 30);
+        service.run();
+        let template = json!({"name": "base", "image": service.image()});
+        service.post("/api/v1/templates", template).await;
+        let other = json!({"name": "other"});
+        let other = service.post("/api/v1/tenants", other).await;
+        let mut shared = Self {
+            filler: service.sandbox().await,
+            service,
+            disk,
+            key: other["secret"].as_str().unwrap().to_owned(),
+            project: String::new(),
+            ids: Vec::new(),
         };
-        let made = Some(json!({"name": "theirs"}));
-        let made = other
-            .call(Method::POST, "/api/v1/projects", made, 201)
-            .await;
-        let project = made["id"].as_str().unwrap().to_owned();
+        let other = shared.other();
+        let wish = Some(json!({"name": "theirs"}));
+        let made = other.call(Method::POST, "/api/v1/projects", wish, 201);
+        let project = made.await["id"].as_str().unwrap().to_owned();
         other.land(&project, "one").await;
         let mut ids = Vec::new();
         for _ in 0..4 {
@@ -224,112 +235,118 @@ async fn a_disk_that_one_tenant_fills_can_be_left() {
             other.output(&id, "echo work > file; sync file").await;
             ids.push(id);
         }
-        (project, ids)
-    };
-    let wish = json!({"template": "base", "workspace": {"project": {"id": project}}});
+        shared.project = project;
+        shared.ids = ids;
+        shared
+    }
 
-    // One tenant fills the disk as far as possible, by uploads and by a command.
-    let refused = upload_until_refused(&service).await;
-    assert_eq!(
-        refused["error"]["name"], "INSUFFICIENT_STORAGE",
-        "{refused}"
-    );
-    let remedy = refused["error"]["remediation"].as_str().unwrap();
-    assert!(remedy.contains("POST /api/v1/gc"), "{remedy}");
-    let filled = service
-        .run_in(
-            &filler,
-            "dd if=/dev/zero of=big bs=1M count=4000 conv=fsync",
-        )
-        .await;
-    let said = filled["stderr"].as_str().unwrap();
-    assert!(said.contains("Disk quota exceeded"), "{filled}");
-    assert!(disk.free() > 0, "the mark holds");
+    fn other(&self) -> Tenant<'_> {
+        Tenant {
+            service: &self.service,
+            key: self.key.clone(),
+        }
+    }
 
-    // A file takes the rest.
-    disk.fill();
-    eventually("the reserve is used", async || disk.free() > 0).await;
-    {
-        let other = Tenant {
-            service: &service,
-            key: key.clone(),
-        };
-        let refused = other.call(Method::POST, "/api/v1/sandboxes", Some(wish.clone()), 507);
+    /// Fills the disk as far as one tenant can, by uploads and by a command.
+    async fn fill(&self) {
+        let refused = upload_until_refused(&self.service).await;
+        let error = &refused["error"];
+        assert_eq!(error["name"], "INSUFFICIENT_STORAGE", "{refused}");
+        let remedy = error["remediation"].as_str().unwrap();
+        assert!(remedy.contains("POST /api/v1/gc"), "{remedy}");
+        let command = "dd if=/dev/zero of=big bs=1M count=4000 conv=fsync";
+        let filled = self.service.run_in(&self.filler, command).await;
+        let said = filled["stderr"].as_str().unwrap();
+        assert!(said.contains("Disk quota exceeded"), "{filled}");
+        assert!(self.disk.free() > 0, "the mark holds");
+    }
+
+    /// Checks that the other tenant gets no sandbox.
+    async fn refuses_a_sandbox(&self) {
+        let wish = json!({"template": "base", "workspace": {"project": {"id": self.project}}});
+        let other = self.other();
+        let refused = other.call(Method::POST, "/api/v1/sandboxes", Some(wish), 507);
         assert_eq!(refused.await["error"]["name"], "INSUFFICIENT_STORAGE");
-        other.delete_in_the_end(&ids[0]).await;
-        expired(&service, &ids[1]).await;
+    }
+
+    /// Lets a sandbox expire, and waits until so many are parked.
+    async fn parks(&self, id: &str, count: usize) {
+        expired(&self.service, id).await;
         eventually("the work of an expired sandbox is parked", async || {
-            other.parked().await == [ids[1].as_str()]
+            let parked = self.other().parked().await;
+            parked.len() == count && parked.iter().any(|parked| parked == id)
         })
         .await;
-        let collected = service
-            .expect(Method::POST, "/api/v1/gc", Some(json!({})), 200)
-            .await;
+    }
+
+    /// Checks that requests that free space work on the full disk, also after a
+    /// stop and after a kill of the server.
+    async fn frees_space(&mut self) {
+        let ids = self.ids.clone();
+        self.refuses_a_sandbox().await;
+        self.other().delete_in_the_end(&ids[0]).await;
+        self.parks(&ids[1], 1).await;
+        let collecting = self
+            .service
+            .expect(Method::POST, "/api/v1/gc", Some(json!({})), 200);
+        let collected = collecting.await;
         assert_eq!(collected["failedTenants"], Value::Null, "{collected}");
+        self.service.stop();
+        self.service.run();
+        self.other().delete_in_the_end(&ids[2]).await;
+        self.service.kill();
+        self.service.run();
+        self.parks(&ids[3], 2).await;
+        self.refuses_a_sandbox().await;
     }
 
-    // The same works after a stop and after a kill of the server.
-    service.stop();
-    service.run();
-    {
-        let other = Tenant {
-            service: &service,
-            key: key.clone(),
-        };
-        other.delete_in_the_end(&ids[2]).await;
-    }
-    service.kill();
-    service.run();
-    {
-        let other = Tenant {
-            service: &service,
-            key: key.clone(),
-        };
-        expired(&service, &ids[3]).await;
-        eventually("the second is parked as well", async || {
-            other.parked().await.len() == 2
+    /// Frees the disk, and waits until the server has noticed it.
+    async fn clear(&self) {
+        self.disk.clear();
+        self.service.delete(&self.filler).await;
+        eventually("the disk has room", async || {
+            let ready = reqwest::get(format!("{}/ready", self.service.metrics)).await;
+            let ready: Value = ready.unwrap().json().await.unwrap();
+            let mut checks = ready["checks"].as_array().unwrap().iter();
+            checks.any(|check| check["name"] == "disk" && check["ok"] == true)
         })
         .await;
-        other
-            .call(Method::POST, "/api/v1/sandboxes", Some(wish.clone()), 507)
-            .await;
     }
 
-    // With free space everything works again, and nothing is lost.
-    disk.clear();
-    service.delete(&filler).await;
-    let other = Tenant {
-        service: &service,
-        key,
-    };
-    eventually("the disk has room", async || {
-        let ready = reqwest::get(format!("{}/ready", service.metrics)).await;
-        let ready: Value = ready.unwrap().json().await.unwrap();
-        let checks = ready["checks"].as_array().unwrap();
-        checks
-            .iter()
-            .any(|check| check["name"] == "disk" && check["ok"] == true)
-    })
-    .await;
-    other.land(&project, "two").await;
-    for name in ["one", "two"] {
-        let path = format!("/api/v1/projects/{project}/file?path={name}");
-        let answer = service.http.get(format!("{}{path}", service.url));
-        let answer = answer.bearer_auth(&other.key).send().await.unwrap();
-        assert_eq!(answer.text().await.unwrap(), name);
+    /// Checks that everything of the other tenant works, and that nothing is lost.
+    async fn has_lost_nothing(&self) {
+        let (other, service) = (self.other(), &self.service);
+        other.land(&self.project, "two").await;
+        for name in ["one", "two"] {
+            let path = format!("/api/v1/projects/{}/file?path={name}", self.project);
+            let answer = service.http.get(format!("{}{path}", service.url));
+            let answer = answer.bearer_auth(&other.key).send().await.unwrap();
+            assert_eq!(answer.text().await.unwrap(), name);
+        }
+        for id in [&self.ids[1], &self.ids[3]] {
+            let wish = Some(json!({"template": "base", "workspace": {"existing": id}}));
+            let made = other.call(Method::POST, "/api/v1/sandboxes", wish, 201);
+            let made = made.await;
+            let resumed = made["id"].as_str().unwrap();
+            assert_eq!(other.output(resumed, "cat file").await, "work\n");
+            other.output(resumed, "echo more > another").await;
+            other.delete(resumed).await;
+        }
     }
-    for id in [&ids[1], &ids[3]] {
-        let wish = json!({"template": "base", "workspace": {"existing": id}});
-        let made = other
-            .call(Method::POST, "/api/v1/sandboxes", Some(wish), 201)
-            .await;
-        let resumed = made["id"].as_str().unwrap();
-        assert_eq!(other.output(resumed, "cat file").await, "work\n");
-        other.output(resumed, "echo more > another").await;
-        other.delete(resumed).await;
-    }
-    service.stop();
-    let audit = service.data.join("audit");
+}
+
+#[tokio::test]
+async fn a_disk_that_one_tenant_fills_can_be_left() {
+    let mut shared = Shared::make().await;
+    shared.fill().await;
+    // A file takes the rest.
+    shared.disk.fill();
+    eventually("the reserve is used", async || shared.disk.free() > 0).await;
+    shared.frees_space().await;
+    shared.clear().await;
+    shared.has_lost_nothing().await;
+    shared.service.stop();
+    let audit = shared.service.data.join("audit");
     let report = elevo_audit::verify(&audit, &[], |_| {}).unwrap();
     assert_eq!(report.problems, vec![]);
 }

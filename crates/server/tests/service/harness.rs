@@ -9,12 +9,12 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
 
 use elevo_api::event_stream::Parser;
 use elevo_sandbox::sim::SimEngine;
 use elevo_server::{Config, Server};
 use elevo_testkit::binary::under_test;
+use elevo_testkit::wait::until_async;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::{self, client::IntoClientRequest};
@@ -185,19 +185,17 @@ impl Service {
         change(&mut config);
         self.log.collect_here(&config.log);
         let runtime = Arc::new(engine.runtime("sim"));
-        let mut server = Server::start_on(config.clone(), runtime.clone()).await;
-        for _ in 0..300 {
-            match &server {
-                // A task of the previous server may still be ending, and then
-                // closes the store. Nothing reports that.
-                Err(error) if error.to_string().contains("is being written to") => {
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                    server = Server::start_on(config.clone(), runtime.clone()).await;
-                }
-                _ => break,
-            }
-        }
-        let server = server.unwrap();
+        // A task of the previous server may still be ending, and then closes the
+        // store.
+        let server =
+            until_async(
+                "the previous server closes the store",
+                async || match Server::start_on(config.clone(), runtime.clone()).await {
+                    Err(error) if error.to_string().contains("is being written to") => None,
+                    server => Some(server.unwrap()),
+                },
+            );
+        let server = server.await;
         self.url = format!("http://{}", server.addresses().api);
         self.metrics = format!("http://{}", server.addresses().metrics);
         self.here = Some(server);
@@ -455,7 +453,7 @@ impl Service {
         self.child.as_ref().unwrap().id()
     }
 
-    /// Returns the errors in the log that no test expects.
+    /// Returns the errors in the log that the test does not expect.
     pub(crate) fn complaints(&self) -> Vec<String> {
         self.log.complaints()
     }
@@ -719,15 +717,7 @@ pub(crate) async fn connect(url: &str) -> Result<Socket, tungstenite::Error> {
 
 /// Waits until a condition holds.
 pub(crate) async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    // Repairs are retried every ten seconds, and more than one may be needed.
-    for _ in 0..2000 {
-        if is_so().await {
-            return;
-        }
-        // The API reports most changes only to a client that asks.
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("never: {what}");
+    until_async(what, async || is_so().await.then_some(())).await;
 }
 
 /// The events of a stream.

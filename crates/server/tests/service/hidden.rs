@@ -509,93 +509,26 @@ fn of_sandbox(hidden: &Hidden, id: &str) -> Vec<Case> {
     let post = |route: &'static str, status: u16, body: Value| {
         case("POST", route, &[id], "", status).json(body)
     };
-    let process = "/api/v1/sandboxes/{id}/process/{cmdId}";
-    let terminal = "/api/v1/sandboxes/{id}/pty/{ptyId}";
+    let (diff, archive) = (
+        "/api/v1/sandboxes/{id}/diff",
+        "/api/v1/sandboxes/{id}/archive",
+    );
     let by_snapshot = json!({"template": "base", "workspace": {"snapshot": head}});
-    // Reads everything that a command can reach.
-    let all = "find / -xdev \\( -path /proc -o -path /sys \\) -prune -o -print; \
-               cd /workspace && find . -type f | xargs cat; env; mount";
-    vec![
+    let snapshot = json!({"snapshotId": head});
+    let mut cases = vec![
         case("GET", "/api/v1/sandboxes", &[], "", 200),
         case("POST", "/api/v1/sandboxes", &[], "", 404).json(by_snapshot),
         case("GET", SANDBOX, &[id], "", 200),
         case("GET", "/api/v1/sandboxes/{id}/stats", &[id], "", 200),
-        case("GET", "/api/v1/sandboxes/{id}/diff", &[id], "", 200),
-        case(
-            "GET",
-            "/api/v1/sandboxes/{id}/diff",
-            &[id],
-            "format=patch",
-            200,
-        ),
-        case(
-            "GET",
-            "/api/v1/sandboxes/{id}/diff",
-            &[id],
-            &format!("from={head}"),
-            404,
-        ),
-        case("GET", "/api/v1/sandboxes/{id}/archive", &[id], "", 200),
-        case("PUT", "/api/v1/sandboxes/{id}/archive", &[id], "", 204).bytes(tar(&["new.txt"])),
-        post(
-            "/api/v1/sandboxes/{id}/process/run",
-            200,
-            json!({"command": all}),
-        ),
-        case("GET", "/api/v1/sandboxes/{id}/process", &[id], "", 200),
-        case("GET", process, &[id, "none"], "", 404),
-        case(
-            "GET",
-            "/api/v1/sandboxes/{id}/process/{cmdId}/output",
-            &[id, "none"],
-            "",
-            404,
-        ),
-        case(
-            "POST",
-            "/api/v1/sandboxes/{id}/process/{cmdId}/input",
-            &[id, "none"],
-            "",
-            404,
-        )
-        .json(json!({"data": ""})),
-        case(
-            "POST",
-            "/api/v1/sandboxes/{id}/process/{cmdId}/kill",
-            &[id, "none"],
-            "",
-            404,
-        )
-        .json(json!({})),
-        post(
-            "/api/v1/sandboxes/{id}/pty",
-            201,
-            json!({"cols": 80, "rows": 24}),
-        ),
-        case("DELETE", terminal, &[id, "none"], "", 404),
-        case(
-            "POST",
-            "/api/v1/sandboxes/{id}/pty/{ptyId}/resize",
-            &[id, "none"],
-            "",
-            404,
-        )
-        .json(json!({"cols": 80, "rows": 24})),
-        Case {
-            body: Body::Upgrade,
-            ..case(
-                "GET",
-                "/api/v1/sandboxes/{id}/pty/{ptyId}/ws",
-                &[id, "none"],
-                "",
-                404,
-            )
-        },
-        post(
-            "/api/v1/sandboxes/{id}/restore",
-            404,
-            json!({"snapshotId": head}),
-        ),
+        case("GET", diff, &[id], "", 200),
+        case("GET", diff, &[id], "format=patch", 200),
+        case("GET", diff, &[id], &format!("from={head}"), 404),
+        case("GET", archive, &[id], "", 200),
+        case("PUT", archive, &[id], "", 204).bytes(tar(&["new.txt"])),
+    ];
+    cases.extend(of_processes(id));
+    cases.extend([
+        post("/api/v1/sandboxes/{id}/restore", 404, snapshot),
         post("/api/v1/sandboxes/{id}/snapshot", 201, json!({})),
         post("/api/v1/sandboxes/{id}/extend", 200, json!({"seconds": 60})),
         case("GET", "/api/v1/sandboxes/{id}/logs", &[id], "", 200),
@@ -604,6 +537,39 @@ fn of_sandbox(hidden: &Hidden, id: &str) -> Vec<Case> {
         post("/api/v1/sandboxes/{id}/start", 200, json!({})),
         case("DELETE", SANDBOX, &[id], "", 204),
         post("/api/v1/sandboxes/batch-delete", 200, json!({"ids": [id]})),
+    ]);
+    cases
+}
+
+/// Requests about commands and terminals in a sandbox.
+fn of_processes(id: &str) -> Vec<Case> {
+    let none = &[id, "none"];
+    let run = "/api/v1/sandboxes/{id}/process/run";
+    let process = "/api/v1/sandboxes/{id}/process/{cmdId}";
+    let output = "/api/v1/sandboxes/{id}/process/{cmdId}/output";
+    let input = "/api/v1/sandboxes/{id}/process/{cmdId}/input";
+    let kill = "/api/v1/sandboxes/{id}/process/{cmdId}/kill";
+    let terminal = "/api/v1/sandboxes/{id}/pty/{ptyId}";
+    let resize = "/api/v1/sandboxes/{id}/pty/{ptyId}/resize";
+    let socket = "/api/v1/sandboxes/{id}/pty/{ptyId}/ws";
+    let size = json!({"cols": 80, "rows": 24});
+    // Reads everything that a command can reach.
+    let all = "find / -xdev \\( -path /proc -o -path /sys \\) -prune -o -print; \
+               cd /workspace && find . -type f | xargs cat; env; mount";
+    vec![
+        case("POST", run, &[id], "", 200).json(json!({"command": all})),
+        case("GET", "/api/v1/sandboxes/{id}/process", &[id], "", 200),
+        case("GET", process, none, "", 404),
+        case("GET", output, none, "", 404),
+        case("POST", input, none, "", 404).json(json!({"data": ""})),
+        case("POST", kill, none, "", 404).json(json!({})),
+        case("POST", "/api/v1/sandboxes/{id}/pty", &[id], "", 201).json(size.clone()),
+        case("DELETE", terminal, none, "", 404),
+        case("POST", resize, none, "", 404).json(size),
+        Case {
+            body: Body::Upgrade,
+            ..case("GET", socket, none, "", 404)
+        },
     ]
 }
 

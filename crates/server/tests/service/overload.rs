@@ -225,18 +225,15 @@ async fn readers_who_do_not_read_cost_the_server_a_bounded_amount() {
         futures::SinkExt::send(&mut socket, yes).await.unwrap();
         sockets.push(socket);
     }
-    // Buffers fill as fast as the machine can, and no response tells when they
-    // are full. That nothing grows afterwards shows only over time.
-    tokio::time::sleep(Duration::from_secs(4)).await;
-    let filled = memory(pid);
-    tokio::time::sleep(Duration::from_secs(6)).await;
-    let later = memory(pid);
     // A window of one MiB for each reader of output, and data in transit.
-    assert!(
-        filled < before + 3 * 2 * EACH as u64 + 40,
-        "{before} {filled} {later}"
-    );
-    assert!(later <= filled + 8, "{before} {filled} {later}");
+    let most = before + 3 * 2 * EACH as u64 + 40;
+    for second in 1..=10 {
+        // No event tells that buffers are full: only time shows that nothing
+        // grows. A slow machine makes the test weaker, but never fails it.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let now = memory(pid);
+        assert!(now < most, "{now} MiB after {second} s, {before} before");
+    }
     // Others are not delayed.
     let began = Instant::now();
     assert_eq!(service.output_of(&id, "echo here").await, "here\n");

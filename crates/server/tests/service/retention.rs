@@ -2,12 +2,12 @@
 //! otherwise.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::harness::Service;
+use crate::harness::{Service, eventually};
 use crate::shared::{Ws, agent, at, file, merge, read, workspace, write};
 
 /// Starts a server that keeps no unnamed snapshot because of its age.
@@ -49,7 +49,14 @@ fn text(version: usize) -> String {
 /// Waits until everything is older than the second it was created in: retention
 /// compares seconds of the machine's clock.
 async fn grow_old() {
-    tokio::time::sleep(Duration::from_millis(1100)).await;
+    let seconds = || {
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap()
+            .as_secs()
+    };
+    let now = seconds();
+    eventually("the next second", async || seconds() > now).await;
 }
 
 async fn collect(service: &Service) -> Value {
@@ -397,6 +404,29 @@ async fn a_tag_keeps_its_version_and_names_it() {
     assert_eq!(file_at(&service, &id, &snapshots[2]).await.0, 200);
 }
 
+/// Merges, refreshes, applies and completes, with a file `name` and others.
+async fn land_in_four_ways(service: &Service, project: &str, key: &str, name: &str) {
+    let wish = Some(json!({"project": project}));
+    let made = service.expect_as(key, Method::POST, "/api/v1/workspaces", wish, 201);
+    let made = made.await;
+    let ws = Ws {
+        id: made["id"].as_str().unwrap().to_owned(),
+        path: made["path"].as_str().unwrap().into(),
+    };
+    let post =
+        async |url: String, body| service.expect_as(key, Method::POST, &url, body, 200).await;
+    assert!(!ws.path.join("secret").exists());
+    write(&ws, name, &name.repeat(1000));
+    let merged = post(at(&ws, "merge"), None).await;
+    assert_eq!(merged["landedCount"], 1, "{merged}");
+    post(at(&ws, "refresh"), None).await;
+    let files = json!([{"path": format!("a-{name}"), "content": name}]);
+    let apply = format!("/api/v1/projects/{project}/apply");
+    post(apply, Some(json!({"files": files}))).await;
+    write(&ws, &format!("b-{name}"), name);
+    post(at(&ws, "complete"), None).await;
+}
+
 /// The age of intermediate snapshots, which have no name yet, does not protect
 /// them here.
 #[tokio::test(flavor = "multi_thread")]
@@ -421,35 +451,10 @@ async fn landings_lose_nothing_to_collections() {
     grow_old().await;
 
     let writers = (0..3).map(|writer| {
-        let (service, id, key, apply) = (&service, &id, &key, &apply);
+        let (service, id, key) = (&service, &id, &key);
         async move {
             for round in 0..5 {
-                let name = format!("w{writer}-{round}");
-                let wish = Some(json!({"project": id}));
-                let made = service
-                    .expect_as(key, Method::POST, "/api/v1/workspaces", wish, 201)
-                    .await;
-                let ws = Ws {
-                    id: made["id"].as_str().unwrap().to_owned(),
-                    path: made["path"].as_str().unwrap().into(),
-                };
-                assert!(!ws.path.join("secret").exists());
-                write(&ws, &name, &name.repeat(1000));
-                let merged = service
-                    .expect_as(key, Method::POST, &at(&ws, "merge"), None, 200)
-                    .await;
-                assert_eq!(merged["landedCount"], 1, "{merged}");
-                let refresh = at(&ws, "refresh");
-                service
-                    .expect_as(key, Method::POST, &refresh, None, 200)
-                    .await;
-                let files = json!([{"path": format!("a-{name}"), "content": name}]);
-                let wish = Some(json!({"files": files}));
-                service.expect_as(key, Method::POST, apply, wish, 200).await;
-                write(&ws, &format!("b-{name}"), &name);
-                service
-                    .expect_as(key, Method::POST, &at(&ws, "complete"), None, 200)
-                    .await;
+                land_in_four_ways(service, id, key, &format!("w{writer}-{round}")).await;
             }
         }
     });

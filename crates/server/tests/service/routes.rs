@@ -272,105 +272,92 @@ async fn no_route_answers_without_a_good_key() {
     assert_eq!(seen, "");
 }
 
+/// Creates an agent; returns its id and a key of it.
+async fn agent(service: &Service, name: &str) -> (String, String) {
+    let wish = Some(json!({"name": name}));
+    let made = service.expect(Method::POST, "/api/v1/agents", wish, 201);
+    let agent = made.await["id"].as_str().unwrap().to_owned();
+    let scopes = [
+        "sandboxes:read",
+        "sandboxes:write",
+        "process",
+        "files",
+        "keys",
+        "projects:read",
+        "projects:write",
+        "reviews",
+    ];
+    let wish = json!({"name": name, "agent": agent, "limits": {}, "scopes": scopes});
+    let made = service.expect(Method::POST, "/api/v1/keys", Some(wish), 201);
+    let key = made.await["secret"].as_str().unwrap().to_owned();
+    (agent, key)
+}
+
+/// Returns the statuses of a route for another tenant and another agent.
+fn statuses(route: &Route) -> (u16, u16) {
+    let mut of_tenant = OF_THE_TENANT.iter();
+    let of_tenant =
+        of_tenant.find(|(method, path, ..)| *method == route.method && *path == route.path);
+    match of_tenant {
+        Some((_, _, for_tenant, for_agent)) => (*for_tenant, *for_agent),
+        None if route.path.starts_with("/api/v1/sandboxes/{id}") => (404, 404),
+        None => panic!("{} {} is in no list", route.method, route.path),
+    }
+}
+
+/// Sends a request with the key of another tenant or agent, and checks that the
+/// response shows nothing.
+async fn is_refused(
+    service: &Service,
+    route: &Route,
+    ids: &Ids,
+    (whose, key): (&str, &str),
+    expected: u16,
+) {
+    let sent = request(service, route, ids, "none").bearer_auth(key).send();
+    let answer = sent.await.unwrap();
+    let status = answer.status().as_u16();
+    let text = answer.text().await.unwrap();
+    let what = format!(
+        "{} {} with another {whose}'s key: {text}",
+        route.method, route.path
+    );
+    assert_eq!(status, expected, "{what}");
+    assert!(!text.contains("\"template\":\"base\""), "{what}");
+}
+
 #[tokio::test]
 async fn no_route_shows_or_changes_what_is_anothers() {
     let service = Service::start().await;
     let keys = service.get("/api/v1/keys").await;
     let key_id = keys["items"][0]["id"].as_str().unwrap().to_owned();
-    let tenant = service
-        .expect(
-            Method::POST,
-            "/api/v1/tenants",
-            Some(json!({"name": "other"})),
-            201,
-        )
-        .await;
-    let other_tenant = tenant["secret"].as_str().unwrap().to_owned();
+    let wish = Some(json!({"name": "other"}));
+    let tenant = service.expect(Method::POST, "/api/v1/tenants", wish, 201);
+    let tenant = tenant.await["secret"].as_str().unwrap().to_owned();
     // Two agents of one tenant, and a sandbox of the first.
-    let (mut agents, mut agent_ids) = (Vec::new(), Vec::new());
-    for name in ["one", "two"] {
-        let agent = service
-            .expect(
-                Method::POST,
-                "/api/v1/agents",
-                Some(json!({"name": name})),
-                201,
-            )
-            .await;
-        let wish = json!({"name": name, "agent": agent["id"], "limits": {}, "scopes": ["sandboxes:read", "sandboxes:write", "process", "files", "keys", "projects:read", "projects:write", "reviews"]});
-        let key = service
-            .expect(Method::POST, "/api/v1/keys", Some(wish), 201)
-            .await;
-        agents.push(key["secret"].as_str().unwrap().to_owned());
-        agent_ids.push(agent["id"].as_str().unwrap().to_owned());
-    }
-    let made = service
-        .expect_as(
-            &agents[0],
-            Method::POST,
-            "/api/v1/sandboxes",
-            Some(json!({"template": "base"})),
-            201,
-        )
+    let (first, own_key) = agent(&service, "one").await;
+    let (_, second) = agent(&service, "two").await;
+    let wish = Some(json!({"template": "base"}));
+    let made = service.expect_as(&own_key, Method::POST, "/api/v1/sandboxes", wish, 201);
+    let id = made.await["id"].as_str().unwrap().to_owned();
+    let ids = Ids::make(&service, &id, &key_id, Some((&first, &own_key))).await;
+    let own = format!("/api/v1/sandboxes/{id}");
+    service
+        .expect_as(&own_key, Method::GET, &own, None, 200)
         .await;
-    let id = made["id"].as_str().unwrap().to_owned();
-    let first = Some((&*agent_ids[0], &*agents[0]));
-    let ids = Ids::make(&service, &id, &key_id, first).await;
-    let own = service
-        .http
-        .get(format!("{}/api/v1/sandboxes/{id}", service.url))
-        .bearer_auth(&agents[0])
-        .send()
-        .await
-        .unwrap();
-    assert_eq!(own.status(), 200);
 
     for route in routes() {
-        let name = format!("{} {}", route.method, route.path);
         if OPEN.contains(&route.path.as_str()) {
             continue;
         }
-        let mut of_tenant = OF_THE_TENANT.iter();
-        let of_tenant =
-            of_tenant.find(|(method, path, ..)| *method == route.method && *path == route.path);
-        let of_sandbox = route.path.starts_with("/api/v1/sandboxes/{id}");
-        let (for_tenant, for_agent) = match of_tenant {
-            Some((_, _, for_tenant, for_agent)) => (*for_tenant, *for_agent),
-            None if of_sandbox => (404, 404),
-            None => panic!("{name} is in no list"),
-        };
-        for (whose, key, expected) in [
-            ("tenant", &other_tenant, for_tenant),
-            ("agent", &agents[1], for_agent),
-        ] {
-            let answer = request(&service, &route, &ids, "none")
-                .bearer_auth(key)
-                .send()
-                .await
-                .unwrap();
-            let status = answer.status().as_u16();
-            let text = answer.text().await.unwrap();
-            assert_eq!(
-                status, expected,
-                "{name} with another {whose}'s key: {text}"
-            );
-            assert!(
-                !text.contains("\"template\":\"base\""),
-                "{name} with another {whose}'s key: {text}"
-            );
-        }
+        let (for_tenant, for_agent) = statuses(&route);
+        is_refused(&service, &route, &ids, ("tenant", &tenant), for_tenant).await;
+        is_refused(&service, &route, &ids, ("agent", &second), for_agent).await;
     }
     let batch = Some(json!({"ids": [id]}));
-    let refused = service
-        .expect_as(
-            &agents[1],
-            Method::POST,
-            "/api/v1/sandboxes/batch-delete",
-            batch,
-            200,
-        )
-        .await;
-    assert_eq!(refused["succeeded"], json!([]));
+    let path = "/api/v1/sandboxes/batch-delete";
+    let refused = service.expect_as(&second, Method::POST, path, batch, 200);
+    assert_eq!(refused.await["succeeded"], json!([]));
     let seen = service.output_of(&id, "ls /workspace").await;
     assert_eq!(seen, "", "nothing was done to it");
 }

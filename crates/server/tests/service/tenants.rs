@@ -323,7 +323,7 @@ async fn an_erasure_that_was_killed_goes_on() {
         let leaver = Leaver::make(&service, &format!("leaver-{n}")).await;
         leaver.erase(&service).await;
         // The moment of the kill is the point: the server reports no step of the
-        // job.
+        // job. The test passes at every moment.
         tokio::time::sleep(Duration::from_millis(wait)).await;
         service.kill();
         service.run();

@@ -104,13 +104,11 @@ pub fn collect(
         dry_run,
         keep_since: None,
     };
-    let mut waited = 0;
+    // Other threads are about to end the older writers.
+    let began = Instant::now();
     let mut wait = |_| {
-        waited += 1;
-        // A pause between two looks at the older writers, which other threads
-        // are about to end.
-        thread::sleep(Duration::from_millis(1));
-        waited < 60_000
+        thread::yield_now();
+        began.elapsed() < Duration::from_secs(60)
     };
     let mut roots = roots.iter().copied().map(Ok);
     let progress = GcProgress::default();

@@ -22,7 +22,7 @@ use std::time::{Duration, SystemTime};
 use elevo_core::{TenantId, Timestamp};
 use elevo_engine::{CommitInfo, ImportOptions, MemoryStore, Progress, Repository, import};
 use elevo_objects::{Snapshot, SnapshotId, Tree};
-use elevo_testkit::long;
+use elevo_testkit::{file_clock, long};
 use elevo_workspace::{
     Freeze, LazyServer, NeverFreeze, Options, Owner, ProviderKind, Snapshotted, WorkspaceId,
     Workspaces,
@@ -331,9 +331,7 @@ impl Fixture {
     /// Waits until the clock of the file system has advanced, so that the stat
     /// cache trusts the files that were written before.
     pub(crate) fn wait_for_clock_tick(&self) {
-        // File systems take their times from a clock that ticks every 1 to 10
-        // milliseconds. No event announces a tick.
-        std::thread::sleep(Duration::from_millis(20));
+        file_clock::wait_for_tick(&self.root);
     }
 
     /// Returns the names in `live`, sorted.

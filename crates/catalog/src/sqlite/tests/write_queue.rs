@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use elevo_core::{TenantId, Timestamp, TreePath};
 use elevo_objects::{Hash, SnapshotId};
+use elevo_testkit::wait::until_async;
 use futures::future::join_all;
 use serde_json::json;
 
@@ -98,7 +98,7 @@ async fn a_lost_transaction_fails_all_its_changes() {
 async fn dropping_a_change_at_any_moment_does_not_affect_others() {
     let temporary = Temporary::new();
     let catalog = Arc::new(temporary.open().await);
-    for round in 0..60_u64 {
+    for round in 0..64 {
         let tasks: Vec<_> = (0..8)
             .map(|n| {
                 let catalog = catalog.clone();
@@ -106,7 +106,14 @@ async fn dropping_a_change_at_any_moment_does_not_affect_others() {
                 tokio::spawn(async move { catalog.set_setting(&name, "x").await })
             })
             .collect();
-        tokio::time::sleep(Duration::from_micros(round * 40)).await;
+        // Another moment in each round: after so many changes, and a little more.
+        let count_ended = || tasks.iter().filter(|task| task.is_finished()).count();
+        while count_ended() < round % 8 {
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..round {
+            tokio::task::yield_now().await;
+        }
         for leaving in tasks.iter().step_by(2) {
             leaving.abort();
         }
@@ -124,13 +131,11 @@ async fn dropping_a_change_at_any_moment_does_not_affect_others() {
     let other = SqliteCatalog::open(&temporary.file(), &HASTY)
         .await
         .unwrap();
-    for _ in 0..50 {
-        match other.set_setting("a", "b").await {
-            Err(Error::Busy) => tokio::time::sleep(Duration::from_millis(20)).await,
-            set => return set.unwrap(),
-        }
-    }
-    panic!("the catalog is still busy");
+    let set = until_async("the catalog is not busy", async || {
+        let set = other.set_setting("a", "b").await;
+        (!matches!(set, Err(Error::Busy))).then_some(set)
+    });
+    set.await.unwrap();
 }
 
 const NOW: Timestamp = Timestamp::new(100, 0).unwrap();

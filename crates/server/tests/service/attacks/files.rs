@@ -44,9 +44,23 @@ async fn links_lead_the_server_nowhere(runtime: Runtime) {
          ln -s {host} ~/out; ln -s / ~/root"
     );
     arena.attack(&links).await;
-    let at = |path: &str| format!("/api/v1/sandboxes/{}/{path}", arena.attacker);
+    reads_through_no_link(&arena).await;
+    writes_through_no_link(&arena).await;
+    assert_host_unchanged(&outside);
+    stores_links_as_links(&arena).await;
+    follows_no_link_that_appears(&arena, host).await;
+    assert_host_unchanged(&outside);
+    arena.service.delete(&arena.attacker).await;
+    assert_host_unchanged(&outside);
+    arena.unharmed().await;
+}
 
-    // Reads through a link.
+/// Returns the path of a request about the attacker's sandbox.
+fn at(arena: &Arena, path: &str) -> String {
+    format!("/api/v1/sandboxes/{}/{path}", arena.attacker)
+}
+
+async fn reads_through_no_link(arena: &Arena) {
     for path in [
         "out/secret",
         "root/etc/passwd",
@@ -54,11 +68,13 @@ async fn links_lead_the_server_nowhere(runtime: Runtime) {
         "proc/etc",
         "dir/out/secret",
     ] {
-        let found = at(&format!("archive?path={path}"));
+        let found = at(arena, &format!("archive?path={path}"));
         arena.service.expect(Method::GET, &found, None, 404).await;
     }
-    // Writes through a link, by the path in an archive and by the target
-    // directory.
+}
+
+/// Neither by the path in an archive nor by the target directory.
+async fn writes_through_no_link(arena: &Arena) {
     for (place, path) in [
         ("", "out/secret"),
         ("", "dir/out/secret"),
@@ -67,7 +83,7 @@ async fn links_lead_the_server_nowhere(runtime: Runtime) {
     ] {
         let request = arena
             .service
-            .request(Method::PUT, &at(&format!("archive?path={place}")));
+            .request(Method::PUT, &at(arena, &format!("archive?path={place}")));
         let sent = request.body(tar_of(path, "changed")).send().await.unwrap();
         let status = sent.status().as_u16();
         assert!(
@@ -75,9 +91,11 @@ async fn links_lead_the_server_nowhere(runtime: Runtime) {
             "{place} {path}: {status}"
         );
     }
-    assert_host_unchanged(&outside);
+}
 
-    // Archives, snapshots, forks and diffs treat them as links.
+/// In archives, snapshots, forks and diffs.
+async fn stores_links_as_links(arena: &Arena) {
+    let at = |path: &str| at(arena, path);
     let whole = arena.service.request(Method::GET, &at("archive?path="));
     let whole = whole.send().await.unwrap().bytes().await.unwrap();
     assert!(!contains(&whole, SECRET));
@@ -103,9 +121,11 @@ async fn links_lead_the_server_nowhere(runtime: Runtime) {
         .run_in(fork, "cat dir/out/secret ~/out/secret")
         .await;
     assert_eq!(seen["stdout"], "", "{seen}");
+}
 
-    // A directory that alternates between a link and a directory, while it is
-    // read.
+/// A directory alternates between a link and a directory while it is read.
+async fn follows_no_link_that_appears(arena: &Arena, host: &str) {
+    let swap = at(arena, "archive?path=swap");
     arena
         .attack("mkdir -p swap real/swap; echo inside > real/swap/secret")
         .await;
@@ -116,16 +136,12 @@ async fn links_lead_the_server_nowhere(runtime: Runtime) {
         ))
         .await;
     for _ in 0..40 {
-        let read = arena.service.request(Method::GET, &at("archive?path=swap"));
+        let read = arena.service.request(Method::GET, &swap);
         let body = read.send().await.unwrap().bytes().await;
         assert!(!contains(&body.unwrap_or_default(), SECRET));
-        let put = arena.service.request(Method::PUT, &at("archive?path=swap"));
+        let put = arena.service.request(Method::PUT, &swap);
         let _ = put.body(tar_of("secret", "changed")).send().await.unwrap();
     }
-    assert_host_unchanged(&outside);
-    arena.service.delete(&arena.attacker).await;
-    assert_host_unchanged(&outside);
-    arena.unharmed().await;
 }
 
 fn assert_host_unchanged(outside: &tempfile::TempDir) {
