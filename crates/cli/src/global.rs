@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-/// Options of every command of `elevo state` and `elevo ws`.
+/// Options of every command on a store and its workspaces.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Common options")]
 pub(crate) struct Global {

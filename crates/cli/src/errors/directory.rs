@@ -48,8 +48,8 @@ impl DirectoryProblem {
                 "checkout_interrupted",
                 json!({ "directory": lossy(directory), "to": to.to_string() }),
                 format!(
-                    "`elevo state checkout --force {}` completes it and discards changes in the \
-                     directory; to keep them, run `elevo state commit --parent REV --detach` first",
+                    "`elevo checkout --force {}` completes it and discards changes in the \
+                     directory; to keep them, run `elevo commit --parent REV --detach` first",
                     short(*to)
                 ),
             ),
@@ -64,7 +64,7 @@ impl DirectoryProblem {
                 Exit::Usage,
                 "inside_working_directory",
                 json!({ "directory": lossy(directory), "working": lossy(working) }),
-                "`elevo state commit` saves the whole working directory; `elevo state import` \
+                "`elevo commit` saves the whole working directory; `elevo import` \
                  saves a part of it",
             ),
             Self::NoWorkingDirectory => describe(
@@ -89,7 +89,7 @@ impl DirectoryProblem {
                 Exit::NotFound,
                 "seed_unknown",
                 path_details("directory", path),
-                "a seed is a directory that `elevo state checkout` or `commit` was run on since \
+                "a seed is a directory that `elevo checkout` or `commit` was run on since \
                  the machine was started",
             ),
         }

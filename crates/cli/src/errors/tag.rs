@@ -29,7 +29,7 @@ impl TagProblem {
                 Exit::NotFound,
                 "tag_not_found",
                 json!({ "tag": name }),
-                "`elevo state tag` lists tags",
+                "`elevo tag` lists tags",
             ),
             Self::InvalidTag { name, .. } => describe(
                 Exit::Usage,

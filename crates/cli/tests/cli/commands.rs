@@ -397,16 +397,13 @@ fn every_command_has_help_with_examples() {
         "init", "import", "commit", "log", "show", "diff", "checkout", "cat", "ls", "tag",
     ];
     for command in commands {
-        let help = ended(elevo().args(["state", command, "--help"])).text();
+        let help = ended(elevo().args([command, "--help"])).text();
         assert!(help.contains("Examples:"), "{command}");
-        assert!(
-            help.contains(&format!("Usage: elevo state {command}")),
-            "{help}"
-        );
+        assert!(help.contains(&format!("Usage: elevo {command}")), "{help}");
     }
     for args in [
         &["--help"][..],
-        &["state", "--help"],
+        &["store", "--help"],
         &["completions", "--help"],
     ] {
         assert!(ended(elevo().args(args)).text().contains("Examples:"));

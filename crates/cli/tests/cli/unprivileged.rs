@@ -99,8 +99,8 @@ fn root_does_not_enter_a_namespace_of_another_user() {
         mount -t overlay overlay -o "userxattr,lowerdir=lower,upperdir=$2/upper,workdir=$2/work" "$2/files"
         echo there && exec sleep 60"#;
     for words in [
-        &["state", "init"][..],
-        &["state", "commit"],
+        &["init"][..],
+        &["commit"],
         &["ws", "create", "--provider", "rootless", "--id", "x"],
     ] {
         let ended = call(words);
@@ -134,11 +134,20 @@ fn root_does_not_enter_a_namespace_of_another_user() {
     assert_eq!(removed.code, 0, "{}", removed.stderr);
 }
 
+/// The commands on a directory and its store.
+const LOCAL: [&str; 11] = [
+    "init", "import", "export", "commit", "log", "show", "diff", "checkout", "cat", "ls", "tag",
+];
+
 /// Ensures that new commands are added to the script.
 #[test]
 fn the_script_tries_every_command() {
+    for name in LOCAL {
+        let call = format!("\"$elevo\" {name}");
+        assert!(EVERYTHING.contains(&call), "`{call}` is not tried");
+    }
     for (area, from_server) in [
-        ("state", &[][..]),
+        ("store", &[][..]),
         ("ws", &["merge", "complete", "refresh"][..]),
     ] {
         let help = ended(elevo().args([area, "--help"])).text();

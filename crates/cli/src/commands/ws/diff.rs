@@ -8,7 +8,7 @@ use crate::output::tree_diff::{self, DiffOptions};
 /// Show the changes in a workspace since its last snapshot.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Like `elevo state diff`, with the workspace as the second side. --stat and -p
+Like `elevo diff`, with the workspace as the second side. --stat and -p
 write the contents of changed files to the store, where nothing refers to them.
 
 Examples:

@@ -13,7 +13,7 @@ created.
 
 Examples:
   elevo ws snapshot try-1 -m \"it works\"
-  elevo state tag good \"$(elevo ws snapshot try-1 --json | jq -r .snapshot)\"")]
+  elevo tag good \"$(elevo ws snapshot try-1 --json | jq -r .snapshot)\"")]
 pub(super) struct Snapshot {
     /// The workspace
     id: WorkspaceId,

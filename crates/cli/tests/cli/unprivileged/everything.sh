@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs all commands of `elevo state`, `elevo ws` and `elevo doctor` as the current user. Exits with 0
-# if all of them behave as expected.
+# Runs all commands on a store and its workspaces, and `elevo doctor`, as the current user. Exits
+# with 0 if all of them behave as expected.
 #
 #   everything.sh FUSE NAMESPACES ELEVO DIRECTORY       FUSE and NAMESPACES are yes or no; the
 #                                                       directory is empty
@@ -21,7 +21,7 @@ export HOME=$directory
 mkdir "$directory/work"
 cd "$directory/work"
 
-state() { "$elevo" state "$@"; }
+store() { "$elevo" store "$@"; }
 ws() { "$elevo" ws "$@"; }
 
 # refused CODE TEXT COMMAND...: the command exits with the code and prints the text
@@ -55,28 +55,28 @@ mkdir -p src/deep empty
 seq 1000 >src/deep/numbers
 echo text >file
 ln -s file link
-state init
-state commit -m first
-state import . --tag t
+"$elevo" init
+"$elevo" commit -m first
+"$elevo" import . --tag t
 echo more >>file
-state commit -m second
-state log
-state show
-state ls -l
-[[ $(state cat t file) == text ]]
-[[ $(state diff t head) == $'M\tfile' ]]
-state tag again head
-state checkout t ../copy
+"$elevo" commit -m second
+"$elevo" log
+"$elevo" show
+"$elevo" ls -l
+[[ $("$elevo" cat t file) == text ]]
+[[ $("$elevo" diff t head) == $'M\tfile' ]]
+"$elevo" tag again head
+"$elevo" checkout t ../copy
 diff ../copy/src src
-state export head --tar ../out.tar
-state import --tar ../out.tar --tag tarred
-[[ -z $(state diff head tarred) ]]
-state gc
-state verify
-state backup ../backups
-state verify --store ../backups/*Z
-state restore ../backups ../restored
-state repair --from ../backups
+"$elevo" export head --tar ../out.tar
+"$elevo" import --tar ../out.tar --tag tarred
+[[ -z $("$elevo" diff head tarred) ]]
+store gc
+store verify
+store backup ../backups
+store verify --store ../backups/*Z
+store restore-backup ../backups ../restored
+store repair --from ../backups
 
 # --- workspaces ----------------------------------------------------------------------------------
 
@@ -241,5 +241,5 @@ fi
 
 # The error names the unreadable file, and nothing is committed.
 chmod 000 file
-refused 1 "\`file\`" state commit
+refused 1 "\`file\`" "$elevo" commit
 chmod 644 file

@@ -19,11 +19,11 @@ Both sides are snapshots: to compare with files that are not committed, commit
 them first (`commit --detach` does not change the history).
 
 Examples:
-  elevo state diff                        the changes of the newest commit
-  elevo state diff v1 head -- src docs    in two directories, since v1
-  elevo state diff --stat v1 v2           lines and bytes
-  elevo state diff -p v1 v2 | git apply   as a patch
-  elevo state diff --exit-code v1 v2 || echo \"they differ\"")]
+  elevo diff                        the changes of the newest commit
+  elevo diff v1 head -- src docs    in two directories, since v1
+  elevo diff --stat v1 v2           lines and bytes
+  elevo diff -p v1 v2 | git apply   as a patch
+  elevo diff --exit-code v1 v2 || echo \"they differ\"")]
 pub(crate) struct Diff {
     /// One or two snapshots
     #[arg(value_name = "REV", num_args = 0..=2)]

@@ -22,10 +22,10 @@ checkout here, otherwise `head`. `head` then moves to the new snapshot. If
 `head` is not at the parent, the command fails and changes nothing.
 
 Examples:
-  elevo state commit -m \"an edit\"
-  elevo state commit --detach -m \"a try\"        do not move head
-  elevo state commit --parent head             save this directory on top of head
-  elevo state commit ../copy --author ci")]
+  elevo commit -m \"an edit\"
+  elevo commit --detach -m \"a try\"        do not move head
+  elevo commit --parent head             save this directory on top of head
+  elevo commit ../copy --author ci")]
 pub(crate) struct Commit {
     /// The working directory; by default the one around the current directory
     directory: Option<PathBuf>,

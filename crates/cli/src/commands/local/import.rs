@@ -27,12 +27,12 @@ directory. Unsafe entries, such as names that lead out of the archive or links
 used as directories, are rejected.
 
 Examples:
-  elevo state import ~/photos -m \"before sorting\" --tag photos
-  elevo state import build --parent head --label job=42
-  elevo state import . --json
-  elevo state import --tar site.tar.zst --tag site
-  docker export box | elevo state import --tar - -m \"the box\"
-  elevo state import --tar layer.tar --layer-on v1")]
+  elevo import ~/photos -m \"before sorting\" --tag photos
+  elevo import build --parent head --label job=42
+  elevo import . --json
+  elevo import --tar site.tar.zst --tag site
+  docker export box | elevo import --tar - -m \"the box\"
+  elevo import --tar layer.tar --layer-on v1")]
 pub(crate) struct Import {
     /// The directory
     #[arg(required_unless_present = "tar")]

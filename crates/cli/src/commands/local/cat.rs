@@ -17,9 +17,9 @@ With --json, prints a line with an object for each piece of the file: its
 UTF-8.
 
 Examples:
-  elevo state cat head README.md
-  elevo state cat v1 data/big.bin --range 1000:16 | xxd
-  elevo state cat v1 log.txt --range 5000:           from there to the end")]
+  elevo cat head README.md
+  elevo cat v1 data/big.bin --range 1000:16 | xxd
+  elevo cat v1 log.txt --range 5000:           from there to the end")]
 pub(crate) struct Cat {
     /// The snapshot
     #[arg(value_name = "REV")]

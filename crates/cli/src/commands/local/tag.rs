@@ -17,11 +17,11 @@ use crate::output::{IDENTITY, format};
 Without NAME, lists all tags. With --json, one object per line.
 
 Examples:
-  elevo state tag                  list
-  elevo state tag v1               name the head
-  elevo state tag good head~3
-  elevo state tag good @ --force   move
-  elevo state tag good --delete")]
+  elevo tag                  list
+  elevo tag v1               name the head
+  elevo tag good head~3
+  elevo tag good @ --force   move
+  elevo tag good --delete")]
 pub(crate) struct Tag {
     /// Name of the tag: without spaces and `~`, and not like the digits of an id
     #[arg(value_name = "NAME", conflicts_with = "list")]

@@ -8,12 +8,12 @@ use crate::output::snapshot::{self, SnapshotNames};
 /// Describe one snapshot.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-`elevo state diff REV` shows its changes, and `elevo state ls REV` its files.
+`elevo diff REV` shows its changes, and `elevo ls REV` its files.
 
 Examples:
-  elevo state show
-  elevo state show v1~2
-  elevo state show head --json")]
+  elevo show
+  elevo show v1~2
+  elevo show head --json")]
 pub(crate) struct Show {
     /// The snapshot
     #[arg(value_name = "REV", default_value = HEAD)]

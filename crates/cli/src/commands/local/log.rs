@@ -17,9 +17,9 @@ Lists REV, by default `head`, and all its ancestors. With --json, one object per
 line.
 
 Examples:
-  elevo state log -n 5
-  elevo state log --oneline v1
-  elevo state log --all --json | jq -r .snapshot")]
+  elevo log -n 5
+  elevo log --oneline v1
+  elevo log --all --json | jq -r .snapshot")]
 pub(crate) struct Log {
     /// Snapshot to start at
     #[arg(value_name = "REV", conflicts_with = "all")]

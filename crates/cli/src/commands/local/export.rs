@@ -27,10 +27,10 @@ With --layer-on it contains only the differences from another snapshot, as a
 layer of an OCI image: `.wh.NAME` marks that NAME was removed.
 
 Examples:
-  elevo state export head --tar site.tar
-  elevo state export v1 docs --tar - | tar x -C /tmp
-  elevo state export head --tar - | zstd > site.tar.zst
-  elevo state export v2 --layer-on v1 --tar layer.tar")]
+  elevo export head --tar site.tar
+  elevo export v1 docs --tar - | tar x -C /tmp
+  elevo export head --tar - | zstd > site.tar.zst
+  elevo export v2 --layer-on v1 --tar layer.tar")]
 pub(crate) struct Export {
     /// The snapshot
     #[arg(value_name = "REV")]

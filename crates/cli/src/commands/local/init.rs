@@ -18,9 +18,9 @@ of this or any other directory. `.elevo` itself is never part of a snapshot, nor
 of a git repository: it has a `.gitignore` that names everything in it.
 
 Examples:
-  elevo state init                       for the current directory
-  elevo state init ~/project             for another, created if necessary
-  elevo state init --store /data/store   without a working directory")]
+  elevo init                       for the current directory
+  elevo init ~/project             for another, created if necessary
+  elevo init --store /data/store   without a working directory")]
 pub(crate) struct Init {
     /// Directory for the store; by default the current one
     directory: Option<PathBuf>,
@@ -48,7 +48,7 @@ pub(crate) fn run(session: &mut Session, args: Init) -> anyhow::Result<()> {
             .line(format!("Created an empty store in {shown}"))?;
     }
     if reserved.is_some() {
-        session.note("`elevo state commit` saves the directory as the first snapshot");
+        session.note("`elevo commit` saves the directory as the first snapshot");
     }
     Ok(())
 }

@@ -19,9 +19,9 @@ Paths start at the root of the snapshot, as in the arguments of `cat` and
 `diff`. Directories end with a slash. With --json, one object per line.
 
 Examples:
-  elevo state ls
-  elevo state ls v1 src -l
-  elevo state ls head -r --json | jq -r 'select(.kind == \"file\") | .path'")]
+  elevo ls
+  elevo ls v1 src -l
+  elevo ls head -r --json | jq -r 'select(.kind == \"file\") | .path'")]
 pub(crate) struct Ls {
     /// The snapshot
     #[arg(value_name = "REV", default_value = HEAD)]
