@@ -80,7 +80,7 @@ impl StoreCommand for Local {
     }
 
     fn reads_input(&self) -> bool {
-        matches!(self, Self::Import(import) if import.args.tar.is_input())
+        matches!(self, Self::Import(import) if import.args.is_input())
     }
 
     fn directory(&self) -> Option<&Path> {

@@ -47,8 +47,8 @@ impl SnapshotProblem {
         match self {
             Self::UnknownRevision(text) => not_found(
                 json!({ "revision": text }),
-                "give at least 6 digits of an id, a tag, `head` or `@`; `elevo tag` lists \
-                 tags and `elevo log --all` all snapshots",
+                "REV is `head`, `@`, a tag, at least 6 digits of an id, or one of these with \
+                 `~N`; `elevo tag` lists the tags and `elevo log --all` all snapshots",
             ),
             Self::AmbiguousRevision { text, candidates } => describe(
                 Exit::NotFound,
@@ -60,7 +60,9 @@ impl SnapshotProblem {
                 Exit::Usage,
                 "revision_invalid",
                 json!({ "revision": text }),
-                "`elevo show --help` lists the forms of REV",
+                "REV is `head`, `@`, a tag, at least 6 digits of an id, or one of these with \
+                 `~N`; `diff` and `log` also take `A..B`, and `cat`, `ls` and `export` take \
+                 `REV:PATH`",
             ),
             Self::NothingCommitted => {
                 not_found(Value::Null, "`elevo commit` creates the first snapshot")

@@ -23,7 +23,7 @@ impl TagProblem {
                 Exit::Conflict,
                 "tag_exists",
                 json!({ "tag": name, "snapshot": at.to_string() }),
-                "--force moves it",
+                "`--move` moves it",
             ),
             Self::NoSuchTag(name) => describe(
                 Exit::NotFound,

@@ -35,7 +35,7 @@ fn init_takes_a_directory_or_the_path_of_a_store() {
     place.ok(["init", "--store", "../elsewhere"]);
     place.write("file", "x");
     place.ok(["import", ".", "--store", "../elsewhere", "--tag", "t"]);
-    let mut command = place.command(["cat", "t", "file"]);
+    let mut command = place.command(["cat", "t:file"]);
     let store = place.root().join("elsewhere");
     let printed = ended(command.env("ELEVO_STORE", store)).text();
     assert_eq!(printed, "x");
@@ -115,7 +115,7 @@ fn import_reads_changed_files_again() {
     file.set_modified(time).unwrap();
     let changed = place.json_one(["import", other, "--tag", "changed"]);
     assert_ne!(changed["tree"], first["tree"]);
-    assert_eq!(place.ok(["cat", "changed", "7"]), "same text");
+    assert_eq!(place.ok(["cat", "changed:7"]), "same text");
     let caches = place.path(".elevo/store/stat");
     for cache in fs::read_dir(caches).unwrap() {
         fs::write(cache.unwrap().path(), "damaged").unwrap();
@@ -161,7 +161,7 @@ fn commit_of_another_directory_uses_its_own_store() {
     fs::write(place.root().join("copy/new"), "edited there\n").unwrap();
     let made = place.json_one(["commit", "../copy"]);
     assert_eq!(made["parents"], json!([place.id("v2")]));
-    assert_eq!(place.ok(["cat", "head", "new"]), "edited there\n");
+    assert_eq!(place.ok(["cat", "head:new"]), "edited there\n");
     // Commands in the copy find the store of the original.
     let mut command = place.command(["log", "--oneline"]);
     let printed = ended(command.current_dir(place.root().join("copy"))).text();
@@ -273,14 +273,11 @@ fn show_describes_a_snapshot_by_any_of_its_names() {
 #[test]
 fn cat_prints_files_whole_and_in_part() {
     let place = Place::with_history();
-    assert_eq!(place.ok(["cat", "v1", "old/gone"]), "bye\n");
-    assert_eq!(place.ok(["cat", "v1", "./edited", "--range", "4:3"]), "two");
-    assert_eq!(
-        place.ok(["cat", "v1", "edited", "--range", "8:"]),
-        "three\n"
-    );
-    assert_eq!(place.ok(["cat", "v1", "edited", "--range", "99:1"]), "");
-    let piece = place.json_one(["cat", "v1", "edited", "--range", "4:3"]);
+    assert_eq!(place.ok(["cat", "v1:old/gone"]), "bye\n");
+    assert_eq!(place.ok(["cat", "v1:./edited", "--range", "4:3"]), "two");
+    assert_eq!(place.ok(["cat", "v1:edited", "--range", "8:"]), "three\n");
+    assert_eq!(place.ok(["cat", "v1:edited", "--range", "99:1"]), "");
+    let piece = place.json_one(["cat", "v1:edited", "--range", "4:3"]);
     assert_eq!(piece, json!({ "offset": 4, "length": 3, "text": "two" }));
 }
 
@@ -293,9 +290,9 @@ fn cat_streams_a_large_file() {
     }
     place.write("large", &large);
     place.ok(["commit"]);
-    let ended = place.run(["cat", "head", "large"]);
+    let ended = place.run(["cat", "head:large"]);
     assert!(ended.stdout == large);
-    let pieces = place.json(["cat", "head", "large"]);
+    let pieces = place.json(["cat", "head:large"]);
     assert_eq!(fields(&pieces[0]), ["base64", "length", "offset"]);
     let lengths: u64 = pieces
         .iter()
@@ -312,8 +309,8 @@ fn ls_lists_directories_files_and_links() {
     std::os::unix::fs::symlink("dir/file", place.path("link")).unwrap();
     place.ok(["commit"]);
     assert_eq!(place.ok(["ls"]), "dir/\ndir-too\nlink\n");
-    assert_eq!(place.ok(["ls", "head", "dir/"]), "dir/file\n");
-    assert_eq!(place.ok(["ls", "head", "dir/file"]), "dir/file\n");
+    assert_eq!(place.ok(["ls", "head:dir/"]), "dir/file\n");
+    assert_eq!(place.ok(["ls", "head:dir/file"]), "dir/file\n");
     assert_eq!(place.ok(["ls", "-r"]), "dir/\ndir/file\ndir-too\nlink\n");
     let long = place.ok(["ls", "-l"]);
     let link = long.lines().last().unwrap();
@@ -337,7 +334,7 @@ fn ls_lists_a_directory_of_many_pages() {
         place.write(format!("many/{number:04}"), "");
     }
     place.ok(["commit"]);
-    let listed = place.ok(["ls", "head", "many"]);
+    let listed = place.ok(["ls", "head:many"]);
     let expected: String = (0..2500)
         .map(|number| format!("many/{number:04}\n"))
         .collect();
@@ -355,7 +352,7 @@ fn tags_are_set_moved_listed_and_deleted() {
     );
     assert_eq!(place.fails(4, ["tag", "good", "v2"]), "tag_exists");
     place.ok(["tag", "good", "v1"]);
-    let moved = place.json_one(["tag", "good", "v2", "--force"]);
+    let moved = place.json_one(["tag", "good", "v2", "--move"]);
     assert_eq!(
         moved,
         json!({ "tag": "good", "snapshot": v2, "previous": v1 })
@@ -366,7 +363,7 @@ fn tags_are_set_moved_listed_and_deleted() {
         .map(|it| it["tag"].as_str().unwrap())
         .collect();
     assert_eq!(names, ["good", "v1", "v2"]);
-    assert_eq!(place.ok(["tag", "--list"]).lines().count(), 3);
+    assert_eq!(place.ok(["tag"]).lines().count(), 3);
     let gone = place.json_one(["tag", "good", "--delete"]);
     assert_eq!(
         gone,

@@ -84,10 +84,7 @@ fn damage_is_reported_with_its_paths_and_repaired_from_a_backup_or_files() {
             "{}",
             ended.stderr
         );
-        assert_eq!(
-            place.fails(6, ["cat", "head", "sub/large"]),
-            "store_damaged"
-        );
+        assert_eq!(place.fails(6, ["cat", "head:sub/large"]), "store_damaged");
 
         assert_eq!(
             place.run(["store", "repair"]).code,
@@ -102,7 +99,7 @@ fn damage_is_reported_with_its_paths_and_repaired_from_a_backup_or_files() {
             "sub/large"
         );
         place.ok(["store", "verify"]);
-        let read = place.run(["cat", "head", "sub/large"]);
+        let read = place.run(["cat", "head:sub/large"]);
         assert!(read.stdout == noise());
         // The repaired object is in memory or the log; a backup flushes it to a
         // file, so that the next pass can damage it.

@@ -47,7 +47,7 @@ fn a_tar_is_imported_without_the_reserved_directory() {
     tar.args(["-cf", "../all.tar", "."])
         .current_dir(place.path(""));
     assert!(tar.status().unwrap().success());
-    place.ok(["import", "--tar", "../all.tar", "--tag", "all"]);
+    place.ok(["import", "../all.tar", "--tag", "all"]);
     let listed = place.ok(["ls", "-r", "all"]);
     let has = |path: &str| listed.lines().any(|line| line == path);
     assert!(has("debug.log") && has("node_modules/left-pad/index.js") && has(".git/HEAD"));
@@ -64,7 +64,7 @@ fn a_new_pattern_removes_nothing_that_was_committed() {
     place.write("b.log", "new\n");
     place.ok(["commit"]);
     assert_eq!(place.ok(["ls", "-r"]), ".gitignore\na.log\n");
-    assert_eq!(place.ok(["cat", "head", "a.log"]), "two\n");
+    assert_eq!(place.ok(["cat", "head:a.log"]), "two\n");
 }
 
 #[test]

@@ -100,7 +100,7 @@ fn the_advice_of_a_rejected_command_works_in_the_workspace() {
     let kept = run_in(&here, &["ws", "--json", "snapshot", "one", "-m", "kept"]);
     let kept = kept.values().remove(0);
     let snapshot = kept["snapshot"].as_str().unwrap();
-    assert_eq!(place.ok(["cat", snapshot, "sub/mine"]), "mine\n");
+    assert_eq!(place.ok(["cat", &format!("{snapshot}:sub/mine")]), "mine\n");
 
     let store = place.path(".elevo/store");
     let named = ["--store", store.to_str().unwrap()];

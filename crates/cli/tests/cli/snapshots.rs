@@ -28,7 +28,7 @@ fn trees_and_differences_are_printed_as_before() {
         &[
             &["ls", "v1"],
             &["ls", "-r", "v1"],
-            &["cat", "v2", "edited"],
+            &["cat", "v2:edited"],
             &["diff", "v1", "v2"],
             &["diff", "--stat", "v1", "v2"],
             &["diff", "-p", "v1", "v2"],
@@ -45,8 +45,8 @@ fn errors_are_printed_as_before() {
         &[
             &["show", "nope"],
             &["show", "v1~9"],
-            &["cat", "v1", "absent"],
-            &["cat", "v1", "/etc"],
+            &["cat", "v1:absent"],
+            &["cat", "v1:/etc"],
             &["tag", "head"],
             &["tag", "-d", "absent"],
             &["checkout", "v1", "edited"],

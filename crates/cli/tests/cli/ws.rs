@@ -65,7 +65,7 @@ fn a_workspace_from_beginning_to_end() {
     );
     assert_eq!(kept["changed"], true);
     let snapshot = kept["snapshot"].as_str().unwrap();
-    assert_eq!(place.ok(["cat", snapshot, "mine"]), "of two\n");
+    assert_eq!(place.ok(["cat", &format!("{snapshot}:mine")]), "of two\n");
     assert_eq!(place.json_one(["show", snapshot])["message"], "it works");
 
     place.ws(["park", "two"]).text();

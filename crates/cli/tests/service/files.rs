@@ -215,7 +215,7 @@ fn the_servers_store_is_verified_and_backed_up_while_the_server_holds_it() {
     let repaired = server.ok(["store", "repair", "--store", store, "--from", "backups"]);
     assert!(repaired.contains("Nothing is damaged"), "{repaired}");
     server.ok(["store", "restore-backup", "--store", "restored", "backups"]);
-    let read = server.ok(["cat", "--store", "restored", "v1", "file"]);
+    let read = server.ok(["cat", "--store", "restored", "v1:file"]);
     assert_eq!(read, "one\n");
 }
 
@@ -228,10 +228,10 @@ fn a_tar_reaches_the_servers_store_by_standard_input() {
     let large: Vec<u8> = (0..3_000_000u32).flat_map(u32::to_le_bytes).collect();
     server.write("work/large", &large);
     server.ok(["import", "--store", store, "work", "--tag", "v1"]);
-    server.ok(["export", "--store", store, "v1", "--tar", "out.tar"]);
+    server.ok(["export", "--store", store, "v1", "-o", "out.tar"]);
     let archive = server.read("out.tar");
     let send = |archive: &[u8], tag| {
-        let args = ["import", "--store", store, "--tar", "-", "--tag"];
+        let args = ["import", "--store", store, "-", "--tag"];
         let mut command = server.command(args.into_iter().chain([tag]));
         let mut child = command
             .stdin(Stdio::piped())

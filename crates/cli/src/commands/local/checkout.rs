@@ -44,7 +44,7 @@ pub(crate) struct Checkout {
     directory: Option<PathBuf>,
 
     /// Overwrite and remove changed files
-    #[arg(long)]
+    #[arg(short, long)]
     force: bool,
 
     /// Check all files, not only those that differ, and stop if any was changed

@@ -10,6 +10,10 @@ use crate::output::snapshot::{self, SnapshotNames};
 #[command(after_help = "\
 `elevo diff REV` shows its changes, and `elevo ls REV` its files.
 
+REV names a snapshot: `head` or `HEAD` (the newest commit), `@` (the snapshot of
+the last commit or checkout in this directory), a tag, an id or at least 6 of its
+first digits, and any of these followed by `~N` (N steps back, by default 1).
+
 Examples:
   elevo show
   elevo show v1~2

@@ -63,13 +63,13 @@ echo more >>file
 "$elevo" log
 "$elevo" show
 "$elevo" ls -l
-[[ $("$elevo" cat t file) == text ]]
+[[ $("$elevo" cat t:file) == text ]]
 [[ $("$elevo" diff t head) == $'M\tfile' ]]
 "$elevo" tag again head
 "$elevo" checkout t ../copy
 diff ../copy/src src
-"$elevo" export head --tar ../out.tar
-"$elevo" import --tar ../out.tar --tag tarred
+"$elevo" export head -o ../out.tar
+"$elevo" import ../out.tar --tag tarred
 [[ -z $("$elevo" diff head tarred) ]]
 store gc
 store verify
