@@ -20,5 +20,6 @@ pub(crate) mod store_location;
 pub(crate) mod tag_name;
 pub(crate) mod tree_path;
 pub(crate) mod wait;
+pub(crate) mod working_tree;
 pub(crate) mod workspace_places;
 pub(crate) mod workspaces;

@@ -10,7 +10,9 @@ mod import;
 mod init;
 mod log;
 mod ls;
+mod restore;
 mod show;
+mod status;
 mod tag;
 
 use std::path::Path;
@@ -27,9 +29,11 @@ use crate::store_command::{StoreCommand, WithGlobal};
 pub(crate) enum Local {
     Init(WithGlobal<init::Init>),
     Commit(WithGlobal<commit::Commit>),
+    Status(WithGlobal<status::Status>),
     Log(WithGlobal<log::Log>),
     Show(WithGlobal<show::Show>),
     Diff(WithGlobal<diff::Diff>),
+    Restore(WithGlobal<restore::Restore>),
     Checkout(WithGlobal<checkout::Checkout>),
     Cat(WithGlobal<cat::Cat>),
     Ls(WithGlobal<ls::Ls>),
@@ -43,9 +47,11 @@ impl StoreCommand for Local {
         match self {
             Self::Init(it) => &it.global,
             Self::Commit(it) => &it.global,
+            Self::Status(it) => &it.global,
             Self::Log(it) => &it.global,
             Self::Show(it) => &it.global,
             Self::Diff(it) => &it.global,
+            Self::Restore(it) => &it.global,
             Self::Checkout(it) => &it.global,
             Self::Cat(it) => &it.global,
             Self::Ls(it) => &it.global,
@@ -59,9 +65,11 @@ impl StoreCommand for Local {
         match self {
             Self::Init(_) => "init",
             Self::Commit(_) => "commit",
+            Self::Status(_) => "status",
             Self::Log(_) => "log",
             Self::Show(_) => "show",
             Self::Diff(_) => "diff",
+            Self::Restore(_) => "restore",
             Self::Checkout(_) => "checkout",
             Self::Cat(_) => "cat",
             Self::Ls(_) => "ls",
@@ -74,6 +82,7 @@ impl StoreCommand for Local {
     fn needs_holder(&self) -> bool {
         match self {
             Self::Import(_) | Self::Commit(_) => true,
+            Self::Diff(diff) => diff.args.writes(),
             Self::Tag(tag) => tag.args.writes(),
             _ => false,
         }
@@ -93,7 +102,7 @@ impl StoreCommand for Local {
     fn is_list(&self) -> bool {
         matches!(
             self,
-            Self::Log(_) | Self::Diff(_) | Self::Cat(_) | Self::Ls(_)
+            Self::Log(_) | Self::Show(_) | Self::Diff(_) | Self::Cat(_) | Self::Ls(_)
         )
     }
 
@@ -102,9 +111,11 @@ impl StoreCommand for Local {
         match self {
             Self::Init(it) => init::run(session, it.args).map(done),
             Self::Commit(it) => commit::run(session, it.args).map(done),
+            Self::Status(_) => status::run(session).map(done),
             Self::Log(it) => log::run(session, it.args).map(done),
-            Self::Show(it) => show::run(session, &it.args).map(done),
+            Self::Show(it) => show::run(session, it.args),
             Self::Diff(it) => diff::run(session, it.args),
+            Self::Restore(it) => restore::run(session, &it.args).map(done),
             Self::Checkout(it) => checkout::run(session, it.args).map(done),
             Self::Cat(it) => cat::run(session, &it.args).map(done),
             Self::Ls(it) => ls::run(session, &it.args).map(done),

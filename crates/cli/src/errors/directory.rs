@@ -30,6 +30,8 @@ pub(crate) enum DirectoryProblem {
         directory: PathBuf,
         working: PathBuf,
     },
+    #[error("{} is not in the working directory {}", .path.display(), .working.display())]
+    OutsideWorking { path: PathBuf, working: PathBuf },
     #[error("no directory was given, and the current directory does not belong to a store")]
     NoWorkingDirectory,
     #[error("{} is not a directory", .0.display())]
@@ -67,11 +69,17 @@ impl DirectoryProblem {
                 "`elevo commit` saves the whole working directory; `elevo import` \
                  saves a part of it",
             ),
+            Self::OutsideWorking { path, working } => describe(
+                Exit::Usage,
+                "path_invalid",
+                json!({ "path": lossy(path), "working": lossy(working) }),
+                "name paths inside the working directory",
+            ),
             Self::NoWorkingDirectory => describe(
                 Exit::Usage,
                 "directory_missing",
                 Value::Null,
-                "name a directory",
+                "name a directory, or run the command in a working directory",
             ),
             Self::NotADirectory(path) => describe(
                 Exit::NotFound,

@@ -68,6 +68,10 @@ fn errors() -> Vec<anyhow::Error> {
             directory: path(),
             working: "/a".into(),
         },
+        DirectoryProblem::OutsideWorking {
+            path: "/c".into(),
+            working: "/a".into(),
+        },
         DirectoryProblem::NoWorkingDirectory,
         DirectoryProblem::NotADirectory(path()),
         DirectoryProblem::Busy(path()),

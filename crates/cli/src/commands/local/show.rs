@@ -1,14 +1,19 @@
 use clap::Args;
+use elevo_objects::Tree;
 
+use crate::errors::Exit;
 use crate::local::revision::HEAD;
 use crate::local::session::Session;
+use crate::local::wait::wait;
 use crate::output::json::SnapshotShape;
 use crate::output::snapshot::{self, SnapshotNames};
+use crate::output::tree_diff::{DiffOptions, print_tree_diff};
 
-/// Describe one snapshot.
+/// Describe one snapshot and show its changes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-`elevo diff REV` shows its changes, and `elevo ls REV` its files.
+The changes are those since the first parent, as `elevo diff` shows them. `elevo
+ls REV` lists the files. With --json, the snapshot, then one object per change.
 
 REV names a snapshot: `head` or `HEAD` (the newest commit), `@` (the snapshot of
 the last commit or checkout in this directory), a tag, an id or at least 6 of its
@@ -16,15 +21,18 @@ first digits, and any of these followed by `~N` (N steps back, by default 1).
 
 Examples:
   elevo show
-  elevo show v1~2
+  elevo show v1~2 -p
   elevo show head --json")]
 pub(crate) struct Show {
     /// The snapshot
     #[arg(value_name = "REV", default_value = HEAD)]
     revision: String,
+
+    #[command(flatten)]
+    shown: DiffOptions,
 }
 
-pub(crate) fn run(session: &mut Session, args: &Show) -> anyhow::Result<()> {
+pub(crate) fn run(session: &mut Session, args: Show) -> anyhow::Result<Exit> {
     let view = session.view()?;
     let (id, snapshot) = view.resolve(&args.revision)?;
     let names = SnapshotNames::load(&view.repository)?.unwrap_or_default();
@@ -32,18 +40,13 @@ pub(crate) fn run(session: &mut Session, args: &Show) -> anyhow::Result<()> {
     let output = &mut session.output;
     if output.is_json() {
         output.value(&SnapshotShape::new(id, &snapshot, names))?;
-        return Ok(());
+    } else {
+        snapshot::print_snapshot(output, id, &snapshot, names)?;
+        output.line("")?;
     }
-    snapshot::print_snapshot(output, id, &snapshot, names)?;
-    output.line("")?;
-    let hash = |hash: Option<elevo_objects::Hash>| match hash {
-        Some(hash) => hash.to_string(),
-        None => "none".into(),
+    let before = match snapshot.parents.first() {
+        Some(parent) => wait(view.repository.snapshot(*parent))?.tree,
+        None => Tree::EMPTY,
     };
-    output.line(format!("tree   {}", hash(snapshot.tree.root)))?;
-    output.line(format!("times  {}", hash(snapshot.times)))?;
-    for parent in &snapshot.parents {
-        output.line(format!("parent {parent}"))?;
-    }
-    Ok(())
+    print_tree_diff(session, &view.repository, before, snapshot.tree, args.shown)
 }
