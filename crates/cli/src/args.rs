@@ -226,6 +226,7 @@ mod tests {
             "review list",
             "ws list",
             "ws exec try-1 -- make",
+            "ws exec -- make -j4",
         ] {
             let words = std::iter::once("elevo").chain(words.split(' '));
             assert!(Cli::try_parse_from(words.clone()).is_ok(), "{words:?}");

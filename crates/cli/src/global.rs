@@ -23,7 +23,7 @@ pub(crate) struct Global {
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
-    /// Show no progress and no notes
+    /// Show no progress, no notes and no confirmation
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
 

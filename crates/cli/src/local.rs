@@ -7,6 +7,7 @@ pub(crate) mod changed_files;
 pub(crate) mod checkout_record;
 pub(crate) mod data_directory;
 pub(crate) mod layout;
+pub(crate) mod merge;
 pub(crate) mod read_archive;
 pub(crate) mod read_directory;
 pub(crate) mod revision;

@@ -78,6 +78,15 @@ fn errors() -> Vec<anyhow::Error> {
         DirectoryProblem::NoSeed(path()),
     ];
     let workspace = [
+        WorkspaceProblem::InvalidName("A".parse::<elevo_workspace::WorkspaceId>().unwrap_err()),
+        WorkspaceProblem::Conflicts {
+            id: name(),
+            conflicts: vec![("a".into(), "both sides changed the same place".into())],
+        },
+        WorkspaceProblem::Ambiguous {
+            text: name(),
+            candidates: vec!["it-1".into(), "it-2".into()],
+        },
         WorkspaceProblem::InSandbox(name()),
         WorkspaceProblem::InProject(name()),
         WorkspaceProblem::ParkedOnServer(name()),

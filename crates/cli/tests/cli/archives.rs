@@ -34,7 +34,7 @@ fn a_snapshot_goes_out_and_comes_back() {
     assert_eq!((&done["entries"], &done["bytes"]), (&json!(3), &json!(6)));
     let listed = tar(&["-tf", "one.tar"], &place);
     assert_eq!(String::from_utf8_lossy(&listed), "a/\na/file\nb\n");
-    let before = place.json_one(["show", "one"]);
+    let before = place.shown("one");
     let after = place.json_one(["import", "../one.tar"]);
     assert_eq!(after["tree"], before["tree"], "{before}");
     assert_eq!(after["times"], before["times"], "{before}");

@@ -65,7 +65,7 @@ fn import_keeps_any_directory_and_leaves_head_alone() {
     assert_eq!(made["bytes"], 5);
     assert_eq!(made["reference"], "tag/t");
     assert_eq!(made["parents"], json!([]));
-    let shown = place.json_one(["show", "t"]);
+    let shown = place.shown("t");
     assert_eq!(shown["snapshot"], made["snapshot"]);
     assert_eq!(shown["message"], "why");
     assert_eq!(shown["labels"], json!({ "job": "42" }));
@@ -137,9 +137,9 @@ fn commit_keeps_history_and_says_when_nothing_changed() {
     assert!(printed.starts_with("Nothing changed since "), "{printed}");
     let empty = place.json_one(["commit", "--allow-empty"]);
     assert_eq!(empty["parents"], json!([first["snapshot"]]));
-    let shown = place.json_one(["show", "head~1"]);
+    let shown = place.shown("head~1");
     assert_eq!(shown["author"], "me");
-    let author = place.json_one(["show"])["author"].clone();
+    let author = place.shown("head")["author"].clone();
     assert!(
         author.as_str().unwrap().starts_with("somebody@"),
         "{author}"

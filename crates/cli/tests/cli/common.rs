@@ -133,10 +133,18 @@ impl Place {
         name.expect("an error has a name").to_owned()
     }
 
+    /// The description of a snapshot.
+    pub(crate) fn shown(&self, revision: &str) -> Value {
+        // Its changes follow.
+        self.json(["show", revision]).remove(0)
+    }
+
     /// The id of a snapshot.
     pub(crate) fn id(&self, revision: &str) -> String {
-        let shown = self.json_one(["show", revision]);
-        shown["snapshot"].as_str().expect("an id").to_owned()
+        self.shown(revision)["snapshot"]
+            .as_str()
+            .expect("an id")
+            .to_owned()
     }
 }
 

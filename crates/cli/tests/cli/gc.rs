@@ -45,14 +45,14 @@ fn gc_keeps_the_snapshots_of_the_directory_and_workspaces() {
     let elsewhere = place.root().join("elsewhere");
     let elsewhere = elsewhere.to_str().expect("a path");
     for arguments in [
-        vec!["create", "v1", "--id", "beside", "--provider", "copy"],
+        vec!["create", "beside", "--from", "v1", "--provider", "copy"],
         vec![
             "--workspaces",
             elsewhere,
             "create",
-            "v1",
-            "--id",
             "far",
+            "--from",
+            "v1",
             "--provider",
             "copy",
         ],

@@ -109,7 +109,7 @@ fn git_does_not_see_elevo() {
 fn a_workspace_keeps_what_is_ignored_and_not_elevo() {
     let place = place();
     place.ok(["commit", "-m", "first"]);
-    let made = place.ws(["create", "--provider", "copy", "--id", "one"]);
+    let made = place.ws(["create", "--provider", "copy", "one"]);
     let files = std::path::PathBuf::from(made.text().trim_end());
     for (path, text) in [("debug.log", "log\n"), (".elevo/checkout", "{}")] {
         let path = files.join(path);

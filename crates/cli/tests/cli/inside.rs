@@ -15,14 +15,14 @@ fn run_in(directory: &Path, args: &[&str]) -> Ended {
     ended(elevo().current_dir(directory).args(args))
 }
 
-/// Runs `elevo` in a workspace through `elevo ws run`.
+/// Runs `elevo` in a workspace through `elevo ws exec`.
 fn run_through(place: &Place, id: &str, args: &[&str]) -> Ended {
     let elevo = crate::common::ELEVO.as_str();
-    place.ws([&["run", id, "--", elevo], args].concat())
+    place.ws([&["exec", id, "--", elevo], args].concat())
 }
 
 fn workspace(place: &Place, id: &str, provider: &str) -> PathBuf {
-    let made = place.ws(["create", "--id", id, "--provider", provider]);
+    let made = place.ws(["create", id, "--provider", provider]);
     made.text().trim_end().into()
 }
 
@@ -38,7 +38,7 @@ fn error(ended: &Ended) -> Value {
     error["error"].clone()
 }
 
-const REFUSED: [&[&str]; 11] = [
+const REFUSED: [&[&str]; 13] = [
     &["commit", "-m", "work of an agent"],
     &["commit", "."],
     &["checkout", "v1"],
@@ -50,6 +50,8 @@ const REFUSED: [&[&str]; 11] = [
     &["log"],
     &["show", "@"],
     &["diff"],
+    &["status"],
+    &["restore", "edited"],
 ];
 
 #[test]
@@ -122,7 +124,6 @@ fn workspaces_elsewhere_are_recognized_too() {
         "create",
         "--provider",
         "copy",
-        "--id",
         "one",
         "--workspaces",
         "kept-here",

@@ -26,8 +26,8 @@ fn colours_are_for_terminals_only() {
     let place = Place::with_history();
     for args in [
         "log",
-        "diff -p",
-        "diff --stat",
+        "diff -p v1..v2",
+        "show --stat",
         "ls v1",
         "tag",
         "show nothing",

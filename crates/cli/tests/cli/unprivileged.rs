@@ -101,7 +101,7 @@ fn root_does_not_enter_a_namespace_of_another_user() {
     for words in [
         &["init"][..],
         &["commit"],
-        &["ws", "create", "--provider", "rootless", "--id", "x"],
+        &["ws", "create", "--provider", "rootless", "x"],
     ] {
         let ended = call(words);
         assert_eq!(ended.code, 0, "{}", ended.stderr);
@@ -120,11 +120,11 @@ fn root_does_not_enter_a_namespace_of_another_user() {
         .unwrap();
     let mut said = [0; 6];
     std::io::Read::read_exact(stranger.stdout.as_mut().unwrap(), &mut said).unwrap();
-    let run = call(&["ws", "run", "x", "--", "cat", "file"]);
+    let run = call(&["ws", "exec", "x", "--", "cat", "file"]);
     let again = {
         stranger.kill().unwrap();
         stranger.wait().unwrap();
-        call(&["ws", "run", "x", "--", "cat", "file"])
+        call(&["ws", "exec", "x", "--", "cat", "file"])
     };
     let removed = call(&["ws", "rm", "x"]);
     assert_eq!(run.code, 125, "{}", String::from_utf8_lossy(&run.stdout));
@@ -135,8 +135,9 @@ fn root_does_not_enter_a_namespace_of_another_user() {
 }
 
 /// The commands on a directory and its store.
-const LOCAL: [&str; 11] = [
-    "init", "import", "export", "commit", "log", "show", "diff", "checkout", "cat", "ls", "tag",
+const LOCAL: [&str; 13] = [
+    "init", "import", "export", "commit", "status", "log", "show", "diff", "restore", "checkout",
+    "cat", "ls", "tag",
 ];
 
 /// Ensures that new commands are added to the script.
@@ -146,10 +147,7 @@ fn the_script_tries_every_command() {
         let call = format!("\"$elevo\" {name}");
         assert!(EVERYTHING.contains(&call), "`{call}` is not tried");
     }
-    for (area, from_server) in [
-        ("store", &[][..]),
-        ("ws", &["merge", "complete", "refresh"][..]),
-    ] {
+    for (area, from_server) in [("store", &[][..]), ("ws", &["complete", "refresh"][..])] {
         let help = ended(elevo().args([area, "--help"])).text();
         let commands = help.split("Commands:\n").nth(1).unwrap();
         let commands = commands.lines().take_while(|line| !line.is_empty());

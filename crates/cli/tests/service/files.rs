@@ -9,6 +9,12 @@ use serde_json::Value;
 
 use crate::server::Server;
 
+/// The first of several JSON lines.
+fn first(lines: &str) -> Value {
+    let line = lines.lines().next().expect("a line");
+    serde_json::from_str(line).expect("JSON")
+}
+
 #[test]
 fn files_go_there_and_back() {
     let server = Server::start();
@@ -128,7 +134,7 @@ fn commands_that_write_to_the_servers_store_go_through_the_server() {
     assert!(imported.contains("hi"), "{imported}");
     // Sandboxes can use the snapshot, and their snapshots are in the store.
     let shown = server.ok(["show", "--store", store, "v1", "--json"]);
-    let shown: Value = serde_json::from_str(&shown).unwrap();
+    let shown = first(&shown);
     let snapshot = shown["snapshot"].as_str().unwrap();
     let id = server.ok(["sandbox", "create", "--snapshot", snapshot]);
     let id = id.trim_end();
@@ -145,7 +151,7 @@ fn commands_that_write_to_the_servers_store_go_through_the_server() {
     let committed: Value = serde_json::from_slice(&committed.stdout).unwrap();
     let newer = committed["snapshot"].as_str().unwrap();
     let shown = server.ok(["show", "--store", store, newer, "--json"]);
-    let shown: Value = serde_json::from_str(&shown).unwrap();
+    let shown = first(&shown);
     assert_eq!(shown["author"], "somebody");
     assert_eq!(shown["labels"]["a"], "b");
 
@@ -154,7 +160,7 @@ fn commands_that_write_to_the_servers_store_go_through_the_server() {
     assert_eq!((refused.code, refused.name().as_str()), (4, "tag_exists"));
 
     // The workspaces include those of sandboxes, which cannot be deleted.
-    let path = server.ok(["ws", "--store", store, "create", "v1", "--id", "mine"]);
+    let path = server.ok(["ws", "--store", store, "create", "mine", "--from", "v1"]);
     assert_eq!(
         fs::read(Path::new(path.trim_end()).join("file")).unwrap(),
         b"one\n"
@@ -167,14 +173,14 @@ fn commands_that_write_to_the_servers_store_go_through_the_server() {
     for json in [&[][..], &["--json"][..]] {
         let mut words = vec!["ws", "--store", store];
         words.extend(json);
-        words.extend(["run", "mine", "--", "pwd"]);
+        words.extend(["exec", "mine", "--", "pwd"]);
         assert_eq!(server.ok(words).trim(), path.trim());
     }
     let code = server.run([
-        "ws", "--store", store, "run", "mine", "--", "sh", "-c", "exit 7",
+        "ws", "--store", store, "exec", "mine", "--", "sh", "-c", "exit 7",
     ]);
     assert_eq!(code.code, 7);
-    let private = ["create", "--provider", "rootless", "--id", "other"];
+    let private = ["create", "--provider", "rootless", "other"];
     let refused = server.run(["ws", "--store", store].into_iter().chain(private));
     assert_eq!(refused.code, 2, "{}", refused.stderr);
     let listed = server.ok(["ws", "--store", store, "ls"]);

@@ -344,7 +344,7 @@ fn print(
     }
     let directory = directory.display();
     let line = format!("{} is in {directory}: {done}", format::short(id));
-    session.output.line(line)?;
+    session.confirm(&line)?;
     if changed.count > 0 {
         let names = changed.first.iter();
         let names: Vec<_> = names.map(|path| path_text(path.as_bytes())).collect();
