@@ -127,7 +127,8 @@ fn restore_takes_paths_from_the_current_directory() {
 fn a_quiet_commit_prints_nothing() {
     let place = edited();
     let ended = place.run(["commit", "-q", "-m", "quietly"]);
-    assert_eq!((ended.stderr.as_str(), ended.text().as_str()), ("", ""));
+    assert_eq!(ended.stderr, "");
+    assert_eq!(ended.text(), "");
     assert_eq!(place.shown("head")["message"], json!("quietly"));
 }
 

@@ -90,7 +90,9 @@ fn inside(session: &Session, directory: &Path, path: &Path) -> anyhow::Result<Tr
     for part in session.path(path).components() {
         match part {
             Component::CurDir => {}
-            Component::ParentDir => drop(full.pop()),
+            Component::ParentDir => {
+                full.pop();
+            }
             part => full.push(part),
         }
     }

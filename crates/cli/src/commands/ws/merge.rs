@@ -1,6 +1,7 @@
 use std::path::Path;
 
 use clap::Args;
+use elevo_workspace::WorkspaceId;
 
 use super::merge_local::OfStore;
 use crate::client::Where;
@@ -54,8 +55,8 @@ pub(super) struct Merge {
 impl Merge {
     /// Decides where the workspace is: in a store that has it, else on a server.
     pub(super) fn side(self, global: &Global, root: Option<&Path>) -> Side<OfStore, Self> {
-        let id = self.id.as_deref().map(str::parse).transpose();
-        match id {
+        let id = self.id.as_deref().map(str::parse::<WorkspaceId>);
+        match id.transpose() {
             Ok(id) if is_live_in_store(global, root, id.as_ref()) => Side::Store(OfStore {
                 id,
                 how: self.how.wish(),
