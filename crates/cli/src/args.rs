@@ -12,17 +12,19 @@ use crate::commands::events::Events;
 use crate::commands::exec::Exec;
 use crate::commands::key::Key;
 use crate::commands::kill::Kill;
+use crate::commands::local::Local;
 use crate::commands::project::Project;
 use crate::commands::ps::Ps;
 use crate::commands::review::Review;
 use crate::commands::sandbox::Sandbox;
 use crate::commands::server::Server;
 use crate::commands::shell::Shell;
-use crate::commands::state::State;
+use crate::commands::store::Store;
 use crate::commands::template::Template;
 use crate::commands::up::Up;
 use crate::commands::webhook::Webhook;
 use crate::commands::ws::Ws;
+use crate::store_command::StoreCommand;
 
 /// Versioned file trees, and sandboxes in which agents change them.
 #[derive(Debug, Parser)]
@@ -33,9 +35,9 @@ use crate::commands::ws::Ws;
     arg_required_else_help = true,
     after_help = "\
 Examples:
-  elevo state init                    create a store for this directory
-  elevo state commit -m \"an edit\"     save this directory as a snapshot
-  elevo state log                     list the snapshots
+  elevo init                          create a store for this directory
+  elevo commit -m \"an edit\"           save this directory as a snapshot
+  elevo log                           list the snapshots
   elevo ws create                     create a working directory for an agent
   elevo up                            start the server for sandboxes
   elevo sandbox create python:3.11    create a container and print its id
@@ -58,6 +60,8 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    #[command(flatten)]
+    Local(Local),
     Up(Up),
     Sandbox(Sandbox),
     Exec(Exec),
@@ -75,7 +79,7 @@ pub(crate) enum Command {
     Webhook(Webhook),
     Audit(Audit),
     Server(Server),
-    State(State),
+    Store(Store),
     Ws(Ws),
     Doctor(Doctor),
     Completions(Completions),
@@ -102,7 +106,8 @@ impl Command {
             Self::Webhook(webhook) => webhook.reach.json,
             Self::Audit(audit) => audit.json,
             Self::Server(server) => server.at.json,
-            Self::State(state) => state.global.json,
+            Self::Local(local) => local.global().json,
+            Self::Store(store) => store.global().json,
             Self::Ws(ws) => ws.global.json,
             Self::Doctor(doctor) => doctor.json,
             Self::Completions(_) => false,
@@ -221,6 +226,7 @@ mod tests {
             "review list",
             "ws list",
             "ws exec try-1 -- make",
+            "ws exec -- make -j4",
         ] {
             let words = std::iter::once("elevo").chain(words.split(' '));
             assert!(Cli::try_parse_from(words.clone()).is_ok(), "{words:?}");

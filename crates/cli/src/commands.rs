@@ -1,6 +1,7 @@
-//! The commands, one per file: `commands/NOUN/VERB.rs`, or `commands/VERB.rs` for
-//! a command without a noun. A file has the arguments of its command, the help
-//! and `run`. The file of a noun has the list of its commands.
+//! The commands, one per file: `commands/NOUN/VERB.rs`; for a command without a
+//! noun `commands/local/VERB.rs` if it works on a directory and its store, else
+//! `commands/VERB.rs`. A file has the arguments of its command, the help and
+//! `run`. The file of a noun has the list of its commands.
 //!
 //! A command may use `client`, `local`, `server_socket`, `options`, `input`,
 //! `output` and `errors`, and no other command.
@@ -15,13 +16,14 @@ pub(crate) mod events;
 pub(crate) mod exec;
 pub(crate) mod key;
 pub(crate) mod kill;
+pub(crate) mod local;
 pub(crate) mod project;
 pub(crate) mod ps;
 pub(crate) mod review;
 pub(crate) mod sandbox;
 pub(crate) mod server;
 pub(crate) mod shell;
-pub(crate) mod state;
+pub(crate) mod store;
 pub(crate) mod template;
 pub(crate) mod up;
 pub(crate) mod webhook;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-/// Options of every command of `elevo state` and `elevo ws`.
+/// Options of every command on a store and its workspaces.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Common options")]
 pub(crate) struct Global {
@@ -23,7 +23,7 @@ pub(crate) struct Global {
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
-    /// Show no progress and no notes
+    /// Show no progress, no notes and no confirmation
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
 

@@ -20,6 +20,7 @@ mod local;
 mod options;
 mod output;
 mod server_socket;
+mod store_command;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -29,12 +30,13 @@ use clap::{CommandFactory, Parser};
 use args::{Cli, Command};
 use commands::{
     agent, attach, audit, completions, cp, doctor, events, exec, key, kill, project, ps, review,
-    sandbox, server, shell, state, template, up, webhook, ws,
+    sandbox, server, shell, template, up, webhook, ws,
 };
 use errors::{Exit, Report};
 use local::caller::Caller;
 use output::reader_left;
 use server_socket::CommandFailure;
+use store_command::StoreCommand;
 
 /// mimalloc, because small allocations take half the time that a small commit
 /// spends outside RocksDB.
@@ -72,7 +74,8 @@ fn exit() -> Exit {
 
 fn run(command: Command) -> anyhow::Result<Exit> {
     match command {
-        Command::State(state) => state::run(state),
+        Command::Local(local) => local.run(),
+        Command::Store(store) => store.run(),
         Command::Ws(ws) => ws::run(ws),
         Command::Up(up) => up::run(&up, run_for),
         Command::Sandbox(sandbox) => sandbox::run(sandbox),
@@ -103,7 +106,8 @@ fn run_for(args: Vec<OsString>, caller: Caller) -> Result<Exit, CommandFailure> 
     let cli = Cli::try_parse_from(words).map_err(CommandFailure::Usage)?;
     let json = cli.command.is_json();
     let ran = match cli.command {
-        Command::State(state) => state::run_for(state, caller),
+        Command::Local(local) => local.run_for(caller),
+        Command::Store(store) => store.run_for(caller),
         Command::Ws(ws) => match ws.of_store() {
             Some(ws) => ws.run_for(caller),
             None => return Err(CommandFailure::NotServed),

@@ -9,6 +9,7 @@ pub struct Changes {
     /// The current files.
     pub tree: Tree,
     pub(crate) before: Tree,
+    pub(crate) start: Tree,
     pub(crate) repository: Repository,
 }
 
@@ -28,7 +29,12 @@ impl Changes {
         self.before
     }
 
-    /// The repository that has both trees.
+    /// The files that the work of the workspace started from.
+    pub fn start(&self) -> Tree {
+        self.start
+    }
+
+    /// The repository that has all of these trees.
     pub fn repository(&self) -> &Repository {
         &self.repository
     }

@@ -51,7 +51,7 @@ pub enum Error {
     CannotFollow(WorkspaceId),
     /// Only processes that enter the workspace see it.
     #[error(
-        "workspace `{0}` is visible only to commands that run in it; use `elevo ws run {0} -- \
+        "workspace `{0}` is visible only to commands that run in it; use `elevo ws exec {0} -- \
          COMMAND`, or make it an ordinary directory with `elevo ws path {0}`"
     )]
     Private(WorkspaceId),

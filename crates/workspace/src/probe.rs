@@ -35,10 +35,10 @@ impl ProbeResult {
             }
             ProviderKind::Copy => "a workspace takes the time and disk space of all its files",
             ProviderKind::Rootless => {
-                "like overlay, visible only to commands of `elevo ws run`; must be requested"
+                "like overlay, visible only to commands of `elevo ws exec`; must be requested"
             }
             ProviderKind::RootlessLazy => {
-                "like lazy, visible only to commands of `elevo ws run`; must be requested"
+                "like lazy, visible only to commands of `elevo ws exec`; must be requested"
             }
         }
     }

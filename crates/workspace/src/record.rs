@@ -17,9 +17,12 @@ pub struct Record {
     pub provider: ProviderKind,
     /// The snapshot that its directory was created from.
     pub origin: SnapshotId,
-    /// The snapshot that `changes` compares with: the newest of the one that the
-    /// workspace was created from, those that it was restored or refreshed to,
-    /// and those taken of it.
+    /// The snapshot that its work started from: the one that it, or the workspace
+    /// that it was forked from, was created from; or that of its last merge.
+    pub start: SnapshotId,
+    /// The snapshot that changes since the last snapshot compare with: the newest
+    /// of the one that the workspace was created from, those that it was restored
+    /// or refreshed to, and those taken of it.
     pub base: SnapshotId,
     /// The time of its creation.
     pub created: Timestamp,
@@ -55,6 +58,9 @@ pub(crate) struct RecordJson {
     state: State,
     provider: ProviderKind,
     origin: String,
+    /// Left out if it is the origin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    start: Option<String>,
     base: String,
     created: (i64, u32),
     limit: Option<u64>,
@@ -83,6 +89,7 @@ impl From<&Record> for RecordJson {
             state: record.state,
             provider: record.provider,
             origin: record.origin.to_string(),
+            start: (record.start != record.origin).then(|| record.start.to_string()),
             base: record.base.to_string(),
             created: (record.created.seconds(), record.created.nanos()),
             limit: record.limit,
@@ -96,11 +103,16 @@ impl From<&Record> for RecordJson {
 
 impl RecordJson {
     pub(crate) fn parse(self) -> Option<Record> {
+        let origin = self.origin.parse().ok()?;
         Some(Record {
             id: self.id.parse().ok()?,
             state: self.state,
             provider: self.provider,
-            origin: self.origin.parse().ok()?,
+            origin,
+            start: match self.start {
+                Some(start) => start.parse().ok()?,
+                None => origin,
+            },
             base: self.base.parse().ok()?,
             created: Timestamp::new(self.created.0, self.created.1)?,
             limit: self.limit,

@@ -301,6 +301,7 @@ mod tests {
             state: State::Live,
             provider: ProviderKind::Copy,
             origin: SnapshotId(Hash::from_bytes([7; 32])),
+            start: SnapshotId(Hash::from_bytes([6; 32])),
             base: SnapshotId(Hash::from_bytes([n; 32])),
             created: Timestamp::new(n.into(), 0).unwrap(),
             limit: None,
@@ -358,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_lines_of_versions_without_owners_homes_and_read_only_workspaces() {
+    fn reads_lines_without_optional_fields() {
         let directory = tempfile::tempdir().unwrap();
         let [origin, base] = [[7; 32], [1; 32]].map(Hash::from_bytes);
         let line = format!(
@@ -368,6 +369,7 @@ mod tests {
         fs::write(directory.path().join("registry/log"), line + "\n").unwrap();
         let registry = open(&directory).unwrap();
         let old = Record {
+            start: record(1).origin,
             owner: None,
             home: None,
             read_only: false,

@@ -243,6 +243,7 @@ impl Workspaces {
             state: State::Live,
             provider: self.default_provider,
             origin: base,
+            start: base,
             base,
             created,
             limit,
@@ -284,6 +285,13 @@ impl Workspaces {
                 view,
             })
         })
+    }
+
+    /// Sets the snapshot that the work of a workspace starts from, after a merge
+    /// of all earlier work.
+    pub fn set_start(&self, id: &WorkspaceId, start: SnapshotId) -> Result<()> {
+        let (record, _locked) = self.lock(id)?;
+        self.registry.lock()?.set(Record { start, ..record })
     }
 
     /// Takes a snapshot of a workspace. It becomes the base, and its only

@@ -4,23 +4,26 @@
 mod complete;
 mod create;
 mod diff;
+mod exec;
 mod fork;
 mod ls;
 mod merge;
+mod merge_local;
 mod park;
 mod path;
 mod refresh;
 mod resume;
 mod rm;
-mod run;
 #[cfg(target_os = "linux")]
 mod serve;
+mod shell;
+mod show;
 mod side;
 mod snapshot;
 mod status;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
@@ -35,7 +38,7 @@ use crate::server_socket;
 use side::Side;
 
 #[cfg(target_os = "linux")]
-pub(crate) use run::entered;
+pub(crate) use exec::entered;
 
 /// Manage workspaces: directories for agents, created from snapshots.
 #[derive(Debug, Args)]
@@ -47,21 +50,22 @@ A workspace is an ordinary directory with the files of a snapshot, for one
 agent. Its changes can be listed, saved as a snapshot, forked, parked (kept in
 the store only) and discarded. As root it is an overlay mount, which takes
 milliseconds to create for a tree of any size; without root it has copies or
-clones of files, or with --provider rootless it is an overlay that only `run`
+clones of files, or with --provider rootless it is an overlay that only `exec`
 can enter. `elevo doctor` shows which providers work here.
 
 Workspaces of a store on this machine need no server. Workspaces of projects are
-on a server (`elevo up`): `merge`, `complete` and `refresh` use it, and so do
-`create`, `ls` and `rm` with --project. It also parks the workspaces of expired
+on a server (`elevo up`): `complete` and `refresh` use it, and so do `create`,
+`ls` and `rm` with --project, and `merge` of such a workspace. It also parks the workspaces of expired
 sandboxes, which `ls` and `rm` find with --parked.
 
 Examples:
   cd \"$(elevo ws create)\"                  create one of the newest commit
-  elevo ws create v1 --id try-1 --limit 2G
+  elevo ws create try-1 --from v1 --limit 2G
   elevo ws fork try-1 try-2 try-3          copy its current files, twice
-  elevo ws run try-2 -- make test          run a command in it
+  elevo ws exec try-2 -- make test         run a command in it
   elevo ws diff -p try-2                   print its changes as a patch
   elevo ws snapshot try-2 -m \"it works\"    save it
+  elevo ws merge try-2 --rm                merge it into head, and delete it
   elevo ws rm try-1 try-3
   cd \"$(elevo ws create --project site)\"   create a workspace of a project
   elevo ws merge -m \"a better page\"        merge its changes into the project"
@@ -91,9 +95,10 @@ enum WsCommand {
     Create(create::Create),
     #[command(alias = "list")]
     Ls(ls::Ls),
+    Show(show::Show),
     Path(path::Path),
-    #[command(visible_alias = "exec")]
-    Run(run::Run),
+    Exec(exec::Exec),
+    Shell(shell::Shell),
     Status(status::Status),
     Diff(diff::Diff),
     Snapshot(snapshot::Snapshot),
@@ -114,8 +119,9 @@ enum WsCommand {
 enum StoreCommand {
     Create(create::OfStore),
     Ls,
+    Show(show::Show),
     Path(path::Path),
-    Run(run::Run),
+    Exec(exec::ExecCall),
     Status(status::Status),
     Diff(diff::Diff),
     Snapshot(snapshot::Snapshot),
@@ -123,6 +129,7 @@ enum StoreCommand {
     Park(park::Park),
     Resume(resume::Resume),
     Rm(rm::OfStore),
+    Merge(merge_local::OfStore),
     #[cfg(target_os = "linux")]
     Serve(serve::Serve),
 }
@@ -140,7 +147,7 @@ enum ServerCommand {
 
 impl WsCommand {
     /// Decides which side the command works on.
-    fn side(self) -> Side<StoreCommand, ServerCommand> {
+    fn side(self, global: &Global, root: Option<&Path>) -> Side<StoreCommand, ServerCommand> {
         use Side::{Server, Store};
         match self {
             Self::Create(args) => match args.side() {
@@ -156,7 +163,9 @@ impl WsCommand {
                 Server(args) => Server(ServerCommand::Rm(args)),
             },
             Self::Path(args) => Store(StoreCommand::Path(args)),
-            Self::Run(args) => Store(StoreCommand::Run(args)),
+            Self::Show(args) => Store(StoreCommand::Show(args)),
+            Self::Exec(args) => Store(StoreCommand::Exec(args.call())),
+            Self::Shell(args) => Store(StoreCommand::Exec(args.call())),
             Self::Status(args) => Store(StoreCommand::Status(args)),
             Self::Diff(args) => Store(StoreCommand::Diff(args)),
             Self::Snapshot(args) => Store(StoreCommand::Snapshot(args)),
@@ -165,7 +174,10 @@ impl WsCommand {
             Self::Resume(args) => Store(StoreCommand::Resume(args)),
             #[cfg(target_os = "linux")]
             Self::Serve(args) => Store(StoreCommand::Serve(args)),
-            Self::Merge(args) => Server(ServerCommand::Merge(args)),
+            Self::Merge(args) => match args.side(global, root) {
+                Store(args) => Store(StoreCommand::Merge(args)),
+                Server(args) => Server(ServerCommand::Merge(args)),
+            },
             Self::Complete(args) => Server(ServerCommand::Complete(args)),
             Self::Refresh(args) => Server(ServerCommand::Refresh(args)),
         }
@@ -178,7 +190,8 @@ impl StoreCommand {
             Self::Create(_) => "ws create",
             Self::Ls => "ws ls",
             Self::Path(_) => "ws path",
-            Self::Run(_) => "ws run",
+            Self::Show(_) => "ws show",
+            Self::Exec(_) => "ws exec",
             Self::Status(_) => "ws status",
             Self::Diff(_) => "ws diff",
             Self::Snapshot(_) => "ws snapshot",
@@ -186,6 +199,7 @@ impl StoreCommand {
             Self::Park(_) => "ws park",
             Self::Resume(_) => "ws resume",
             Self::Rm(_) => "ws rm",
+            Self::Merge(_) => "ws merge",
             #[cfg(target_os = "linux")]
             Self::Serve(_) => "ws serve",
         }
@@ -197,7 +211,8 @@ impl StoreCommand {
             Self::Create(args) => create::run_on_store(call, args).map(done),
             Self::Ls => ls::run_on_store(call).map(done),
             Self::Path(args) => path::run(call, &args).map(done),
-            Self::Run(args) => run::run(call, &args),
+            Self::Show(args) => show::run(call, &args).map(done),
+            Self::Exec(args) => exec::run(call, &args),
             Self::Status(args) => status::run(call, &args).map(done),
             Self::Diff(args) => diff::run(call, args),
             Self::Snapshot(args) => snapshot::run(call, args).map(done),
@@ -205,6 +220,7 @@ impl StoreCommand {
             Self::Park(args) => park::run(call, args).map(done),
             Self::Resume(args) => resume::run(call, &args).map(done),
             Self::Rm(args) => rm::run_on_store(call, &args),
+            Self::Merge(args) => merge_local::run(call, args),
             #[cfg(target_os = "linux")]
             Self::Serve(args) => serve::run(call, &args).map(done),
         }
@@ -236,12 +252,12 @@ impl ServerCommand {
 impl Ws {
     /// Whether the exit code is that of a command it runs.
     pub(crate) fn ends_as_another(&self) -> bool {
-        matches!(self.command, WsCommand::Run(_))
+        matches!(self.command, WsCommand::Exec(_) | WsCommand::Shell(_))
     }
 
     /// Decides which side the command works on.
     fn side(self) -> Side<WsOfStore, (ServerCommand, Global)> {
-        match self.command.side() {
+        match self.command.side(&self.global, self.workspaces.as_deref()) {
             Side::Server(command) => Side::Server((command, self.global)),
             Side::Store(command) => Side::Store(WsOfStore {
                 global: self.global,
@@ -284,14 +300,14 @@ impl WsOfStore {
             return self.run_for(caller);
         }
         let store = find_workspace_store(&self.global, &caller.here);
-        if let (StoreCommand::Run(args), Ok(store)) = (&self.command, &store)
+        if let (StoreCommand::Exec(args), Ok(store)) = (&self.command, &store)
             && server_socket::serves(store)
         {
             let mut options = vec![OsString::from("--store"), store.into()];
             if let Some(root) = self.workspaces {
                 options.extend(["--workspaces".into(), root.into()]);
             }
-            return run::run_served(args, &options, self.global.json);
+            return exec::run_served(args, &options, self.global.json);
         }
         match server_socket::call(store, &caller, false)? {
             Some(exit) => Ok(exit),

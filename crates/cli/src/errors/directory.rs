@@ -30,6 +30,8 @@ pub(crate) enum DirectoryProblem {
         directory: PathBuf,
         working: PathBuf,
     },
+    #[error("{} is not in the working directory {}", .path.display(), .working.display())]
+    OutsideWorking { path: PathBuf, working: PathBuf },
     #[error("no directory was given, and the current directory does not belong to a store")]
     NoWorkingDirectory,
     #[error("{} is not a directory", .0.display())]
@@ -48,8 +50,8 @@ impl DirectoryProblem {
                 "checkout_interrupted",
                 json!({ "directory": lossy(directory), "to": to.to_string() }),
                 format!(
-                    "`elevo state checkout --force {}` completes it and discards changes in the \
-                     directory; to keep them, run `elevo state commit --parent REV --detach` first",
+                    "`elevo checkout --force {}` completes it and discards changes in the \
+                     directory; to keep them, run `elevo commit --parent REV --detach` first",
                     short(*to)
                 ),
             ),
@@ -64,14 +66,20 @@ impl DirectoryProblem {
                 Exit::Usage,
                 "inside_working_directory",
                 json!({ "directory": lossy(directory), "working": lossy(working) }),
-                "`elevo state commit` saves the whole working directory; `elevo state import` \
+                "`elevo commit` saves the whole working directory; `elevo import` \
                  saves a part of it",
+            ),
+            Self::OutsideWorking { path, working } => describe(
+                Exit::Usage,
+                "path_invalid",
+                json!({ "path": lossy(path), "working": lossy(working) }),
+                "name paths inside the working directory",
             ),
             Self::NoWorkingDirectory => describe(
                 Exit::Usage,
                 "directory_missing",
                 Value::Null,
-                "name a directory",
+                "name a directory, or run the command in a working directory",
             ),
             Self::NotADirectory(path) => describe(
                 Exit::NotFound,
@@ -89,7 +97,7 @@ impl DirectoryProblem {
                 Exit::NotFound,
                 "seed_unknown",
                 path_details("directory", path),
-                "a seed is a directory that `elevo state checkout` or `commit` was run on since \
+                "a seed is a directory that `elevo checkout` or `commit` was run on since \
                  the machine was started",
             ),
         }

@@ -14,7 +14,8 @@ pub(crate) enum Exit {
     /// `exec`, `attach` or `shell` itself failed; their other codes are those of
     /// the command they ran.
     Itself,
-    /// The code of a command that `exec`, `attach`, `shell` or `ws run` ran.
+    /// The code of a command that `exec`, `attach`, `shell`, `ws exec` or `ws
+    /// shell` ran.
     Of(u8),
 }
 

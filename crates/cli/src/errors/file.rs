@@ -23,6 +23,10 @@ pub(crate) enum FileProblem {
     TooLarge { path: PathBuf, limit: u64 },
     #[error("the editor `{editor}` cannot be used")]
     Editor { editor: String, source: io::Error },
+    #[error("there is no file or directory {}", .0.display())]
+    NotFound(PathBuf),
+    #[error("{} is a directory, but an option is for a tar archive only", .0.display())]
+    NotATar(PathBuf),
     #[error("refusing to write an archive to a terminal")]
     ArchiveToTerminal,
 }
@@ -57,11 +61,23 @@ impl FileProblem {
                 json!({ "editor": editor }),
                 "set VISUAL or EDITOR to the command of your editor",
             ),
+            Self::NotFound(path) => describe(
+                Exit::NotFound,
+                "file_not_found",
+                path_details("path", path),
+                Advice::None,
+            ),
+            Self::NotATar(path) => describe(
+                Exit::Usage,
+                "not_a_tar",
+                path_details("path", path),
+                "leave out --layer-on, --max-size and --max-entries, or name a tar archive",
+            ),
             Self::ArchiveToTerminal => describe(
                 Exit::Usage,
                 "archive_to_terminal",
                 Value::Null,
-                "write it to a file or into a pipe: `> FILE`",
+                "write it to a file with `-o FILE`, or into a pipe",
             ),
         }
     }

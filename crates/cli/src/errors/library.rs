@@ -37,7 +37,7 @@ fn of_engine(error: &elevo_engine::Error) -> Described {
             Exit::NotFound,
             "path_not_found",
             path_of(path),
-            "`elevo state ls REV` lists the paths of a snapshot",
+            "`elevo ls REV` lists the paths of a snapshot",
         ),
         Error::NotADirectory(path) | Error::NotAFile(path) | Error::NotALink(path) => {
             describe(Exit::NotFound, "wrong_kind", path_of(path), Advice::None)
@@ -62,7 +62,7 @@ fn of_engine(error: &elevo_engine::Error) -> Described {
             Exit::Conflict,
             "in_the_way",
             json!({ "path": first.to_string(), "count": count }),
-            "nothing was changed; save the files with `elevo state commit`, move them away, \
+            "nothing was changed; save the files with `elevo commit`, move them away, \
                  or discard them with --force",
         ),
         // The library may add variants.
@@ -88,7 +88,7 @@ fn of_store(error: &StoreError) -> Described {
             Exit::Failed,
             "disk_full",
             Value::Null,
-            "free space on the disk of the store: `elevo state gc` collects unreachable objects",
+            "free space on the disk of the store: `elevo store gc` collects unreachable objects",
         ),
         StoreError::Storage(_) => describe(
             Exit::Failed,
@@ -236,13 +236,13 @@ fn of_open(error: &OpenError) -> Described {
             Exit::NotFound,
             "store_not_found",
             json!({ "store": lossy(path) }),
-            "create one with `elevo state init`, or name another with --store PATH",
+            "create one with `elevo init`, or name another with --store PATH",
         ),
         OpenError::Backup { path } => describe(
             Exit::Conflict,
             "is_a_backup",
             json!({ "store": lossy(path) }),
-            "`elevo state restore BACKUP DIRECTORY` creates a store from it",
+            "`elevo store restore-backup BACKUP DIRECTORY` creates a store from it",
         ),
         OpenError::AlreadyAStore { path } => describe(
             Exit::Conflict,
@@ -267,8 +267,8 @@ fn of_open(error: &OpenError) -> Described {
             "database",
             json!({ "store": lossy(path) }),
             "check that the disk is not full and that you may read the files of the store; \
-                 otherwise the store is damaged: `elevo state repair --from BACKUP` repairs it if \
-                 it can be opened, and `elevo state restore BACKUP DIRECTORY` creates another",
+                 otherwise the store is damaged: `elevo store repair --from BACKUP` repairs it if \
+                 it can be opened, and `elevo store restore-backup BACKUP DIRECTORY` creates another",
         ),
         // The library may add variants.
         _ => plain_failure(),
@@ -282,7 +282,7 @@ fn of_backup(error: &BackupError) -> Described {
             Exit::NotFound,
             "backup_not_found",
             path_of(path),
-            "name a backup that `elevo state backup` created, or the directory of the backups",
+            "name a backup that `elevo store backup` created, or the directory of the backups",
         ),
         BackupError::Damaged { path, file } => describe(
             Exit::Damaged,
@@ -314,7 +314,7 @@ fn of_backup(error: &BackupError) -> Described {
             Exit::Failed,
             "storage_failed",
             Value::Null,
-            "check that the disk of the store is not full; `elevo state verify` looks for damage",
+            "check that the disk of the store is not full; `elevo store verify` looks for damage",
         ),
         // The library may add variants.
         _ => plain_failure(),
@@ -369,7 +369,7 @@ fn damaged() -> Described {
         Exit::Damaged,
         "store_damaged",
         Value::Null,
-        "`elevo state verify` lists what is lost, `elevo state repair --from PATH` restores it from \
+        "`elevo store verify` lists what is lost, `elevo store repair --from PATH` restores it from \
          a backup, another store or a directory; check the disk",
     )
 }

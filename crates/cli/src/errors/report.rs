@@ -184,6 +184,6 @@ mod tests {
             .write(&mut anstream::StripStream::new(&mut text))
             .unwrap();
         let text = String::from_utf8(text).unwrap();
-        assert!(text.contains("\n  help: `elevo state commit`"), "{text}");
+        assert!(text.contains("\n  help: `elevo commit`"), "{text}");
     }
 }

@@ -47,8 +47,8 @@ impl SnapshotProblem {
         match self {
             Self::UnknownRevision(text) => not_found(
                 json!({ "revision": text }),
-                "give at least 6 digits of an id, a tag, `head` or `@`; `elevo state tag` lists \
-                 tags and `elevo state log --all` all snapshots",
+                "REV is `head`, `@`, a tag, at least 6 digits of an id, or one of these with \
+                 `~N`; `elevo tag` lists the tags and `elevo log --all` all snapshots",
             ),
             Self::AmbiguousRevision { text, candidates } => describe(
                 Exit::NotFound,
@@ -60,12 +60,13 @@ impl SnapshotProblem {
                 Exit::Usage,
                 "revision_invalid",
                 json!({ "revision": text }),
-                "`elevo state --help` lists the forms of REV",
+                "REV is `head`, `@`, a tag, at least 6 digits of an id, or one of these with \
+                 `~N`; `diff` and `log` also take `A..B`, and `cat`, `ls` and `export` take \
+                 `REV:PATH`",
             ),
-            Self::NothingCommitted => not_found(
-                Value::Null,
-                "`elevo state commit` creates the first snapshot",
-            ),
+            Self::NothingCommitted => {
+                not_found(Value::Null, "`elevo commit` creates the first snapshot")
+            }
             Self::NoCheckout => not_found(
                 Value::Null,
                 "`@` is the snapshot of the last commit or checkout of this directory; name \

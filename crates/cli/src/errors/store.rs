@@ -25,7 +25,7 @@ impl StoreProblem {
                 Exit::NotFound,
                 "store_not_found",
                 path_details("directory", from),
-                "create one with `elevo state init`, or name one with --store PATH",
+                "create one with `elevo init`, or name one with --store PATH",
             ),
             Self::StoreGone { directory, store } => describe(
                 Exit::NotFound,

@@ -23,13 +23,13 @@ impl TagProblem {
                 Exit::Conflict,
                 "tag_exists",
                 json!({ "tag": name, "snapshot": at.to_string() }),
-                "--force moves it",
+                "`--move` moves it",
             ),
             Self::NoSuchTag(name) => describe(
                 Exit::NotFound,
                 "tag_not_found",
                 json!({ "tag": name }),
-                "`elevo state tag` lists tags",
+                "`elevo tag` lists tags",
             ),
             Self::InvalidTag { name, .. } => describe(
                 Exit::Usage,

@@ -68,12 +68,25 @@ fn errors() -> Vec<anyhow::Error> {
             directory: path(),
             working: "/a".into(),
         },
+        DirectoryProblem::OutsideWorking {
+            path: "/c".into(),
+            working: "/a".into(),
+        },
         DirectoryProblem::NoWorkingDirectory,
         DirectoryProblem::NotADirectory(path()),
         DirectoryProblem::Busy(path()),
         DirectoryProblem::NoSeed(path()),
     ];
     let workspace = [
+        WorkspaceProblem::InvalidName("A".parse::<elevo_workspace::WorkspaceId>().unwrap_err()),
+        WorkspaceProblem::Conflicts {
+            id: name(),
+            conflicts: vec![("a".into(), "both sides changed the same place".into())],
+        },
+        WorkspaceProblem::Ambiguous {
+            text: name(),
+            candidates: vec!["it-1".into(), "it-2".into()],
+        },
         WorkspaceProblem::InSandbox(name()),
         WorkspaceProblem::InProject(name()),
         WorkspaceProblem::ParkedOnServer(name()),

@@ -1,10 +1,12 @@
 use std::io;
 use std::path::PathBuf;
 
+use elevo_workspace::InvalidId;
 use serde_json::{Value, json};
 
-use super::described::{Described, describe, path_details};
+use super::described::{Advice, Described, describe, path_details};
 use super::exit::Exit;
+use crate::output::format::count;
 
 /// Errors of finding and entering workspaces.
 #[derive(Debug, thiserror::Error)]
@@ -17,7 +19,20 @@ pub(crate) enum WorkspaceProblem {
     ParkedOnServer(String),
     #[error("the workspace `{0}` is not parked")]
     NotParked(String),
-    #[error("{} is not in a workspace of this server", .0.display())]
+    #[error(transparent)]
+    InvalidName(InvalidId),
+    #[error("the workspace `{id}` has {} with head: {}", count(.conflicts.len() as u64, "conflict", "conflicts"), conflict_list(.conflicts))]
+    Conflicts {
+        id: String,
+        /// Paths, and why each has a conflict.
+        conflicts: Vec<(String, String)>,
+    },
+    #[error("more than one workspace id starts with `{text}`: {}", .candidates.join(", "))]
+    Ambiguous {
+        text: String,
+        candidates: Vec<String>,
+    },
+    #[error("{} is not in a workspace", .0.display())]
     NoWorkspaceHere(PathBuf),
     #[error("the workspace `{id}` does not belong to the project `{project}`")]
     OtherProject { id: String, project: String },
@@ -62,11 +77,22 @@ impl WorkspaceProblem {
                 json!({ "workspace": id }),
                 "`elevo ws ls --parked` lists the parked workspaces",
             ),
+            Self::InvalidName(_) => {
+                describe(Exit::Usage, "workspace_invalid", Value::Null, Advice::None)
+            }
+            Self::Conflicts { id, conflicts } => describe_conflicts(id, conflicts),
+            Self::Ambiguous { text, candidates } => describe(
+                Exit::NotFound,
+                "workspace_ambiguous",
+                json!({ "workspace": text, "candidates": candidates }),
+                "give more of the id",
+            ),
             Self::NoWorkspaceHere(path) => describe(
                 Exit::NotFound,
                 "workspace_not_found",
                 path_details("directory", path),
-                "name a workspace; `elevo ws ls --project NAME` lists the workspaces of a project",
+                "name a workspace; `elevo ws ls` lists those of a store, and with --project NAME \
+                 those of a project",
             ),
             Self::OtherProject { id, project } => describe(
                 Exit::NotFound,
@@ -88,4 +114,24 @@ impl WorkspaceProblem {
             ),
         }
     }
+}
+
+fn conflict_list(conflicts: &[(String, String)]) -> String {
+    let one = |(path, why): &(String, String)| format!("`{path}` ({why})");
+    conflicts.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+fn describe_conflicts(id: &str, conflicts: &[(String, String)]) -> Described {
+    let one = |(path, why): &(String, String)| json!({ "path": path, "reason": why });
+    let details: Vec<_> = conflicts.iter().map(one).collect();
+    describe(
+        Exit::Conflict,
+        "merge_conflict",
+        json!({ "workspace": id, "conflicts": details }),
+        format!(
+            "nothing was merged; edit these files in the workspace until they have the changes of \
+             both sides (`elevo cat PATH` prints the version of head), then run `elevo ws merge \
+             {id} --take workspace`; `--take head` keeps the version of head"
+        ),
+    )
 }

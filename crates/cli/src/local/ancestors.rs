@@ -30,6 +30,17 @@ impl Ancestors {
         }
     }
 
+    /// Leaves out a snapshot and all its ancestors.
+    pub(crate) fn without(mut self, id: SnapshotId, snapshot: Snapshot) -> anyhow::Result<Self> {
+        let mut others = Self::new(&self.repository, id, snapshot);
+        let seen = self.seen.get_or_insert_default();
+        while let Some((id, _)) = others.next()? {
+            seen.insert(id);
+        }
+        self.open.retain(|(_, id), _| !seen.contains(id));
+        Ok(self)
+    }
+
     pub(crate) fn next(&mut self) -> anyhow::Result<Option<(SnapshotId, Snapshot)>> {
         let Some(((_, id), snapshot)) = self.open.pop_last() else {
             return Ok(None);
@@ -112,6 +123,25 @@ mod tests {
         let d = add(&repository, snapshot("d", 4, &[b, c]));
         let e = add(&repository, snapshot("e", 5, &[d]));
         assert_eq!(walk(&repository, e), ("edbac".into(), 0));
+    }
+
+    #[test]
+    fn the_ancestors_of_another_snapshot_can_be_left_out() {
+        let repository = repository();
+        let a = add(&repository, snapshot("a", 1, &[]));
+        let b = add(&repository, snapshot("b", 2, &[a]));
+        let c = add(&repository, snapshot("c", 3, &[a]));
+        let d = add(&repository, snapshot("d", 4, &[b, c]));
+        for (from, to, expected) in [(b, d, "dc"), (d, b, ""), (a, c, "c"), (c, c, "")] {
+            let snapshot = |id| wait(repository.snapshot(id)).unwrap();
+            let history = Ancestors::new(&repository, to, snapshot(to));
+            let mut history = history.without(from, snapshot(from)).unwrap();
+            let mut messages = String::new();
+            while let Some((_, snapshot)) = history.next().unwrap() {
+                messages += &snapshot.message;
+            }
+            assert_eq!(messages, expected);
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Context;
 use clap::Args;
@@ -15,36 +15,33 @@ use crate::local::session::Session;
 use crate::output::progress::{self, Watch};
 use crate::output::saved_snapshot::describe_loss;
 
-/// A tar archive, and the limits for it.
+/// Options of an import that are only for a tar archive.
 #[derive(Debug, Args)]
 pub(crate) struct TarOptions {
-    /// Import a tar archive, plain or compressed with gzip or zstd; - for standard input
-    #[arg(long, value_name = "FILE", conflicts_with = "directory")]
-    pub(crate) tar: Option<PathBuf>,
-
     /// Import the archive as a layer of an image on top of this snapshot
-    #[arg(long, value_name = "REV", requires = "tar")]
+    #[arg(long, value_name = "REV")]
     pub(crate) layer_on: Option<String>,
 
-    /// Maximum total size of the files, for example 20G
-    #[arg(long, value_name = "SIZE", value_parser = parse_limit, requires = "tar", default_value = "1T")]
-    max_size: u64,
+    /// Maximum total size of the files in an archive; by default 1T
+    #[arg(long, value_name = "SIZE", value_parser = parse_limit)]
+    max_size: Option<u64>,
 
-    /// Maximum number of files, directories and links
-    #[arg(long, value_name = "N", requires = "tar", default_value_t = 10_000_000)]
-    max_entries: u64,
+    /// Maximum number of files, directories and links in an archive; by default
+    /// 10,000,000
+    #[arg(long, value_name = "N")]
+    max_entries: Option<u64>,
 }
 
 impl TarOptions {
-    /// Whether the archive is read from standard input.
-    pub(crate) fn is_input(&self) -> bool {
-        self.tar.as_deref().is_some_and(is_input)
+    /// Whether any of the options was given.
+    pub(crate) fn is_given(&self) -> bool {
+        self.layer_on.is_some() || self.max_size.is_some() || self.max_entries.is_some()
     }
 
     fn limits(&self) -> Limits {
         Limits {
-            bytes: self.max_size,
-            entries: self.max_entries,
+            bytes: self.max_size.unwrap_or(1 << 40),
+            entries: self.max_entries.unwrap_or(10_000_000),
             ..Limits::LARGEST
         }
     }
@@ -95,6 +92,7 @@ impl TarOptions {
     }
 }
 
-fn is_input(path: &Path) -> bool {
+/// Whether an argument stands for standard input.
+pub(crate) fn is_input(path: &Path) -> bool {
     path.as_os_str() == "-"
 }

@@ -1,21 +1,20 @@
 //! Reads a directory into the store, for `import` and `commit`.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use anyhow::Context;
 use elevo_engine::{
-    CommitInfo, Ignoring, ImportOptions, Imported, Loss, LossKind, NewStatCache, Progress,
-    Repository, import, import_with_cache,
+    CommitInfo, Imported, Loss, LossKind, NewStatCache, Progress, Repository, import,
+    import_with_cache,
 };
-use elevo_merge::IgnoreFiles;
-use elevo_objects::{Snapshot, SnapshotId};
+use elevo_objects::{Snapshot, SnapshotId, Tree};
 
 use crate::errors::StoreProblem;
 use crate::local::layout::RESERVED;
 use crate::local::session::Session;
 use crate::local::stat_caches;
-use crate::local::wait::{left_out, wait};
+use crate::local::wait::wait;
+use crate::local::working_tree::{WorkingTree, import_options};
 use crate::output::progress::{self, Watch};
 use crate::output::saved_snapshot::describe_loss;
 
@@ -50,6 +49,14 @@ impl ReadDirectory {
         Ok(id)
     }
 
+    /// Returns the files, with their contents.
+    pub(crate) fn into_working_tree(self, repository: &Repository) -> WorkingTree {
+        WorkingTree {
+            tree: self.imported.tree,
+            repository: self.imported.view(repository),
+        }
+    }
+
     /// Only saves the metadata, for a directory that equals snapshot `id`.
     pub(crate) fn keep(self, id: SnapshotId) {
         remember(self.cache, id);
@@ -70,14 +77,26 @@ pub(crate) fn read_directory(
     directory: &Path,
     parent: Option<&Snapshot>,
 ) -> anyhow::Result<ReadDirectory> {
-    let options = ImportOptions {
-        threads: session.threads(),
-        leave_out: left_out(),
-        ignoring: Some(Ignoring {
-            rules: Arc::new(IgnoreFiles::default()),
-            tracked: parent.map(|parent| parent.tree).into_iter().collect(),
-        }),
-    };
+    let tracked = parent.map(|parent| parent.tree).into_iter().collect();
+    let read = read_silently(session, repository, store, directory, tracked)?;
+    // Like git, a commit does not report ignored files.
+    let is_news = |loss: &&Loss| loss.kind != LossKind::Ignored;
+    for loss in read.imported.losses.iter().filter(is_news) {
+        session.note(&describe_loss(loss));
+    }
+    Ok(read)
+}
+
+/// Reads a directory into the store without notes about losses. Leaves out ignored
+/// files, unless a tree of `tracked` has them.
+pub(crate) fn read_silently(
+    session: &Session,
+    repository: &Repository,
+    store: &Path,
+    directory: &Path,
+    tracked: Vec<Tree>,
+) -> anyhow::Result<ReadDirectory> {
+    let options = import_options(session, tracked);
     let progress = Progress::new();
     let watch = Watch {
         doing: "reading",
@@ -91,10 +110,5 @@ pub(crate) fn read_directory(
         None => import(repository, directory, &options, &progress),
     });
     let imported = imported.with_context(|| format!("cannot read {}", directory.display()))?;
-    // Like git, a commit does not report ignored files.
-    let is_news = |loss: &&Loss| loss.kind != LossKind::Ignored;
-    for loss in imported.losses.iter().filter(is_news) {
-        session.note(&describe_loss(loss));
-    }
     Ok(ReadDirectory { imported, cache })
 }

@@ -1,9 +1,16 @@
 //! Resolves the name of a snapshot that a user typed.
 //!
 //! ```text
-//! REV  = NAME [~[N]]...
-//! NAME = head | @ | id | first digits of an id | tag | reference
+//! REV   = NAME [~[N]]...
+//! NAME  = head | HEAD | @ | id | first digits of an id | tag | reference
+//! RANGE = [REV] .. [REV]       head by default
+//! FILE  = REV : PATH
 //! ```
+//!
+//! No tag contains `~`, `:` or `..`, so each form has one reading.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 
 use elevo_engine::Repository;
 use elevo_objects::{Hash, Snapshot, SnapshotId};
@@ -48,9 +55,42 @@ pub(crate) fn resolve(
     Ok((id, snapshot))
 }
 
+/// Splits `REV:PATH`, or `REV` without a path. A path may contain `:`.
+pub(crate) fn with_path(text: &OsStr) -> Result<(&str, Option<&OsStr>), SnapshotProblem> {
+    let bytes = text.as_bytes();
+    let (revision, path) = match bytes.iter().position(|byte| *byte == b':') {
+        Some(end) => (&bytes[..end], Some(OsStr::from_bytes(&bytes[end + 1..]))),
+        None => (bytes, None),
+    };
+    match std::str::from_utf8(revision) {
+        Ok(revision) => Ok((revision, path)),
+        Err(_) => {
+            let text = String::from_utf8_lossy(revision).into_owned();
+            Err(SnapshotProblem::InvalidRevision(text))
+        }
+    }
+}
+
+/// Splits `A..B`; a side that is left out is `head`. Returns `None` for a single
+/// snapshot.
+pub(crate) fn range(text: &str) -> Option<(&str, &str)> {
+    let (from, to) = text.split_once("..")?;
+    Some((or_head(from), or_head(to)))
+}
+
+fn or_head(side: &str) -> &str {
+    match side {
+        "" => HEAD,
+        side => side,
+    }
+}
+
 /// Splits `~N` off the end. Returns `None` if the name is empty or a number is
 /// invalid.
 fn split(text: &str) -> Option<(&str, u64)> {
+    if text.contains("..") || text.contains(':') {
+        return None;
+    }
     let mut parts = text.split('~');
     let name = parts.next().filter(|name| !name.is_empty())?;
     let mut steps: u64 = 0;
@@ -76,6 +116,10 @@ fn find(
     if let Ok(id) = name.parse() {
         return Ok(id);
     }
+    let name = match name {
+        "HEAD" => HEAD,
+        name => name,
+    };
     for reference in [name.to_owned(), format!("{TAGS}{name}")] {
         if elevo_engine::store::check_reference_name(&reference).is_ok()
             && let Some(id) = reference_at(repository, &reference)?
@@ -217,8 +261,43 @@ mod tests {
         assert_eq!(split("head"), Some(("head", 0)));
         assert_eq!(split("head~"), Some(("head", 1)));
         assert_eq!(split("v1~~3"), Some(("v1", 4)));
-        for bad in ["", "~1", "head~x", "head~-1"] {
+        for bad in ["", "~1", "head~x", "head~-1", "a..b", "v1:src"] {
             assert_eq!(split(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_range_has_two_sides_and_head_where_one_is_left_out() {
+        assert_eq!(range("v1..v2~1"), Some(("v1", "v2~1")));
+        assert_eq!(range("v1.."), Some(("v1", HEAD)));
+        assert_eq!(range("..v1"), Some((HEAD, "v1")));
+        assert_eq!(range("v1.0"), None);
+    }
+
+    #[test]
+    fn the_first_colon_separates_the_path() {
+        let split = |text: &'static str| with_path(text.as_ref()).unwrap();
+        assert_eq!(split("v1"), ("v1", None));
+        assert_eq!(split("v1:"), ("v1", Some("".as_ref())));
+        assert_eq!(split("v1:a:b"), ("v1", Some("a:b".as_ref())));
+        assert!(with_path(OsStr::from_bytes(b"\xff:a")).is_err());
+    }
+
+    #[test]
+    fn head_may_be_written_in_capitals() {
+        let (repository, ids) = with_snapshots(1);
+        let update = elevo_engine::ReferenceUpdate {
+            name: HEAD.into(),
+            expected: elevo_engine::Expected::Absent,
+            target: Some(ids[0]),
+        };
+        let commit = Commit {
+            references: vec![update],
+            ..Commit::default()
+        };
+        wait(repository.store().commit(TenantId::LOCAL, commit)).unwrap();
+        for name in ["head", "HEAD"] {
+            assert_eq!(resolve(&repository, None, name).unwrap().0, ids[0]);
         }
     }
 

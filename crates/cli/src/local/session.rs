@@ -18,7 +18,7 @@ use crate::local::caller::{Caller, HeldStore, Notes, user};
 use crate::local::layout::store_in;
 use crate::local::revision;
 use crate::local::store_location::{Around, StoreLocation, find_location, find_workspace_location};
-use crate::output::{Output, format};
+use crate::output::{Output, OutputError, format};
 
 /// A command that runs on a store.
 pub(crate) struct Session {
@@ -240,6 +240,14 @@ impl Session {
         match self.global.json || self.notes.is_elsewhere() {
             true => Ok(None),
             false => confirm::ask(question),
+        }
+    }
+
+    /// Prints a line that confirms what was done, unless the output is quiet.
+    pub(crate) fn confirm(&mut self, line: &str) -> Result<(), OutputError> {
+        match self.global.quiet {
+            true => Ok(()),
+            false => self.output.line(line),
         }
     }
 

@@ -113,7 +113,7 @@ pub(crate) fn find_workspace_location(
     }
 }
 
-/// Finds the store of a command of `elevo state`.
+/// Finds the store of a command on a directory or a store.
 pub(crate) fn find_store(
     global: &Global,
     here: &Path,

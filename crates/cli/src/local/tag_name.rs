@@ -14,9 +14,13 @@ pub(crate) fn check_tag_name(name: &str) -> Result<(), TagProblem> {
         "it contains spaces or control characters"
     } else if name.contains('~') {
         "`~` stands for steps back in the history"
+    } else if name.contains(':') {
+        "`:` separates a snapshot from a path"
+    } else if name.contains("..") {
+        "`..` separates two snapshots"
     } else if name.starts_with('-') {
         "it looks like an option"
-    } else if matches!(name, HEAD | "@") {
+    } else if matches!(name, HEAD | "HEAD" | "@") {
         "the name is reserved"
     } else if name.starts_with(TAGS) {
         "tags are named without `tag/`"
@@ -39,7 +43,7 @@ mod tests {
             assert!(check_tag_name(good).is_ok(), "{good}");
         }
         for bad in [
-            "", "a b", "a~1", "-x", "head", "@", "abcdef", "tag/v1", "a\n",
+            "", "a b", "a~1", "-x", "head", "HEAD", "@", "abcdef", "tag/v1", "a\n", "a:b", "a..b",
         ] {
             assert!(check_tag_name(bad).is_err(), "{bad}");
         }

@@ -11,12 +11,13 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::errors::{LocalProblem, WorkspaceProblem};
+use crate::global::Global;
 use crate::local::caller::{HeldStore, WorkspaceUser};
 use crate::local::layout::workspaces_beside;
 use crate::local::session::Session;
 #[cfg(target_os = "linux")]
 use crate::local::snapshot_server;
-use crate::local::store_location::StoreLocation;
+use crate::local::store_location::{Around, StoreLocation, find_workspace_location};
 use crate::output::IDENTITY;
 use crate::output::format::{self, short};
 use crate::output::progress::{self, Watch};
@@ -133,6 +134,42 @@ impl WorkspaceCall {
         self.open(repository, None, false)
     }
 
+    /// Finds a workspace: the one with this id, the only one whose id starts with
+    /// it, or the one around the current directory.
+    pub(crate) fn find(
+        &self,
+        workspaces: &Workspaces,
+        given: Option<&WorkspaceId>,
+    ) -> anyhow::Result<WorkspaceId> {
+        let Some(given) = given else {
+            return self.around();
+        };
+        let records = workspaces.list()?;
+        let fits = |id: &&WorkspaceId| id.as_str().starts_with(given.as_str());
+        let ids: Vec<_> = records.iter().map(|it| &it.id).filter(fits).collect();
+        match &ids[..] {
+            [one] => Ok((*one).clone()),
+            several if several.len() > 1 && !several.contains(&given) => {
+                Err(WorkspaceProblem::Ambiguous {
+                    text: given.to_string(),
+                    candidates: several.iter().map(ToString::to_string).collect(),
+                }
+                .into())
+            }
+            _ => Ok(given.clone()),
+        }
+    }
+
+    /// The workspace around the current directory.
+    fn around(&self) -> anyhow::Result<WorkspaceId> {
+        let inside = match &self.location.around {
+            Around::Workspace(inside) if inside.root == self.root => inside.id.clone(),
+            _ => None,
+        };
+        let here = self.session.here();
+        inside.ok_or_else(|| WorkspaceProblem::NoWorkspaceHere(here.into()).into())
+    }
+
     /// Runs `work` with a progress bar.
     pub(crate) fn watch<T>(&self, doing: &'static str, work: impl FnOnce(&Progress) -> T) -> T {
         let progress = Progress::new();
@@ -169,12 +206,17 @@ pub(crate) struct WorkspaceShape {
     state: State,
     provider: ProviderKind,
     path: Option<String>,
+    start: String,
     base: String,
     created: String,
     limit: Option<u64>,
 }
 
 impl WorkspaceShape {
+    pub(crate) fn path(&self) -> Option<&str> {
+        self.path.as_deref()
+    }
+
     pub(crate) fn new(workspaces: &Workspaces, record: &Record) -> anyhow::Result<Self> {
         let path = match record.state {
             State::Live => match workspaces.path(&record.id) {
@@ -188,10 +230,41 @@ impl WorkspaceShape {
             state: record.state,
             provider: record.provider,
             path: path.map(|path| path.to_string_lossy().into_owned()),
+            start: record.start.to_string(),
             base: record.base.to_string(),
             created: format::rfc3339(record.created),
             limit: record.limit,
         })
+    }
+}
+
+/// Whether a store that no server owns has a live workspace: the one with this id
+/// or prefix, or the one around the current directory.
+pub(crate) fn is_live_in_store(
+    global: &Global,
+    root: Option<&Path>,
+    id: Option<&WorkspaceId>,
+) -> bool {
+    let Ok(here) = std::env::current_dir() else {
+        return false;
+    };
+    let Ok(location) = find_workspace_location(global, &here) else {
+        return false;
+    };
+    if location.is_of_server().unwrap_or(false) {
+        return false;
+    }
+    let root = match root {
+        Some(root) => here.join(root),
+        None => workspaces_beside(&location.store),
+    };
+    match (id, &location.around) {
+        (None, Around::Workspace(inside)) => inside.root == root && inside.id.is_some(),
+        (None, _) => false,
+        (Some(id), _) => std::fs::read_dir(root.join("live")).is_ok_and(|entries| {
+            let mut names = entries.flatten().map(|entry| entry.file_name());
+            names.any(|name| name.to_string_lossy().starts_with(id.as_str()))
+        }),
     }
 }
 
@@ -205,11 +278,13 @@ pub(crate) fn new_workspace_id() -> anyhow::Result<WorkspaceId> {
 }
 
 /// Prints the snapshot of a workspace and the losses. `done` is the verb.
+/// `is_described` is whether the caller gave a message or labels for it.
 pub(crate) fn print_snapshotted(
     call: &mut WorkspaceCall,
     id: &WorkspaceId,
     taken: &Snapshotted,
     done: &str,
+    is_described: bool,
 ) -> anyhow::Result<()> {
     for loss in &taken.losses {
         call.session.note(&describe_loss(loss));
@@ -230,6 +305,13 @@ pub(crate) fn print_snapshotted(
             false => format!("{done} {id}, unchanged since "),
         };
         output.line([text.as_bytes(), &snapshot].concat())?;
+    }
+    if is_described && !taken.is_new {
+        let id = short(taken.id);
+        call.session.note(&format!(
+            "no snapshot was created, so the message and labels were not saved; `elevo tag NAME \
+             {id}` names the last one"
+        ));
     }
     Ok(())
 }

@@ -60,6 +60,11 @@ impl SnapshotOptions {
         }
     }
 
+    /// Whether a message or labels were given.
+    pub(crate) fn is_given(&self) -> bool {
+        !self.message.is_empty() || !self.labels.is_empty()
+    }
+
     /// The first line of the message.
     pub(crate) fn title(&self) -> String {
         format::first_line(&self.message).into_owned()

@@ -64,10 +64,9 @@ impl SavedSnapshot {
             None => String::new(),
         };
         if self.made {
-            let line = format!("[{reference}{id}]{title}\n {totals}");
-            session.output.line(line)?;
+            session.confirm(&format!("[{reference}{id}]{title}\n {totals}"))?;
         } else {
-            session.output.line(format!("Nothing changed since {id}"))?;
+            session.confirm(&format!("Nothing changed since {id}"))?;
         }
         Ok(())
     }

@@ -148,9 +148,9 @@ mod tests {
             let args: Vec<OsString> = words.iter().map(Into::into).collect();
             gives(&args, "--store")
         };
-        assert!(gives(&["state", "--store", "x", "commit"]));
-        assert!(gives(&["state", "commit", "--store=x"]));
-        assert!(!gives(&["state", "commit", "--stores"]));
+        assert!(gives(&["store", "--store", "x", "verify"]));
+        assert!(gives(&["commit", "--store=x"]));
+        assert!(!gives(&["commit", "--stores"]));
         assert!(!gives(&["ws", "diff", "id", "--", "--store"]));
     }
 }

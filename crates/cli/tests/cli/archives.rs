@@ -28,17 +28,17 @@ fn place() -> Place {
 #[test]
 fn a_snapshot_goes_out_and_comes_back() {
     let place = place();
-    let args = ["export", "one", "--tar", "../one.tar"];
+    let args = ["export", "one", "-o", "../one.tar"];
     let done = place.json_one(args);
     assert_eq!(fields(&done), ["bytes", "entries", "snapshot", "tar"]);
     assert_eq!((&done["entries"], &done["bytes"]), (&json!(3), &json!(6)));
     let listed = tar(&["-tf", "one.tar"], &place);
     assert_eq!(String::from_utf8_lossy(&listed), "a/\na/file\nb\n");
-    let before = place.json_one(["show", "one"]);
-    let after = place.json_one(["import", "--tar", "../one.tar"]);
+    let before = place.shown("one");
+    let after = place.json_one(["import", "../one.tar"]);
     assert_eq!(after["tree"], before["tree"], "{before}");
     assert_eq!(after["times"], before["times"], "{before}");
-    let printed = place.ok(["export", "one", "a", "--tar", "../a.tar"]);
+    let printed = place.ok(["export", "one:a", "-o", "../a.tar"]);
     assert!(printed.starts_with("Wrote "), "{printed}");
     assert_eq!(tar(&["-tf", "a.tar"], &place), b"file\n");
     let left: Vec<_> = fs::read_dir(place.root()).unwrap().collect();
@@ -52,10 +52,10 @@ fn a_snapshot_goes_out_and_comes_back() {
 #[test]
 fn a_tar_comes_by_standard_input_and_goes_by_standard_output() {
     let place = place();
-    let out = ended(&mut place.command(["export", "one", "--tar", "-"]));
-    place.ok(["export", "one", "--tar", "../one.tar"]);
+    let out = ended(&mut place.command(["export", "one"]));
+    place.ok(["export", "one", "-o", "../one.tar"]);
     assert!(out.stdout == fs::read(place.root().join("one.tar")).unwrap());
-    let mut command = place.command(["import", "--tar", "-", "--tag", "two"]);
+    let mut command = place.command(["import", "-", "--tag", "two"]);
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
@@ -72,9 +72,9 @@ fn a_layer_takes_one_snapshot_to_another() {
     fs::remove_file(place.path("b")).unwrap();
     place.write("c", "new");
     place.ok(["import", ".", "--tag", "two"]);
-    place.ok(["export", "two", "--layer-on", "one", "--tar", "../layer"]);
+    place.ok(["export", "two", "--layer-on", "one", "-o", "../layer"]);
     assert_eq!(tar(&["-tf", "layer"], &place), b".wh.b\nc\n");
-    let args = ["import", "--tar", "../layer", "--layer-on", "one"];
+    let args = ["import", "../layer", "--layer-on", "one"];
     let made = place.json_one(args.into_iter().chain(["--tag", "three"]));
     assert_eq!(made["parents"].as_array().unwrap().len(), 1, "{made}");
     assert_eq!(place.ok(["diff", "two", "three"]), "");
@@ -83,7 +83,7 @@ fn a_layer_takes_one_snapshot_to_another() {
 #[test]
 fn rejected_archives_have_an_error_name_and_advice() {
     let place = place();
-    place.ok(["export", "one", "--tar", "../one.tar"]);
+    place.ok(["export", "one", "-o", "../one.tar"]);
     let whole = fs::read(place.root().join("one.tar")).unwrap();
     fs::write(place.root().join("cut.tar"), &whole[..whole.len() / 2]).unwrap();
     fs::write(place.root().join("text.tar"), "no tar\n".repeat(1000)).unwrap();
@@ -96,17 +96,11 @@ fn rejected_archives_have_an_error_name_and_advice() {
     let evil = evil.into_inner().unwrap();
     fs::write(place.root().join("evil.tar"), evil).unwrap();
     let cases: [(&[&str], &str); 5] = [
-        (&["--tar", "../cut.tar"], "archive_cut_off"),
-        (&["--tar", "../text.tar"], "archive_unreadable"),
-        (
-            &["--tar", "../one.tar", "--max-size", "5"],
-            "archive_too_large",
-        ),
-        (
-            &["--tar", "../one.tar", "--max-entries", "2"],
-            "archive_too_large",
-        ),
-        (&["--tar", "../evil.tar"], "archive_refused"),
+        (&["../cut.tar"], "archive_cut_off"),
+        (&["../text.tar"], "archive_unreadable"),
+        (&["../one.tar", "--max-size", "5"], "archive_too_large"),
+        (&["../one.tar", "--max-entries", "2"], "archive_too_large"),
+        (&["../evil.tar"], "archive_refused"),
     ];
     for (args, name) in cases {
         let args = ["import", "--json"].into_iter().chain(args.iter().copied());
@@ -118,6 +112,7 @@ fn rejected_archives_have_an_error_name_and_advice() {
     }
     assert!(!place.root().join("b").exists());
     assert_ne!(ended(&mut place.command(["import"])).code, 0);
-    let both = ["import", ".", "--tar", "x"];
-    assert_eq!(ended(&mut place.command(both)).code, 2);
+    assert_eq!(place.fails(3, ["import", "../absent"]), "file_not_found");
+    let directory = ["import", ".", "--max-entries", "2"];
+    assert_eq!(place.fails(2, directory), "not_a_tar");
 }

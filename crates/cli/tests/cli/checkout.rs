@@ -45,7 +45,7 @@ fn a_snapshot_goes_into_a_new_directory() {
     assert_eq!(record["snapshot"], place.id("v1"));
     // The copy is complete, with its times.
     let imported = place.json_one(["import", "../a/b"]);
-    let shown = place.json_one(["show", "v1"]);
+    let shown = place.shown("v1");
     assert_eq!(imported["tree"], shown["tree"]);
     assert_eq!(imported["times"], shown["times"]);
 }

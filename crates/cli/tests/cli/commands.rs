@@ -34,7 +34,7 @@ fn init_takes_a_directory_or_the_path_of_a_store() {
     place.ok(["init", "--store", "../elsewhere"]);
     place.write("file", "x");
     place.ok(["import", ".", "--store", "../elsewhere", "--tag", "t"]);
-    let mut command = place.command(["cat", "t", "file"]);
+    let mut command = place.command(["cat", "t:file"]);
     let store = place.root().join("elsewhere");
     let printed = ended(command.env("ELEVO_STORE", store)).text();
     assert_eq!(printed, "x");
@@ -64,7 +64,7 @@ fn import_keeps_any_directory_and_leaves_head_alone() {
     assert_eq!(made["bytes"], 5);
     assert_eq!(made["reference"], "tag/t");
     assert_eq!(made["parents"], json!([]));
-    let shown = place.json_one(["show", "t"]);
+    let shown = place.shown("t");
     assert_eq!(shown["snapshot"], made["snapshot"]);
     assert_eq!(shown["message"], "why");
     assert_eq!(shown["labels"], json!({ "job": "42" }));
@@ -114,7 +114,7 @@ fn import_reads_changed_files_again() {
     file.set_modified(time).unwrap();
     let changed = place.json_one(["import", other, "--tag", "changed"]);
     assert_ne!(changed["tree"], first["tree"]);
-    assert_eq!(place.ok(["cat", "changed", "7"]), "same text");
+    assert_eq!(place.ok(["cat", "changed:7"]), "same text");
     let caches = place.path(".elevo/store/stat");
     for cache in fs::read_dir(caches).unwrap() {
         fs::write(cache.unwrap().path(), "damaged").unwrap();
@@ -136,9 +136,9 @@ fn commit_keeps_history_and_says_when_nothing_changed() {
     assert!(printed.starts_with("Nothing changed since "), "{printed}");
     let empty = place.json_one(["commit", "--allow-empty"]);
     assert_eq!(empty["parents"], json!([first["snapshot"]]));
-    let shown = place.json_one(["show", "head~1"]);
+    let shown = place.shown("head~1");
     assert_eq!(shown["author"], "me");
-    let author = place.json_one(["show"])["author"].clone();
+    let author = place.shown("head")["author"].clone();
     assert!(
         author.as_str().unwrap().starts_with("somebody@"),
         "{author}"
@@ -160,7 +160,7 @@ fn commit_of_another_directory_uses_its_own_store() {
     fs::write(place.root().join("copy/new"), "edited there\n").unwrap();
     let made = place.json_one(["commit", "../copy"]);
     assert_eq!(made["parents"], json!([place.id("v2")]));
-    assert_eq!(place.ok(["cat", "head", "new"]), "edited there\n");
+    assert_eq!(place.ok(["cat", "head:new"]), "edited there\n");
     // Commands in the copy find the store of the original.
     let mut command = place.command(["log", "--oneline"]);
     let printed = ended(command.current_dir(place.root().join("copy"))).text();
@@ -272,14 +272,11 @@ fn show_describes_a_snapshot_by_any_of_its_names() {
 #[test]
 fn cat_prints_files_whole_and_in_part() {
     let place = Place::with_history();
-    assert_eq!(place.ok(["cat", "v1", "old/gone"]), "bye\n");
-    assert_eq!(place.ok(["cat", "v1", "./edited", "--range", "4:3"]), "two");
-    assert_eq!(
-        place.ok(["cat", "v1", "edited", "--range", "8:"]),
-        "three\n"
-    );
-    assert_eq!(place.ok(["cat", "v1", "edited", "--range", "99:1"]), "");
-    let piece = place.json_one(["cat", "v1", "edited", "--range", "4:3"]);
+    assert_eq!(place.ok(["cat", "v1:old/gone"]), "bye\n");
+    assert_eq!(place.ok(["cat", "v1:./edited", "--range", "4:3"]), "two");
+    assert_eq!(place.ok(["cat", "v1:edited", "--range", "8:"]), "three\n");
+    assert_eq!(place.ok(["cat", "v1:edited", "--range", "99:1"]), "");
+    let piece = place.json_one(["cat", "v1:edited", "--range", "4:3"]);
     assert_eq!(piece, json!({ "offset": 4, "length": 3, "text": "two" }));
 }
 
@@ -292,9 +289,9 @@ fn cat_streams_a_large_file() {
     }
     place.write("large", &large);
     place.ok(["commit"]);
-    let ended = place.run(["cat", "head", "large"]);
+    let ended = place.run(["cat", "head:large"]);
     assert!(ended.stdout == large);
-    let pieces = place.json(["cat", "head", "large"]);
+    let pieces = place.json(["cat", "head:large"]);
     assert_eq!(fields(&pieces[0]), ["base64", "length", "offset"]);
     let lengths: u64 = pieces
         .iter()
@@ -311,8 +308,8 @@ fn ls_lists_directories_files_and_links() {
     std::os::unix::fs::symlink("dir/file", place.path("link")).unwrap();
     place.ok(["commit"]);
     assert_eq!(place.ok(["ls"]), "dir/\ndir-too\nlink\n");
-    assert_eq!(place.ok(["ls", "head", "dir/"]), "dir/file\n");
-    assert_eq!(place.ok(["ls", "head", "dir/file"]), "dir/file\n");
+    assert_eq!(place.ok(["ls", "head:dir/"]), "dir/file\n");
+    assert_eq!(place.ok(["ls", "head:dir/file"]), "dir/file\n");
     assert_eq!(place.ok(["ls", "-r"]), "dir/\ndir/file\ndir-too\nlink\n");
     let long = place.ok(["ls", "-l"]);
     let link = long.lines().last().unwrap();
@@ -336,7 +333,7 @@ fn ls_lists_a_directory_of_many_pages() {
         place.write(format!("many/{number:04}"), "");
     }
     place.ok(["commit"]);
-    let listed = place.ok(["ls", "head", "many"]);
+    let listed = place.ok(["ls", "head:many"]);
     let expected: String = (0..2500)
         .map(|number| format!("many/{number:04}\n"))
         .collect();
@@ -354,7 +351,7 @@ fn tags_are_set_moved_listed_and_deleted() {
     );
     assert_eq!(place.fails(4, ["tag", "good", "v2"]), "tag_exists");
     place.ok(["tag", "good", "v1"]);
-    let moved = place.json_one(["tag", "good", "v2", "--force"]);
+    let moved = place.json_one(["tag", "good", "v2", "--move"]);
     assert_eq!(
         moved,
         json!({ "tag": "good", "snapshot": v2, "previous": v1 })
@@ -365,7 +362,7 @@ fn tags_are_set_moved_listed_and_deleted() {
         .map(|it| it["tag"].as_str().unwrap())
         .collect();
     assert_eq!(names, ["good", "v1", "v2"]);
-    assert_eq!(place.ok(["tag", "--list"]).lines().count(), 3);
+    assert_eq!(place.ok(["tag"]).lines().count(), 3);
     let gone = place.json_one(["tag", "good", "--delete"]);
     assert_eq!(
         gone,
@@ -396,16 +393,13 @@ fn every_command_has_help_with_examples() {
         "init", "import", "commit", "log", "show", "diff", "checkout", "cat", "ls", "tag",
     ];
     for command in commands {
-        let help = ended(elevo().args(["state", command, "--help"])).text();
+        let help = ended(elevo().args([command, "--help"])).text();
         assert!(help.contains("Examples:"), "{command}");
-        assert!(
-            help.contains(&format!("Usage: elevo state {command}")),
-            "{help}"
-        );
+        assert!(help.contains(&format!("Usage: elevo {command}")), "{help}");
     }
     for args in [
         &["--help"][..],
-        &["state", "--help"],
+        &["store", "--help"],
         &["completions", "--help"],
     ] {
         assert!(ended(elevo().args(args)).text().contains("Examples:"));

@@ -77,10 +77,10 @@ impl Place {
         fs::read_to_string(self.path(path)).expect("the file is there")
     }
 
-    /// `elevo state` in the working directory.
+    /// `elevo` in the working directory.
     pub(crate) fn command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
         let mut command = elevo();
-        command.current_dir(self.path("")).arg("state").args(args);
+        command.current_dir(self.path("")).args(args);
         command
     }
 
@@ -92,8 +92,10 @@ impl Place {
     }
 
     fn json_command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
-        let mut command = self.command(["--json"]);
-        command.args(args);
+        let mut args = args.into_iter();
+        let mut command = self.command(args.next());
+        // The other arguments may end with `--` and paths.
+        command.arg("--json").args(args);
         command
     }
 
@@ -131,10 +133,18 @@ impl Place {
         name.expect("an error has a name").to_owned()
     }
 
+    /// The description of a snapshot.
+    pub(crate) fn shown(&self, revision: &str) -> Value {
+        // Its changes follow.
+        self.json(["show", revision]).remove(0)
+    }
+
     /// The id of a snapshot.
     pub(crate) fn id(&self, revision: &str) -> String {
-        let shown = self.json_one(["show", revision]);
-        shown["snapshot"].as_str().expect("an id").to_owned()
+        self.shown(revision)["snapshot"]
+            .as_str()
+            .expect("an id")
+            .to_owned()
     }
 }
 

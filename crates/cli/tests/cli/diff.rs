@@ -18,16 +18,17 @@ fn changes_are_listed_with_letters_and_names() {
     let place = Place::with_history();
     let expected = "M\tedited\nA\tnew\nD\told/\nD\told/gone\n";
     assert_eq!(place.ok(["diff", "v1", "v2"]), expected);
-    assert_eq!(place.ok(["diff", "v2"]), expected);
-    assert_eq!(place.ok(["diff"]), expected);
+    assert_eq!(place.ok(["diff", "v1..v2"]), expected);
+    assert_eq!(place.ok(["diff", "v1.."]), expected);
+    let shown = place.ok(["show", "v2"]);
+    assert!(shown.ends_with(&format!("\n\n{expected}")), "{shown}");
     assert_eq!(
         place.ok(["diff", "v1", "v2", "--", "old", "new"]),
         "A\tnew\nD\told/\nD\told/gone\n"
     );
-    assert_eq!(
-        place.ok(["diff", "v1"]),
-        "A\tedited\nA\tkept\nA\told/\nA\told/gone\n"
-    );
+    let first = place.ok(["show", "v1"]);
+    let expected = "A\tedited\nA\tkept\nA\told/\nA\told/gone\n";
+    assert!(first.ends_with(expected), "{first}");
     assert_eq!(place.ok(["diff", "v1", "v1"]), "");
 }
 
@@ -43,8 +44,8 @@ fn permissions_and_types_have_letters_of_their_own() {
     place.write("thing/inside", "");
     place.ok(["commit"]);
     let expected = "P\tscript (0644 -> 0755)\nT\tthing/ (file -> directory)\nA\tthing/inside\n";
-    assert_eq!(place.ok(["diff"]), expected);
-    let changes = place.json(["diff"]);
+    assert_eq!(place.ok(["diff", "head~..head"]), expected);
+    let changes = place.json(["diff", "head~..head"]);
     assert_eq!(changes[0]["status"], "mode_changed");
     assert_eq!(changes[0]["before"]["mode"], "0644");
     assert_eq!(changes[1]["status"], "type_changed");
@@ -124,21 +125,27 @@ fn renames_are_shown_on_request() {
     fs::create_dir(place.path("sub")).unwrap();
     fs::rename(place.path("kept"), place.path("sub/moved")).unwrap();
     place.ok(["commit"]);
-    assert_eq!(place.ok(["diff"]), "D\tkept\nA\tsub/\nA\tsub/moved\n");
     assert_eq!(
-        place.ok(["diff", "--renames"]),
+        place.ok(["diff", "v2..head"]),
+        "D\tkept\nA\tsub/\nA\tsub/moved\n"
+    );
+    assert_eq!(
+        place.ok(["diff", "--renames", "v2..head"]),
         "A\tsub/\nR\tkept -> sub/moved\n"
     );
-    let changes = place.json(["diff", "--renames"]);
+    let changes = place.json(["diff", "--renames", "v2..head"]);
     assert_eq!(changes[1]["status"], "renamed");
     assert_eq!(changes[1]["from"], "kept");
     assert_eq!(changes[1]["path"], "sub/moved");
-    let patch = place.ok(["diff", "--renames", "-p"]);
+    let patch = place.ok(["diff", "--renames", "-p", "v2..head"]);
     assert!(
         patch.contains("\nrename from kept\nrename to sub/moved\n"),
         "{patch}"
     );
-    let totals = place.json(["diff", "--renames", "--stat"]).pop().unwrap();
+    let totals = place
+        .json(["diff", "--renames", "--stat", "v2..head"])
+        .pop()
+        .unwrap();
     assert_eq!(totals["renamed"], 1);
 }
 

@@ -13,7 +13,7 @@ fn wrong_usage_ends_with_2() {
         &["no-such-command"][..],
         &["log", "--no-such-option"],
         &["checkout"],
-        &["cat", "v1", "kept", "--range", "x"],
+        &["cat", "v1:kept", "--range", "x"],
         &["import", ".", "--label", "nothing"],
         &["diff", "--stat", "--patch"],
     ] {
@@ -23,8 +23,8 @@ fn wrong_usage_ends_with_2() {
         assert!(ended.stderr.starts_with("error: "), "{}", ended.stderr);
     }
     assert_eq!(place.fails(2, ["show", "head~x"]), "revision_invalid");
-    assert_eq!(place.fails(2, ["cat", "v1", "/etc/passwd"]), "path_invalid");
-    assert_eq!(place.fails(2, ["ls", "v1", "../up"]), "path_invalid");
+    assert_eq!(place.fails(2, ["cat", "v1:/etc/passwd"]), "path_invalid");
+    assert_eq!(place.fails(2, ["ls", "v1:../up"]), "path_invalid");
     assert_eq!(place.fails(2, ["tag", "a b"]), "tag_invalid");
     let long = "x".repeat(70_000);
     let args = ["commit", "--allow-empty", "-m", &long];
@@ -54,11 +54,10 @@ fn missing_resources_end_with_3() {
     let id = "0".repeat(64);
     assert_eq!(place.fails(3, ["show", &id]), "snapshot_not_found");
     assert_eq!(place.fails(3, ["show", "head~2"]), "snapshot_not_found");
-    assert_eq!(place.fails(3, ["cat", "v1", "nothing"]), "path_not_found");
-    assert_eq!(place.fails(3, ["ls", "v1", "no/such"]), "path_not_found");
-    assert_eq!(place.fails(3, ["cat", "v1", "old"]), "wrong_kind");
-    assert_eq!(place.fails(3, ["import", "nowhere"]), "directory_not_found");
-    assert_eq!(place.fails(3, ["import", "kept"]), "directory_not_found");
+    assert_eq!(place.fails(3, ["cat", "v1:nothing"]), "path_not_found");
+    assert_eq!(place.fails(3, ["ls", "v1:no/such"]), "path_not_found");
+    assert_eq!(place.fails(3, ["cat", "v1:old"]), "wrong_kind");
+    assert_eq!(place.fails(3, ["import", "nowhere"]), "file_not_found");
     place.ok(["checkout", "v1", "../copy"]);
     fs::rename(place.path(".elevo/store"), place.path("moved")).unwrap();
     let mut command = place.command(["log", "--json"]);

@@ -9,8 +9,12 @@ fn gc_deletes_unnamed_snapshots_with_their_files() {
     let lost = place.json_one(["commit", "--detach", "-m", "a try"]);
     let lost = lost["snapshot"].as_str().expect("an id");
     place.ok(["checkout", "head", "--force"]);
-    assert_eq!(place.ok(["gc"]), "Nothing to delete\n", "it is new");
-    let would = place.json_one(["gc", "--keep", "0", "--dry-run"]);
+    assert_eq!(
+        place.ok(["store", "gc"]),
+        "Nothing to delete\n",
+        "it is new"
+    );
+    let would = place.json_one(["store", "gc", "--keep", "0", "--dry-run"]);
     let names = [
         "dry_run",
         "full",
@@ -22,14 +26,14 @@ fn gc_deletes_unnamed_snapshots_with_their_files() {
     assert_eq!(fields(&would), names);
     assert_eq!(would["snapshots_removed"], 1, "{would}");
     place.ok(["show", lost]);
-    let printed = place.ok(["gc", "--keep", "0"]);
+    let printed = place.ok(["store", "gc", "--keep", "0"]);
     assert!(printed.starts_with("Deleted 1 snapshot and "), "{printed}");
     place.fails(3, ["show", lost]);
     for name in ["v1", "v2", "head"] {
         place.ok(["ls", name]);
     }
-    assert_eq!(place.json_one(["verify"])["whole"], true);
-    let young = place.json_one(["gc", "--keep", "0", "--young"]);
+    assert_eq!(place.json_one(["store", "verify"])["whole"], true);
+    let young = place.json_one(["store", "gc", "--keep", "0", "--young"]);
     assert_eq!(young["full"], false, "{young}");
 }
 
@@ -41,14 +45,14 @@ fn gc_keeps_the_snapshots_of_the_directory_and_workspaces() {
     let elsewhere = place.root().join("elsewhere");
     let elsewhere = elsewhere.to_str().expect("a path");
     for arguments in [
-        vec!["create", "v1", "--id", "beside", "--provider", "copy"],
+        vec!["create", "beside", "--from", "v1", "--provider", "copy"],
         vec![
             "--workspaces",
             elsewhere,
             "create",
-            "v1",
-            "--id",
             "far",
+            "--from",
+            "v1",
             "--provider",
             "copy",
         ],
@@ -57,7 +61,10 @@ fn gc_keeps_the_snapshots_of_the_directory_and_workspaces() {
     }
     place.ok(["tag", "v1", "--delete"]);
     place.ok(["tag", "v2", "--delete"]);
-    assert_eq!(place.ok(["gc", "--keep", "0"]), "Nothing to delete\n");
+    assert_eq!(
+        place.ok(["store", "gc", "--keep", "0"]),
+        "Nothing to delete\n"
+    );
     place
         .ws(["--workspaces", elsewhere, "status", "far"])
         .text();

@@ -1,8 +1,8 @@
 //! Hostile names and texts.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use crate::common::Place;
 
@@ -11,6 +11,8 @@ const ESCAPES: &str = "a\x1b[31m\n\"b\\";
 
 fn place_with_odd_names() -> Place {
     let place = Place::new();
+    place.ok(["commit", "--allow-empty"]);
+    place.ok(["tag", "empty"]);
     place.write(OsStr::from_bytes(NOT_UTF8), "1\n");
     place.write(ESCAPES, "2\n");
     place.write("ümlaut", "3\n");
@@ -24,7 +26,7 @@ fn odd_names_are_quoted_for_people() {
     let printed = place.ok(["ls"]);
     let expected = "\"a\\033[31m\\n\\\"b\\\\\"\n\"caf\\351\"\nümlaut\n";
     assert_eq!(printed, expected);
-    let printed = place.ok(["diff"]);
+    let printed = place.ok(["diff", "empty..head"]);
     assert!(!printed.contains('\x1b'), "{printed:?}");
     assert_eq!(printed.lines().count(), 3);
 }
@@ -32,8 +34,8 @@ fn odd_names_are_quoted_for_people() {
 #[test]
 fn odd_names_are_exact_for_programs() {
     let place = place_with_odd_names();
-    for command in ["ls", "diff"] {
-        let listed = place.json([command]);
+    for command in [&["ls"][..], &["diff", "empty..head"]] {
+        let listed = place.json(command);
         assert_eq!(listed[0]["path"], ESCAPES);
         assert!(listed[0].get("path_base64").is_none());
         assert_eq!(listed[1]["path"], "caf\u{fffd}");
@@ -46,8 +48,8 @@ fn odd_names_are_exact_for_programs() {
 fn odd_names_are_taken_as_arguments() {
     let place = place_with_odd_names();
     let arguments = |name: &'static [u8]| {
-        let words = ["cat", "head"].map(OsStr::new);
-        words.into_iter().chain([OsStr::from_bytes(name)])
+        let file = [b"head:", name].concat();
+        ["cat".into(), OsString::from_vec(file)]
     };
     assert_eq!(place.ok(arguments(NOT_UTF8)), "1\n");
     assert_eq!(place.ok(arguments(ESCAPES.as_bytes())), "2\n");
@@ -95,8 +97,8 @@ fn untrusted_texts_cannot_control_the_terminal() {
         let bad = |c: char| c.is_control() && c != '\n';
         assert!(!printed.contains(bad), "{printed:?}");
     }
-    assert_eq!(place.json_one(["show"])["message"], evil);
-    let ended = place.run(["cat", "head", "no\x1b[31msuch"]);
+    assert_eq!(place.shown("head")["message"], evil);
+    let ended = place.run(["cat", "head:no\x1b[31msuch"]);
     assert_eq!(ended.code, 3);
     assert!(!ended.stderr.contains('\x1b'), "{:?}", ended.stderr);
 }

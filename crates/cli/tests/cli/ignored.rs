@@ -47,7 +47,7 @@ fn a_tar_is_imported_without_the_reserved_directory() {
     tar.args(["-cf", "../all.tar", "."])
         .current_dir(place.path(""));
     assert!(tar.status().unwrap().success());
-    place.ok(["import", "--tar", "../all.tar", "--tag", "all"]);
+    place.ok(["import", "../all.tar", "--tag", "all"]);
     let listed = place.ok(["ls", "-r", "all"]);
     let has = |path: &str| listed.lines().any(|line| line == path);
     assert!(has("debug.log") && has("node_modules/left-pad/index.js") && has(".git/HEAD"));
@@ -64,7 +64,7 @@ fn a_new_pattern_removes_nothing_that_was_committed() {
     place.write("b.log", "new\n");
     place.ok(["commit"]);
     assert_eq!(place.ok(["ls", "-r"]), ".gitignore\na.log\n");
-    assert_eq!(place.ok(["cat", "head", "a.log"]), "two\n");
+    assert_eq!(place.ok(["cat", "head:a.log"]), "two\n");
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn git_does_not_see_elevo() {
 fn a_workspace_keeps_what_is_ignored_and_not_elevo() {
     let place = place();
     place.ok(["commit", "-m", "first"]);
-    let made = place.ws(["create", "--provider", "copy", "--id", "one"]);
+    let made = place.ws(["create", "--provider", "copy", "one"]);
     let files = std::path::PathBuf::from(made.text().trim_end());
     for (path, text) in [("debug.log", "log\n"), (".elevo/checkout", "{}")] {
         let path = files.join(path);

@@ -1,4 +1,4 @@
-//! `elevo state` inside a workspace never acts on the directory around it.
+//! A command inside a workspace never acts on the directory around it.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
@@ -15,14 +15,14 @@ fn run_in(directory: &Path, args: &[&str]) -> Ended {
     ended(elevo().current_dir(directory).args(args))
 }
 
-/// Runs `elevo` in a workspace through `elevo ws run`.
+/// Runs `elevo` in a workspace through `elevo ws exec`.
 fn run_through(place: &Place, id: &str, args: &[&str]) -> Ended {
     let elevo = crate::common::ELEVO.as_str();
-    place.ws([&["run", id, "--", elevo], args].concat())
+    place.ws([&["exec", id, "--", elevo], args].concat())
 }
 
 fn workspace(place: &Place, id: &str, provider: &str) -> PathBuf {
-    let made = place.ws(["create", "--id", id, "--provider", provider]);
+    let made = place.ws(["create", id, "--provider", provider]);
     made.text().trim_end().into()
 }
 
@@ -38,7 +38,7 @@ fn error(ended: &Ended) -> Value {
     error["error"].clone()
 }
 
-const REFUSED: [&[&str]; 11] = [
+const REFUSED: [&[&str]; 13] = [
     &["commit", "-m", "work of an agent"],
     &["commit", "."],
     &["checkout", "v1"],
@@ -46,15 +46,19 @@ const REFUSED: [&[&str]; 11] = [
     &["init"],
     &["tag", "mine"],
     &["import", "."],
-    &["gc", "--keep", "0"],
+    &["store", "gc", "--keep", "0"],
     &["log"],
     &["show", "@"],
     &["diff"],
+    &["status"],
+    &["restore", "edited"],
 ];
 
 #[test]
-fn state_in_a_workspace_is_refused_and_changes_nothing_around_it() {
-    if !in_own_namespace("inside::state_in_a_workspace_is_refused_and_changes_nothing_around_it") {
+fn a_command_in_a_workspace_is_refused_and_changes_nothing_around_it() {
+    if !in_own_namespace(
+        "inside::a_command_in_a_workspace_is_refused_and_changes_nothing_around_it",
+    ) {
         return;
     }
     let place = Place::with_history();
@@ -69,7 +73,7 @@ fn state_in_a_workspace_is_refused_and_changes_nothing_around_it() {
             _ => run_in(&files, args),
         };
         for command in REFUSED {
-            let refused = run(&[&["state", "--json"], command].concat());
+            let refused = run(&[command, &["--json"]].concat());
             assert_eq!(
                 refused.code, 2,
                 "{provider} {command:?}: {}",
@@ -98,16 +102,16 @@ fn the_advice_of_a_rejected_command_works_in_the_workspace() {
     let kept = run_in(&here, &["ws", "--json", "snapshot", "one", "-m", "kept"]);
     let kept = kept.values().remove(0);
     let snapshot = kept["snapshot"].as_str().unwrap();
-    assert_eq!(place.ok(["cat", snapshot, "sub/mine"]), "mine\n");
+    assert_eq!(place.ok(["cat", &format!("{snapshot}:sub/mine")]), "mine\n");
 
     let store = place.path(".elevo/store");
-    let named = ["state", "--store", store.to_str().unwrap()];
-    let log = run_in(&here, &[&named[..], &["log", "--oneline"]].concat()).text();
+    let named = ["--store", store.to_str().unwrap()];
+    let log = run_in(&here, &[&["log", "--oneline"], &named[..]].concat()).text();
     assert_eq!(log, place.ok(["log", "--oneline"]));
     // The store is named, but these commands would still change the directory
     // around the workspace.
     for command in [&["commit"][..], &["checkout", "v1"], &["commit", "."]] {
-        let refused = run_in(&here, &[&named[..], &["--json"], command].concat());
+        let refused = run_in(&here, &[command, &named[..], &["--json"]].concat());
         assert_eq!(error(&refused)["name"], "inside_workspace", "{command:?}");
     }
 }
@@ -120,14 +124,13 @@ fn workspaces_elsewhere_are_recognized_too() {
         "create",
         "--provider",
         "copy",
-        "--id",
         "one",
         "--workspaces",
         "kept-here",
     ]);
     let files = PathBuf::from(made.text().trim_end());
     assert!(files.starts_with(&root), "{}", files.display());
-    let refused = run_in(&files, &["state", "--json", "commit"]);
+    let refused = run_in(&files, &["commit", "--json"]);
     let error = error(&refused);
     assert_eq!(error["name"], "inside_workspace", "{error}");
     let help = error["remediation"].as_str().unwrap();
@@ -139,10 +142,10 @@ fn a_store_of_its_own_in_a_workspace_is_used() {
     let place = Place::with_history();
     let files = workspace(&place, "one", "copy");
     let head = place.id("head");
-    run_in(&files, &["state", "init", "."]).text();
+    run_in(&files, &["init", "."]).text();
     fs::write(files.join("mine"), "mine\n").unwrap();
-    run_in(&files, &["state", "commit", "-m", "inside"]).text();
-    let log = run_in(&files, &["state", "log", "--oneline"]).text();
+    run_in(&files, &["commit", "-m", "inside"]).text();
+    let log = run_in(&files, &["log", "--oneline"]).text();
     assert!(log.contains("inside") && log.lines().count() == 1, "{log}");
     assert_eq!(place.id("head"), head);
 }

@@ -17,6 +17,8 @@ mod ignored;
 mod inside;
 mod removing;
 mod snapshots;
+mod status;
 mod terminal;
 mod unprivileged;
 mod ws;
+mod ws_merge;

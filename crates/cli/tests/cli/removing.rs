@@ -14,9 +14,7 @@ use crate::common::{ELEVO, Place, clean};
 fn with_workspaces(ids: &[&str]) -> Place {
     let place = Place::with_history();
     for id in ids {
-        place
-            .ws(["create", "--provider", "copy", "--id", id])
-            .text();
+        place.ws(["create", "--provider", "copy", id]).text();
     }
     place
 }

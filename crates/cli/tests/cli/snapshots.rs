@@ -26,13 +26,13 @@ fn trees_and_differences_are_printed_as_before() {
     insta::assert_snapshot!(transcripts(
         &place,
         &[
-            &["state", "ls", "v1"],
-            &["state", "ls", "-r", "v1"],
-            &["state", "cat", "v2", "edited"],
-            &["state", "diff", "v1", "v2"],
-            &["state", "diff", "--stat", "v1", "v2"],
-            &["state", "diff", "-p", "v1", "v2"],
-            &["state", "diff", "--exit-code", "v1", "v2"],
+            &["ls", "v1"],
+            &["ls", "-r", "v1"],
+            &["cat", "v2:edited"],
+            &["diff", "v1", "v2"],
+            &["diff", "--stat", "v1", "v2"],
+            &["diff", "-p", "v1", "v2"],
+            &["diff", "--exit-code", "v1", "v2"],
         ],
     ));
 }
@@ -43,21 +43,21 @@ fn errors_are_printed_as_before() {
     insta::assert_snapshot!(transcripts(
         &place,
         &[
-            &["state", "show", "nope"],
-            &["state", "show", "v1~9"],
-            &["state", "cat", "v1", "absent"],
-            &["state", "cat", "v1", "/etc"],
-            &["state", "tag", "head"],
-            &["state", "tag", "-d", "absent"],
-            &["state", "checkout", "v1", "edited"],
-            &["state", "show", "nope", "--json"],
+            &["show", "nope"],
+            &["show", "v1~9"],
+            &["cat", "v1:absent"],
+            &["cat", "v1:/etc"],
+            &["tag", "head"],
+            &["tag", "-d", "absent"],
+            &["checkout", "v1", "edited"],
+            &["show", "nope", "--json"],
             &["ws", "path", "absent"],
             &["ws", "ls"],
             &["audit", "verify", "--data", "absent"],
             &["sandbox", "ls", "--data", "absent"],
             &["cp", "a", "b", "--server", "http://127.0.0.1:1"],
-            &["state", "nonsense"],
-            &["state", "log", "--nonsense", "--json"],
+            &["store", "nonsense"],
+            &["log", "--nonsense", "--json"],
         ],
     ));
 }

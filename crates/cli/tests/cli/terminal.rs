@@ -4,13 +4,13 @@ use std::process::Command;
 
 use crate::common::{ELEVO, Place, clean, ended};
 
-/// Runs `elevo state` on a terminal, through `script`.
+/// Runs `elevo` on a terminal, through `script`.
 fn on_a_terminal(place: &Place, args: &str, no_color: bool) -> String {
     let mut command = Command::new("script");
     clean(&mut command);
     command
         .args(["--quiet", "--return", "--command"])
-        .arg(format!("'{}' state {args}", *ELEVO))
+        .arg(format!("'{}' {args}", *ELEVO))
         .arg("/dev/null")
         .current_dir(place.path(""))
         .env("TERM", "xterm");
@@ -26,8 +26,8 @@ fn colours_are_for_terminals_only() {
     let place = Place::with_history();
     for args in [
         "log",
-        "diff -p",
-        "diff --stat",
+        "diff -p v1..v2",
+        "show --stat",
         "ls v1",
         "tag",
         "show nothing",

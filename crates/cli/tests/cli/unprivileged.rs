@@ -99,9 +99,9 @@ fn root_does_not_enter_a_namespace_of_another_user() {
         mount -t overlay overlay -o "userxattr,lowerdir=lower,upperdir=$2/upper,workdir=$2/work" "$2/files"
         echo there && exec sleep 60"#;
     for words in [
-        &["state", "init"][..],
-        &["state", "commit"],
-        &["ws", "create", "--provider", "rootless", "--id", "x"],
+        &["init"][..],
+        &["commit"],
+        &["ws", "create", "--provider", "rootless", "x"],
     ] {
         let ended = call(words);
         assert_eq!(ended.code, 0, "{}", ended.stderr);
@@ -120,11 +120,11 @@ fn root_does_not_enter_a_namespace_of_another_user() {
         .unwrap();
     let mut said = [0; 6];
     std::io::Read::read_exact(stranger.stdout.as_mut().unwrap(), &mut said).unwrap();
-    let run = call(&["ws", "run", "x", "--", "cat", "file"]);
+    let run = call(&["ws", "exec", "x", "--", "cat", "file"]);
     let again = {
         stranger.kill().unwrap();
         stranger.wait().unwrap();
-        call(&["ws", "run", "x", "--", "cat", "file"])
+        call(&["ws", "exec", "x", "--", "cat", "file"])
     };
     let removed = call(&["ws", "rm", "x"]);
     assert_eq!(run.code, 125, "{}", String::from_utf8_lossy(&run.stdout));
@@ -134,13 +134,20 @@ fn root_does_not_enter_a_namespace_of_another_user() {
     assert_eq!(removed.code, 0, "{}", removed.stderr);
 }
 
+/// The commands on a directory and its store.
+const LOCAL: [&str; 13] = [
+    "init", "import", "export", "commit", "status", "log", "show", "diff", "restore", "checkout",
+    "cat", "ls", "tag",
+];
+
 /// Ensures that new commands are added to the script.
 #[test]
 fn the_script_tries_every_command() {
-    for (area, from_server) in [
-        ("state", &[][..]),
-        ("ws", &["merge", "complete", "refresh"][..]),
-    ] {
+    for name in LOCAL {
+        let call = format!("\"$elevo\" {name}");
+        assert!(EVERYTHING.contains(&call), "`{call}` is not tried");
+    }
+    for (area, from_server) in [("store", &[][..]), ("ws", &["complete", "refresh"][..])] {
         let help = ended(elevo().args([area, "--help"])).text();
         let commands = help.split("Commands:\n").nth(1).unwrap();
         let commands = commands.lines().take_while(|line| !line.is_empty());

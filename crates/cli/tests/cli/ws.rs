@@ -29,7 +29,7 @@ fn a_workspace_from_beginning_to_end() {
         return;
     }
     let place = Place::with_history();
-    let files = printed(&place, &["create", "v1", "--id", "one"]);
+    let files = printed(&place, &["create", "one", "--from", "v1"]);
     assert_eq!(
         fs::read_to_string(files.join("edited")).unwrap(),
         "one\ntwo\nthree\n"
@@ -66,8 +66,8 @@ fn a_workspace_from_beginning_to_end() {
     );
     assert_eq!(kept["changed"], true);
     let snapshot = kept["snapshot"].as_str().unwrap();
-    assert_eq!(place.ok(["cat", snapshot, "mine"]), "of two\n");
-    assert_eq!(place.json_one(["show", snapshot])["message"], "it works");
+    assert_eq!(place.ok(["cat", &format!("{snapshot}:mine")]), "of two\n");
+    assert_eq!(place.shown(snapshot)["message"], "it works");
 
     place.ws(["park", "two"]).text();
     assert!(!fork.exists());
@@ -84,6 +84,7 @@ fn a_workspace_from_beginning_to_end() {
         "limit",
         "path",
         "provider",
+        "start",
         "state",
         "workspace",
     ];
@@ -105,7 +106,7 @@ fn writes_beyond_the_limit_of_a_workspace_fail() {
         return;
     }
     let place = Place::with_history();
-    let files = printed(&place, &["create", "--id", "one", "--limit", "8M"]);
+    let files = printed(&place, &["create", "one", "--limit", "8M"]);
     let fork = printed(&place, &["fork", "one", "two"]);
     for files in [&files, &fork] {
         fs::write(files.join("fits"), vec![1; 4 << 20]).unwrap();
@@ -128,8 +129,8 @@ fn invalid_requests_are_rejected_with_an_error_name() {
     let place = Place::with_history();
     for (code, args, name) in [
         (3, &["path", "nobody"][..], "workspace_not_found"),
-        (3, &["create", "nothing"], "snapshot_not_found"),
-        (2, &["create", "--id", "A/B"], "usage"),
+        (3, &["create", "--from", "nothing"], "snapshot_not_found"),
+        (2, &["create", "A/B"], "workspace_invalid"),
         (2, &["create", "--limit", "lots"], "usage"),
         (2, &["create", "--provider", "magic"], "usage"),
         (
@@ -140,11 +141,8 @@ fn invalid_requests_are_rejected_with_an_error_name() {
     ] {
         assert_eq!(fails(&place, code, args), name, "{args:?}");
     }
-    printed(&place, &["create", "--id", "one"]);
-    assert_eq!(
-        fails(&place, 4, &["create", "--id", "one"]),
-        "workspace_exists"
-    );
+    printed(&place, &["create", "one"]);
+    assert_eq!(fails(&place, 4, &["create", "one"]), "workspace_exists");
     assert_eq!(fails(&place, 4, &["resume", "one"]), "workspace_not_parked");
     place.ws(["rm", "one"]).text();
 }
@@ -185,7 +183,12 @@ fn a_lazy_workspace_is_served_until_it_goes() {
     }
     let place = Place::with_history();
     let _ended = Ended(&place);
-    let lazy = |id| printed(&place, &["create", "v1", "--provider", "lazy", "--id", id]);
+    let lazy = |id| {
+        printed(
+            &place,
+            &["create", id, "--from", "v1", "--provider", "lazy"],
+        )
+    };
     let files = lazy("one");
     assert_eq!(
         fs::read_to_string(files.join("edited")).unwrap(),

@@ -218,7 +218,7 @@ fn the_store_of_a_server_is_not_collected_without_its_catalog() {
     assert!(server.end(Signal::TERM).success());
     let store = server.data().join("store");
     let store = store.to_str().unwrap();
-    let refused = server.run(["state", "gc", "--store", store, "--keep", "0", "--json"]);
+    let refused = server.run(["store", "gc", "--store", store, "--keep", "0", "--json"]);
     assert_eq!(
         (refused.code, refused.name().as_str()),
         (4, "store_of_server")
@@ -230,7 +230,7 @@ fn the_store_of_a_server_is_not_collected_without_its_catalog() {
     );
     // Also if only an older server, which writes no stamp, has opened it.
     fs::remove_file(server.data().join("store/SERVER")).unwrap();
-    let refused = server.run(["state", "gc", "--store", store, "--keep", "0", "--json"]);
+    let refused = server.run(["store", "gc", "--store", store, "--keep", "0", "--json"]);
     assert_eq!(
         (refused.code, refused.name().as_str()),
         (4, "store_of_server")
@@ -250,7 +250,7 @@ fn a_backup_of_the_store_says_that_it_is_not_one_of_the_server() {
     let store = server.data().join("store");
     let to = server.directory.path().join("backups");
     let args = [
-        "state",
+        "store",
         "backup",
         "--store",
         store.to_str().unwrap(),

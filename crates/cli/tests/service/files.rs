@@ -9,6 +9,12 @@ use serde_json::Value;
 
 use crate::server::Server;
 
+/// The first of several JSON lines.
+fn first(lines: &str) -> Value {
+    let line = lines.lines().next().expect("a line");
+    serde_json::from_str(line).expect("JSON")
+}
+
 #[test]
 fn files_go_there_and_back() {
     let server = Server::start();
@@ -123,12 +129,12 @@ fn commands_that_write_to_the_servers_store_go_through_the_server() {
     let store = store.to_str().unwrap();
     server.write("work/file", b"one\n");
     let imported = server.ok([
-        "state", "--store", store, "import", "work", "--tag", "v1", "-m", "hi",
+        "import", "--store", store, "work", "--tag", "v1", "-m", "hi",
     ]);
     assert!(imported.contains("hi"), "{imported}");
     // Sandboxes can use the snapshot, and their snapshots are in the store.
-    let shown = server.ok(["state", "--store", store, "show", "v1", "--json"]);
-    let shown: Value = serde_json::from_str(&shown).unwrap();
+    let shown = server.ok(["show", "--store", store, "v1", "--json"]);
+    let shown = first(&shown);
     let snapshot = shown["snapshot"].as_str().unwrap();
     let id = server.ok(["sandbox", "create", "--snapshot", snapshot]);
     let id = id.trim_end();
@@ -137,24 +143,24 @@ fn commands_that_write_to_the_servers_store_go_through_the_server() {
     assert_eq!(kept.trim_end(), snapshot);
 
     // The current directory and the author are those of the caller.
-    server.ok(["state", "--store", store, "checkout", "v1", "copy"]);
+    server.ok(["checkout", "--store", store, "v1", "copy"]);
     server.write("copy/file", b"two\n");
-    let mut command = server.command(["state", "commit", "--detach", "--json", "--label", "a=b"]);
+    let mut command = server.command(["commit", "--detach", "--json", "--label", "a=b"]);
     command.current_dir(server.directory.path().join("copy"));
     let committed = command.env("ELEVO_AUTHOR", "somebody").output().unwrap();
     let committed: Value = serde_json::from_slice(&committed.stdout).unwrap();
     let newer = committed["snapshot"].as_str().unwrap();
-    let shown = server.ok(["state", "--store", store, "show", newer, "--json"]);
-    let shown: Value = serde_json::from_str(&shown).unwrap();
+    let shown = server.ok(["show", "--store", store, newer, "--json"]);
+    let shown = first(&shown);
     assert_eq!(shown["author"], "somebody");
     assert_eq!(shown["labels"]["a"], "b");
 
     // Errors come back with their names and codes.
-    let refused = server.run(["state", "--json", "--store", store, "tag", "v1", newer]);
+    let refused = server.run(["tag", "--json", "--store", store, "v1", newer]);
     assert_eq!((refused.code, refused.name().as_str()), (4, "tag_exists"));
 
     // The workspaces include those of sandboxes, which cannot be deleted.
-    let path = server.ok(["ws", "--store", store, "create", "v1", "--id", "mine"]);
+    let path = server.ok(["ws", "--store", store, "create", "mine", "--from", "v1"]);
     assert_eq!(
         fs::read(Path::new(path.trim_end()).join("file")).unwrap(),
         b"one\n"
@@ -167,14 +173,14 @@ fn commands_that_write_to_the_servers_store_go_through_the_server() {
     for json in [&[][..], &["--json"][..]] {
         let mut words = vec!["ws", "--store", store];
         words.extend(json);
-        words.extend(["run", "mine", "--", "pwd"]);
+        words.extend(["exec", "mine", "--", "pwd"]);
         assert_eq!(server.ok(words).trim(), path.trim());
     }
     let code = server.run([
-        "ws", "--store", store, "run", "mine", "--", "sh", "-c", "exit 7",
+        "ws", "--store", store, "exec", "mine", "--", "sh", "-c", "exit 7",
     ]);
     assert_eq!(code.code, 7);
-    let private = ["create", "--provider", "rootless", "--id", "other"];
+    let private = ["create", "--provider", "rootless", "other"];
     let refused = server.run(["ws", "--store", store].into_iter().chain(private));
     assert_eq!(refused.code, 2, "{}", refused.stderr);
     let listed = server.ok(["ws", "--store", store, "ls"]);
@@ -193,7 +199,7 @@ fn commands_that_write_to_the_servers_store_go_through_the_server() {
     // Without the server the commands open the store themselves.
     server.end(rustix::process::Signal::TERM);
     assert!(!server.data().join("elevo.sock").exists());
-    server.ok(["state", "--store", store, "tag", "v2", newer]);
+    server.ok(["tag", "--store", store, "v2", newer]);
 }
 
 #[test]
@@ -202,20 +208,20 @@ fn the_servers_store_is_verified_and_backed_up_while_the_server_holds_it() {
     let store = server.data().join("store");
     let store = store.to_str().unwrap();
     server.write("work/file", b"one\n");
-    server.ok(["state", "--store", store, "import", "work", "--tag", "v1"]);
-    let made = server.ok(["state", "--store", store, "backup", "backups", "--json"]);
+    server.ok(["import", "--store", store, "work", "--tag", "v1"]);
+    let made = server.ok(["store", "backup", "--store", store, "backups", "--json"]);
     let made: Value = serde_json::from_str(&made).unwrap();
     let backup = made["backup"].as_str().unwrap();
     assert!(Path::new(backup).join("BACKUP").is_file());
     for store in [store, backup] {
-        let found = server.ok(["state", "--store", store, "verify", "--json"]);
+        let found = server.ok(["store", "verify", "--store", store, "--json"]);
         let found: Value = serde_json::from_str(found.lines().next().unwrap()).unwrap();
         assert_eq!(found["whole"], true);
     }
-    let repaired = server.ok(["state", "--store", store, "repair", "--from", "backups"]);
+    let repaired = server.ok(["store", "repair", "--store", store, "--from", "backups"]);
     assert!(repaired.contains("Nothing is damaged"), "{repaired}");
-    server.ok(["state", "--store", "restored", "restore", "backups"]);
-    let read = server.ok(["state", "--store", "restored", "cat", "v1", "file"]);
+    server.ok(["store", "restore-backup", "--store", "restored", "backups"]);
+    let read = server.ok(["cat", "--store", "restored", "v1:file"]);
     assert_eq!(read, "one\n");
 }
 
@@ -227,13 +233,11 @@ fn a_tar_reaches_the_servers_store_by_standard_input() {
     // Larger than a frame.
     let large: Vec<u8> = (0..3_000_000u32).flat_map(u32::to_le_bytes).collect();
     server.write("work/large", &large);
-    server.ok(["state", "--store", store, "import", "work", "--tag", "v1"]);
-    server.ok([
-        "state", "--store", store, "export", "v1", "--tar", "out.tar",
-    ]);
+    server.ok(["import", "--store", store, "work", "--tag", "v1"]);
+    server.ok(["export", "--store", store, "v1", "-o", "out.tar"]);
     let archive = server.read("out.tar");
     let send = |archive: &[u8], tag| {
-        let args = ["state", "--store", store, "import", "--tar", "-", "--tag"];
+        let args = ["import", "--store", store, "-", "--tag"];
         let mut command = server.command(args.into_iter().chain([tag]));
         let mut child = command
             .stdin(Stdio::piped())
@@ -248,7 +252,7 @@ fn a_tar_reaches_the_servers_store_by_standard_input() {
         child.wait().unwrap().code()
     };
     assert_eq!(send(&archive, "v2"), Some(0));
-    let differences = server.ok(["state", "--store", store, "diff", "v1", "v2"]);
+    let differences = server.ok(["diff", "--store", store, "v1", "v2"]);
     assert_eq!(differences, "");
     assert_eq!(send(&archive[..archive.len() / 2], "v3"), Some(1));
 }

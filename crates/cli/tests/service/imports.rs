@@ -40,9 +40,9 @@ fn run_in(server: &Server, directory: &std::path::Path, args: &[&str]) -> Ended 
 fn an_import_leaves_out_what_a_commit_leaves_out() {
     let server = server();
     let work = server.directory.path().join("work");
-    run_in(&server, &work, &["state", "init"]).text();
-    run_in(&server, &work, &["state", "commit"]).text();
-    let committed = run_in(&server, &work, &["state", "ls", "-r"]).text();
+    run_in(&server, &work, &["init"]).text();
+    run_in(&server, &work, &["commit"]).text();
+    let committed = run_in(&server, &work, &["ls", "-r"]).text();
     assert_eq!(committed, ".gitignore\ninner/\ninner/page\nmain\n");
     let import = ["project", "import", "site", "--directory", "work"];
     let imported = server.run(import);
@@ -128,13 +128,13 @@ fn a_dry_run_of_an_import_says_what_would_change_and_changes_nothing() {
 fn state_in_a_workspace_of_a_project_is_refused() {
     let server = server();
     // A working directory that contains the server's data.
-    server.ok(["state", "init"]);
+    server.ok(["init"]);
     let made = server.ok(["ws", "create", "--project", "site", "--json"]);
     let made: Value = serde_json::from_str(&made).unwrap();
     let path = std::path::PathBuf::from(made["path"].as_str().unwrap());
     fs::write(path.join("mine"), "mine\n").unwrap();
     for command in [&["commit"][..], &["log"], &["checkout", "head"]] {
-        let args = [&["state", "--json"], command].concat();
+        let args = [command, &["--json"]].concat();
         let refused = run_in(&server, &path, &args);
         assert_eq!(refused.name(), "inside_workspace", "{}", refused.stderr);
         assert!(
@@ -143,7 +143,7 @@ fn state_in_a_workspace_of_a_project_is_refused() {
             refused.stderr
         );
     }
-    assert_eq!(server.ok(["state", "log", "--all"]), "");
+    assert_eq!(server.ok(["log", "--all"]), "");
     let merged = run_in(&server, &path, &["ws", "merge"]).text();
     assert!(merged.contains("A  mine"), "{merged}");
 }

@@ -33,7 +33,7 @@ pub fn needed_snapshots(root: &Path) -> Result<Vec<SnapshotId>> {
     let registry = registry.lock()?;
     let mut needed = Vec::new();
     for record in registry.records().values() {
-        needed.extend([record.origin, record.base]);
+        needed.extend([record.origin, record.start, record.base]);
         needed.extend(record.home);
         needed.extend(record.unfinished);
     }
@@ -49,11 +49,13 @@ impl Workspaces {
     ) -> Result<Changes> {
         let (record, locked) = self.lock(id)?;
         let base = self.snapshot_of(record.base)?;
+        let start = self.snapshot_of(record.start)?;
         if record.read_only {
             return Ok(Changes {
                 base: record.base,
                 tree: base.tree,
                 before: base.tree,
+                start: start.tree,
                 repository: self.repository.clone(),
             });
         }
@@ -64,6 +66,7 @@ impl Workspaces {
             base: record.base,
             tree,
             before: base.tree,
+            start: start.tree,
             repository: view,
         })
     }

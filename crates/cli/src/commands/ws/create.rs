@@ -26,7 +26,7 @@ workspace have the files of the same moment, even if commands write to it. Needs
 root and `mkfs.btrfs`.
 
 With --provider rootless it is an overlay without root, which only commands of
-`elevo ws run` see: its id is printed, because it has no directory. With
+`elevo ws exec` see: its id is printed, because it has no directory. With
 rootless-lazy, files are fetched when they are read; needs `fusermount3`.
 
 With --project, a server creates the workspace, and the store is not used. REV
@@ -34,21 +34,21 @@ is then a state of the project, and the directory is on the server's machine.
 
 Examples:
   elevo ws create                     of the newest commit
-  elevo ws create v1 --id try-1       of a tag, with an id
+  elevo ws create try-1 --from v1     of a tag, with a name
   elevo ws create --limit 2G          with at most 2 GiB of changes
   elevo ws create --provider copy     with copies of all files
-  elevo ws run \"$(elevo ws create --provider rootless)\" -- make test
+  elevo ws exec \"$(elevo ws create --provider rootless)\" -- make test
   elevo ws create --project site      of a project, on a server; `merge` merges
                                       its changes
-  elevo ws create --project site 3 --read-only --sync lazy")]
+  elevo ws create --project site --from 3 --read-only --sync lazy")]
 pub(super) struct Create {
-    /// Snapshot to start with; by default `head`
-    #[arg(value_name = "REV")]
-    revision: Option<String>,
+    /// Name of the workspace: a-z, 0-9 and -; by default a new one. With --project,
+    /// any text
+    name: Option<String>,
 
-    /// Id of the workspace: a-z, 0-9 and -; by default a new one
-    #[arg(long, conflicts_with = "project")]
-    id: Option<WorkspaceId>,
+    /// Snapshot to start with; by default `head`
+    #[arg(long, value_name = "REV")]
+    from: Option<String>,
 
     /// Provider: overlay, lazy, reflink or copy, by default the first that works;
     /// or rootless or rootless-lazy
@@ -58,10 +58,6 @@ pub(super) struct Create {
     /// Maximum size of the changes: bytes, or with K, M, G or T
     #[arg(long, value_name = "SIZE", value_parser = parse_limit)]
     limit: Option<u64>,
-
-    /// Name of a workspace of a project; need not be unique
-    #[arg(long, requires = "project")]
-    name: Option<String>,
 
     /// User on the server's machine who works in it, by name or number
     #[arg(long, value_name = "USER", requires = "project")]
@@ -98,7 +94,7 @@ struct OnProject {
 #[derive(Debug)]
 pub(super) struct OfStore {
     revision: Option<String>,
-    id: Option<WorkspaceId>,
+    id: Option<String>,
     provider: Option<ProviderKind>,
     limit: Option<u64>,
 }
@@ -124,15 +120,15 @@ impl Create {
         let on = self.on;
         match on.project {
             None => Side::Store(OfStore {
-                revision: self.revision,
-                id: self.id,
+                revision: self.from,
+                id: self.name,
                 provider: self.provider,
                 limit: self.limit,
             }),
             Some(project) => Side::Server(OfServer {
                 at: self.at,
                 project,
-                state: self.revision,
+                state: self.from,
                 limit: self.limit,
                 name: self.name,
                 owner: self.owner,
@@ -152,7 +148,12 @@ pub(super) fn run_on_store(call: &mut WorkspaceCall, args: OfStore) -> anyhow::R
     let (base, _) = view.resolve(args.revision.as_deref().unwrap_or(HEAD))?;
     let needs_pool = args.limit.is_some();
     let workspaces = call.open(view.repository, args.provider, needs_pool)?;
-    let id = args.id.map_or_else(new_workspace_id, Ok)?;
+    let id = match args.id {
+        Some(text) => text
+            .parse::<WorkspaceId>()
+            .map_err(WorkspaceProblem::InvalidName)?,
+        None => new_workspace_id()?,
+    };
     if call.held().is_none() {
         workspace_places::record_place(&call.location.store, &call.root)?;
     }

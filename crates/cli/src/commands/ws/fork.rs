@@ -17,8 +17,9 @@ Examples:
   elevo ws fork try-1                  create one fork, with a new id
   elevo ws fork try-1 try-2 try-3      create two forks")]
 pub(super) struct Fork {
-    /// The workspace
-    id: WorkspaceId,
+    /// The workspace; by default the one around the current directory
+    #[arg(value_name = "WS")]
+    id: Option<WorkspaceId>,
 
     /// Ids of the forks; by default one fork with a new id
     #[arg(value_name = "NEW")]
@@ -30,14 +31,20 @@ pub(super) struct Fork {
 
 pub(super) fn run(call: &mut WorkspaceCall, args: Fork) -> anyhow::Result<()> {
     let workspaces = call.open_to_write()?;
+    let from = call.find(&workspaces, args.id.as_ref())?;
     let into = match args.into.is_empty() {
         true => vec![new_workspace_id()?],
         false => args.into,
     };
+    let is_described = args.about.is_given();
     let info = args.about.into_info(&call.session, Vec::new(), None);
-    call.watch("forking", |progress| {
-        workspaces.fork(&args.id, &into, info, &NeverFreeze, progress)
+    let taken = call.watch("forking", |progress| {
+        workspaces.fork(&from, &into, info, &NeverFreeze, progress)
     })?;
+    if is_described && !taken.is_some_and(|taken| taken.is_new) {
+        call.session
+            .note("no snapshot was created, so the message and labels were not saved");
+    }
     for id in &into {
         let record = workspaces.get(id)?;
         call.print_path(&workspaces, &record)?;

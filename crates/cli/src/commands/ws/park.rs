@@ -14,19 +14,22 @@ Examples:
   elevo ws park try-1
   elevo ws resume try-1")]
 pub(super) struct Park {
-    /// The workspace
-    id: WorkspaceId,
+    /// The workspace; by default the one around the current directory
+    #[arg(value_name = "WS")]
+    id: Option<WorkspaceId>,
 
     #[command(flatten)]
     about: SnapshotOptions,
 }
 
 pub(super) fn run(call: &mut WorkspaceCall, args: Park) -> anyhow::Result<()> {
-    call.check_free(&args.id)?;
     let workspaces = call.open_to_write()?;
+    let id = call.find(&workspaces, args.id.as_ref())?;
+    call.check_free(&id)?;
+    let is_described = args.about.is_given();
     let info = args.about.into_info(&call.session, Vec::new(), None);
     let taken = call.watch("reading", |progress| {
-        workspaces.park(&args.id, info, &NeverFreeze, progress)
+        workspaces.park(&id, info, &NeverFreeze, progress)
     })?;
-    print_snapshotted(call, &args.id, &taken, "Parked")
+    print_snapshotted(call, &id, &taken, "Parked", is_described)
 }

@@ -19,9 +19,10 @@ pub(super) struct Resume {
 
 pub(super) fn run(call: &mut WorkspaceCall, args: &Resume) -> anyhow::Result<()> {
     let workspaces = call.open_to_read()?;
+    let id = call.find(&workspaces, Some(&args.id))?;
     call.watch("creating the workspace", |progress| {
-        workspaces.resume(&args.id, progress)
+        workspaces.resume(&id, progress)
     })?;
-    let record = workspaces.get(&args.id)?;
+    let record = workspaces.get(&id)?;
     call.print_path(&workspaces, &record)
 }

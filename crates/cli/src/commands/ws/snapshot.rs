@@ -9,14 +9,15 @@ use crate::options::snapshot::SnapshotOptions;
 #[command(after_help = "\
 The parent of the snapshot is the previous snapshot of the workspace, or its
 base. `head` and tags do not move. If nothing was changed, no snapshot is
-created.
+created, and the message is not saved.
 
 Examples:
   elevo ws snapshot try-1 -m \"it works\"
-  elevo state tag good \"$(elevo ws snapshot try-1 --json | jq -r .snapshot)\"")]
+  elevo tag good \"$(elevo ws snapshot try-1 --json | jq -r .snapshot)\"")]
 pub(super) struct Snapshot {
-    /// The workspace
-    id: WorkspaceId,
+    /// The workspace; by default the one around the current directory
+    #[arg(value_name = "WS")]
+    id: Option<WorkspaceId>,
 
     #[command(flatten)]
     about: SnapshotOptions,
@@ -24,9 +25,11 @@ pub(super) struct Snapshot {
 
 pub(super) fn run(call: &mut WorkspaceCall, args: Snapshot) -> anyhow::Result<()> {
     let workspaces = call.open_to_write()?;
+    let id = call.find(&workspaces, args.id.as_ref())?;
+    let is_described = args.about.is_given();
     let info = args.about.into_info(&call.session, Vec::new(), None);
     let taken = call.watch("reading", |progress| {
-        workspaces.snapshot(&args.id, info, &NeverFreeze, progress)
+        workspaces.snapshot(&id, info, &NeverFreeze, progress)
     })?;
-    print_snapshotted(call, &args.id, &taken, "Kept")
+    print_snapshotted(call, &id, &taken, "Kept", is_described)
 }

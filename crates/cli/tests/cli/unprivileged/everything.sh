@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs all commands of `elevo state`, `elevo ws` and `elevo doctor` as the current user. Exits with 0
-# if all of them behave as expected.
+# Runs all commands on a store and its workspaces, and `elevo doctor`, as the current user. Exits
+# with 0 if all of them behave as expected.
 #
 #   everything.sh FUSE NAMESPACES ELEVO DIRECTORY       FUSE and NAMESPACES are yes or no; the
 #                                                       directory is empty
@@ -21,7 +21,7 @@ export HOME=$directory
 mkdir "$directory/work"
 cd "$directory/work"
 
-state() { "$elevo" state "$@"; }
+store() { "$elevo" store "$@"; }
 ws() { "$elevo" ws "$@"; }
 
 # refused CODE TEXT COMMAND...: the command exits with the code and prints the text
@@ -55,28 +55,30 @@ mkdir -p src/deep empty
 seq 1000 >src/deep/numbers
 echo text >file
 ln -s file link
-state init
-state commit -m first
-state import . --tag t
+"$elevo" init
+"$elevo" commit -m first
+"$elevo" import . --tag t
 echo more >>file
-state commit -m second
-state log
-state show
-state ls -l
-[[ $(state cat t file) == text ]]
-[[ $(state diff t head) == $'M\tfile' ]]
-state tag again head
-state checkout t ../copy
+[[ $("$elevo" status) == $'M\tfile' ]]
+"$elevo" restore file --dry-run
+"$elevo" commit -m second
+"$elevo" log
+"$elevo" show
+"$elevo" ls -l
+[[ $("$elevo" cat t:file) == text ]]
+[[ $("$elevo" diff t head) == $'M\tfile' ]]
+"$elevo" tag again head
+"$elevo" checkout t ../copy
 diff ../copy/src src
-state export head --tar ../out.tar
-state import --tar ../out.tar --tag tarred
-[[ -z $(state diff head tarred) ]]
-state gc
-state verify
-state backup ../backups
-state verify --store ../backups/*Z
-state restore ../backups ../restored
-state repair --from ../backups
+"$elevo" export head -o ../out.tar
+"$elevo" import ../out.tar --tag tarred
+[[ -z $("$elevo" diff head tarred) ]]
+store gc
+store verify
+store backup ../backups
+store verify --store ../backups/*Z
+store restore-backup ../backups ../restored
+store repair --from ../backups
 
 # --- workspaces ----------------------------------------------------------------------------------
 
@@ -86,26 +88,30 @@ changes=$'M\tfile\nD\tlink\nA\tmoved/\nA\tmoved/deep/\nA\tmoved/deep/numbers\nA\
 
 # try PROVIDER: runs all commands on workspaces of this provider
 try() {
-    ws create --id one --provider "$1"
-    ws run one -- sh -ec "$change"
+    ws create one --provider "$1"
+    ws exec one -- sh -ec "$change"
     [[ $(ws status one) == "$changes" ]]
     [[ $(ws diff -p one) == *"+changed"* ]]
-    refused 7 "" ws run one -- sh -c 'exit 7'
-    refused 127 "cannot run" env PATH=/usr/bin:/bin "$elevo" ws run one -- no-such-program
+    [[ $(ws show one) == *live* ]]
+    [[ $(echo pwd | SHELL=/bin/sh ws shell one) == */one/* ]]
+    refused 7 "" ws exec one -- sh -c 'exit 7'
+    refused 127 "cannot run" env PATH=/usr/bin:/bin "$elevo" ws exec one -- no-such-program
     ws fork one two three
-    ws run two -- sh -ec 'cat file new/file && test ! -e src && test ! -e link && rm -r moved'
+    ws exec two -- sh -ec 'cat file new/file && test ! -e src && test ! -e link && rm -r moved'
     ws snapshot two -m two
     ws park two
     ws resume two
-    [[ $(ws run two -- ls) == $'empty\nfile\nnew' ]]
+    [[ $(ws exec two -- ls) == $'empty\nfile\nnew' ]]
     ws ls
     [[ $(ws ls --json) == *"\"provider\":\"$1\""* ]]
     # `path` makes it an ordinary directory, with the changes since the fork.
-    ws run three -- sh -ec 'echo late >late'
+    ws exec three -- sh -ec 'echo late >late'
     local path
     path=$(ws path three)
     [[ $(cat "$path/file" "$path/late" "$path/new/file") == $'changed\nlate\nnew' ]]
-    [[ $(ws status three) == $'A\tlate' ]]
+    [[ $(ws status three --since-snapshot) == $'A\tlate' ]]
+    [[ $(ws status three) == *$'A\tlate'* ]]
+    ws merge three --dry-run
     [[ ! -e $path/src && -e $path/moved/deep/numbers ]]
     refused 4 "in no snapshot" ws rm three
     ws rm --discard one two three
@@ -115,13 +121,13 @@ try copy
 
 # together PROVIDER: concurrent commands share an overlay, which cannot be deleted while they run
 together() {
-    ws create --id shared --provider "$1"
+    ws create shared --provider "$1"
     mkfifo ../begun ../end
-    ws run shared -- sh -ec "echo mine >mine; echo >$HOME/begun; cat $HOME/end; cat yours" >../said &
+    ws exec shared -- sh -ec "echo mine >mine; echo >$HOME/begun; cat $HOME/end; cat yours" >../said &
     local running=$!
     read -r _ <../begun
-    [[ $(ws run shared -- cat mine) == mine ]]
-    ws run shared -- sh -ec 'echo yours >yours'
+    [[ $(ws exec shared -- cat mine) == mine ]]
+    ws exec shared -- sh -ec 'echo yours >yours'
     refused 5 "commands still run in workspace \`shared\`" ws rm --discard shared
     refused 5 "commands still run in workspace \`shared\`" ws park shared
     refused 5 "commands still run in workspace \`shared\`" ws path shared
@@ -135,43 +141,43 @@ together() {
 
 # within PROVIDER: runs elevo inside workspaces, and with nested namespaces
 within() {
-    ws create --id inner --provider "$1"
-    ws create --id outer --provider "$1"
+    ws create inner --provider "$1"
+    ws create outer --provider "$1"
     for action in rm park; do
-        refused 5 "commands still run in workspace \`inner\`" ws run inner -- "$elevo" ws "$action" inner
+        refused 5 "commands still run in workspace \`inner\`" ws exec inner -- "$elevo" ws "$action" inner
     done
-    [[ $(ws run inner -- "$elevo" ws status inner) == "" ]]
-    [[ $(ws run inner -- "$elevo" ws path inner) == $(ws run inner -- pwd) ]]
+    [[ $(ws exec inner -- "$elevo" ws status inner) == "" ]]
+    [[ $(ws exec inner -- "$elevo" ws path inner) == $(ws exec inner -- pwd) ]]
     # A workspace is visible from another one, and is not mounted twice.
     mkfifo ../begun ../end
-    ws run inner -- sh -ec "echo >$HOME/begun; cat $HOME/end" &
+    ws exec inner -- sh -ec "echo >$HOME/begun; cat $HOME/end" &
     local running=$!
     read -r _ <../begun
-    refused 5 "commands still run in workspace \`inner\`" ws run outer -- "$elevo" ws rm inner
-    refused 125 "that this process cannot join" ws run outer -- "$elevo" ws run inner -- true
+    refused 5 "commands still run in workspace \`inner\`" ws exec outer -- "$elevo" ws rm inner
+    refused 125 "that this process cannot join" ws exec outer -- "$elevo" ws exec inner -- true
     refused 5 "commands still run in workspace \`inner\`" ws --workspaces ../work/.elevo/workspaces rm inner
     echo >../end
     wait "$running"
     # A command cannot enter a namespace that was created inside the workspace.
-    ws run inner -- unshare --user --map-root-user --mount sh -ec "echo >$HOME/begun; cat $HOME/end" &
+    ws exec inner -- unshare --user --map-root-user --mount sh -ec "echo >$HOME/begun; cat $HOME/end" &
     running=$!
     read -r _ <../begun
-    refused 125 "that this process cannot join" ws run inner -- id
-    [[ $("$elevo" ws run inner --json -- id 2>&1) == *'"namespace_refused"'* ]]
+    refused 125 "that this process cannot join" ws exec inner -- id
+    [[ $("$elevo" ws exec inner --json -- id 2>&1) == *'"namespace_refused"'* ]]
     echo >../end
     wait "$running"
     rm ../begun ../end
     # Many concurrent commands.
     local pids=() pid
     for _ in {1..30}; do
-        ws run inner -- true &
+        ws exec inner -- true &
         pids+=($!)
     done
     for pid in "${pids[@]}"; do
         wait "$pid"
     done
     # `path` reports files that an ordinary directory cannot contain.
-    ws run inner -- mkfifo pipe
+    ws exec inner -- mkfifo pipe
     [[ $(ws path inner 2>&1) == *"1 named pipe"* ]]
     ws rm inner outer
 }
@@ -194,14 +200,14 @@ over_served() {
     mkdir "$layers"
     touch "$layers/lock"
     chmod 555 "$layers"
-    ws create --id served --provider rootless-lazy
+    ws create served --provider rootless-lazy
     served 1
-    ws run served -- sh -ec 'grep -q "lowerdir=[^,]*/workspaces/lazy/" /proc/self/mountinfo; grep -q "fuse.elevo" /proc/self/mountinfo'
-    ws run served -- sh -ec "$change"
+    ws exec served -- sh -ec 'grep -q "lowerdir=[^,]*/workspaces/lazy/" /proc/self/mountinfo; grep -q "fuse.elevo" /proc/self/mountinfo'
+    ws exec served -- sh -ec "$change"
     [[ $(ws status served) == "$changes" ]]
     pkill -KILL --uid "$(id -u)" --full "ws serve --store $PWD"
     served 0
-    [[ $(ws run served -- cat file new/file empty/../moved/deep/numbers | wc -l) == 1002 ]]
+    [[ $(ws exec served -- cat file new/file empty/../moved/deep/numbers | wc -l) == 1002 ]]
     served 1
     ws rm --discard served
     served 0
@@ -214,9 +220,9 @@ if [[ $namespaces == yes ]]; then
     together rootless
     within rootless
     # Other processes do not see the files.
-    [[ $(ws create --id alone --provider rootless) == alone ]]
+    [[ $(ws create alone --provider rootless) == alone ]]
     [[ -z $(ls .elevo/workspaces/live/alone/files) ]]
-    ws run alone -- test -e file
+    ws exec alone -- test -e file
     ws rm alone
     if [[ $fuse == yes ]]; then
         rm -rf .elevo/workspaces/layers
@@ -227,12 +233,12 @@ if [[ $namespaces == yes ]]; then
         over_served
     else
         rm -rf .elevo/workspaces/layers
-        refused 1 "/dev/fuse" ws create --id one --provider rootless-lazy
+        refused 1 "/dev/fuse" ws create one --provider rootless-lazy
     fi
 else
     # The workspace can be created but not entered, and no files are lost.
-    ws create --id one --provider rootless
-    refused 125 "elevo doctor" ws run one -- true
+    ws create one --provider rootless
+    refused 125 "elevo doctor" ws exec one -- true
     [[ $(cat "$(ws path one)/file") == $'text\nmore' ]]
     ws rm one
 fi
@@ -241,5 +247,5 @@ fi
 
 # The error names the unreadable file, and nothing is committed.
 chmod 000 file
-refused 1 "\`file\`" state commit
+refused 1 "\`file\`" "$elevo" commit
 chmod 644 file

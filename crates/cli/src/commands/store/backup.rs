@@ -19,13 +19,13 @@ space only for new data. An interrupted backup is never restored. A server that
 holds the store keeps running. The store is only a part of a server: `elevo
 server backup` backs up all of it.
 
-`elevo state verify --store` verifies a backup, `elevo state restore` restores
-it, and `elevo state repair --from` repairs a store from it.
+`elevo store verify --store` verifies a backup, `elevo store restore-backup` restores
+it, and `elevo store repair --from` repairs a store from it.
 
 Examples:
-  elevo state backup /backups
-  elevo state backup /backups --keep 14
-  elevo state verify --store \"$(elevo state backup /backups --json | jq -r .backup)\"")]
+  elevo store backup /backups
+  elevo store backup /backups --keep 14
+  elevo store verify --store \"$(elevo store backup /backups --json | jq -r .backup)\"")]
 pub(crate) struct Backup {
     /// Directory of the backups; created if it does not exist
     directory: PathBuf,

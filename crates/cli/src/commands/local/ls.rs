@@ -5,7 +5,7 @@ use clap::Args;
 use elevo_core::{Name, TreePath};
 use elevo_engine::{EntryKind, Error, Stat, StateTree};
 
-use crate::local::revision::HEAD;
+use crate::local::revision::{self, HEAD};
 use crate::local::session::Session;
 use crate::local::tree_path::tree_path;
 use crate::local::wait::wait;
@@ -19,16 +19,13 @@ Paths start at the root of the snapshot, as in the arguments of `cat` and
 `diff`. Directories end with a slash. With --json, one object per line.
 
 Examples:
-  elevo state ls
-  elevo state ls v1 src -l
-  elevo state ls head -r --json | jq -r 'select(.kind == \"file\") | .path'")]
+  elevo ls
+  elevo ls v1:src -l
+  elevo ls head -r --json | jq -r 'select(.kind == \"file\") | .path'")]
 pub(crate) struct Ls {
-    /// The snapshot
-    #[arg(value_name = "REV", default_value = HEAD)]
-    revision: String,
-
-    /// A directory or file, from the root of the snapshot
-    path: Option<OsString>,
+    /// The snapshot, or a directory or file in it
+    #[arg(value_name = "REV[:PATH]", default_value = HEAD)]
+    source: OsString,
 
     /// Show permissions, sizes and times
     #[arg(short, long)]
@@ -43,9 +40,10 @@ pub(crate) struct Ls {
 const PAGE: usize = 1000;
 
 pub(crate) fn run(session: &mut Session, args: &Ls) -> anyhow::Result<()> {
-    let path = tree_path(args.path.as_deref().unwrap_or_default())?;
+    let (revision, path) = revision::with_path(&args.source)?;
+    let path = tree_path(path.unwrap_or_default())?;
     let view = session.view()?;
-    let (_, snapshot) = view.resolve(&args.revision)?;
+    let (_, snapshot) = view.resolve(revision)?;
     let tree = StateTree::at(&view.repository, &snapshot);
     let stat = wait(tree.stat(&path))?.ok_or_else(|| Error::NotFound(path.clone()))?;
     let mut printer = Printer {

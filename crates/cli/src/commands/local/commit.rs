@@ -1,15 +1,15 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use elevo_engine::{Expected, Imported, Repository};
-use elevo_objects::{Snapshot, SnapshotId};
+use elevo_engine::{Expected, Imported};
+use elevo_objects::Snapshot;
 
-use crate::errors::{DirectoryProblem, SnapshotProblem};
+use crate::errors::SnapshotProblem;
 use crate::local::checkout_record::{CheckoutRecord, CheckoutState, DirectoryLock};
 use crate::local::read_directory;
 use crate::local::revision::{self, HEAD};
 use crate::local::session::Session;
-use crate::local::wait::wait;
+use crate::local::working_tree::base_of;
 use crate::options::snapshot::SnapshotOptions;
 use crate::output::saved_snapshot::SavedSnapshot;
 
@@ -22,10 +22,10 @@ checkout here, otherwise `head`. `head` then moves to the new snapshot. If
 `head` is not at the parent, the command fails and changes nothing.
 
 Examples:
-  elevo state commit -m \"an edit\"
-  elevo state commit --detach -m \"a try\"        do not move head
-  elevo state commit --parent head             save this directory on top of head
-  elevo state commit ../copy --author ci")]
+  elevo commit -m \"an edit\"
+  elevo commit --detach -m \"a try\"        do not move head
+  elevo commit --parent head             save this directory on top of head
+  elevo commit ../copy --author ci")]
 pub(crate) struct Commit {
     /// The working directory; by default the one around the current directory
     directory: Option<PathBuf>,
@@ -59,13 +59,13 @@ pub(crate) fn run(session: &mut Session, args: Commit) -> anyhow::Result<()> {
     let _lock = DirectoryLock::take(&directory)?;
     let repository = session.write(&place)?;
     let head = revision::reference_at(&repository, HEAD)?;
-    let record = CheckoutRecord::read(&directory);
     let parent = match &args.parent {
         Some(text) => {
+            let record = CheckoutRecord::read(&directory);
             let here = record.as_ref().and_then(CheckoutRecord::snapshot);
             Some(revision::resolve(&repository, here, text)?)
         }
-        None => recorded_parent(&repository, record, &directory, head)?,
+        None => base_of(&repository, &directory)?,
     };
     let parent_id = parent.as_ref().map(|(id, _)| *id);
     if !args.detach && head.is_some() && head != parent_id {
@@ -110,41 +110,6 @@ pub(crate) fn run(session: &mut Session, args: Commit) -> anyhow::Result<()> {
         reference: (!args.detach && unchanged.is_none()).then(|| HEAD.to_owned()),
     };
     kept.print(session)
-}
-
-/// The snapshot of the last commit or checkout here, otherwise head.
-fn recorded_parent(
-    repository: &Repository,
-    record: Option<CheckoutRecord>,
-    directory: &std::path::Path,
-    head: Option<SnapshotId>,
-) -> anyhow::Result<Option<(SnapshotId, Snapshot)>> {
-    let recorded = match record.map(|record| record.held) {
-        Some(CheckoutState::Changing { to, .. }) => {
-            let (directory, source) = (directory.into(), None);
-            let problem = DirectoryProblem::Interrupted {
-                directory,
-                to,
-                source,
-            };
-            return Err(problem.into());
-        }
-        Some(CheckoutState::Snapshot(id)) => find(repository, id)?,
-        None => None,
-    };
-    match (recorded, head) {
-        (Some(recorded), _) => Ok(Some(recorded)),
-        (None, Some(head)) => Ok(Some((head, wait(repository.snapshot(head))?))),
-        (None, None) => Ok(None),
-    }
-}
-
-/// Returns a snapshot if it is in this store. The directory may have been checked
-/// out from another store.
-fn find(repository: &Repository, id: SnapshotId) -> anyhow::Result<Option<(SnapshotId, Snapshot)>> {
-    let found = wait(repository.store().snapshots(repository.tenant(), &[id]))?;
-    let found = found.into_iter().next().flatten();
-    Ok(found.map(|snapshot| (id, snapshot)))
 }
 
 fn is_equal(parent: &Snapshot, imported: &Imported) -> bool {

@@ -3,7 +3,7 @@ use elevo_engine::Repository;
 use elevo_objects::{Snapshot, SnapshotId};
 
 use crate::local::ancestors::Ancestors;
-use crate::local::revision::HEAD;
+use crate::local::revision::{self, HEAD};
 use crate::local::session::Session;
 use crate::local::wait::wait;
 use crate::output::format;
@@ -13,21 +13,21 @@ use crate::output::snapshot::{self, SnapshotNames};
 /// List snapshots, newest first.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Lists REV, by default `head`, and all its ancestors. With --json, one object per
-line.
+Lists REV, by default `head`, and all its ancestors; with A..B, the ancestors of
+B that A does not have. With --json, one object per line.
 
 Examples:
-  elevo state log -n 5
-  elevo state log --oneline v1
-  elevo state log --all --json | jq -r .snapshot")]
+  elevo log -n 5
+  elevo log --oneline v1..head           since v1
+  elevo log --all --json | jq -r .snapshot")]
 pub(crate) struct Log {
-    /// Snapshot to start at
+    /// Snapshot to start at, or A..B
     #[arg(value_name = "REV", conflicts_with = "all")]
     revision: Option<String>,
 
     /// Maximum number of snapshots
     #[arg(short = 'n', long, value_name = "N")]
-    max_count: Option<u64>,
+    limit: Option<u64>,
 
     /// List all snapshots in the store, ordered by id
     #[arg(long)]
@@ -51,14 +51,22 @@ pub(crate) fn run(session: &mut Session, args: Log) -> anyhow::Result<()> {
         session,
         names,
         oneline: args.oneline,
-        left: args.max_count.unwrap_or(u64::MAX),
+        left: args.limit.unwrap_or(u64::MAX),
         is_first: true,
     };
     if args.all {
         return print_all(&view.repository, &mut printer);
     }
-    let (id, snapshot) = view.resolve(args.revision.as_deref().unwrap_or(HEAD))?;
+    let text = args.revision.as_deref().unwrap_or(HEAD);
+    let (from, to) = match revision::range(text) {
+        Some((from, to)) => (Some(view.resolve(from)?), to),
+        None => (None, text),
+    };
+    let (id, snapshot) = view.resolve(to)?;
     let mut history = Ancestors::new(&view.repository, id, snapshot);
+    if let Some((id, snapshot)) = from {
+        history = history.without(id, snapshot)?;
+    }
     while printer.left > 0 {
         let Some((id, snapshot)) = history.next()? else {
             break;

@@ -27,10 +27,10 @@ The space is freed when the store compacts its files. For the store of a server,
 use `elevo server gc`.
 
 Examples:
-  elevo state gc --dry-run      show what would be deleted
-  elevo state gc
-  elevo state gc --keep 0       delete new snapshots too
-  elevo state gc --young        faster: only objects since the last run")]
+  elevo store gc --dry-run      show what would be deleted
+  elevo store gc
+  elevo store gc --keep 0       delete new snapshots too
+  elevo store gc --young        faster: only objects since the last run")]
 pub(crate) struct Gc {
     /// Show what would be deleted
     #[arg(short = 'n', long, conflicts_with = "young")]

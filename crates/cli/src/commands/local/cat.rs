@@ -4,6 +4,7 @@ use clap::Args;
 use elevo_engine::StateTree;
 use serde_json::json;
 
+use crate::local::revision::{self, HEAD};
 use crate::local::session::Session;
 use crate::local::tree_path::tree_path;
 use crate::local::wait::wait;
@@ -17,16 +18,14 @@ With --json, prints a line with an object for each piece of the file: its
 UTF-8.
 
 Examples:
-  elevo state cat head README.md
-  elevo state cat v1 data/big.bin --range 1000:16 | xxd
-  elevo state cat v1 log.txt --range 5000:           from there to the end")]
+  elevo cat README.md                          in the newest commit
+  elevo cat v1:data/big.bin --range 1000:16 | xxd
+  elevo cat v1:log.txt --range 5000:           from there to the end")]
 pub(crate) struct Cat {
-    /// The snapshot
-    #[arg(value_name = "REV")]
-    revision: String,
-
-    /// The file, from the root of the snapshot
-    path: OsString,
+    /// The file, from the root of the snapshot; by default of `head`. A path that
+    /// contains `:` needs REV
+    #[arg(value_name = "[REV:]PATH")]
+    file: OsString,
 
     /// Only LENGTH bytes from OFFSET; without LENGTH, to the end
     #[arg(long, value_name = "OFFSET:LENGTH", value_parser = range)]
@@ -64,9 +63,13 @@ fn range(text: &str) -> Result<Range, String> {
 const PIECE: usize = 1024 * 1024;
 
 pub(crate) fn run(session: &mut Session, args: &Cat) -> anyhow::Result<()> {
-    let path = tree_path(&args.path)?;
+    let (revision, path) = match revision::with_path(&args.file) {
+        Ok((revision, Some(path))) => (revision, path),
+        _ => (HEAD, &*args.file),
+    };
+    let path = tree_path(path)?;
     let view = session.view()?;
-    let (_, snapshot) = view.resolve(&args.revision)?;
+    let (_, snapshot) = view.resolve(revision)?;
     let tree = StateTree::at(&view.repository, &snapshot);
     let Range { offset, length } = args.range.unwrap_or(ALL);
     let (mut at, end) = (offset, offset.saturating_add(length));

@@ -5,8 +5,8 @@ use elevo_archive::Received;
 use elevo_engine::{CommitInfo, Expected, Loss, LossKind, Repository, StateTree};
 use elevo_objects::{Hash, SnapshotId, Tree};
 
-use crate::errors::TagProblem;
-use crate::local::read_archive::TarOptions;
+use crate::errors::{FileProblem, TagProblem};
+use crate::local::read_archive::{TarOptions, is_input};
 use crate::local::revision::TAGS;
 use crate::local::session::Session;
 use crate::local::wait::wait;
@@ -22,24 +22,23 @@ belong to the store. Symbolic links are kept as links. The command reports what
 a snapshot cannot contain, such as sockets and owners. Like `commit`, it leaves
 out `.elevo`, `.git` and files that `.gitignore` names.
 
-A tar archive is imported completely except `.elevo`, without unpacking it to a
-directory. Unsafe entries, such as names that lead out of the archive or links
+A file is read as a tar archive: plain, or compressed with gzip or zstd. It is
+imported completely except `.elevo`, without unpacking it. Unsafe entries, such as names that lead out of the archive or links
 used as directories, are rejected.
 
 Examples:
-  elevo state import ~/photos -m \"before sorting\" --tag photos
-  elevo state import build --parent head --label job=42
-  elevo state import . --json
-  elevo state import --tar site.tar.zst --tag site
-  docker export box | elevo state import --tar - -m \"the box\"
-  elevo state import --tar layer.tar --layer-on v1")]
+  elevo import ~/photos -m \"before sorting\" --tag photos
+  elevo import build --parent head --label job=42
+  elevo import . --json
+  elevo import site.tar.zst --tag site
+  docker export box | elevo import - -m \"the box\"
+  elevo import layer.tar --layer-on v1")]
 pub(crate) struct Import {
-    /// The directory
-    #[arg(required_unless_present = "tar")]
-    directory: Option<PathBuf>,
+    /// A directory, a tar archive, or - for a tar archive on standard input
+    source: PathBuf,
 
     #[command(flatten)]
-    pub(crate) tar: TarOptions,
+    tar: TarOptions,
 
     #[command(flatten)]
     about: SnapshotOptions,
@@ -53,9 +52,29 @@ pub(crate) struct Import {
     parent: Option<String>,
 }
 
+impl Import {
+    /// Whether it reads standard input.
+    pub(crate) fn is_input(&self) -> bool {
+        is_input(&self.source)
+    }
+
+    /// The directory to read; `None` for a tar archive.
+    fn directory(&self, session: &Session) -> anyhow::Result<Option<PathBuf>> {
+        let path = session.path(&self.source);
+        match std::fs::metadata(&path) {
+            _ if self.is_input() => Ok(None),
+            Ok(found) if !found.is_dir() => Ok(None),
+            Ok(_) if self.tar.is_given() => Err(FileProblem::NotATar(path).into()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                Err(FileProblem::NotFound(path).into())
+            }
+            _ => Ok(Some(session.directory(&self.source)?)),
+        }
+    }
+}
+
 pub(crate) fn run(session: &mut Session, args: Import) -> anyhow::Result<()> {
-    let directory = args.directory.as_deref();
-    let directory = directory.map(|path| session.directory(path)).transpose()?;
+    let directory = args.directory(session)?;
     let place = session.place(None)?;
     if let Some(directory) = &directory {
         read_directory::check_apart(&place.store, directory)?;
@@ -82,8 +101,8 @@ pub(crate) fn run(session: &mut Session, args: Import) -> anyhow::Result<()> {
     }
     let title = args.about.title();
     let expected = reference.clone().map(|name| (name, Expected::Absent));
-    let read = match (&directory, &args.tar.tar) {
-        (Some(directory), _) => {
+    let read = match &directory {
+        Some(directory) => {
             let parent = parent.as_ref().map(|(_, parent)| parent);
             let store = &place.store;
             let read =
@@ -94,13 +113,12 @@ pub(crate) fn run(session: &mut Session, args: Import) -> anyhow::Result<()> {
             }
             Read::Directory(Box::new(read))
         }
-        (None, Some(from)) => {
+        None => {
             let base = base.map(|id| wait(StateTree::open(&repository, id)));
             let base = base.transpose()?;
-            let read = args.tar.read(session, &repository, from, base)?;
+            let read = args.tar.read(session, &repository, &args.source, base)?;
             Read::Tar(Box::new(read))
         }
-        (None, None) => unreachable!("one of them is required"),
     };
     let (tree, times, losses) = read.parts();
     let info = args.about.into_info(session, parents.clone(), expected);

@@ -22,9 +22,9 @@ damaged ones. To verify a backup, name it with --store.
 Exit code 6 means that damage was found.
 
 Examples:
-  elevo state verify
-  elevo state verify --store /backups/2026-03-01T02-00-00Z
-  elevo state verify --json | jq -r '.damage[].places[].path'")]
+  elevo store verify
+  elevo store verify --store /backups/2026-03-01T02-00-00Z
+  elevo store verify --json | jq -r '.damage[].places[].path'")]
 pub(crate) struct Verify {
     /// Maximum number of damaged objects, paths and references to list; the
     /// rest is counted
@@ -47,7 +47,7 @@ pub(crate) fn run(session: &mut Session, args: &Verify) -> anyhow::Result<Exit> 
         print(session, tenant, &found)?;
     }
     if !is_whole {
-        session.note("`elevo state repair --from PATH` restores lost data from another store, a backup or a directory");
+        session.note("`elevo store repair --from PATH` restores lost data from another store, a backup or a directory");
         return Ok(Exit::Damaged);
     }
     Ok(Exit::Done)

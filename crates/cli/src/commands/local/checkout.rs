@@ -30,10 +30,10 @@ not lost: if you changed a path that the checkout would write or remove, it
 changes nothing at all, unless --force is given.
 
 Examples:
-  elevo state checkout v1 ../copy        create a copy of v1
-  elevo state checkout head~1            this directory, one commit back
-  elevo state checkout v2 --check        check all files first
-  elevo state checkout v1 fast --seed .  share data with this directory, if the
+  elevo checkout v1 ../copy        create a copy of v1
+  elevo checkout head~1            this directory, one commit back
+  elevo checkout v2 --check        check all files first
+  elevo checkout v1 fast --seed .  share data with this directory, if the
                                          file system can")]
 pub(crate) struct Checkout {
     /// The snapshot
@@ -44,7 +44,7 @@ pub(crate) struct Checkout {
     directory: Option<PathBuf>,
 
     /// Overwrite and remove changed files
-    #[arg(long)]
+    #[arg(short, long)]
     force: bool,
 
     /// Check all files, not only those that differ, and stop if any was changed
@@ -344,7 +344,7 @@ fn print(
     }
     let directory = directory.display();
     let line = format!("{} is in {directory}: {done}", format::short(id));
-    session.output.line(line)?;
+    session.confirm(&line)?;
     if changed.count > 0 {
         let names = changed.first.iter();
         let names: Vec<_> = names.map(|path| path_text(path.as_bytes())).collect();

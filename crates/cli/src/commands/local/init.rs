@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use elevo_store_local::LocalStore;
@@ -8,6 +8,7 @@ use crate::errors::FileProblem;
 use crate::local::checkout_record::hide_from_git;
 use crate::local::layout::RESERVED;
 use crate::local::session::Session;
+use crate::local::store_location::Around;
 use crate::output::format::path_text;
 
 /// Create an empty store.
@@ -18,9 +19,9 @@ of this or any other directory. `.elevo` itself is never part of a snapshot, nor
 of a git repository: it has a `.gitignore` that names everything in it.
 
 Examples:
-  elevo state init                       for the current directory
-  elevo state init ~/project             for another, created if necessary
-  elevo state init --store /data/store   without a working directory")]
+  elevo init                       for the current directory
+  elevo init ~/project             for another, created if necessary
+  elevo init --store /data/store   without a working directory")]
 pub(crate) struct Init {
     /// Directory for the store; by default the current one
     directory: Option<PathBuf>,
@@ -28,6 +29,7 @@ pub(crate) struct Init {
 
 pub(crate) fn run(session: &mut Session, args: Init) -> anyhow::Result<()> {
     let path = session.new_store(args.directory.as_deref())?;
+    let outer = outer_working(&path);
     LocalStore::create(&path, &session.options())?;
     let path = path.canonicalize().unwrap_or(path);
     let reserved = path.parent().filter(|parent| parent.ends_with(RESERVED));
@@ -43,12 +45,27 @@ pub(crate) fn run(session: &mut Session, args: Init) -> anyhow::Result<()> {
         session.output.value(&json!({ "store": shown }))?;
     } else {
         let shown = path_text(path.as_os_str().as_encoded_bytes());
-        session
-            .output
-            .line(format!("Created an empty store in {shown}"))?;
+        session.confirm(&format!("Created an empty store in {shown}"))?;
+    }
+    if let Some(outer) = outer {
+        session.note(&format!(
+            "{} is a working directory too; its snapshots contain the files here, but not this \
+             store",
+            outer.display()
+        ));
     }
     if reserved.is_some() {
-        session.note("`elevo state commit` saves the directory as the first snapshot");
+        session.note("`elevo commit` saves the directory as the first snapshot");
     }
     Ok(())
+}
+
+/// The working directory that contains the one of a new store.
+fn outer_working(store: &Path) -> Option<PathBuf> {
+    let reserved = store.parent().filter(|parent| parent.ends_with(RESERVED))?;
+    let above = reserved.parent()?.canonicalize().ok()?;
+    match Around::of(above.parent()?) {
+        Around::Working(outer) => Some(outer),
+        Around::Workspace(_) | Around::Nothing => None,
+    }
 }

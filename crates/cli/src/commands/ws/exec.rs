@@ -1,4 +1,4 @@
-//! `elevo ws run`: runs commands in workspaces.
+//! `elevo ws exec`: runs commands in workspaces.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -28,22 +28,40 @@ workspace cannot be parked or deleted. In it, a directory of the snapshot cannot
 be renamed, only copied and deleted, which `mv` does automatically.
 
 Examples:
-  elevo ws run try-1 -- make test
-  elevo ws run try-1 -- sh -c 'echo hello > greeting'
-  elevo ws run try-1 -- bash                   a shell in it")]
-pub(super) struct Run {
-    /// The workspace
-    id: WorkspaceId,
+  elevo ws exec try-1 -- make test
+  elevo ws exec try-1 -- sh -c 'echo hello > greeting'
+  elevo ws exec -- make                         in the workspace of this directory")]
+pub(super) struct Exec {
+    /// The workspace; by default the one around the current directory
+    #[arg(value_name = "WS")]
+    id: Option<WorkspaceId>,
 
     /// The command and its arguments
     #[arg(required = true, last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
-pub(super) fn run(call: &mut WorkspaceCall, args: &Run) -> anyhow::Result<Exit> {
+impl Exec {
+    pub(super) fn call(self) -> ExecCall {
+        ExecCall {
+            id: self.id,
+            command: self.command,
+        }
+    }
+}
+
+/// A command to run in a workspace.
+#[derive(Debug)]
+pub(super) struct ExecCall {
+    pub(super) id: Option<WorkspaceId>,
+    pub(super) command: Vec<OsString>,
+}
+
+pub(super) fn run(call: &mut WorkspaceCall, args: &ExecCall) -> anyhow::Result<Exit> {
     let workspaces = call.open_to_read()?;
+    let id = call.find(&workspaces, args.id.as_ref())?;
     let way = call.watch("preparing the workspace", |progress| {
-        workspaces.access(&args.id, progress)
+        workspaces.access(&id, progress)
     })?;
     drop(workspaces);
     let json = call.session.output.is_json();
@@ -67,12 +85,17 @@ pub(super) fn run(call: &mut WorkspaceCall, args: &Run) -> anyhow::Result<Exit> 
 }
 
 /// Runs a command in a workspace of a server. Asks the server for its path.
-pub(super) fn run_served(args: &Run, options: &[OsString], json: bool) -> anyhow::Result<Exit> {
+pub(super) fn run_served(
+    args: &ExecCall,
+    options: &[OsString],
+    json: bool,
+) -> anyhow::Result<Exit> {
     let mut command = Command::new(own()?);
     command.arg("ws").args(options);
     // Errors in the form that the caller requested.
     command.args(json.then_some("--json"));
-    command.arg("path").arg(args.id.as_str());
+    command.arg("path");
+    command.args(args.id.as_ref().map(WorkspaceId::as_str));
     let said = command.stderr(Stdio::inherit()).output();
     let mut said = said.map_err(|error| cannot_start("elevo", error))?;
     if !said.status.success() {

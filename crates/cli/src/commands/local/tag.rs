@@ -17,31 +17,28 @@ use crate::output::{IDENTITY, format};
 Without NAME, lists all tags. With --json, one object per line.
 
 Examples:
-  elevo state tag                  list
-  elevo state tag v1               name the head
-  elevo state tag good head~3
-  elevo state tag good @ --force   move
-  elevo state tag good --delete")]
+  elevo tag                  list
+  elevo tag v1               name the head
+  elevo tag good head~3
+  elevo tag good @ --move
+  elevo tag good --delete")]
 pub(crate) struct Tag {
-    /// Name of the tag: without spaces and `~`, and not like the digits of an id
-    #[arg(value_name = "NAME", conflicts_with = "list")]
+    /// Name of the tag: without spaces, `~`, `:` and `..`, and not like the digits
+    /// of an id
+    #[arg(value_name = "NAME")]
     name: Option<String>,
 
     /// Snapshot to name; by default `head`
-    #[arg(value_name = "REV", conflicts_with_all = ["delete", "list"])]
+    #[arg(value_name = "REV", conflicts_with = "delete")]
     revision: Option<String>,
 
     /// Delete the tag; the snapshot stays
     #[arg(short, long, requires = "name")]
     delete: bool,
 
-    /// List tags
-    #[arg(short, long)]
-    list: bool,
-
     /// Move the tag if it exists
-    #[arg(short, long, requires = "name", conflicts_with = "delete")]
-    force: bool,
+    #[arg(long = "move", requires = "name", conflicts_with = "delete")]
+    moves: bool,
 }
 
 impl Tag {
@@ -61,7 +58,7 @@ pub(crate) fn run(session: &mut Session, args: Tag) -> anyhow::Result<()> {
         Some(name) => {
             check_tag_name(&name)?;
             let revision = args.revision.as_deref().unwrap_or(HEAD);
-            set(session, name, revision, args.force)
+            set(session, name, revision, args.moves)
         }
     }
 }
@@ -90,14 +87,14 @@ fn list(session: &mut Session) -> anyhow::Result<()> {
     }
 }
 
-fn set(session: &mut Session, name: String, revision: &str, force: bool) -> anyhow::Result<()> {
+fn set(session: &mut Session, name: String, revision: &str, moves: bool) -> anyhow::Result<()> {
     let place = session.place(None)?;
     let repository = session.write(&place)?;
     let (id, _) = revision::resolve(&repository, place.here(), revision)?;
     let reference = format!("{TAGS}{name}");
     let current = revision::reference_at(&repository, &reference)?;
     match current {
-        Some(at) if at != id && !force => {
+        Some(at) if at != id && !moves => {
             return Err(TagProblem::TagExists { name, at }.into());
         }
         Some(at) if at == id => {}

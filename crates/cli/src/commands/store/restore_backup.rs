@@ -17,10 +17,10 @@ store is created in `.elevo/store` in DIRECTORY, or at the path of --store,
 where no store may exist. The checksum of every file is verified.
 
 Examples:
-  elevo state restore /backups ~/project
-  elevo state restore /backups/2026-03-01T02-00-00Z --store /data/store
-  elevo state restore /backups ../rescued --accept-damage && elevo state verify")]
-pub(crate) struct Restore {
+  elevo store restore-backup /backups ~/project
+  elevo store restore-backup /backups/2026-03-01T02-00-00Z --store /data/store
+  elevo store restore-backup /backups ../rescued --accept-damage && elevo store verify")]
+pub(crate) struct RestoreBackup {
     /// The backup
     backup: PathBuf,
 
@@ -33,7 +33,7 @@ pub(crate) struct Restore {
     accept_damage: bool,
 }
 
-pub(crate) fn run(session: &mut Session, args: Restore) -> anyhow::Result<()> {
+pub(crate) fn run(session: &mut Session, args: RestoreBackup) -> anyhow::Result<()> {
     let backup = session.directory(&args.backup)?;
     let path = session.new_store(args.directory.as_deref())?;
     let progress = Progress::new();
@@ -49,7 +49,7 @@ pub(crate) fn run(session: &mut Session, args: Restore) -> anyhow::Result<()> {
     })?;
     for file in &restored.damaged {
         session.note(&format!(
-            "`{file}` is damaged; `elevo state verify` lists what is lost"
+            "`{file}` is damaged; `elevo store verify` lists what is lost"
         ));
     }
     if session.output.is_json() {

@@ -11,6 +11,7 @@ use elevo_objects::SnapshotId;
 use serde::Serialize;
 
 use crate::errors::FileProblem;
+use crate::local::revision;
 use crate::local::session::Session;
 use crate::local::tree_path::tree_path;
 use crate::output::format;
@@ -21,27 +22,25 @@ use crate::output::progress::{self, Watch};
 #[command(after_help = "\
 The archive is streamed, so its size does not matter. It is the same to the byte
 each time: names are sorted, owners are 0, times are those of the snapshot. If
-PATH is a directory, the names in the archive are relative to it.
+PATH is a directory, the names in the archive are relative to it. Without -o, it
+goes to standard output, which must not be a terminal.
 
 With --layer-on it contains only the differences from another snapshot, as a
 layer of an OCI image: `.wh.NAME` marks that NAME was removed.
 
 Examples:
-  elevo state export head --tar site.tar
-  elevo state export v1 docs --tar - | tar x -C /tmp
-  elevo state export head --tar - | zstd > site.tar.zst
-  elevo state export v2 --layer-on v1 --tar layer.tar")]
+  elevo export head -o site.tar
+  elevo export v1:docs | tar x -C /tmp
+  elevo export head | zstd > site.tar.zst
+  elevo export v2 --layer-on v1 -o layer.tar")]
 pub(crate) struct Export {
-    /// The snapshot
-    #[arg(value_name = "REV")]
-    revision: String,
+    /// The snapshot, or a file or directory in it
+    #[arg(value_name = "REV[:PATH]")]
+    source: OsString,
 
-    /// File or directory; the whole snapshot by default
-    path: Option<OsString>,
-
-    /// File to write; - for standard output
-    #[arg(long, value_name = "FILE")]
-    tar: PathBuf,
+    /// File to write; by default standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
 
     /// Only the differences from this snapshot, as an image layer on top of it
     #[arg(long, value_name = "REV")]
@@ -57,13 +56,16 @@ struct ExportShape {
 }
 
 pub(crate) fn run(session: &mut Session, args: &Export) -> anyhow::Result<()> {
-    let to_stdout = args.tar.as_os_str() == "-";
-    if to_stdout && session.output.is_terminal() {
+    // Like in other commands, `-` is standard output too.
+    let output = args.output.as_deref();
+    let output = output.filter(|path| path.as_os_str() != "-");
+    if output.is_none() && session.output.is_terminal() {
         return Err(FileProblem::ArchiveToTerminal.into());
     }
-    let path = tree_path(args.path.as_deref().unwrap_or_default())?;
+    let (revision, path) = revision::with_path(&args.source)?;
+    let path = tree_path(path.unwrap_or_default())?;
     let view = session.view()?;
-    let (id, snapshot) = view.resolve(&args.revision)?;
+    let (id, snapshot) = view.resolve(revision)?;
     let form = match &args.layer_on {
         Some(base) => ExportContent::Layer(Box::new(view.resolve(base)?.1)),
         None => ExportContent::Plain,
@@ -86,13 +88,13 @@ pub(crate) fn run(session: &mut Session, args: &Export) -> anyhow::Result<()> {
     let write = |out: &mut dyn Write| {
         progress::watch(hides, watch, || export.write(|_, _| true, out, &progress))
     };
-    if to_stdout {
+    let Some(output) = output else {
         write(session.output.writer())?;
         return Ok(());
-    }
-    let file = session.path(&args.tar);
+    };
+    let file = session.path(output);
     let done = write_file(&file, |out| Ok(write(out)?))?;
-    print(session, id, &args.tar, done)
+    print(session, id, output, done)
 }
 
 fn print(session: &mut Session, id: SnapshotId, tar: &Path, done: Exported) -> anyhow::Result<()> {

@@ -27,9 +27,9 @@ A store whose log is damaged is opened without the commits that follow the
 damage. Exit code 6 means that objects are still lost.
 
 Examples:
-  elevo state repair --from /backups
-  elevo state repair --from ~/project --from ../other/.elevo/store
-  elevo state repair --json")]
+  elevo store repair --from /backups
+  elevo store repair --from ~/project --from ../other/.elevo/store
+  elevo store repair --json")]
 pub(crate) struct Repair {
     /// Store, backup or directory with copies of lost data; can be repeated
     #[arg(long, value_name = "PATH")]
@@ -144,8 +144,8 @@ fn print(session: &mut Session, repaired: &Repaired) -> anyhow::Result<()> {
     if after.gaps > 0 && after.damage.is_empty() {
         session.note(
             "all needed objects can be read, but table files are damaged: create a backup, restore \
-             it and use the restored store if `elevo state verify` finds no damage; otherwise move \
-             the snapshots to a new store with `elevo state checkout` and `import`",
+             it and use the restored store if `elevo store verify` finds no damage; otherwise move \
+             the snapshots to a new store with `elevo checkout` and `import`",
         );
     }
     Ok(())

@@ -1,0 +1,81 @@
+//! The commands of `elevo store`, one per file.
+
+mod backup;
+mod gc;
+mod repair;
+mod restore_backup;
+mod verify;
+
+use clap::{Args, Subcommand};
+
+use crate::errors::Exit;
+use crate::global::Global;
+use crate::local::session::Session;
+use crate::store_command::StoreCommand;
+
+/// Maintain a store: collect garbage, verify, repair and back up.
+#[derive(Debug, Args)]
+#[command(
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    after_help = "\
+A store has the snapshots of `elevo commit` and `elevo import`, in the directory
+`.elevo/store`. `elevo server` has the commands for the data of a server.
+
+Examples:
+  elevo store gc --dry-run
+  elevo store verify
+  elevo store backup /backups
+  elevo store restore-backup /backups ~/project"
+)]
+pub(crate) struct Store {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Verb,
+}
+
+/// The commands of `elevo store`, each defined in its own file.
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Gc(gc::Gc),
+    Verify(verify::Verify),
+    Repair(repair::Repair),
+    Backup(backup::Backup),
+    RestoreBackup(restore_backup::RestoreBackup),
+}
+
+impl StoreCommand for Store {
+    fn global(&self) -> &Global {
+        &self.global
+    }
+
+    fn name(&self) -> &'static str {
+        match self.command {
+            Verb::Gc(_) => "store gc",
+            Verb::Verify(_) => "store verify",
+            Verb::Repair(_) => "store repair",
+            Verb::Backup(_) => "store backup",
+            Verb::RestoreBackup(_) => "store restore-backup",
+        }
+    }
+
+    fn needs_holder(&self) -> bool {
+        // These need a current view of the store, which only its holder has.
+        matches!(
+            self.command,
+            Verb::Verify(_) | Verb::Repair(_) | Verb::Backup(_)
+        )
+    }
+
+    fn execute(self, session: &mut Session) -> anyhow::Result<Exit> {
+        let done = |()| Exit::Done;
+        match self.command {
+            Verb::Gc(args) => gc::run(session, &args).map(done),
+            Verb::Verify(args) => verify::run(session, &args),
+            Verb::Repair(args) => repair::run(session, &args),
+            Verb::Backup(args) => backup::run(session, &args).map(done),
+            Verb::RestoreBackup(args) => restore_backup::run(session, args).map(done),
+        }
+    }
+}
