@@ -1,7 +1,6 @@
 //! The commands of `elevo ws`: workspaces of a store on this machine, and
 //! workspaces of projects on a server.
 
-mod complete;
 mod create;
 mod diff;
 mod fork;
@@ -9,7 +8,7 @@ mod ls;
 mod merge;
 mod park;
 mod path;
-mod refresh;
+mod pull;
 mod resume;
 mod rm;
 mod run;
@@ -51,8 +50,8 @@ clones of files, or with --provider rootless it is an overlay that only `run`
 can enter. `elevo doctor` shows which providers work here.
 
 Workspaces of a store on this machine need no server. Workspaces of projects are
-on a server (`elevo up`): `merge`, `complete` and `refresh` use it, and so do
-`create`, `ls` and `rm` with --project. It also parks the workspaces of expired
+on a server (`elevo up`): `merge` and `pull` use it, and so do `create`, `ls`
+and `rm` with --project. It also parks the workspaces of expired
 sandboxes, which `ls` and `rm` find with --parked.
 
 Examples:
@@ -105,15 +104,14 @@ enum WsCommand {
     #[cfg(target_os = "linux")]
     Serve(serve::Serve),
     Merge(merge::Merge),
-    Complete(complete::Complete),
-    Refresh(refresh::Refresh),
+    Pull(pull::Pull),
 }
 
 /// A command on the workspaces of a store.
 #[derive(Debug)]
 enum StoreCommand {
     Create(create::OfStore),
-    Ls,
+    Ls(ls::OfStore),
     Path(path::Path),
     Run(run::Run),
     Status(status::Status),
@@ -134,8 +132,7 @@ enum ServerCommand {
     Ls(ls::OfServer),
     Rm(rm::OfServer),
     Merge(merge::Merge),
-    Complete(complete::Complete),
-    Refresh(refresh::Refresh),
+    Pull(pull::Pull),
 }
 
 impl WsCommand {
@@ -148,7 +145,7 @@ impl WsCommand {
                 Server(args) => Server(ServerCommand::Create(args)),
             },
             Self::Ls(args) => match args.side() {
-                Store(()) => Store(StoreCommand::Ls),
+                Store(args) => Store(StoreCommand::Ls(args)),
                 Server(args) => Server(ServerCommand::Ls(args)),
             },
             Self::Rm(args) => match args.side() {
@@ -166,8 +163,7 @@ impl WsCommand {
             #[cfg(target_os = "linux")]
             Self::Serve(args) => Store(StoreCommand::Serve(args)),
             Self::Merge(args) => Server(ServerCommand::Merge(args)),
-            Self::Complete(args) => Server(ServerCommand::Complete(args)),
-            Self::Refresh(args) => Server(ServerCommand::Refresh(args)),
+            Self::Pull(args) => Server(ServerCommand::Pull(args)),
         }
     }
 }
@@ -176,7 +172,7 @@ impl StoreCommand {
     const fn name(&self) -> &'static str {
         match self {
             Self::Create(_) => "ws create",
-            Self::Ls => "ws ls",
+            Self::Ls(_) => "ws ls",
             Self::Path(_) => "ws path",
             Self::Run(_) => "ws run",
             Self::Status(_) => "ws status",
@@ -195,7 +191,7 @@ impl StoreCommand {
         let done = |()| Exit::Done;
         match self {
             Self::Create(args) => create::run_on_store(call, args).map(done),
-            Self::Ls => ls::run_on_store(call).map(done),
+            Self::Ls(args) => ls::run_on_store(call, &args).map(done),
             Self::Path(args) => path::run(call, &args).map(done),
             Self::Run(args) => run::run(call, &args),
             Self::Status(args) => status::run(call, &args).map(done),
@@ -227,8 +223,7 @@ impl ServerCommand {
             Self::Ls(args) => ls::run_on_server(&args, global),
             Self::Rm(args) => rm::run_on_server(&args, global),
             Self::Merge(args) => merge::run(args, global),
-            Self::Complete(args) => complete::run(args, global),
-            Self::Refresh(args) => refresh::run(args, global),
+            Self::Pull(args) => pull::run(args, global),
         }
     }
 }

@@ -99,6 +99,8 @@ fn errors() -> Vec<anyhow::Error> {
             source: "no rules".into(),
         },
         ProjectProblem::EmptyTar(path()),
+        ProjectProblem::MessageOfTar,
+        ProjectProblem::NoPath(name()),
         ProjectProblem::NotSent {
             why: "there are conflict markers left",
             kept: path(),
@@ -107,6 +109,7 @@ fn errors() -> Vec<anyhow::Error> {
     ];
     let sandbox = [
         SandboxProblem::NoTemplate,
+        SandboxProblem::UnknownTemplate(name()),
         SandboxProblem::WhichTemplate,
         SandboxProblem::NoTerminal,
         SandboxProblem::CopyEnds,

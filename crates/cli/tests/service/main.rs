@@ -21,6 +21,7 @@ mod parked;
 mod projects;
 mod removing;
 mod server;
+mod tables;
 mod tls;
 mod undo;
 mod up;
