@@ -17,14 +17,14 @@ pub(crate) struct Target {
 impl FromStr for Target {
     type Err = Infallible;
 
-    /// Splits at the first colon, and at the last `@` before it. A project whose
+    /// Splits at the first colon, and at the first `@` before it. A project whose
     /// name has one of them is named by its id.
     fn from_str(text: &str) -> Result<Self, Infallible> {
         let (project, path) = match text.split_once(':') {
             Some((project, path)) => (project, Some(path)),
             None => (text, None),
         };
-        let (project, revision) = match project.rsplit_once('@') {
+        let (project, revision) = match project.split_once('@') {
             Some((project, revision)) => (project, Some(revision)),
             None => (project, None),
         };
@@ -49,6 +49,7 @@ mod tests {
             ("site:a/b:c", "site", None, Some("a/b:c")),
             ("site@v1~2:a@b", "site", Some("v1~2"), Some("a@b")),
             ("site@:", "site", None, None),
+            ("site@@:a", "site", Some("@"), Some("a")),
         ] {
             let target: Target = text.parse().unwrap();
             assert_eq!(target.project, project);

@@ -17,6 +17,7 @@ mod deciding;
 mod events;
 mod files;
 mod imports;
+mod names;
 mod parked;
 mod projects;
 mod removing;

@@ -88,8 +88,12 @@ fn states(args: &Diff) -> [Option<&str>; 2] {
     match split.and_then(|both| both.split_once("..")) {
         None => [from, to],
         Some((from, to)) => {
-            let or_head = |text| if text == "" { "head" } else { text };
-            [Some(or_head(from)), Some(or_head(to))]
+            let or_head = |text| {
+                Some(text)
+                    .filter(|it: &&str| !it.is_empty())
+                    .or(Some("head"))
+            };
+            [or_head(from), or_head(to)]
         }
     }
 }

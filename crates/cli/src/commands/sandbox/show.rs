@@ -2,7 +2,7 @@ use clap::Args;
 use elevo_api as api;
 
 use crate::client::Call;
-use crate::client::names::{Noun, find};
+use crate::client::names::{AgentNames, Noun, find};
 use crate::client::paths::sandbox_path;
 use crate::output::notes::field;
 use crate::output::relative_time::relative;
@@ -32,6 +32,7 @@ pub(super) fn run(call: &mut Call, args: &Show) -> anyhow::Result<()> {
         api::NetworkMode::None => "none",
         api::NetworkMode::Internet => "internet",
     };
+    let agents = AgentNames::request(call);
     let text = |value: &Option<String>| value.clone().unwrap_or("-".into());
     let lines = [
         ("id", found.id.clone()),
@@ -40,7 +41,7 @@ pub(super) fn run(call: &mut Call, args: &Show) -> anyhow::Result<()> {
         ("reason", text(&found.reason)),
         ("workspace", found.workspace_id.clone()),
         ("template", found.template.clone()),
-        ("agent", text(&found.agent)),
+        ("agent", agents.or_dash(found.agent.as_deref())),
         ("processors", text(&resources.cpu)),
         ("memory", text(&resources.memory)),
         ("disk", text(&resources.disk)),
