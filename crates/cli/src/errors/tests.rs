@@ -169,6 +169,17 @@ fn errors() -> Vec<anyhow::Error> {
             asked: false,
         },
     ];
+    let names = [
+        NameProblem::Unknown {
+            noun: "agent",
+            text: name(),
+        },
+        NameProblem::Ambiguous {
+            noun: "workspace",
+            text: name(),
+            candidates: vec![("ws-1".into(), Some(name())), ("ws-2".into(), Some(name()))],
+        },
+    ];
     let mut all: Vec<anyhow::Error> = Vec::new();
     all.extend(store.map(Into::into));
     all.extend(snapshot.map(Into::into));
@@ -180,6 +191,7 @@ fn errors() -> Vec<anyhow::Error> {
     all.extend(server.map(Into::into));
     all.extend(file.map(Into::into));
     all.extend(protected.map(Into::into));
+    all.extend(names.map(Into::into));
     all
 }
 
