@@ -17,6 +17,7 @@ pub(crate) mod merge;
 pub(crate) mod names;
 pub(crate) mod operator;
 pub(crate) mod paths;
+pub(crate) mod policy;
 pub(crate) mod project_file;
 pub(crate) mod project_state;
 pub(crate) mod review;

@@ -6,12 +6,8 @@ mod set;
 mod show;
 
 use clap::{Args, Subcommand};
-use elevo_api as api;
-use reqwest::Method;
 
 use crate::client::Call;
-use crate::client::names::{Noun, find};
-use crate::client::paths::project_path;
 use crate::errors::Exit;
 
 /// Show, set and check the policy of a project.
@@ -50,36 +46,4 @@ pub(super) fn run(call: &mut Call, policy: &Policy) -> anyhow::Result<Exit> {
         PolicyCommand::Edit(args) => edit::run(call, args).map(done),
         PolicyCommand::Check(args) => check::run(call, args).map(done),
     }
-}
-
-/// Requests the policy of a project.
-fn get(call: &Call, project: &str) -> anyhow::Result<api::ProjectPolicy> {
-    let project = find(call, Noun::Project, project)?;
-    Ok(call.wait(call.client.get(&project_path(&project, &["policy"])))?)
-}
-
-/// Sets the policy of a project and prints its version.
-fn put(
-    call: &mut Call,
-    project: &str,
-    policy: elevo_policy::Policy,
-    expected_version: Option<u64>,
-) -> anyhow::Result<()> {
-    let wish = api::SetPolicy {
-        policy,
-        expected_version,
-    };
-    let project = find(call, Noun::Project, project)?;
-    let path = project_path(&project, &["policy"]);
-    let request = call.client.request(Method::PUT, &path).json(&wish);
-    let set: api::ProjectPolicy = call.wait(call.client.json(request))?;
-    match call.output.is_json() {
-        true => call.output.value(&set)?,
-        false => {
-            let version = set.version;
-            call.output
-                .line(format!("The policy is now version {version}"))?;
-        }
-    }
-    Ok(())
 }

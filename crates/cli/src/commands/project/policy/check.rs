@@ -4,6 +4,7 @@ use serde_json::json;
 
 use crate::client::Call;
 use crate::client::names::{Noun, find_known};
+use crate::client::policy::get_policy;
 use crate::local::tree_path::tree_path;
 use crate::output::notes::field;
 
@@ -30,7 +31,7 @@ pub(super) struct Check {
 pub(super) fn run(call: &mut Call, args: &Check) -> anyhow::Result<()> {
     let agent = find_known(call, Noun::Agent, &args.agent)?;
     let path = tree_path(args.path.as_ref())?;
-    let found = super::get(call, &args.name)?;
+    let found = get_policy(call, &args.name)?;
     let policy = found.policy.compile()?;
     let view = policy.for_agent(Some(&agent));
     let (access, strategy) = (view.access(&path), policy.strategy(&path));

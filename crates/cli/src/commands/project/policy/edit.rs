@@ -1,6 +1,7 @@
 use clap::Args;
 
 use crate::client::Call;
+use crate::client::policy::{get_policy, set_policy};
 use crate::input::editor;
 use crate::options::policy::{parse_policy, pretty_policy};
 
@@ -18,7 +19,7 @@ pub(super) struct Edit {
 }
 
 pub(super) fn run(call: &mut Call, args: &Edit) -> anyhow::Result<()> {
-    let found = super::get(call, &args.name)?;
+    let found = get_policy(call, &args.name)?;
     let before = pretty_policy(&found.policy)? + "\n";
     let edited = editor::edit("policy.json", before.as_bytes())?;
     let text = edited.bytes()?;
@@ -29,7 +30,7 @@ pub(super) fn run(call: &mut Call, args: &Edit) -> anyhow::Result<()> {
     let policy = parse_policy(edited.path(), &String::from_utf8_lossy(&text));
     let sent = policy
         .map_err(anyhow::Error::from)
-        .and_then(|policy| super::put(call, &args.name, policy, Some(found.version)));
+        .and_then(|policy| set_policy(call, &args.name, policy, Some(found.version)));
     // Keep the user's edits.
     if sent.is_err() {
         let kept = edited.keep();

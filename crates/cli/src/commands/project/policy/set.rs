@@ -3,6 +3,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::client::Call;
+use crate::client::policy::set_policy;
 use crate::options::policy::read_policy;
 
 /// Set the policy of a project to the content of a file.
@@ -25,5 +26,5 @@ pub(super) struct Set {
 
 pub(super) fn run(call: &mut Call, args: &Set) -> anyhow::Result<()> {
     let policy = read_policy(&args.file)?;
-    super::put(call, &args.name, policy, None)
+    set_policy(call, &args.name, policy, None)
 }

@@ -1,6 +1,7 @@
 use clap::Args;
 
 use crate::client::Call;
+use crate::client::policy::get_policy;
 use crate::options::policy::pretty_policy;
 
 /// Print the policy of a project.
@@ -17,7 +18,7 @@ pub(super) struct Show {
 }
 
 pub(super) fn run(call: &mut Call, args: &Show) -> anyhow::Result<()> {
-    let found = super::get(call, &args.name)?;
+    let found = get_policy(call, &args.name)?;
     if call.output.is_json() {
         return Ok(call.output.value(&found)?);
     }
