@@ -121,7 +121,7 @@ fn a_project_is_made_looked_at_renamed_and_removed() {
 fn a_conflict_is_shown_side_by_side_and_decided() {
     let server = with_site();
     let (_, review) = conflict(&server);
-    let listed = server.ok(["review", "ls", "--project", "site"]);
+    let listed = server.ok(["review", "ls", "-l", "--project", "site"]);
     assert!(
         listed.contains(&review) && listed.contains("site"),
         "{listed}"

@@ -57,7 +57,7 @@ fn keys_after_a_missing_one_are_revoked() {
         said,
         format!("{{\"revoked\":\"{one}\"}}\n{{\"revoked\":\"{two}\"}}\n")
     );
-    let keys = server.ok(["key", "ls", "--json"]);
+    let keys = server.ok(["key", "ls", "--all", "--json"]);
     for id in [one, two] {
         let line = keys.lines().find(|line| line.contains(&id)).unwrap();
         let key: Value = serde_json::from_str(line).unwrap();

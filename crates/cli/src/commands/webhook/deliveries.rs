@@ -3,7 +3,7 @@ use elevo_api as api;
 use reqwest::Method;
 
 use crate::client::Call;
-use crate::client::names::{Noun, find};
+use crate::client::names::{Noun, find_known};
 use crate::client::paths::WEBHOOKS;
 use crate::output::format::harmless;
 use crate::output::relative_time::relative;
@@ -33,7 +33,7 @@ pub(super) fn run(call: &mut Call, args: &Deliveries) -> anyhow::Result<()> {
     if let Some(state) = &args.state {
         query.push(("state", state.clone()));
     }
-    let id = find(call, Noun::Webhook, &args.webhook)?;
+    let id = find_known(call, Noun::Webhook, &args.webhook)?;
     let path = [&WEBHOOKS[..], &[&id, "deliveries"]].concat();
     let request = call.client.request(Method::GET, &path).query(&query);
     let page: api::DeliveryPage = call.wait(call.client.json(request))?;

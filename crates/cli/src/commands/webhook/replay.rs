@@ -2,7 +2,7 @@ use clap::Args;
 use reqwest::Method;
 
 use crate::client::Call;
-use crate::client::names::{Noun, find};
+use crate::client::names::{Noun, find_known};
 use crate::client::paths::WEBHOOKS;
 
 /// Send an event to a webhook again
@@ -19,7 +19,7 @@ pub(super) struct Replay {
 
 pub(super) fn run(call: &mut Call, args: &Replay) -> anyhow::Result<()> {
     let number = args.event.to_string();
-    let id = find(call, Noun::Webhook, &args.webhook)?;
+    let id = find_known(call, Noun::Webhook, &args.webhook)?;
     let path = [&WEBHOOKS[..], &[&id, "deliveries", &number, "replay"]].concat();
     call.wait(call.client.done(call.client.request(Method::POST, &path)))?;
     if !call.output.is_json() {
