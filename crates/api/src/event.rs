@@ -2,6 +2,25 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+/// The names of all kinds of events.
+pub const EVENT_KINDS: [&str; 15] = [
+    "sandbox.created",
+    "sandbox.starting",
+    "sandbox.running",
+    "sandbox.stopped",
+    "sandbox.expiring",
+    "sandbox.expired",
+    "sandbox.deleted",
+    "sandbox.error",
+    "agent.connected",
+    "agent.disconnected",
+    "workspace.expired",
+    "project.landed",
+    "review.opened",
+    "review.closed",
+    "workspace.refused",
+];
+
 /// A durable record that something happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Event {

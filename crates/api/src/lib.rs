@@ -22,7 +22,7 @@ mod workspace;
 
 pub use admin::{BackupMade, MakeBackup, QuarantineList, Quarantined, UnreadWorkspace};
 pub use error::{ErrorBody, ErrorEnvelope};
-pub use event::{Event, EventPage};
+pub use event::{EVENT_KINDS, Event, EventPage};
 pub use keys::{
     Agent, AgentList, ChangeTenant, CreateAgent, CreateKey, CreateTenant, Key, KeyLimits, KeyList,
     NewKey, NewTenant, Scope, Tenant, TenantLimits, TenantList,

@@ -134,6 +134,7 @@ macro_rules! conformance_tests {
             // versions
             the_history_of_a_path_has_every_change_of_it
             histories_are_complete_in_pages_of_any_length
+            the_changes_below_a_directory_are_found
             the_changes_of_a_landing_are_listed_by_path
             any_change_of_a_path_is_read_back_unchanged
             // reviews

@@ -58,6 +58,17 @@ pub(crate) fn path_and_above(of: &TreePath) -> Vec<Vec<u8>> {
     paths
 }
 
+/// Returns the stored forms between which all paths below a directory are: the
+/// first, and the first after them. The root has no path after those below it.
+pub(crate) fn paths_below(directory: &TreePath) -> (Vec<u8>, Option<Vec<u8>>) {
+    if directory.is_root() {
+        return (vec![SEPARATOR + 1], None);
+    }
+    let mut end = path(directory);
+    end.push(SEPARATOR + 1);
+    (path_after(Some(directory)), Some(end))
+}
+
 /// Reads a stored path; `None` if the bytes cannot be the stored form of a path.
 pub(crate) fn read_path(bytes: &[u8]) -> Option<TreePath> {
     if bytes.contains(&b'/') {
@@ -240,6 +251,27 @@ mod tests {
         }
         for damaged in [&b"a/b"[..], b"\0", b"a\0\0b", b"a\0", b".."] {
             assert_eq!(read_path(damaged), None);
+        }
+    }
+
+    #[test]
+    fn the_paths_below_a_directory_are_between_two_stored_forms() {
+        let is_below = |directory: &str, text: &str| {
+            let (first, end) = paths_below(&TreePath::new(directory).unwrap());
+            let stored = path(&TreePath::new(text).unwrap());
+            stored >= first && end.is_none_or(|end| stored < end)
+        };
+        for (directory, text) in [("", "a"), ("", "\u{1}"), ("a", "a/b"), ("a", "a/b/c")] {
+            assert!(is_below(directory, text), "{directory} {text}");
+        }
+        for (directory, text) in [
+            ("", ""),
+            ("a", "a"),
+            ("a", "a-b"),
+            ("a", "ab"),
+            ("a/b", "a/c"),
+        ] {
+            assert!(!is_below(directory, text), "{directory} {text}");
         }
     }
 

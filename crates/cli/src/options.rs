@@ -6,3 +6,4 @@ pub(crate) mod policy;
 pub(crate) mod retention;
 pub(crate) mod snapshot;
 pub(crate) mod sync;
+pub(crate) mod target;

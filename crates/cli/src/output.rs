@@ -151,6 +151,14 @@ impl Output {
         self.written.clone()
     }
 
+    /// Columns of the terminal, if the output is one.
+    pub(crate) fn columns(&self) -> Option<usize> {
+        let is_terminal = self.is_terminal();
+        let size = is_terminal.then(|| rustix::termios::tcgetwinsize(io::stdout()).ok());
+        let columns = usize::from(size.flatten()?.ws_col);
+        (columns > 0).then_some(columns)
+    }
+
     /// Whether the output goes to a terminal.
     pub(crate) fn is_terminal(&self) -> bool {
         self.at_once

@@ -91,7 +91,7 @@ error_codes! {
     SandboxNotFound = 2001, "SANDBOX_NOT_FOUND", 404, "NOT_FOUND", Never,
         "Check the id; sandboxes are deleted when they expire. `elevo sandbox ls` lists yours.";
     TemplateNotFound = 2002, "TEMPLATE_NOT_FOUND", 404, "NOT_FOUND", Never,
-        "List templates with `elevo template ls`; add an image with `elevo template add IMAGE`.";
+        "List templates with `elevo template ls`; create one with `elevo template create IMAGE`.";
     SandboxLimitExceeded = 2003, "SANDBOX_LIMIT_EXCEEDED", 429, "RESOURCE_EXHAUSTED", AfterChange,
         "Delete sandboxes you no longer need, or ask the operator to raise the limit.";
     SandboxWrongState = 2004, "SANDBOX_WRONG_STATE", 409, "FAILED_PRECONDITION", AfterChange,
@@ -125,7 +125,7 @@ error_codes! {
     ReviewClosed = 3004, "REVIEW_CLOSED", 409, "FAILED_PRECONDITION", Never,
         "The review was already decided, or a newer change replaced it; `successor` names the newer review.";
     MergeConflict = 3005, "MERGE_CONFLICT", 409, "ABORTED", AfterChange,
-        "Nothing has landed. Refresh the workspace (`elevo ws refresh`), edit the files that `details` names until no conflict markers are left, and merge again; or merge without `atomic`, which holds conflicts for review.";
+        "Nothing has landed. Update the workspace (`elevo ws pull`), edit the files that `details` names until no conflict markers are left, and merge again; or merge without `atomic`, which holds conflicts for review.";
     PolicyRefused = 3006, "POLICY_REFUSED", 403, "PERMISSION_DENIED", AfterChange,
         "Request only changes that the policy allows, or change the policy with `elevo project policy`.";
     PolicyInvalid = 3007, "POLICY_INVALID", 422, "INVALID_ARGUMENT", Never,

@@ -22,6 +22,17 @@ pub trait Versions {
         limit: u32,
     ) -> Result<Vec<FileVersion>>;
 
+    /// Returns the landings that changed something below a directory, newest
+    /// first, at most `limit`, each with the first path that it changed there;
+    /// only landings before a sequence number if one is given.
+    async fn versions_below(
+        &self,
+        project: &str,
+        directory: &TreePath,
+        before: Option<u64>,
+        limit: u32,
+    ) -> Result<Vec<FileVersion>>;
+
     /// Returns the newest entry of [`versions_of`](Self::versions_of).
     async fn last_version(&self, project: &str, path: &TreePath) -> Result<Option<FileVersion>>;
 

@@ -89,6 +89,43 @@ pub async fn the_history_of_a_path_has_every_change_of_it(backend: &impl Backend
     assert_eq!(nowhere.expect("version"), None);
 }
 
+/// Each landing has one entry, for the first path that it changed.
+pub async fn the_changes_below_a_directory_are_found(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
+    let one = project(ALICE, "p");
+    add_project(&catalog, &one).await;
+    let landings = [
+        vec![added("a", 1), added("a/b", 1), added("a/c", 1)],
+        vec![added("a-b", 1), added("ab", 1)],
+        vec![added_whole("a", 1)],
+        vec![added("a/c/d", 1), added("b", 1)],
+    ];
+    land_each(&catalog, &one, landings).await;
+    let below = async |of: &str, before, limit| {
+        let found = catalog.versions_below("p", &path(of), before, limit).await;
+        let found = found.expect("versions").into_iter();
+        let found = found.map(|it| (it.sequence, it.change.path.to_string()));
+        found.collect::<Vec<_>>()
+    };
+    let entry = |n, at: &str| (n, at.to_owned());
+    let all = [entry(4, "a/c/d"), entry(1, "a/b")];
+    assert_eq!(below("a", None, MAX_PAGE).await, all);
+    assert_eq!(below("a", None, 1).await, all[..1]);
+    assert_eq!(below("a", Some(4), 1).await, all[1..]);
+    assert_eq!(below("a/c", None, 10).await, all[..1]);
+    assert!(below("b", None, 10).await.is_empty());
+    let firsts: Vec<_> = below("", None, 10)
+        .await
+        .into_iter()
+        .map(|it| it.1)
+        .collect();
+    assert_eq!(firsts, ["a/c/d", "a", "a-b", "a"]);
+    for limit in [0, MAX_PAGE + 1] {
+        let refused = catalog.versions_below("p", &path("a"), None, limit).await;
+        assert_refused(refused);
+    }
+}
+
 /// Each history is compared with a plain list of all changes.
 pub async fn histories_are_complete_in_pages_of_any_length(backend: &impl Backend) {
     let catalog = furnished(backend).await;

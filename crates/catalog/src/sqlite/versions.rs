@@ -29,6 +29,19 @@ pub(super) const SELECT_IN: &str = concat!(
       WHERE project = ? AND sequence = ? AND path >= ? ORDER BY path LIMIT ?"
 );
 
+/// Looks into each landing once, from new to old, until it has enough.
+pub(super) const SELECT_BELOW: &str = concat!(
+    "WITH found (sequence, path) AS (SELECT sequence, (SELECT min(path) FROM versions \
+     WHERE project = ?1 AND versions.sequence = landings.sequence AND path >= ?3 \
+     AND (?4 IS NULL OR path < ?4)) AS first FROM landings \
+     WHERE project = ?1 AND sequence < ?2 AND first IS NOT NULL \
+     ORDER BY sequence DESC LIMIT ?5) SELECT ",
+    columns!(),
+    " FROM found CROSS JOIN versions USING (sequence, path) \
+      CROSS JOIN landings USING (project, sequence) WHERE project = ?1 \
+      ORDER BY found.sequence DESC"
+);
+
 #[async_trait]
 impl Versions for SqliteCatalog {
     async fn versions_of(
@@ -42,6 +55,26 @@ impl Versions for SqliteCatalog {
         let mut select = select_of(&stored::path_and_above(path), project, before, limit);
         let found = select.build_query_as().fetch_all(self.database.readers());
         found.await.map_err(failure::of)
+    }
+
+    async fn versions_below(
+        &self,
+        project: &str,
+        directory: &TreePath,
+        before: Option<u64>,
+        limit: u32,
+    ) -> Result<Vec<FileVersion>> {
+        bounds::limit(limit)?;
+        let (first, end) = stored::paths_below(directory);
+        sqlx::query_as(SELECT_BELOW)
+            .bind(project)
+            .bind(sequence_bound(before))
+            .bind(first)
+            .bind(end)
+            .bind(limit)
+            .fetch_all(self.database.readers())
+            .await
+            .map_err(failure::of)
     }
 
     async fn last_version(&self, project: &str, path: &TreePath) -> Result<Option<FileVersion>> {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::client::call::Call;
-use crate::client::error::ClientError;
+use crate::client::error::{ClientError, Result};
 use crate::errors::Exit;
 use crate::output::format::{self, first_line};
 use crate::output::{ADDED, IDENTITY, PLACE, REMOVED, STRONG};
@@ -20,13 +20,20 @@ pub(crate) fn merge(
     doing: &'static str,
 ) -> anyhow::Result<Exit> {
     let asked = call.watch(doing, call.client.create(path, wish));
-    match asked {
-        Ok(result) => print_merge(call, &result),
-        Err(error) => {
-            print_obstacles(call, &error)?;
-            Err(error.into())
-        }
+    let result = landed(call, asked)?;
+    print_merge(call, &result)
+}
+
+/// Returns the result of a merge. If the request failed, prints the changes that
+/// prevented an atomic merge.
+pub(crate) fn landed(
+    call: &mut Call,
+    asked: Result<api::MergeResult>,
+) -> anyhow::Result<api::MergeResult> {
+    if let Err(error) = &asked {
+        print_obstacles(call, error)?;
     }
+    Ok(asked?)
 }
 
 /// Prints the changes that prevented an atomic merge.
@@ -213,21 +220,21 @@ fn next_step(review: &str, may_decide: bool) -> String {
     let show = format!("next: `elevo review show {review}` shows both sides");
     match may_decide {
         true => {
-            format!("{show}, `elevo review resolve {review} --suggested` accepts the suggestion")
+            format!("{show}, `elevo review accept {review} --take suggested` takes the suggestion")
         }
         false => format!(
             "{show}; this key may not decide it: ask a reviewer, or resolve the conflict in the \
-             workspace with `elevo ws refresh`, an edit and `elevo ws merge`"
+             workspace with `elevo ws pull`, an edit and `elevo ws merge`"
         ),
     }
 }
 
-/// Describes the version that `--suggested` takes, with the reason.
+/// Describes the version that `--take suggested` takes, with the reason.
 pub(crate) fn suggested_side(conflict: &api::Conflict) -> String {
     let reason = first_line(&conflict.reason);
     match conflict.suggestion.as_str() {
-        "ours" => format!("the project's version ({reason})"),
-        "theirs" => format!("the workspace's version ({reason})"),
+        "ours" => format!("the project's side ({reason})"),
+        "theirs" => format!("the workspace's side ({reason})"),
         // The reason of a merged file names its lines after the cause.
         _ => match reason.split_once(": ") {
             Some((cause, lines)) => format!("{lines} ({cause})"),
@@ -259,9 +266,9 @@ mod tests {
 
     #[test]
     fn a_hint_names_only_commands_that_the_key_may_use() {
-        assert!(next_step("rev-1", true).contains("resolve rev-1 --suggested"));
+        assert!(next_step("rev-1", true).contains("accept rev-1 --take suggested"));
         let other = next_step("rev-1", false);
-        assert!(!other.contains("review resolve") && other.contains("elevo ws refresh"));
+        assert!(!other.contains("review accept") && other.contains("elevo ws pull"));
     }
 
     #[test]
@@ -279,7 +286,7 @@ mod tests {
         );
         assert_eq!(
             conflict("ours", "it is larger"),
-            "the project's version (it is larger)"
+            "the project's side (it is larger)"
         );
     }
 }

@@ -30,3 +30,7 @@ pub(crate) const AGENTS: [&str; 3] = ["api", "v1", "agents"];
 pub(crate) const TEMPLATES: [&str; 3] = ["api", "v1", "templates"];
 
 pub(crate) const WEBHOOKS: [&str; 3] = ["api", "v1", "webhooks"];
+
+pub(crate) const REVIEWS: [&str; 3] = ["api", "v1", "reviews"];
+
+pub(crate) const SANDBOXES: [&str; 3] = ["api", "v1", "sandboxes"];

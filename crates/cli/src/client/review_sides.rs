@@ -52,9 +52,9 @@ impl Sides {
     /// one side removed the file, the other's version. `None` if it is not text.
     pub(crate) fn to_edit(&self) -> Option<Vec<u8>> {
         let labels = Labels {
-            ours: "ours (the project)",
+            ours: "the project",
             base: "base",
-            theirs: "theirs (the workspace)",
+            theirs: "the workspace",
         };
         match self.versions() {
             Some(versions) => marked(&versions, &labels, MarkerStyle::Zdiff3),
@@ -112,7 +112,7 @@ mod tests {
     fn markers_are_put_in_and_noticed() {
         let sides = sides("a\nb\n", "a\nB\n", "a\nbb\n");
         let text = sides.to_edit().unwrap();
-        assert!(text.starts_with(b"a\n<<<<<<< ours (the project)\nB\n"));
+        assert!(text.starts_with(b"a\n<<<<<<< the project\nB\n"));
         assert!(sides.leaves_markers(&text));
         assert!(sides.leaves_markers(b"a\n>>>>>>> theirs\r\n"));
         assert!(!sides.leaves_markers(b"a\nB\nHeading\n=======\n<<<<<<<< eight\n"));

@@ -3,12 +3,19 @@
 use std::path::{Path, PathBuf};
 
 use elevo_api as api;
+use reqwest::Method;
+use serde_json::Value;
 
-use crate::client::call::{self, Call, pages};
+use crate::client::call::{self, Call};
+use crate::client::error::Result;
 use crate::client::find::{Reach, Where};
+use crate::client::http::Client;
+use crate::client::names::{Noun, find};
 use crate::client::paths::WORKSPACES;
 use crate::errors::{Exit, WorkspaceProblem};
 use crate::global::Global;
+use crate::output::format::short_id;
+use crate::output::relative_time::relative;
 
 /// Runs a command against a server.
 pub(crate) fn run_with_global(
@@ -24,30 +31,62 @@ pub(crate) fn run_with_global(
     call::run_on_server(&reach, work)
 }
 
-/// Returns the id of the workspace: the given one, or that of the workspace that
-/// contains the current directory.
-pub(crate) fn id_or_here(call: &mut Call, id: Option<String>) -> anyhow::Result<String> {
+/// Returns the id of the workspace: that of the given id, name or prefix, or that
+/// of the workspace that contains the current directory.
+pub(crate) fn id_or_here(call: &Call, id: Option<String>) -> anyhow::Result<String> {
     match id {
-        Some(id) => Ok(id),
-        None => around(call, &std::env::current_dir()?),
+        Some(text) => find(call, Noun::Workspace, &text),
+        None => Ok(workspace_here(call)?.id),
     }
 }
 
+/// A workspace as JSON. Like a workspace of a store it has `base`, the snapshot
+/// that it was last updated to.
+pub(crate) fn workspace_shape(workspace: &api::Workspace) -> serde_json::Result<Value> {
+    let mut shape = serde_json::to_value(workspace)?;
+    shape["base"] = workspace.synced.as_str().into();
+    Ok(shape)
+}
+
+/// The name of a workspace's state.
+pub(crate) fn workspace_state(workspace: &api::Workspace) -> String {
+    match (workspace.state, &workspace.sandbox, &workspace.expires_at) {
+        (_, Some(sandbox), _) => format!("in {}", short_id(sandbox)),
+        (api::WorkspaceState::Parked, _, Some(at)) => format!("parked, expires {}", relative(at)),
+        (api::WorkspaceState::Parked, ..) => "parked".into(),
+        (api::WorkspaceState::Live, ..) if workspace.read_only => "read-only".into(),
+        (api::WorkspaceState::Live, ..) => "live".into(),
+    }
+}
+
+/// Returns the workspace that contains the current directory.
+pub(crate) fn workspace_here(call: &Call) -> anyhow::Result<api::Workspace> {
+    let here = std::env::current_dir()?;
+    let found = call.wait(around(&call.client, &here))?;
+    found.ok_or_else(|| WorkspaceProblem::NoWorkspaceHere(here).into())
+}
+
 /// Finds the workspace that contains a directory.
-fn around(call: &mut Call, here: &Path) -> anyhow::Result<String> {
-    let mut found = None;
-    pages(call, &WORKSPACES, &[], |_, page: api::WorkspacePage| {
-        let is_here = |workspace: &&api::Workspace| {
-            let path = workspace.path.as_deref().map(PathBuf::from);
-            let path = path.map(|path| path.canonicalize().unwrap_or(path));
-            path.is_some_and(|path| here.starts_with(path))
+async fn around(client: &Client, here: &Path) -> Result<Option<api::Workspace>> {
+    let is_here = |workspace: &api::Workspace| {
+        let path = workspace.path.as_deref().map(PathBuf::from);
+        let path = path.map(|path| path.canonicalize().unwrap_or(path));
+        path.is_some_and(|path| here.starts_with(path))
+    };
+    let mut after = None::<String>;
+    loop {
+        let request = client.request(Method::GET, &WORKSPACES);
+        let request = match after.take() {
+            Some(after) => request.query(&[("after", after)]),
+            None => request,
         };
-        let around = page.items.iter().find(is_here);
-        found = found
-            .take()
-            .or(around.map(|workspace| workspace.id.clone()));
-        let next = page.next.filter(|_| found.is_none());
-        Ok((page.items.len(), next))
-    })?;
-    found.ok_or_else(|| WorkspaceProblem::NoWorkspaceHere(here.into()).into())
+        let page: api::WorkspacePage = client.json(request).await?;
+        if let Some(found) = page.items.into_iter().find(is_here) {
+            return Ok(Some(found));
+        }
+        match page.next {
+            Some(next) => after = Some(next),
+            None => return Ok(None),
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! The commands of `elevo agent`.
 
-mod add;
+mod create;
 mod ls;
 
 use clap::{Args, Subcommand};
@@ -15,8 +15,8 @@ use crate::errors::Exit;
     disable_help_subcommand = true,
     after_help = "\
 Examples:
-  agent=$(elevo agent add reviewer)
-  elevo key create reviewer --agent \"$agent\""
+  elevo agent create reviewer
+  elevo key create --agent reviewer -o reviewer.key"
 )]
 pub(crate) struct Agent {
     #[command(flatten)]
@@ -27,8 +27,7 @@ pub(crate) struct Agent {
 
 #[derive(Debug, Subcommand)]
 enum AgentCommand {
-    #[command(visible_alias = "create")]
-    Add(add::Add),
+    Create(create::Create),
     #[command(alias = "list")]
     Ls(ls::Ls),
 }
@@ -36,7 +35,7 @@ enum AgentCommand {
 pub(crate) fn run(agent: Agent) -> anyhow::Result<Exit> {
     let done = |()| Exit::Done;
     client::run_on_server(&agent.reach, |call| match agent.command {
-        AgentCommand::Add(args) => add::run(call, args).map(done),
+        AgentCommand::Create(args) => create::run(call, args).map(done),
         AgentCommand::Ls(_) => ls::run(call).map(done),
     })
 }

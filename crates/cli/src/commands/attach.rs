@@ -3,6 +3,7 @@
 use clap::Args;
 
 use crate::client::command::{Signals, show_command};
+use crate::client::names::{Noun, find};
 use crate::client::{self, Follow, Reach};
 use crate::errors::Exit;
 
@@ -17,7 +18,7 @@ Examples:
   elevo attach \"$id\" \"$command\"
   elevo attach \"$id\" \"$command\" --offset 4096")]
 pub(crate) struct Attach {
-    /// The sandbox
+    /// The sandbox, by id, name or unique prefix of its id
     sandbox: String,
 
     /// Id of the command; `elevo ps` lists them
@@ -33,10 +34,10 @@ pub(crate) struct Attach {
 
 pub(crate) fn run(args: &Attach) -> anyhow::Result<Exit> {
     client::run_on_server(&args.reach, |call| {
-        let (sandbox, command) = (&args.sandbox, &args.command);
+        let (sandbox, command) = (find(call, Noun::Sandbox, &args.sandbox)?, &args.command);
         let (signals, follow) = call.wait(async {
             let signals = Signals::new()?;
-            let attaching = Follow::attach(&call.client, sandbox, command, args.offset);
+            let attaching = Follow::attach(&call.client, &sandbox, command, args.offset);
             anyhow::Ok((signals, attaching.await?))
         })?;
         show_command(call, follow, signals, None, None)

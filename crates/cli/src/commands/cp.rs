@@ -12,6 +12,7 @@ use reqwest::{Body, Method, Response};
 use serde_json::json;
 use tokio_util::io::{ReaderStream, StreamReader, SyncIoBridge};
 
+use crate::client::names::{Noun, find};
 use crate::client::paths::sandbox_path;
 use crate::client::{self, Call, Client, Done, Reach, tar_copy};
 use crate::errors::{Exit, FileProblem, SandboxProblem};
@@ -78,7 +79,7 @@ pub(crate) fn run(args: &Cp) -> anyhow::Result<Exit> {
     let ends = (End::new(&args.from), End::new(&args.to));
     client::run_on_server(&args.reach, |call| {
         let done = Arc::new(Done::default());
-        match ends {
+        match (found(call, ends.0)?, found(call, ends.1)?) {
             (End::Here(from), End::Sandbox { id, path }) => upload(call, from, &id, &path, &done)?,
             (End::Stream, End::Sandbox { id, path }) => send_stream(call, &id, &path, &done)?,
             (End::Sandbox { id, path }, End::Here(to)) => download(call, &id, &path, to, &done)?,
@@ -101,6 +102,17 @@ pub(crate) fn run(args: &Cp) -> anyhow::Result<Exit> {
             false => call.note(&format!("copied {}", format::totals(things, bytes))),
         }
         Ok(Exit::Done)
+    })
+}
+
+/// Resolves the name of a sandbox.
+fn found(call: &Call, end: End) -> anyhow::Result<End> {
+    Ok(match end {
+        End::Sandbox { id, path } => End::Sandbox {
+            id: find(call, Noun::Sandbox, &id)?,
+            path,
+        },
+        other => other,
     })
 }
 

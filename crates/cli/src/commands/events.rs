@@ -6,12 +6,13 @@ use clap::Args;
 use elevo_api as api;
 use reqwest::Method;
 use reqwest::header::ACCEPT;
-use serde_json::Value;
 
+use crate::client::event_text::EventTexts;
+use crate::client::names::{Noun, find_known};
 use crate::client::{self, Call, ClientError, Events as Stream, Reach, decode};
 use crate::errors::Exit;
 use crate::output::format::harmless;
-use crate::output::{FAINT, Output, STRONG};
+use crate::output::{FAINT, STRONG};
 
 /// List events of sandboxes and projects, or follow them.
 #[derive(Debug, Args)]
@@ -23,6 +24,7 @@ Examples:
   elevo events
   elevo events --kind sandbox.error,review.opened --follow
   elevo events --after 4711 --json | jq -r .event
+  elevo events --project site
   elevo events --sandbox \"$id\"")]
 pub(crate) struct Events {
     /// Only these kinds, separated by commas
@@ -30,11 +32,11 @@ pub(crate) struct Events {
     kind: Option<String>,
 
     /// Only events of this sandbox
-    #[arg(long, value_name = "ID", conflicts_with = "project")]
+    #[arg(long, value_name = "SANDBOX", conflicts_with = "project")]
     sandbox: Option<String>,
 
     /// Only events of this project
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "NAME")]
     project: Option<String>,
 
     /// Only events after this number
@@ -59,37 +61,53 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: &Events) -> anyhow::Result<Exit> {
     client::run_on_server(&args.reach, |call| {
+        let filters = filters(call, args)?;
+        let mut texts = EventTexts::new(call);
         match args.follow {
-            false => drop(list(call, args, args.after.unwrap_or_default())?),
-            true => follow(call, args)?,
+            false => drop(list(
+                call,
+                &mut texts,
+                &filters,
+                args.after.unwrap_or_default(),
+            )?),
+            true => follow(call, &mut texts, &filters, args.after)?,
         }
         Ok(Exit::Done)
     })
 }
 
-fn wish(args: &Events) -> Vec<(&'static str, String)> {
+/// The filters of a request for events.
+type Filters = Vec<(&'static str, String)>;
+
+/// Resolves names in the filters. An unknown name is an error, because the
+/// server would return no events for it.
+fn filters(call: &Call, args: &Events) -> anyhow::Result<Filters> {
     let mut query = Vec::new();
-    let mut put = |name, value: &Option<String>| {
-        if let Some(value) = value {
-            query.push((name, value.clone()));
-        }
-    };
-    put("kinds", &args.kind);
-    put("sandbox", &args.sandbox);
-    put("project", &args.project);
-    query
+    query.extend(args.kind.clone().map(|kinds| ("kinds", kinds)));
+    if let Some(sandbox) = &args.sandbox {
+        query.push(("sandbox", find_known(call, Noun::Sandbox, sandbox)?));
+    }
+    if let Some(project) = &args.project {
+        query.push(("project", find_known(call, Noun::Project, project)?));
+    }
+    Ok(query)
 }
 
 /// Prints all events after `after`. Returns the number of the last.
-fn list(call: &mut Call, args: &Events, mut after: u64) -> anyhow::Result<u64> {
+fn list(
+    call: &mut Call,
+    texts: &mut EventTexts,
+    filters: &Filters,
+    mut after: u64,
+) -> anyhow::Result<u64> {
     loop {
-        let mut query = wish(args);
+        let mut query = filters.clone();
         query.push(("after", after.to_string()));
         query.push(("limit", PAGE.to_string()));
         let request = call.client.request(Method::GET, &EVENTS).query(&query);
         let page: api::EventPage = call.wait(call.client.json(request))?;
         for event in &page.items {
-            show(&mut call.output, event)?;
+            show(call, texts, event)?;
         }
         after = page.last;
         if page.items.len() < PAGE as usize {
@@ -98,15 +116,20 @@ fn list(call: &mut Call, args: &Events, mut after: u64) -> anyhow::Result<u64> {
     }
 }
 
-fn follow(call: &mut Call, args: &Events) -> anyhow::Result<()> {
-    let mut after = match args.after {
-        Some(after) => Some(list(call, args, after)?),
+fn follow(
+    call: &mut Call,
+    texts: &mut EventTexts,
+    filters: &Filters,
+    after: Option<u64>,
+) -> anyhow::Result<()> {
+    let mut after = match after {
+        Some(after) => Some(list(call, texts, filters, after)?),
         None => None,
     };
     call.output.finish()?;
     let mut was_there = false;
     loop {
-        let mut query = wish(args);
+        let mut query = filters.clone();
         if let Some(after) = after {
             query.push(("after", after.to_string()));
         }
@@ -132,7 +155,7 @@ fn follow(call: &mut Call, args: &Events) -> anyhow::Result<()> {
             }
             let event: api::Event = decode(&event)?;
             after = Some(event.id);
-            show(&mut call.output, &event)?;
+            show(call, texts, &event)?;
             // A program that reads the output needs each event at once.
             call.output.finish()?;
         }
@@ -145,17 +168,25 @@ fn is_away(error: &ClientError) -> bool {
     matches!(error, ClientError::Unreachable { .. }) || error.is_worth_repeating()
 }
 
-pub(crate) fn show(output: &mut Output, event: &api::Event) -> anyhow::Result<()> {
-    if output.is_json() {
-        output.value(event)?;
-        return Ok(());
+fn show(call: &mut Call, texts: &mut EventTexts, event: &api::Event) -> anyhow::Result<()> {
+    if call.output.is_json() {
+        return Ok(call.output.value(event)?);
     }
-    let text = |name: &str| event.data.get(name).and_then(Value::as_str);
-    let about = text("sandboxId").or(text("projectId")).unwrap_or_default();
-    let more = text("name").or(text("reason")).unwrap_or_default();
-    let mut line = output.styled(FAINT, format!("{} {} ", event.id, event.timestamp));
-    line.extend(output.styled(STRONG, harmless(&event.event).as_bytes()));
-    line.extend(harmless(&format!(" {about} {more}")).trim_end().as_bytes());
-    output.line(line)?;
-    Ok(())
+    let about = texts.of(call, event);
+    let time = event.timestamp.parse::<jiff::Timestamp>();
+    let time = time.map_or_else(|_| event.timestamp.clone(), brief);
+    let number = format!("{} {time} ", event.id);
+    let mut line = call.output.styled(FAINT, harmless(&number).as_bytes());
+    line.extend(
+        call.output
+            .styled(STRONG, harmless(&event.event).as_bytes()),
+    );
+    line.extend(format!(" {about}").trim_end().as_bytes());
+    Ok(call.output.line(line)?)
+}
+
+/// `11-17 13:36`, in the user's time zone.
+fn brief(time: jiff::Timestamp) -> String {
+    let time = time.to_zoned(jiff::tz::TimeZone::system());
+    time.strftime("%m-%d %H:%M").to_string()
 }

@@ -7,6 +7,7 @@ use elevo_api as api;
 
 use crate::client::command::{Signals, show_command};
 use crate::client::command_input::{self, RunningCommand};
+use crate::client::names::{Noun, find};
 use crate::client::paths::sandbox_path;
 use crate::client::{self, Call, Follow, Reach};
 use crate::errors::Exit;
@@ -29,7 +30,7 @@ Examples:
   tar c . | elevo exec \"$id\" -- tar x
   command=$(elevo exec -b \"$id\" -- python -m http.server)")]
 pub(crate) struct Exec {
-    /// The sandbox
+    /// The sandbox, by id, name or unique prefix of its id
     sandbox: String,
 
     /// Working directory of the command; /workspace by default
@@ -73,9 +74,12 @@ pub(crate) fn run(args: Exec) -> anyhow::Result<Exit> {
         open_stdin: wants_input,
         ..api::RunCommand::default()
     };
-    client::run_on_server(&args.reach, |call| match args.background {
-        true => background(call, &args.sandbox, &wish),
-        false => foreground(call, &args.sandbox, &wish),
+    client::run_on_server(&args.reach, |call| {
+        let sandbox = find(call, Noun::Sandbox, &args.sandbox)?;
+        match args.background {
+            true => background(call, &sandbox, &wish),
+            false => foreground(call, &sandbox, &wish),
+        }
     })
 }
 

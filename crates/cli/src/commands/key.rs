@@ -2,7 +2,7 @@
 
 mod create;
 mod ls;
-mod rm;
+mod revoke;
 
 use clap::{Args, Subcommand};
 
@@ -17,9 +17,9 @@ use crate::errors::Exit;
     after_help = "\
 Examples:
   export ELEVO_API_KEY=$(elevo key create ci)
-  elevo key create bot --agent \"$agent\" --expires 86400
+  elevo key create --agent reviewer --expires 7d -o reviewer.key
   elevo key ls
-  elevo key rm key-…"
+  elevo key revoke ci"
 )]
 pub(crate) struct Key {
     #[command(flatten)]
@@ -33,15 +33,15 @@ enum KeyCommand {
     Create(create::Create),
     #[command(alias = "list")]
     Ls(ls::Ls),
-    #[command(alias = "delete")]
-    Rm(rm::Rm),
+    #[command(visible_alias = "rm", alias = "delete")]
+    Revoke(revoke::Revoke),
 }
 
 pub(crate) fn run(key: Key) -> anyhow::Result<Exit> {
     let done = |()| Exit::Done;
     client::run_on_server(&key.reach, |call| match key.command {
         KeyCommand::Create(args) => create::run(call, args).map(done),
-        KeyCommand::Ls(_) => ls::run(call).map(done),
-        KeyCommand::Rm(args) => rm::run(call, &args),
+        KeyCommand::Ls(args) => ls::run(call, &args).map(done),
+        KeyCommand::Revoke(args) => revoke::run(call, &args),
     })
 }

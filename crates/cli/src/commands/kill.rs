@@ -3,6 +3,7 @@ use elevo_api as api;
 use reqwest::Method;
 use serde_json::json;
 
+use crate::client::names::{Noun, find};
 use crate::client::paths::sandbox_path;
 use crate::client::{self, Reach};
 use crate::errors::Exit;
@@ -14,7 +15,7 @@ Examples:
   elevo kill \"$id\" \"$command\"
   elevo kill \"$id\" \"$command\" -s KILL")]
 pub(crate) struct Kill {
-    /// The sandbox
+    /// The sandbox, by id, name or unique prefix of its id
     sandbox: String,
 
     /// Id of the command; `elevo ps` lists them
@@ -30,8 +31,8 @@ pub(crate) struct Kill {
 
 pub(crate) fn run(args: &Kill) -> anyhow::Result<Exit> {
     client::run_on_server(&args.reach, |call| {
-        let (sandbox, command) = (&args.sandbox, &args.command);
-        let path = sandbox_path(sandbox, &["process", command, "kill"]);
+        let (sandbox, command) = (find(call, Noun::Sandbox, &args.sandbox)?, &args.command);
+        let path = sandbox_path(&sandbox, &["process", command, "kill"]);
         let wish = api::Kill {
             signal: Some(args.signal),
         };

@@ -6,7 +6,7 @@ mod cat;
 mod create;
 mod diff;
 mod export;
-mod history;
+mod files;
 mod import;
 mod log;
 mod ls;
@@ -17,8 +17,8 @@ mod retention;
 mod revert;
 mod rm;
 mod show;
+mod status;
 mod tag;
-mod tree;
 
 use clap::{Args, Subcommand};
 
@@ -35,17 +35,18 @@ A project is a file tree with a history. Every agent works in its own workspace
 and merges it into the project; conflicts are held for review. `elevo up` starts
 the server that these commands need.
 
-SNAPSHOT names a state of the project: `head`, a tag, the number of a step, or
-the id of a snapshot or the first digits of it (at least 6), as `log` prints
-them.
+REV names a state of the project: `head`, a tag, the number of a step, the id
+of a snapshot or its first digits (at least 6), as `log` prints them, or `@`,
+the state that the workspace of the current directory has. REV~N is N steps
+before REV.
 
 Examples:
-  elevo project create site && elevo project import site --directory .
+  elevo project create site --from .
   cd \"$(elevo ws create --project site)\"     create a workspace and enter it
   elevo ws merge -m \"a better page\"          merge it into the project
   elevo review ls                            list the open reviews
   elevo project log site --stat              list the steps
-  elevo project diff site -p 3 head          the changes since step 3, as a patch"
+  elevo project diff site -p 3..head         the changes since step 3, as a patch"
 )]
 pub(crate) struct Project {
     #[command(flatten)]
@@ -61,6 +62,7 @@ enum ProjectCommand {
     #[command(alias = "list")]
     Ls(ls::Ls),
     Show(show::Show),
+    Status(status::Status),
     Rename(rename::Rename),
     #[command(alias = "delete")]
     Rm(rm::Rm),
@@ -68,11 +70,9 @@ enum ProjectCommand {
     Retention(retention::Retention),
     Tag(tag::Tag),
     Log(log::Log),
-    History(history::History),
     Blame(blame::Blame),
     Cat(cat::Cat),
-    #[command(visible_alias = "ls-files")]
-    Tree(tree::Tree),
+    Files(files::Files),
     Diff(diff::Diff),
     Apply(apply::Apply),
     Revert(revert::Revert),
@@ -89,14 +89,14 @@ pub(crate) fn run(project: Project) -> anyhow::Result<Exit> {
         ProjectCommand::Show(args) => show::run(call, &args).map(done),
         ProjectCommand::Rename(args) => rename::run(call, args).map(done),
         ProjectCommand::Rm(args) => rm::run(call, &args),
-        ProjectCommand::Policy(args) => policy::run(call, &args).map(done),
+        ProjectCommand::Status(args) => status::run(call, &args).map(done),
+        ProjectCommand::Policy(args) => policy::run(call, &args),
         ProjectCommand::Retention(args) => retention::run(call, &args).map(done),
         ProjectCommand::Tag(args) => tag::run(call, args).map(done),
         ProjectCommand::Log(args) => log::run(call, &args).map(done),
-        ProjectCommand::History(args) => history::run(call, &args).map(done),
         ProjectCommand::Blame(args) => blame::run(call, &args).map(done),
         ProjectCommand::Cat(args) => cat::run(call, &args).map(done),
-        ProjectCommand::Tree(args) => tree::run(call, &args).map(done),
+        ProjectCommand::Files(args) => files::run(call, &args).map(done),
         ProjectCommand::Diff(args) => diff::run(call, &args),
         ProjectCommand::Apply(args) => apply::run(call, args),
         ProjectCommand::Revert(args) => revert::run(call, args),

@@ -1,22 +1,28 @@
 use clap::Args;
 use elevo_api as api;
 
+use crate::client::names::{Noun, find};
 use crate::client::paths::sandbox_path;
+use crate::client::sandboxes::print_sandboxes;
 use crate::client::{self, Call, Reach};
 use crate::errors::Exit;
 use crate::output::format;
 use crate::output::relative_time::relative;
 use crate::output::table::Table;
 
-/// List the commands of a sandbox: all that are running, and the last that ended.
+/// List the commands of a sandbox, or the sandboxes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+With a sandbox, lists all commands that are running, and the last that ended.
+Without one, lists the sandboxes, as `elevo sandbox ls`.
+
 Examples:
+  elevo ps
   elevo ps \"$id\"
   elevo ps \"$id\" --json | jq -r 'select(.running) | .commandId'")]
 pub(crate) struct Ps {
-    /// The sandbox
-    sandbox: String,
+    /// The sandbox, by id, name or unique prefix of its id
+    sandbox: Option<String>,
 
     #[command(flatten)]
     pub(crate) reach: Reach,
@@ -24,7 +30,12 @@ pub(crate) struct Ps {
 
 pub(crate) fn run(args: &Ps) -> anyhow::Result<Exit> {
     client::run_on_server(&args.reach, |call| {
-        let path = sandbox_path(&args.sandbox, &["process"]);
+        let Some(sandbox) = &args.sandbox else {
+            print_sandboxes(call, &[], false)?;
+            return Ok(Exit::Done);
+        };
+        let id = find(call, Noun::Sandbox, sandbox)?;
+        let path = sandbox_path(&id, &["process"]);
         let mut list: api::CommandList = call.wait(call.client.get(&path))?;
         list.items.sort_by_key(|command| command.started_at);
         print(call, &list.items)?;

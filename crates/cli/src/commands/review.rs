@@ -1,8 +1,8 @@
 //! The commands of `elevo review`, which list and decide held changes.
 
+mod accept;
 mod ls;
 mod reject;
-mod resolve;
 mod show;
 
 use clap::{Args, Subcommand};
@@ -17,15 +17,16 @@ use crate::errors::Exit;
     disable_help_subcommand = true,
     after_help = "\
 A merge holds the conflicts that it cannot resolve and lands everything else.
-OURS is the project's version, THEIRS the workspace's version, BASE their common
-ancestor. A decision is merged into the current project; if it conflicts again,
-the review stays open with the new conflict.
+The project's side is the version in the project, the workspace's side the
+version in the workspace, and the base their common ancestor. A decision is
+merged into the current project; if it conflicts again, the review stays open
+with the new conflict.
 
 Examples:
   elevo review ls --project site
   elevo review show rev-…
-  elevo review resolve rev-… --suggested
-  elevo review resolve rev-… --edit          in $EDITOR, between markers
+  elevo review accept rev-… --take suggested
+  elevo review accept rev-… --edit           in $EDITOR, between markers
   elevo review reject rev-…"
 )]
 pub(crate) struct Review {
@@ -40,7 +41,8 @@ enum ReviewCommand {
     #[command(alias = "list")]
     Ls(ls::Ls),
     Show(show::Show),
-    Resolve(resolve::Resolve),
+    #[command(visible_alias = "approve")]
+    Accept(accept::Accept),
     Reject(reject::Reject),
 }
 
@@ -49,7 +51,7 @@ pub(crate) fn run(review: Review) -> anyhow::Result<Exit> {
     client::run_on_server(&review.reach, |call| match review.command {
         ReviewCommand::Ls(args) => ls::run(call, args).map(done),
         ReviewCommand::Show(args) => show::run(call, &args).map(done),
-        ReviewCommand::Resolve(args) => resolve::run(call, args),
+        ReviewCommand::Accept(args) => accept::run(call, args),
         ReviewCommand::Reject(args) => reject::run(call, args),
     })
 }

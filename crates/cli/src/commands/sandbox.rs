@@ -32,7 +32,7 @@ changes that were neither merged nor snapshotted is then parked, and `create
 need.
 
 Examples:
-  elevo template add python:3.11
+  elevo template create python:3.11
   id=$(elevo sandbox create python:3.11)
   elevo exec \"$id\" -- python -c 'print(6 * 7)'
   elevo sandbox fork \"$id\" -n 3              create three copies of it

@@ -13,6 +13,7 @@ use tokio::task::block_in_place;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::client::command_input::read_ahead;
+use crate::client::names::{Noun, find};
 use crate::client::{self, Call, ClientError, Heard, Keys, Reach, Terminal};
 use crate::errors::{Exit, SandboxProblem};
 use crate::input::terminal::need_terminal;
@@ -30,7 +31,7 @@ Examples:
   elevo shell \"$id\"
   elevo shell \"$id\" --shell /bin/sh --cwd /tmp")]
 pub(crate) struct Shell {
-    /// The sandbox
+    /// The sandbox, by id, name or unique prefix of its id
     sandbox: String,
 
     /// Program to run; by default bash if the sandbox has it, otherwise sh
@@ -73,7 +74,8 @@ pub(crate) fn run(args: Shell) -> anyhow::Result<Exit> {
             cwd: args.cwd,
             envs,
         };
-        let code = open(call, &args.sandbox, &wish)?;
+        let sandbox = find(call, Noun::Sandbox, &args.sandbox)?;
+        let code = open(call, &sandbox, &wish)?;
         Ok(Exit::of_command(code))
     })
 }

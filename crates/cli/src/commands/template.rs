@@ -1,8 +1,9 @@
 //! The commands of `elevo template`.
 
-mod add;
+mod create;
 mod ls;
 mod rm;
+mod show;
 
 use clap::{Args, Subcommand};
 
@@ -16,7 +17,7 @@ use crate::errors::Exit;
     disable_help_subcommand = true,
     after_help = "\
 Examples:
-  elevo template add python:3.11
+  elevo template create python:3.11
   elevo template ls
   elevo sandbox create python:3.11"
 )]
@@ -29,10 +30,10 @@ pub(crate) struct Template {
 
 #[derive(Debug, Subcommand)]
 enum TemplateCommand {
+    Create(create::Create),
     #[command(alias = "list")]
     Ls(ls::Ls),
-    #[command(visible_alias = "create")]
-    Add(add::Add),
+    Show(show::Show),
     #[command(alias = "delete")]
     Rm(rm::Rm),
 }
@@ -41,7 +42,8 @@ pub(crate) fn run(template: Template) -> anyhow::Result<Exit> {
     let done = |()| Exit::Done;
     client::run_on_server(&template.reach, |call| match template.command {
         TemplateCommand::Ls(_) => ls::run(call).map(done),
-        TemplateCommand::Add(args) => add::run(call, args).map(done),
+        TemplateCommand::Create(args) => create::run(call, args).map(done),
+        TemplateCommand::Show(args) => show::run(call, &args).map(done),
         TemplateCommand::Rm(args) => rm::run(call, &args),
     })
 }

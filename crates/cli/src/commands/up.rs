@@ -308,7 +308,7 @@ fn greet(
         output.line(format!("  export ELEVO_DATA={path}"))?;
     }
     for command in [
-        "elevo template add python:3.11",
+        "elevo template create python:3.11",
         "id=$(elevo sandbox create python:3.11)",
         "elevo exec \"$id\" -- python -c 'print(6 * 7)'",
     ] {

@@ -1,6 +1,6 @@
 //! The commands of `elevo webhook`.
 
-mod add;
+mod create;
 mod deliveries;
 mod ls;
 mod replay;
@@ -20,7 +20,7 @@ use crate::errors::Exit;
 Needs a key with the scope `webhooks`.
 
 Examples:
-  elevo webhook add https://example.com/elevo --event sandbox.error --secret-file hook.key
+  elevo webhook create https://example.com/elevo --event sandbox.error --secret-file hook.key
   elevo webhook ls
   elevo webhook deliveries wh-… --state failed
   elevo webhook replay wh-… 4711"
@@ -34,8 +34,7 @@ pub(crate) struct Webhook {
 
 #[derive(Debug, Subcommand)]
 enum WebhookCommand {
-    #[command(visible_alias = "create")]
-    Add(add::Add),
+    Create(create::Create),
     #[command(alias = "list")]
     Ls(ls::Ls),
     #[command(alias = "delete")]
@@ -47,8 +46,8 @@ enum WebhookCommand {
 pub(crate) fn run(webhook: Webhook) -> anyhow::Result<Exit> {
     let done = |()| Exit::Done;
     client::run_on_server(&webhook.reach, |call| match webhook.command {
-        WebhookCommand::Add(args) => add::run(call, args).map(done),
-        WebhookCommand::Ls(_) => ls::run(call).map(done),
+        WebhookCommand::Create(args) => create::run(call, args).map(done),
+        WebhookCommand::Ls(args) => ls::run(call, &args).map(done),
         WebhookCommand::Rm(args) => rm::run(call, &args),
         WebhookCommand::Deliveries(args) => deliveries::run(call, &args).map(done),
         WebhookCommand::Replay(args) => replay::run(call, &args).map(done),

@@ -1,7 +1,6 @@
 //! The commands of `elevo ws`: workspaces of a store on this machine, and
 //! workspaces of projects on a server.
 
-mod complete;
 mod create;
 mod diff;
 mod exec;
@@ -11,7 +10,7 @@ mod merge;
 mod merge_local;
 mod park;
 mod path;
-mod refresh;
+mod pull;
 mod resume;
 mod rm;
 #[cfg(target_os = "linux")]
@@ -54,8 +53,8 @@ clones of files, or with --provider rootless it is an overlay that only `exec`
 can enter. `elevo doctor` shows which providers work here.
 
 Workspaces of a store on this machine need no server. Workspaces of projects are
-on a server (`elevo up`): `complete` and `refresh` use it, and so do `create`,
-`ls` and `rm` with --project, and `merge` of such a workspace. It also parks the workspaces of expired
+on a server (`elevo up`): `pull` uses it, and so do `create`, `ls` and `rm` with
+--project, and `merge` of such a workspace. It also parks the workspaces of expired
 sandboxes, which `ls` and `rm` find with --parked.
 
 Examples:
@@ -110,15 +109,14 @@ enum WsCommand {
     #[cfg(target_os = "linux")]
     Serve(serve::Serve),
     Merge(merge::Merge),
-    Complete(complete::Complete),
-    Refresh(refresh::Refresh),
+    Pull(pull::Pull),
 }
 
 /// A command on the workspaces of a store.
 #[derive(Debug)]
 enum StoreCommand {
     Create(create::OfStore),
-    Ls,
+    Ls(ls::OfStore),
     Show(show::Show),
     Path(path::Path),
     Exec(exec::ExecCall),
@@ -141,8 +139,7 @@ enum ServerCommand {
     Ls(ls::OfServer),
     Rm(rm::OfServer),
     Merge(merge::Merge),
-    Complete(complete::Complete),
-    Refresh(refresh::Refresh),
+    Pull(pull::Pull),
 }
 
 impl WsCommand {
@@ -155,7 +152,7 @@ impl WsCommand {
                 Server(args) => Server(ServerCommand::Create(args)),
             },
             Self::Ls(args) => match args.side() {
-                Store(()) => Store(StoreCommand::Ls),
+                Store(args) => Store(StoreCommand::Ls(args)),
                 Server(args) => Server(ServerCommand::Ls(args)),
             },
             Self::Rm(args) => match args.side() {
@@ -178,8 +175,7 @@ impl WsCommand {
                 Store(args) => Store(StoreCommand::Merge(args)),
                 Server(args) => Server(ServerCommand::Merge(args)),
             },
-            Self::Complete(args) => Server(ServerCommand::Complete(args)),
-            Self::Refresh(args) => Server(ServerCommand::Refresh(args)),
+            Self::Pull(args) => Server(ServerCommand::Pull(args)),
         }
     }
 }
@@ -188,7 +184,7 @@ impl StoreCommand {
     const fn name(&self) -> &'static str {
         match self {
             Self::Create(_) => "ws create",
-            Self::Ls => "ws ls",
+            Self::Ls(_) => "ws ls",
             Self::Path(_) => "ws path",
             Self::Show(_) => "ws show",
             Self::Exec(_) => "ws exec",
@@ -209,7 +205,7 @@ impl StoreCommand {
         let done = |()| Exit::Done;
         match self {
             Self::Create(args) => create::run_on_store(call, args).map(done),
-            Self::Ls => ls::run_on_store(call).map(done),
+            Self::Ls(args) => ls::run_on_store(call, &args).map(done),
             Self::Path(args) => path::run(call, &args).map(done),
             Self::Show(args) => show::run(call, &args).map(done),
             Self::Exec(args) => exec::run(call, &args),
@@ -243,8 +239,7 @@ impl ServerCommand {
             Self::Ls(args) => ls::run_on_server(&args, global),
             Self::Rm(args) => rm::run_on_server(&args, global),
             Self::Merge(args) => merge::run(args, global),
-            Self::Complete(args) => complete::run(args, global),
-            Self::Refresh(args) => refresh::run(args, global),
+            Self::Pull(args) => pull::run(args, global),
         }
     }
 }

@@ -56,7 +56,7 @@ const IN_COMMANDS: [(ErrorCode, &str); 23] = [
     ),
     (
         ErrorCode::AgentNotFound,
-        "List the agents with `elevo agent ls`, or add one with `elevo agent add NAME`.",
+        "List the agents with `elevo agent ls`, or create one with `elevo agent create NAME`.",
     ),
     (
         ErrorCode::WorkspaceNotFound,
@@ -75,7 +75,7 @@ const IN_COMMANDS: [(ErrorCode, &str); 23] = [
     ),
     (
         ErrorCode::MergeConflict,
-        "Nothing has landed. Refresh the workspace (`elevo ws refresh`), edit the files that \
+        "Nothing has landed. Update the workspace (`elevo ws pull`), edit the files that \
              it names until no conflict markers are left, and merge again; or merge without \
              --atomic, which holds conflicts for review.",
     ),
@@ -158,7 +158,7 @@ fn in_commands(code: ErrorCode) -> Option<&'static str> {
 /// Requests and fields in the advice of single failures, and the commands and
 /// options for them.
 const IN_OPTIONS: [(&str, &str); 8] = [
-    ("`GET …/tree`", "`elevo project tree`"),
+    ("`GET …/tree`", "`elevo project files`"),
     (
         "`GET /api/v1/workspaces?state=parked`",
         "`elevo ws ls --parked` lists them",
@@ -168,7 +168,7 @@ const IN_OPTIONS: [(&str, &str); 8] = [
     ("Leave `strategy` out", "Leave --strategy out"),
     ("Leave out `runtime`", "Leave out --runtime"),
     ("Leave `disk` out", "Leave --disk out"),
-    ("that `details` names", "that `elevo ws refresh` names"),
+    ("that `details` names", "that `elevo ws pull` names"),
 ];
 
 fn with_options(text: &str) -> Cow<'_, str> {
@@ -183,6 +183,9 @@ fn with_options(text: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+
     use serde_json::json;
 
     use super::*;
@@ -218,6 +221,29 @@ mod tests {
                 assert!(!advice.contains(sign), "{code}: {advice}");
             }
         }
+    }
+
+    /// Reads the advice for single failures from the sources of the server.
+    #[test]
+    fn advice_of_the_server_names_no_routes() {
+        let server = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/src/app");
+        let (mut open, mut checked) = (vec![server], 0);
+        while let Some(path) = open.pop() {
+            if path.is_dir() {
+                open.extend(fs::read_dir(&path).unwrap().map(|it| it.unwrap().path()));
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap();
+            let code = text.lines().filter(|line| !line.trim().starts_with("//"));
+            let methods = ["`GET ", "`POST ", "`PUT ", "`PATCH ", "`DELETE "];
+            let names_route = |line: &str| methods.iter().any(|it| line.contains(it));
+            for line in code.filter(|line| names_route(line)) {
+                checked += 1;
+                let shown = with_options(line);
+                assert!(!names_route(&shown), "{}: {line}", path.display());
+            }
+        }
+        assert!(checked > 0, "no advice of the server names a route");
     }
 
     #[test]

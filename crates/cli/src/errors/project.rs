@@ -17,6 +17,10 @@ pub(crate) enum ProjectProblem {
     },
     #[error("{} is empty and not a tar archive", .0.display())]
     EmptyTar(PathBuf),
+    #[error("the import of a tar has no message")]
+    MessageOfTar,
+    #[error("`{0}` names no file")]
+    NoPath(String),
     #[error("nothing was sent: {why}")]
     NotSent { why: &'static str, kept: PathBuf },
     #[error("the conflict cannot be edited as text")]
@@ -36,7 +40,7 @@ impl ProjectProblem {
                 Exit::Usage,
                 "policy_invalid",
                 path_details("path", path),
-                "`elevo project policy NAME` prints a policy to start from",
+                "`elevo project policy show NAME` prints a policy to start from",
             ),
             Self::EmptyTar(path) => describe(
                 Exit::Usage,
@@ -44,6 +48,20 @@ impl ProjectProblem {
                 path_details("path", path),
                 "the project was not changed; check whether the program that wrote the archive \
                  failed",
+            ),
+            Self::MessageOfTar => describe(
+                Exit::Usage,
+                "usage",
+                Value::Null,
+                "leave out -m, or import a directory",
+            ),
+            Self::NoPath(project) => describe(
+                Exit::Usage,
+                "path_invalid",
+                json!({ "project": project }),
+                format!(
+                    "name a file with NAME[@REV]:PATH; `elevo project files {project}` lists them"
+                ),
             ),
             Self::NotSent { kept, .. } => describe(
                 Exit::Failed,
@@ -55,7 +73,7 @@ impl ProjectProblem {
                 Exit::Usage,
                 "not_editable",
                 Value::Null,
-                "choose a side with --ours or --theirs, or send a file with --file FILE",
+                "choose a side with --take project or --take workspace, or send a file with --file FILE",
             ),
         }
     }

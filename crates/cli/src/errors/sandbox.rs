@@ -12,6 +12,8 @@ use crate::client::error::ClientError;
 pub(crate) enum SandboxProblem {
     #[error("there is no template yet")]
     NoTemplate,
+    #[error("there is no template `{0}`")]
+    UnknownTemplate(String),
     #[error("there is more than one template")]
     WhichTemplate,
     #[error("standard input or output is not a terminal")]
@@ -36,7 +38,13 @@ impl SandboxProblem {
                 Exit::NotFound,
                 "template_not_found",
                 Value::Null,
-                "add an image with `elevo template add IMAGE`",
+                "`elevo template create IMAGE` creates one",
+            ),
+            Self::UnknownTemplate(name) => describe(
+                Exit::NotFound,
+                "template_not_found",
+                json!({ "template": name }),
+                "`elevo template ls` lists the templates",
             ),
             Self::WhichTemplate => describe(
                 Exit::Usage,

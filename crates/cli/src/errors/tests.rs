@@ -112,6 +112,8 @@ fn errors() -> Vec<anyhow::Error> {
             source: "no rules".into(),
         },
         ProjectProblem::EmptyTar(path()),
+        ProjectProblem::MessageOfTar,
+        ProjectProblem::NoPath(name()),
         ProjectProblem::NotSent {
             why: "there are conflict markers left",
             kept: path(),
@@ -120,6 +122,7 @@ fn errors() -> Vec<anyhow::Error> {
     ];
     let sandbox = [
         SandboxProblem::NoTemplate,
+        SandboxProblem::UnknownTemplate(name()),
         SandboxProblem::WhichTemplate,
         SandboxProblem::NoTerminal,
         SandboxProblem::CopyEnds,
@@ -179,6 +182,17 @@ fn errors() -> Vec<anyhow::Error> {
             asked: false,
         },
     ];
+    let names = [
+        NameProblem::Unknown {
+            noun: "agent",
+            text: name(),
+        },
+        NameProblem::Ambiguous {
+            noun: "workspace",
+            text: name(),
+            candidates: vec![("ws-1".into(), Some(name())), ("ws-2".into(), Some(name()))],
+        },
+    ];
     let mut all: Vec<anyhow::Error> = Vec::new();
     all.extend(store.map(Into::into));
     all.extend(snapshot.map(Into::into));
@@ -190,6 +204,7 @@ fn errors() -> Vec<anyhow::Error> {
     all.extend(server.map(Into::into));
     all.extend(file.map(Into::into));
     all.extend(protected.map(Into::into));
+    all.extend(names.map(Into::into));
     all
 }
 

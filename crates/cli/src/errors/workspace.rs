@@ -58,7 +58,7 @@ impl WorkspaceProblem {
                 "workspace_in_project",
                 json!({ "workspace": id }),
                 format!(
-                    "`elevo ws complete {id}` merges and deletes it, `elevo ws rm --project NAME \
+                    "`elevo ws merge --rm {id}` merges and deletes it, `elevo ws rm --project NAME \
                      --discard {id}` deletes it with its unmerged changes"
                 ),
             ),

@@ -192,7 +192,7 @@ impl WorkspaceCall {
         if self.session.output.is_json() {
             self.session.output.value(&shape)?;
         } else {
-            let line = shape.path.unwrap_or(shape.workspace);
+            let line = shape.path.unwrap_or(shape.id);
             self.session.output.line(line)?;
         }
         Ok(())
@@ -201,14 +201,15 @@ impl WorkspaceCall {
 
 /// A workspace as JSON.
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct WorkspaceShape {
-    workspace: String,
+    id: String,
     state: State,
     provider: ProviderKind,
-    path: Option<String>,
+    pub(crate) path: Option<String>,
     start: String,
     base: String,
-    created: String,
+    created_at: String,
     limit: Option<u64>,
 }
 
@@ -226,13 +227,13 @@ impl WorkspaceShape {
             State::Parked => None,
         };
         Ok(Self {
-            workspace: record.id.to_string(),
+            id: record.id.to_string(),
             state: record.state,
             provider: record.provider,
             path: path.map(|path| path.to_string_lossy().into_owned()),
             start: record.start.to_string(),
             base: record.base.to_string(),
-            created: format::rfc3339(record.created),
+            created_at: format::rfc3339(record.created),
             limit: record.limit,
         })
     }

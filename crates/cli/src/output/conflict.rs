@@ -143,8 +143,8 @@ fn headings(place: &Lines) -> [String; 3] {
     };
     [
         format!("base: {}", lines(&place.base)),
-        format!("ours, the project: {}", lines(&place.ours)),
-        format!("theirs, the workspace: {}", lines(&place.theirs)),
+        format!("the project's side: {}", lines(&place.ours)),
+        format!("the workspace's side: {}", lines(&place.theirs)),
     ]
 }
 

@@ -22,6 +22,13 @@ pub(crate) fn short_text(id: &str) -> String {
     first_line(id).chars().take(SHORT).collect()
 }
 
+/// The prefix of an id and its first 8 letters, which a command accepts: `rev-6smieyru`.
+pub(crate) fn short_id(id: &str) -> String {
+    let id = first_line(id);
+    let prefix = id.find('-').map_or(0, |dash| dash + 1);
+    id.chars().take(prefix + 8).collect()
+}
+
 /// `1.5 MiB`
 pub(crate) fn bytes(count: u64) -> String {
     match count {

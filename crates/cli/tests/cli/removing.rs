@@ -26,7 +26,7 @@ fn change(place: &Place, id: &str) {
 
 fn left(place: &Place) -> Vec<String> {
     let listed = place.ws(["--json", "ls"]).values();
-    let id = |record: &Value| record["workspace"].as_str().unwrap().to_owned();
+    let id = |record: &Value| record["id"].as_str().unwrap().to_owned();
     listed.iter().map(id).collect()
 }
 

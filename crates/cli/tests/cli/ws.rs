@@ -80,13 +80,13 @@ fn a_workspace_from_beginning_to_end() {
     assert_eq!(states, ["live", "parked"]);
     let names = [
         "base",
-        "created",
+        "createdAt",
+        "id",
         "limit",
         "path",
         "provider",
         "start",
         "state",
-        "workspace",
     ];
     assert_eq!(fields(&listed[0]), names);
     assert_eq!(printed(&place, &["resume", "two"]), fork);

@@ -15,7 +15,7 @@ fn with_work(server: &mut Server) -> PathBuf {
     server.up();
     server.write("site/page.md", b"text\n");
     server.ok(["project", "create", "site"]);
-    server.ok(["project", "import", "site", "--directory", "site"]);
+    server.ok(["project", "import", "site", "site"]);
     let workspace = server.ok(["ws", "create", "--project", "site"]);
     let workspace = PathBuf::from(workspace.trim_end());
     fs::write(workspace.join("unmerged"), "work").unwrap();
@@ -25,14 +25,14 @@ fn with_work(server: &mut Server) -> PathBuf {
 /// Starts a server and checks that it has the data of [`with_work`].
 fn assert_has_work(server: &mut Server) {
     server.up();
-    assert_eq!(server.ok(["project", "cat", "site", "page.md"]), "text\n");
+    assert_eq!(server.ok(["project", "cat", "site:page.md"]), "text\n");
     let listed = server.ok(["ws", "ls", "--project", "site", "--json"]);
     let listed: Value = serde_json::from_str(listed.lines().next().unwrap()).unwrap();
     let path = Path::new(listed["path"].as_str().unwrap());
     assert_eq!(fs::read_to_string(path.join("unmerged")).unwrap(), "work");
     let merged = server.ok(["ws", "merge", listed["id"].as_str().unwrap()]);
     assert!(merged.contains("1 change landed"), "{merged}");
-    assert_eq!(server.ok(["project", "cat", "site", "unmerged"]), "work");
+    assert_eq!(server.ok(["project", "cat", "site:unmerged"]), "work");
 }
 
 /// The lines after `$ ` in a chapter of operations.md.
@@ -172,7 +172,7 @@ fn a_restore_says_when_the_key_of_secrets_is_missing() {
     server.up_by(up);
     server.write("hook.key", b"marker-of-a-secret");
     let hook = "http://127.0.0.1:9/";
-    server.ok(["webhook", "add", hook, "--secret-file", "hook.key"]);
+    server.ok(["webhook", "create", hook, "--secret-file", "hook.key"]);
     let backups = server.directory.path().join("backups");
     let to = backups.to_str().unwrap();
     server.ok(["server", "backup", to]);
@@ -237,7 +237,7 @@ fn the_store_of_a_server_is_not_collected_without_its_catalog() {
     );
 
     server.up();
-    assert_eq!(server.ok(["project", "cat", "site", "page.md"]), "text\n");
+    assert_eq!(server.ok(["project", "cat", "site:page.md"]), "text\n");
     assert!(workspace.join("page.md").exists());
     let collected = server.run(["server", "gc", "--dry-run"]).text();
     assert!(collected.starts_with("Would delete "), "{collected}");

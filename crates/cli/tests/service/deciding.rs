@@ -19,7 +19,7 @@ impl Site {
         let mut server = Server::new();
         server.up();
         server.ok(["project", "create", "site"]);
-        let agent = server.ok(["agent", "add", "bob"]).trim().to_owned();
+        let agent = server.ok(["agent", "create", "bob"]).trim().to_owned();
         let made = server.ok(["key", "create", "bob", "--agent", &agent]);
         let key = made.trim().to_owned();
         Self { server, agent, key }
@@ -66,15 +66,15 @@ fn hints_fit_the_key_and_say_what_is_suggested() {
     let suggested = "the workspace's lines (both sides changed the same lines)";
     assert!(said.contains(&format!("suggested: {suggested}")), "{said}");
     assert!(held.stderr.contains("elevo review show"), "{}", held.stderr);
-    assert!(!held.stderr.contains("review resolve"), "{}", held.stderr);
-    assert!(held.stderr.contains("elevo ws refresh"), "{}", held.stderr);
+    assert!(!held.stderr.contains("review accept"), "{}", held.stderr);
+    assert!(held.stderr.contains("elevo ws pull"), "{}", held.stderr);
 
     let shown = site.as_bob(&["review", "show", &review]);
-    assert!(!shown.stderr.contains("resolve"), "{}", shown.stderr);
+    assert!(!shown.stderr.contains("review accept"), "{}", shown.stderr);
     let shown = shown.text();
     assert!(shown.contains(suggested), "{shown}");
     let shown = site.server.run(["review", "show", &review]);
-    let next = format!("elevo review resolve {review}");
+    let next = format!("elevo review accept {review}");
     assert!(shown.stderr.contains(&next), "{}", shown.stderr);
 }
 
@@ -84,9 +84,10 @@ fn a_decision_is_on_record() {
     let (_, review) = site.held();
     let resolve = [
         "review",
-        "resolve",
+        "accept",
         &review,
-        "--suggested",
+        "--take",
+        "suggested",
         "-m",
         "as agreed",
     ];
@@ -103,7 +104,7 @@ fn a_decision_is_on_record() {
 
     let log = site.server.ok(["project", "log", "site", "-n", "1"]);
     assert!(log.contains("as agreed"), "{log}");
-    assert!(log.contains(&site.agent), "{log}");
+    assert!(log.contains(", bob, resolved by owner"), "{log}");
     assert!(log.contains("resolved by owner"), "{log}");
     let log = site
         .server

@@ -62,12 +62,12 @@ fn webhooks_are_added_and_removed() {
     let mut server = Server::new();
     server.up();
     server.write("hook.key", b"a secret\n");
-    let refused = server.run(["webhook", "add", "http://127.0.0.1:9/", "--json"]);
+    let refused = server.run(["webhook", "create", "http://127.0.0.1:9/", "--json"]);
     assert_eq!(refused.name(), "invalid_request");
     let key = server.directory.path().join("hook.key");
     let id = server.ok([
         "webhook",
-        "add",
+        "create",
         "https://example.com/hook",
         "--event",
         "review.opened",

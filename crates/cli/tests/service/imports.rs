@@ -27,7 +27,7 @@ fn server() -> Server {
 }
 
 fn files(server: &Server) -> String {
-    server.ok(["project", "ls-files", "site", "-r"])
+    server.ok(["project", "files", "site", "-r"])
 }
 
 /// Runs `elevo` in a directory.
@@ -44,7 +44,7 @@ fn an_import_leaves_out_what_a_commit_leaves_out() {
     run_in(&server, &work, &["commit"]).text();
     let committed = run_in(&server, &work, &["ls", "-r"]).text();
     assert_eq!(committed, ".gitignore\ninner/\ninner/page\nmain\n");
-    let import = ["project", "import", "site", "--directory", "work"];
+    let import = ["project", "import", "site", "work"];
     let imported = server.run(import);
     assert!(imported.stderr.contains("not kept"), "{}", imported.stderr);
     imported.text();
@@ -63,7 +63,7 @@ fn an_import_does_not_remove_what_the_project_has_and_the_source_ignores() {
             .success()
     );
     // An archive includes ignored files, but not `.git` and `.elevo`.
-    server.ok(["project", "import", "site", "--tar", "all.tar"]);
+    server.ok(["project", "import", "site", "all.tar"]);
     let all = files(&server);
     assert!(
         all.contains("debug.log\n") && all.contains("index.js\n"),
@@ -73,9 +73,9 @@ fn an_import_does_not_remove_what_the_project_has_and_the_source_ignores() {
 
     server.write("work/debug.log", b"another line\n");
     server.write("work/new.log", b"ignored\n");
-    server.ok(["project", "import", "site", "--directory", "work"]);
+    server.ok(["project", "import", "site", "work"]);
     assert_eq!(files(&server), all);
-    let log = server.ok(["project", "cat", "site", "debug.log"]);
+    let log = server.ok(["project", "cat", "site:debug.log"]);
     assert_eq!(log, "another line\n");
 }
 
@@ -83,8 +83,8 @@ fn an_import_does_not_remove_what_the_project_has_and_the_source_ignores() {
 fn a_policy_decides_whether_an_import_follows_gitignore() {
     let server = server();
     server.write("policy.json", br#"{"gitignore": false}"#);
-    server.ok(["project", "policy", "site", "--set", "policy.json"]);
-    server.ok(["project", "import", "site", "--directory", "work"]);
+    server.ok(["project", "policy", "set", "site", "policy.json"]);
+    server.ok(["project", "import", "site", "work"]);
     let all = files(&server);
     assert!(
         all.contains("debug.log\n") && all.contains("index.js\n"),
@@ -96,7 +96,7 @@ fn a_policy_decides_whether_an_import_follows_gitignore() {
 #[test]
 fn a_dry_run_of_an_import_says_what_would_change_and_changes_nothing() {
     let server = server();
-    let import = ["project", "import", "site", "--directory", "work"];
+    let import = ["project", "import", "site", "work"];
     server.ok(import);
     let log = ["project", "log", "site", "--json"];
     let before = (files(&server), server.ok(log));
@@ -108,9 +108,9 @@ fn a_dry_run_of_an_import_says_what_would_change_and_changes_nothing() {
     tar.args(["-cf", "some.tar", "."]);
     let tarred = tar.current_dir(server.directory.path()).status();
     assert!(tarred.unwrap().success());
-    for source in [["--directory", "work"], ["--tar", "some.tar"]] {
+    for source in ["work", "some.tar"] {
         let rehearse = ["project", "import", "site", "--dry-run"];
-        let said = server.ok(rehearse.into_iter().chain(source));
+        let said = server.ok(rehearse.into_iter().chain([source]));
         for line in ["M  main", "A  new", "D  inner/page", "3 changes would land"] {
             assert!(said.contains(line), "{said}");
         }

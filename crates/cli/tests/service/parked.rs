@@ -10,7 +10,7 @@ fn a_kept_workspace_is_listed_resumed_and_removed() {
     let id = server.sandbox();
     server.ok(["exec", &id, "--", "echo mine > file"]);
     server.ok(["sandbox", "rm", "--keep-workspace", &id]);
-    let listed = server.ok(["ws", "ls", "--parked"]);
+    let listed = server.ok(["ws", "ls", "--parked", "-l"]);
     assert!(
         listed.contains(&id) && listed.contains("parked"),
         "{listed}"

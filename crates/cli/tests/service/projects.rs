@@ -87,19 +87,19 @@ fn a_project_is_made_looked_at_renamed_and_removed() {
     let log = server.ok(["project", "log", "site", "--stat"]);
     assert!(log.contains("a page") && log.contains("A  page"), "{log}");
     let text = "one\ntwo\nthree\nfour\nfive\n";
-    assert_eq!(server.ok(["project", "cat", "site", "page"]), text);
-    for at in ["head", "1", head, &head[..12]] {
-        let cat = ["project", "cat", "site", "page", "--at", at];
-        assert_eq!(server.ok(cat), text, "{at}");
+    assert_eq!(server.ok(["project", "cat", "site:page"]), text);
+    for at in ["head", "HEAD", "1", head, &head[..12]] {
+        let target = format!("site@{at}:page");
+        assert_eq!(server.ok(["project", "cat", &target]), text, "{at}");
     }
-    let none = server.run(["project", "cat", "site", "page", "--at", "9", "--json"]);
+    let none = server.run(["project", "cat", "site@9:page", "--json"]);
     assert_eq!((none.code, none.name().as_str()), (3, "snapshot_not_found"));
-    assert_eq!(server.ok(["project", "tree", "site"]), "other\npage\n");
+    assert_eq!(server.ok(["project", "files", "site"]), "other\npage\n");
     assert_eq!(
         server.ok(["project", "diff", "site"]),
         "A\tother\nA\tpage\n"
     );
-    let patch = server.ok(["project", "diff", "site", "-p", "0", "1"]);
+    let patch = server.ok(["project", "diff", "site", "-p", "0..1"]);
     assert!(patch.contains("+++ b/page"), "{patch}");
     let stat = server.ok(["project", "diff", "site", "--stat"]);
     assert!(stat.contains("2 paths, +6 -0 lines"), "{stat}");
@@ -107,7 +107,7 @@ fn a_project_is_made_looked_at_renamed_and_removed() {
     assert_eq!(server.run(differ).code, 7);
     let blame = server.ok(["project", "blame", "site", "page"]);
     assert!(blame.contains("2 │ two"), "{blame}");
-    let history = server.ok(["project", "history", "site", "page", "--json"]);
+    let history = server.ok(["project", "log", "site", "--json", "--", "page"]);
     assert_eq!(lines(&history)[0]["kind"], "added");
 
     server.ok(["project", "rename", "site", "handbook"]);
@@ -121,13 +121,13 @@ fn a_project_is_made_looked_at_renamed_and_removed() {
 fn a_conflict_is_shown_side_by_side_and_decided() {
     let server = with_site();
     let (_, review) = conflict(&server);
-    let listed = server.ok(["review", "ls", "--project", "site"]);
+    let listed = server.ok(["review", "ls", "-l", "--project", "site"]);
     assert!(
         listed.contains(&review) && listed.contains("site"),
         "{listed}"
     );
     let narrow = server.ok(["review", "show", &review]);
-    assert!(narrow.contains("ours, the project: line 2\n"), "{narrow}");
+    assert!(narrow.contains("the project's side: line 2\n"), "{narrow}");
     assert!(narrow.contains("    2 + zwei\n"), "{narrow}");
     let wide = server.ok(["review", "show", &review, "--width", "100"]);
     let row = wide.lines().find(|line| line.contains("zwei")).unwrap();
@@ -136,19 +136,19 @@ fn a_conflict_is_shown_side_by_side_and_decided() {
         "{wide}"
     );
 
-    server.ok(["review", "resolve", &review, "--theirs"]);
-    let page = server.ok(["project", "cat", "site", "page"]);
+    server.ok(["review", "accept", &review, "--take", "workspace"]);
+    let page = server.ok(["project", "cat", "site:page"]);
     assert_eq!(page, "one\nzwei\nthree\nfour\nfive!\n");
-    let again = server.run(["review", "resolve", &review, "--ours", "--json"]);
+    let again = server.run(["review", "accept", &review, "--take", "project", "--json"]);
     assert_eq!((again.code, again.name().as_str()), (4, "review_closed"));
     assert_eq!(server.ok(["review", "ls"]), "");
     let all = server.ok(["review", "ls", "--all", "--json"]);
     assert_eq!(lines(&all)[0]["state"], "resolved");
 }
 
-/// Runs `review resolve --edit` with a shell command as the editor.
+/// Runs `review accept --edit` with a shell command as the editor.
 fn edit(server: &Server, review: &str, editor: &str) -> Ended {
-    let mut command = server.command(["review", "resolve", review, "--edit", "--json"]);
+    let mut command = server.command(["review", "accept", review, "--edit", "--json"]);
     command
         .env("EDITOR", editor)
         .env("TMPDIR", server.directory.path());
@@ -164,15 +164,15 @@ fn a_conflict_is_edited_and_no_marker_is_sent() {
     let error: Value = serde_json::from_str(&marked.stderr).unwrap();
     let kept = error["error"]["details"]["path"].as_str().unwrap();
     let text = fs::read_to_string(kept).unwrap();
-    assert!(text.starts_with("one\n<<<<<<< ours (the project)\n2\n||||||| base\ntwo\n"));
-    let with_file = server.run(["review", "resolve", &review, "--file", kept, "--json"]);
+    assert!(text.starts_with("one\n<<<<<<< the project\n2\n||||||| base\ntwo\n"));
+    let with_file = server.run(["review", "accept", &review, "--file", kept, "--json"]);
     assert_eq!(with_file.name(), "not_sent");
     let failed = edit(&server, &review, "false");
     assert_eq!(failed.name(), "editor_failed");
     let editor = "sed -i -e '/^[<|>=]\\{7\\}/d' -e '/^two$/d'";
     let sent = edit(&server, &review, editor);
     assert_eq!(sent.code, 0, "{}", sent.stderr);
-    let page = server.ok(["project", "cat", "site", "page"]);
+    let page = server.ok(["project", "cat", "site:page"]);
     assert_eq!(page, "one\n2\nzwei\nthree\nfour\nfive!\n");
 }
 
@@ -198,13 +198,13 @@ fn a_dry_run_changes_nothing_and_an_atomic_merge_is_all_or_nothing() {
     assert!(merged.text().contains("M  other"));
     let atomic = server.run(["ws", "merge", &other.id, "--atomic", "--json"]);
     assert_eq!((atomic.code, atomic.name().as_str()), (4, "merge_conflict"));
-    let missing = server.run(["project", "cat", "site", "beside", "--json"]);
+    let missing = server.run(["project", "cat", "site:beside", "--json"]);
     assert_eq!(missing.name(), "path_not_found");
 
     let fresh = Workspace::of(&server);
-    server.ok(["ws", "refresh", &fresh.id]);
+    server.ok(["ws", "pull", &fresh.id]);
     fresh.write("last", "text\n");
-    server.ok(["ws", "complete", &fresh.id, "-m", "done"]);
+    server.ok(["ws", "merge", "--rm", &fresh.id, "-m", "done"]);
     assert!(!fresh.path.exists());
     let left = server.ok(["ws", "ls", "--project", "site", "--json"]);
     assert!(!left.contains(&fresh.id) && left.contains(&other.id));
@@ -216,14 +216,14 @@ fn a_dry_run_changes_nothing_and_an_atomic_merge_is_all_or_nothing() {
 #[test]
 fn a_policy_is_set_from_a_file_or_an_editor_and_what_it_forbids_is_refused() {
     let server = with_site();
-    let agent = server.ok(["agent", "add", "writer"]);
+    let agent = server.ok(["agent", "create", "writer"]);
     let agent = agent.trim();
     server.write(
         "policy.toml",
         b"[[rules]]\npattern = 'page'\naccess = 'r'\n",
     );
-    server.ok(["project", "policy", "site", "--set", "policy.toml"]);
-    let shown = server.ok(["project", "policy", "site"]);
+    server.ok(["project", "policy", "set", "site", "policy.toml"]);
+    let shown = server.ok(["project", "policy", "show", "site"]);
     let shown: Value = serde_json::from_str(&shown).unwrap();
     assert_eq!(shown["rules"][0]["access"], "r");
     let make = [
@@ -246,14 +246,14 @@ fn a_policy_is_set_from_a_file_or_an_editor_and_what_it_forbids_is_refused() {
         "{text}"
     );
 
-    let mut command = server.command(["project", "policy", "site", "--edit"]);
+    let mut command = server.command(["project", "policy", "edit", "site"]);
     command.env("EDITOR", "sed -i 's/\"r\"/\"rw\"/'");
     Ended::new(command.output().unwrap()).text();
-    let shown = server.ok(["project", "policy", "site", "--json"]);
+    let shown = server.ok(["project", "policy", "show", "site", "--json"]);
     let shown: Value = serde_json::from_str(&shown).unwrap();
     assert_eq!(shown["policy"]["rules"][0]["access"], "rw");
     server.write("bad.json", b"{\"rulez\": []}");
-    let bad = server.run(["project", "policy", "site", "--set", "bad.json", "--json"]);
+    let bad = server.run(["project", "policy", "set", "site", "bad.json", "--json"]);
     assert_eq!((bad.code, bad.name().as_str()), (2, "policy_invalid"));
 }
 
@@ -272,32 +272,24 @@ fn files_come_in_by_patch_tar_and_directory_and_go_out() {
     server.ok(["project", "revert", "site", "2"]);
     assert!(
         server
-            .ok(["project", "cat", "site", "page"])
+            .ok(["project", "cat", "site:page"])
             .starts_with("one\n")
     );
 
     server.write("in/docs/a", b"a\n");
-    let import = [
-        "project",
-        "import",
-        "site",
-        "--directory",
-        "in/docs",
-        "--path",
-        "docs",
-    ];
+    let import = ["project", "import", "site", "in/docs", "--path", "docs"];
     server.ok(import);
-    assert_eq!(server.ok(["project", "cat", "site", "docs/a"]), "a\n");
+    assert_eq!(server.ok(["project", "cat", "site:docs/a"]), "a\n");
     let tar = server.run(["project", "export", "site", "docs"]).stdout;
     assert!(!tar.is_empty());
     server.ok(["project", "create", "copy"]);
-    let fed = server.feed(["project", "import", "copy", "--tar", "-"], &tar);
+    let fed = server.feed(["project", "import", "copy", "-"], &tar);
     fed.text();
-    let files = server.ok(["project", "ls-files", "copy", "-r"]);
+    let files = server.ok(["project", "files", "copy", "-r"]);
     assert!(files.contains("a\n"), "{files}");
-    let nothing = server.feed(["project", "import", "site", "--tar", "-", "--json"], b"");
+    let nothing = server.feed(["project", "import", "site", "-", "--json"], b"");
     assert_eq!((nothing.code, nothing.name().as_str()), (2, "not_a_tar"));
-    let files = server.ok(["project", "ls-files", "site", "-r"]);
+    let files = server.ok(["project", "files", "site", "-r"]);
     assert_eq!(files, "docs/\ndocs/a\nother\npage\n");
 }
 
@@ -343,7 +335,7 @@ fn versions_are_tagged_and_retention_is_chosen() {
     );
 
     server.ok(["project", "tag", "site", "v1", "1", "-m", "as shown"]);
-    let page = server.ok(["project", "cat", "site", "page", "--at", "v1"]);
+    let page = server.ok(["project", "cat", "site@v1:page"]);
     assert!(page.starts_with("one"), "{page}");
     let listed = server.ok(["project", "tag", "site", "--json"]);
     let listed = lines(&listed);
@@ -355,7 +347,7 @@ fn versions_are_tagged_and_retention_is_chosen() {
     assert_eq!(taken.code, 4, "{}", taken.stderr);
     server.ok(["project", "tag", "site", "v1", "head", "--move"]);
     server.ok(["project", "tag", "site", "v1", "--delete"]);
-    let gone = server.run(["project", "cat", "site", "page", "--at", "v1"]);
+    let gone = server.run(["project", "cat", "site@v1:page"]);
     assert_eq!(gone.code, 3, "{}", gone.stderr);
 }
 

@@ -41,7 +41,15 @@ fn key(server: &Server) -> String {
 fn keys_after_a_missing_one_are_revoked() {
     let server = server();
     let (one, two) = (key(&server), key(&server));
-    let ended = server.run(["key", "rm", "--json", "key-none", &one, "key-nowhere", &two]);
+    let ended = server.run([
+        "key",
+        "revoke",
+        "--json",
+        "key-none",
+        &one,
+        "key-nowhere",
+        &two,
+    ]);
     assert_eq!(ended.code, 3, "{}", ended.stderr);
     assert_eq!(names(&ended.stderr).len(), 2, "{}", ended.stderr);
     let said = String::from_utf8(ended.stdout).unwrap();
@@ -49,7 +57,7 @@ fn keys_after_a_missing_one_are_revoked() {
         said,
         format!("{{\"revoked\":\"{one}\"}}\n{{\"revoked\":\"{two}\"}}\n")
     );
-    let keys = server.ok(["key", "ls", "--json"]);
+    let keys = server.ok(["key", "ls", "--all", "--json"]);
     for id in [one, two] {
         let line = keys.lines().find(|line| line.contains(&id)).unwrap();
         let key: Value = serde_json::from_str(line).unwrap();
@@ -109,6 +117,6 @@ fn an_open_review_keeps_its_change_when_the_workspace_is_deleted() {
     let reviews = server.ok(["review", "ls", "--json"]);
     let review: Value = serde_json::from_str(reviews.trim()).unwrap();
     let id = review["id"].as_str().unwrap();
-    server.ok(["review", "resolve", id, "--theirs"]);
-    assert_eq!(server.ok(["project", "cat", "site", "page"]), "two\n");
+    server.ok(["review", "accept", id, "--take", "workspace"]);
+    assert_eq!(server.ok(["project", "cat", "site:page"]), "two\n");
 }

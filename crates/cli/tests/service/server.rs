@@ -76,7 +76,7 @@ impl Server {
         let mut server = Self::new();
         server.up();
         let image = elevo_testkit::docker::image();
-        let add = ["template", "add", &image, "--name", "base"];
+        let add = ["template", "create", &image, "--name", "base"];
         server.ok(add);
         server
     }

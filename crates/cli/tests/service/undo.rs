@@ -16,13 +16,13 @@ fn with_versions() -> Server {
     for (at, version) in versions.iter().enumerate() {
         server.write("in/f", version.as_bytes());
         server.write("in/g", format!("{at}\n").as_bytes());
-        server.ok(["project", "import", "site", "--directory", "in"]);
+        server.ok(["project", "import", "site", "in"]);
     }
     server
 }
 
 fn cat(server: &Server, path: &str) -> String {
-    server.ok(["project", "cat", "site", path])
+    server.ok(["project", "cat", &format!("site:{path}")])
 }
 
 #[test]

@@ -103,7 +103,7 @@ fn the_owners_key_goes_to_no_other_server() {
 fn keys_and_agents_do_what_they_may_and_no_more() {
     let mut server = Server::new();
     server.up();
-    let agent = server.ok(["agent", "add", "reviewer"]);
+    let agent = server.ok(["agent", "create", "reviewer"]);
     assert!(server.ok(["agent", "ls"]).contains("reviewer"));
     let secret = server.ok([
         "key",
@@ -131,7 +131,7 @@ fn keys_and_agents_do_what_they_may_and_no_more() {
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap());
     let made = keys.into_iter().find(|key| key["name"] == "looks").unwrap();
-    server.ok(["key", "rm", made["id"].as_str().unwrap()]);
+    server.ok(["key", "revoke", made["id"].as_str().unwrap()]);
     assert_eq!(
         with_key(&["sandbox", "ls", "--json"]).name(),
         "unauthorized"

@@ -29,6 +29,6 @@ pub(crate) fn no_template(name: &str) -> Failure {
     Failure::new(ErrorCode::TemplateNotFound, message)
         .about("template", name.as_str())
         .remediation(format!(
-            "List templates with `elevo template ls`; add the image with `elevo template add {name}`."
+            "List templates with `elevo template ls`; create one with `elevo template create {name}`."
         ))
 }

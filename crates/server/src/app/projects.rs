@@ -8,6 +8,7 @@ pub(crate) mod landing;
 pub(crate) mod merges;
 pub(crate) mod out;
 pub(crate) mod packing;
+mod path_history;
 pub(crate) mod policies;
 pub(crate) mod reading;
 pub(crate) mod retention;
@@ -33,7 +34,7 @@ use crate::app::resources::Resources;
 use crate::app::snapshots::{Kept, Snapshots, info};
 use crate::app::tenant_stores::{self, TenantStores};
 use crate::failure::{Failure, Result};
-use crate::platform::clock;
+use crate::platform::{audit, clock};
 
 /// The cursor and the size of a requested page.
 #[derive(Clone, Debug)]
@@ -117,7 +118,11 @@ impl Projects {
             found = self.catalog.project_by_name(who.tenant, name).await?;
         }
         let found = found.filter(|project| !project.removing);
-        found.ok_or_else(|| no_project(name))
+        let found = found.ok_or_else(|| no_project(name))?;
+        // The path of the request may have the name only.
+        audit::about("project_id", found.id.as_str());
+        audit::about("project", audit::cut(&found.name));
+        Ok(found)
     }
 
     /// Returns the paths of a project that the principal may see and change.

@@ -123,6 +123,9 @@ pub(super) async fn import(
     once: Once,
     Body(wish): Body<api::ImportSource>,
 ) -> Answer<Json<api::ImportResult>> {
+    if wish.dry_run {
+        crate::platform::audit::detail("dry_run", true);
+    }
     let imported = shared
         .app
         .changes
@@ -190,6 +193,9 @@ pub(super) async fn archive_in(
 ) -> Answer<Json<api::ImportResult>> {
     let path = place.path.unwrap_or_default();
     let app = &shared.app;
+    if place.dry_run {
+        crate::platform::audit::detail("dry_run", true);
+    }
     let into = (&*path, place.dry_run);
     who.needs(api::Scope::ProjectsWrite)?;
     let archive = upload::receive(&shared, &who, body).await?;

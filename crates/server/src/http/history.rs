@@ -87,6 +87,9 @@ pub(super) struct History {
 }
 
 /// List the changes to a path, newest first
+///
+/// Each step that changed the path has one entry. For a directory, a step that
+/// changed only paths below it has the entry of the first of them.
 #[utoipa::path(
     get, path = "/api/v1/projects/{id}/history", tag = "projects", params(("id" = String, Path), History),
     responses((status = 200, body = api::VersionPage), (status = "4XX", body = api::ErrorEnvelope))

@@ -155,6 +155,9 @@ pub(super) async fn refresh(
     Path(id): Path<String>,
     MaybeBody(wish): MaybeBody<api::Refresh>,
 ) -> Answer<Json<api::Refreshed>> {
+    if wish.dry_run {
+        crate::platform::audit::detail("dry_run", true);
+    }
     let refreshed = shared
         .app
         .workspaces

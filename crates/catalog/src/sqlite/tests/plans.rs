@@ -89,7 +89,7 @@ async fn no_statement_reads_a_whole_table_or_sorts_it() {
 #[tokio::test]
 async fn landings_are_found_by_an_index() {
     use super::super::landings::{SELECT_BY_REQUEST, SELECT_BY_SNAPSHOT, SELECT_PAGE};
-    use super::super::versions::SELECT_IN;
+    use super::super::versions::{SELECT_BELOW, SELECT_IN};
     assert_plans(&[
         (SELECT_PAGE, &["PRIMARY KEY (project=? AND sequence<?)"]),
         (
@@ -108,6 +108,13 @@ async fn landings_are_found_by_an_index() {
             &[
                 "versions USING PRIMARY KEY (project=? AND sequence=? AND path>?)",
                 "landings USING PRIMARY KEY (project=? AND sequence=?)",
+            ],
+        ),
+        (
+            SELECT_BELOW,
+            &[
+                "landings USING PRIMARY KEY (project=? AND sequence<?)",
+                "versions USING PRIMARY KEY (project=? AND sequence=? AND path>?)",
             ],
         ),
     ])

@@ -106,6 +106,7 @@ fn show(output: &mut Output, number: u64, mut record: Map<String, Value>) -> any
         text("user"),
         text("status"),
     );
+    let status: u16 = status.parse().unwrap_or_default();
     // Rarely needed fields are only in the JSON.
     let _ = ["level", "request_id", "tenant", "duration_ms"].map(&mut text);
     let details = record.remove("details");
@@ -113,7 +114,9 @@ fn show(output: &mut Output, number: u64, mut record: Map<String, Value>) -> any
         .iter()
         .map(|(name, value)| format!("{name}={}", plain(value)))
         .collect();
+    let mut is_dry_run = false;
     if let Some(Value::Object(mut details)) = details {
+        is_dry_run = details.remove("dry_run") == Some(true.into());
         // The event implies the route, except when access was denied.
         if !event.starts_with("auth.") && !event.starts_with("access.") {
             details.remove("route");
@@ -125,16 +128,92 @@ fn show(output: &mut Output, number: u64, mut record: Map<String, Value>) -> any
         );
     }
     let mut line = output.styled(FAINT, format!("{number} {time} "));
-    line.extend(output.styled(STRONG, harmless(&event).as_bytes()));
-    let more = format!(" {user} {status} {}", rest.join(" "));
+    let outcome = outcome(&event, status, is_dry_run);
+    line.extend(output.styled(STRONG, harmless(&outcome).as_bytes()));
+    let more = format!(" {user} {}", rest.join(" "));
     line.extend(harmless(&more).as_bytes());
     output.line(line)?;
     Ok(())
+}
+
+/// The event of a request that was carried out; otherwise the action, with what
+/// became of it: `project.create refused(409)`.
+fn outcome(event: &str, status: u16, is_dry_run: bool) -> String {
+    // These events are outcomes themselves.
+    let is_outcome = event.starts_with("auth.") || event.starts_with("access.");
+    match status {
+        LEFT => format!("{} unfinished({status})", action(event)),
+        400..500 if !is_outcome => format!("{} refused({status})", action(event)),
+        500.. => format!("{} failed({status})", action(event)),
+        _ if is_dry_run => format!("{} dry-run", action(event)),
+        _ => event.to_owned(),
+    }
+}
+
+/// The status of a request whose client disconnected before the response.
+const LEFT: u16 = 499;
+
+/// The action of an event: `project.create` of `project.created`.
+fn action(event: &str) -> String {
+    let (noun, verb) = event.rsplit_once('.').unwrap_or(("", event));
+    let verb = match verb {
+        "applied" => "apply",
+        "stopped" => "stop",
+        "tagged" => "tag",
+        "untagged" => "untag",
+        "added" | "killed" | "ended" | "forked" | "opened" | "reverted" | "imported"
+        | "exported" | "connected" | "collected" | "replayed" | "started" | "extended"
+        | "refreshed" => verb.trim_end_matches("ed"),
+        verb if verb.ends_with("ed") => verb.trim_end_matches('d'),
+        verb => verb,
+    };
+    match noun {
+        "" => verb.to_owned(),
+        noun => format!("{noun}.{verb}"),
+    }
 }
 
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) if !text.contains([' ', '\n', '"']) => text.clone(),
         other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_that_failed_does_not_have_the_name_of_a_success() {
+        assert_eq!(outcome("project.created", 201, false), "project.created");
+        assert_eq!(
+            outcome("project.created", 409, false),
+            "project.create refused(409)"
+        );
+        assert_eq!(
+            outcome("command.killed", 500, false),
+            "command.kill failed(500)"
+        );
+        assert_eq!(
+            outcome("workspace.merged", 200, true),
+            "workspace.merge dry-run"
+        );
+        assert_eq!(outcome("auth.failed", 401, false), "auth.failed");
+        assert_eq!(outcome("server.started", 0, false), "server.started");
+    }
+
+    #[test]
+    fn events_name_their_action() {
+        for (event, expected) in [
+            ("key.revoked", "key.revoke"),
+            ("project.restored", "project.restore"),
+            ("project.tagged", "project.tag"),
+            ("sandbox.extended", "sandbox.extend"),
+            ("template.removed", "template.remove"),
+            ("command.run", "command.run"),
+        ] {
+            assert_eq!(action(event), expected);
+        }
     }
 }

@@ -3,6 +3,7 @@ use std::path::PathBuf;
 use clap::Args;
 use elevo_api as api;
 
+use crate::client::names::{Noun, find};
 use crate::client::paths::project_path;
 use crate::client::project_state::resolve_some;
 use crate::client::{Call, merge};
@@ -33,7 +34,7 @@ pub(super) struct Apply {
     patch: PathBuf,
 
     /// State of the project that the patch was created from; the newest by default
-    #[arg(long, value_name = "SNAPSHOT")]
+    #[arg(long, value_name = "REV")]
     base: Option<String>,
 
     #[command(flatten)]
@@ -41,7 +42,8 @@ pub(super) struct Apply {
 }
 
 pub(super) fn run(call: &mut Call, args: Apply) -> anyhow::Result<Exit> {
-    let base = resolve_some(call, &args.name, args.base.as_ref())?;
+    let project = find(call, Noun::Project, &args.name)?;
+    let base = resolve_some(call, &project, args.base.as_ref())?;
     let bytes = file::read_bytes(&args.patch, LARGEST)?;
     let (patch, patch_base64) = match String::from_utf8(bytes) {
         Ok(text) => (Some(text), None),
@@ -54,6 +56,6 @@ pub(super) fn run(call: &mut Call, args: Apply) -> anyhow::Result<Exit> {
         files: Vec::new(),
         merge: args.how.wish(),
     };
-    let path = project_path(&args.name, &["apply"]);
+    let path = project_path(&project, &["apply"]);
     merge::merge(call, &path, &wish, "merging")
 }

@@ -2,8 +2,9 @@ use clap::Args;
 use elevo_api as api;
 use reqwest::Method;
 
+use crate::client::names::{AgentNames, Noun, find};
 use crate::client::paths::project_path;
-use crate::client::project_state::{resolve, resolve_some};
+use crate::client::project_state::resolve;
 use crate::client::{Call, project_file};
 use crate::output::FAINT;
 use crate::output::format::first_line;
@@ -18,6 +19,7 @@ Before each line: the step that added it, the agent and the time.
 Examples:
   elevo project blame site index.html
   elevo project blame site index.html --at 3      as it was after step 3
+  elevo project blame site index.html --ids       ids of agents, not names
   elevo project blame site index.html --json | jq '.lines[].agent'")]
 pub(super) struct Blame {
     /// The project, by name or id
@@ -27,25 +29,34 @@ pub(super) struct Blame {
     path: String,
 
     /// State of the project; the newest by default
-    #[arg(long, value_name = "SNAPSHOT")]
+    #[arg(long, value_name = "REV")]
     at: Option<String>,
+
+    /// Show ids of agents instead of names
+    #[arg(long)]
+    ids: bool,
 }
 
 pub(super) fn run(call: &mut Call, args: &Blame) -> anyhow::Result<()> {
-    let at = match resolve_some(call, &args.name, args.at.as_ref())? {
-        Some(at) => at,
-        None => resolve(call, &args.name, "head")?,
-    };
-    let path = project_path(&args.name, &["blame"]);
+    let project = find(call, Noun::Project, &args.name)?;
+    let at = resolve(call, &project, args.at.as_deref().unwrap_or("head"))?;
+    let path = project_path(&project, &["blame"]);
     let request = call.client.request(Method::GET, &path);
     let request = request.query(&[("path", &args.path), ("snapshot", &at)]);
     let blame: api::Blame = call.watch("looking", call.client.json(request))?;
     if call.output.is_json() {
         return Ok(call.output.value(&blame)?);
     }
-    let text = project_file::read_text(call, &args.name, &args.path, Some(&blame.snapshot))?;
+    let text = project_file::read_text(call, &project, &args.path, Some(&blame.snapshot))?;
     let lines: Vec<&str> = text.lines().collect();
-    let who = |run: &api::BlamedLines| first_line(run.agent.as_deref().unwrap_or("-")).into_owned();
+    let agents = match args.ids {
+        true => AgentNames::default(),
+        false => AgentNames::request(call),
+    };
+    let who = |run: &api::BlamedLines| {
+        let agent = agents.or_dash(run.agent.as_deref());
+        first_line(&agent).into_owned()
+    };
     let widest = blame.lines.iter().map(|run| who(run).chars().count()).max();
     let (widest, digits) = (widest.unwrap_or(0), lines.len().to_string().len());
     for run in &blame.lines {

@@ -3,6 +3,7 @@ use elevo_api as api;
 use reqwest::Method;
 
 use crate::client::Call;
+use crate::client::names::{Noun, find};
 use crate::client::paths::project_path;
 use crate::output::project::print_project;
 
@@ -26,12 +27,13 @@ pub(super) struct Rename {
 }
 
 pub(super) fn run(call: &mut Call, args: Rename) -> anyhow::Result<()> {
+    let project = find(call, Noun::Project, &args.name)?;
     let wish = api::ChangeProject {
         name: args.new,
         description: args.description,
         retention: None,
     };
-    let path = project_path(&args.name, &[]);
+    let path = project_path(&project, &[]);
     let request = call.client.request(Method::PATCH, &path).json(&wish);
     let changed: api::Project = call.wait(call.client.json(request))?;
     print_project(call, &changed)

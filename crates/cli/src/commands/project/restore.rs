@@ -1,6 +1,7 @@
 use clap::Args;
 use elevo_api as api;
 
+use crate::client::names::{Noun, find};
 use crate::client::paths::project_path;
 use crate::client::project_state::resolve;
 use crate::client::{Call, merge};
@@ -25,7 +26,7 @@ pub(super) struct Restore {
     path: String,
 
     /// The state to restore: a step, a tag or a snapshot
-    #[arg(long, value_name = "STEP")]
+    #[arg(long, value_name = "REV")]
     from: String,
 
     #[command(flatten)]
@@ -33,11 +34,12 @@ pub(super) struct Restore {
 }
 
 pub(super) fn run(call: &mut Call, args: Restore) -> anyhow::Result<Exit> {
+    let project = find(call, Noun::Project, &args.name)?;
     let wish = api::RestorePath {
-        snapshot: resolve(call, &args.name, &args.from)?,
+        snapshot: resolve(call, &project, &args.from)?,
         path: args.path,
         merge: args.how.wish(),
     };
-    let path = project_path(&args.name, &["restore"]);
+    let path = project_path(&project, &["restore"]);
     merge::merge(call, &path, &wish, "merging")
 }

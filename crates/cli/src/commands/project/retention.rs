@@ -3,6 +3,7 @@ use elevo_api as api;
 use reqwest::Method;
 
 use crate::client::Call;
+use crate::client::names::{Noun, find};
 use crate::client::paths::project_path;
 use crate::options::retention::{parse_retention, retention_text};
 
@@ -34,7 +35,8 @@ pub(super) struct Retention {
 }
 
 pub(super) fn run(call: &mut Call, args: &Retention) -> anyhow::Result<()> {
-    let path = project_path(&args.name, &[]);
+    let project = find(call, Noun::Project, &args.name)?;
+    let path = project_path(&project, &[]);
     let found: api::Project = match args.rule {
         None => call.wait(call.client.get(&path))?,
         Some(rule) => {

@@ -1,6 +1,7 @@
 use clap::Args;
 use elevo_api as api;
 
+use crate::client::names::{Noun, find};
 use crate::client::paths::project_path;
 use crate::client::project_state::resolve;
 use crate::client::{Call, merge};
@@ -34,11 +35,12 @@ pub(super) struct Revert {
 }
 
 pub(super) fn run(call: &mut Call, args: Revert) -> anyhow::Result<Exit> {
+    let project = find(call, Noun::Project, &args.name)?;
     let wish = api::Revert {
-        snapshot: resolve(call, &args.name, &args.step)?,
+        snapshot: resolve(call, &project, &args.step)?,
         path: args.path,
         merge: args.how.wish(),
     };
-    let path = project_path(&args.name, &["revert"]);
+    let path = project_path(&project, &["revert"]);
     merge::merge(call, &path, &wish, "merging")
 }

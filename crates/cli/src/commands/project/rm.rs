@@ -2,6 +2,7 @@ use clap::Args;
 use elevo_api as api;
 
 use crate::client::Call;
+use crate::client::names::{Noun, find};
 use crate::client::paths::project_path;
 use crate::errors::{Exit, Protected};
 use crate::input::confirm;
@@ -16,7 +17,7 @@ deletes the others.
 
 Examples:
   elevo project rm site                  asks first
-  elevo project export site > site.tar && elevo project rm --yes site")]
+  elevo project export site -o site.tar && elevo project rm --yes site")]
 pub(super) struct Rm {
     /// The projects, by name or id
     #[arg(required = true, value_name = "NAME")]
@@ -29,6 +30,7 @@ pub(super) struct Rm {
 
 pub(super) fn run(call: &mut Call, args: &Rm) -> anyhow::Result<Exit> {
     call.each(&args.names, |call, name| {
+        let name = &find(call, Noun::Project, name)?;
         if !args.yes {
             confirm(call, name)?;
         }

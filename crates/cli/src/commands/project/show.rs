@@ -2,6 +2,7 @@ use clap::Args;
 use elevo_api as api;
 
 use crate::client::Call;
+use crate::client::names::{Noun, find};
 use crate::client::paths::project_path;
 use crate::output::project::print_project;
 
@@ -17,6 +18,7 @@ pub(super) struct Show {
 }
 
 pub(super) fn run(call: &mut Call, args: &Show) -> anyhow::Result<()> {
-    let found: api::Project = call.wait(call.client.get(&project_path(&args.name, &[])))?;
+    let project = find(call, Noun::Project, &args.name)?;
+    let found: api::Project = call.wait(call.client.get(&project_path(&project, &[])))?;
     print_project(call, &found)
 }

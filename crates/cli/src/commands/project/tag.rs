@@ -5,6 +5,7 @@ use elevo_api as api;
 use reqwest::Method;
 use serde_json::json;
 
+use crate::client::names::{Noun, find};
 use crate::client::paths::project_path;
 use crate::client::project_state::resolve_some;
 use crate::client::{Call, pages};
@@ -24,7 +25,7 @@ Examples:
   elevo project tag site good 12 -m \"as shown\"
   elevo project tag site good head --move
   elevo project tag site good --delete
-  elevo project diff site v1 head")]
+  elevo project diff site v1..head")]
 pub(super) struct Tag {
     /// The project, by name or id
     name: String,
@@ -33,7 +34,7 @@ pub(super) struct Tag {
     tag: Option<String>,
 
     /// Version to name; by default `head`
-    #[arg(conflicts_with = "delete")]
+    #[arg(value_name = "REV", conflicts_with = "delete")]
     snapshot: Option<String>,
 
     /// Message that explains the tag
@@ -55,7 +56,8 @@ pub(super) struct Tag {
     delete: bool,
 }
 
-pub(super) fn run(call: &mut Call, args: Tag) -> anyhow::Result<()> {
+pub(super) fn run(call: &mut Call, mut args: Tag) -> anyhow::Result<()> {
+    args.name = find(call, Noun::Project, &args.name)?;
     match args.tag.clone() {
         None => list(call, &args.name),
         Some(tag) if args.delete => delete(call, &args.name, &tag),

@@ -2,6 +2,7 @@ use clap::Args;
 use elevo_api as api;
 
 use crate::client::Call;
+use crate::client::names::{Noun, find};
 use crate::client::review::{decision, send_decision};
 use crate::errors::Exit;
 
@@ -14,7 +15,8 @@ Examples:
   elevo review reject rev-…
   elevo review reject rev-… -m \"not like this\"")]
 pub(super) struct Reject {
-    /// The review
+    /// The review: its id or a unique prefix of it
+    #[arg(value_name = "REVIEW")]
     id: String,
 
     /// Message that explains the decision
@@ -30,5 +32,6 @@ pub(super) struct Reject {
 
 pub(super) fn run(call: &mut Call, args: Reject) -> anyhow::Result<Exit> {
     let rejected = decision(api::Resolution::Reject, args.message, None);
-    send_decision(call, &args.id, rejected)
+    let id = find(call, Noun::Review, &args.id)?;
+    send_decision(call, &id, rejected)
 }

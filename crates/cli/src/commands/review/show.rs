@@ -5,6 +5,7 @@ use elevo_merge::{Driver, Merged, Place, Text};
 
 use crate::client::Call;
 use crate::client::merge::{conflict_reason, suggested_side};
+use crate::client::names::{AgentNames, Noun, find};
 use crate::client::paths::review_path;
 use crate::client::review::{ProjectNames, review_state};
 use crate::client::review_sides::Sides;
@@ -18,16 +19,18 @@ use crate::output::{FAINT, STRONG, patch};
 /// Show both sides of a review, conflict by conflict.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-OURS is the project's version, THEIRS the workspace's version, BASE their common
-ancestor. On a terminal with at least 80 columns both sides are shown next to
-each other, otherwise one below the other. Changed lines are marked with +.
+The project's side is the version in the project, the workspace's side the
+version in the workspace, and the base their common ancestor. On a terminal with
+at least 80 columns both sides are shown next to each other, otherwise one below
+the other. Changed lines are marked with +.
 
 Examples:
   elevo review show rev-…
   elevo review show rev-… --width 160 | less -R
   elevo review show rev-… --json | jq .hunks")]
 pub(super) struct Show {
-    /// The review
+    /// The review: its id or a unique prefix of it
+    #[arg(value_name = "REVIEW")]
     id: String,
 
     /// Number of columns; by default that of the terminal
@@ -39,21 +42,22 @@ pub(super) struct Show {
 const WIDE: usize = 80;
 
 pub(super) fn run(call: &mut Call, args: &Show) -> anyhow::Result<()> {
-    let review: api::Review = call.wait(call.client.get(&review_path(&args.id, &[])))?;
+    let id = find(call, Noun::Review, &args.id)?;
+    let review: api::Review = call.wait(call.client.get(&review_path(&id, &[])))?;
     if call.output.is_json() {
         return Ok(call.output.value(&review)?);
     }
     print_about(call, &review)?;
     let sides = call.watch("reading", Sides::of(&call.client, &review))?;
-    let columns = args.width.or_else(|| columns(call));
+    let columns = args.width.or_else(|| call.output.columns());
     print_places(call, &review, &sides, columns)?;
     call.output.finish()?;
     if review.state == api::ReviewState::Open {
         let id = first_line(&review.id);
         call.note(&match review.may_decide {
             true => format!(
-                "next: `elevo review resolve {id}` with --ours, --theirs, --suggested or --edit; \
-                 `elevo review reject {id}`"
+                "next: `elevo review accept {id}` with --take project, workspace or suggested, or \
+                 with --edit; `elevo review reject {id}`"
             ),
             false => {
                 "this key may not decide the review: it needs the scope `reviews`, and must not \
@@ -63,14 +67,6 @@ pub(super) fn run(call: &mut Call, args: &Show) -> anyhow::Result<()> {
         });
     }
     Ok(())
-}
-
-/// Columns of the terminal, if the output is one.
-fn columns(call: &Call) -> Option<usize> {
-    let is_terminal = call.output.is_terminal();
-    let size = is_terminal.then(|| rustix::termios::tcgetwinsize(std::io::stdout()).ok());
-    let columns = usize::from(size.flatten()?.ws_col);
-    (columns > 0).then_some(columns)
 }
 
 fn print_about(call: &mut Call, review: &api::Review) -> anyhow::Result<()> {
@@ -89,8 +85,8 @@ fn print_about(call: &mut Call, review: &api::Review) -> anyhow::Result<()> {
     if let Some(successor) = &review.successor {
         life += &format!(", succeeded by {successor}");
     }
-    let by = [&review.agent, &review.workspace];
-    let by: Vec<&str> = by.into_iter().filter_map(|it| it.as_deref()).collect();
+    let by = review.agent.as_deref();
+    let by = by.map(|agent| AgentNames::request(call).of(agent));
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let lines = [
         ("review", review.id.clone()),
@@ -98,7 +94,8 @@ fn print_about(call: &mut Call, review: &api::Review) -> anyhow::Result<()> {
         ("project", ProjectNames::default().of(call, &review.project)),
         ("path", conflict.path.clone()),
         ("moved from", text(&conflict.from)),
-        ("by", by.join(", ")),
+        ("agent", by.unwrap_or_default()),
+        ("workspace", text(&review.workspace)),
         ("message", text(&review.message)),
         ("why", conflict_reason(&conflict.kind)),
         ("suggested", suggested_side(conflict)),
@@ -126,8 +123,8 @@ fn decided_by(review: &api::Review) -> String {
 fn taken(review: &api::Review) -> String {
     match review.resolution {
         None => String::new(),
-        Some(api::Resolution::Ours) => "the project's version".into(),
-        Some(api::Resolution::Theirs) => "the workspace's version".into(),
+        Some(api::Resolution::Ours) => "the project's side".into(),
+        Some(api::Resolution::Theirs) => "the workspace's side".into(),
         Some(api::Resolution::Suggested) => {
             format!("the suggestion: {}", suggested_side(&review.conflict))
         }
@@ -183,8 +180,8 @@ fn print_key(
     print_line(call, StyledLine::new(STRONG, &heading))?;
     let sides = [
         ("base", &hunk.base),
-        ("ours", &hunk.ours),
-        ("theirs", &hunk.theirs),
+        ("project", &hunk.ours),
+        ("workspace", &hunk.theirs),
     ];
     for (name, value) in sides {
         let style = match value == &hunk.base {
@@ -194,7 +191,7 @@ fn print_key(
         let text = value.as_deref().unwrap_or("(nothing)");
         for (number, line) in harmless(text).lines().enumerate() {
             let name = if number == 0 { name } else { "" };
-            let mut whole = StyledLine::new(FAINT, &format!("  {name:<7} "));
+            let mut whole = StyledLine::new(FAINT, &format!("  {name:<9} "));
             whole.push(style, line);
             print_line(call, whole)?;
         }
@@ -206,8 +203,8 @@ fn print_key(
 fn print_whole(call: &mut Call, review: &api::Review, sides: &Sides) -> anyhow::Result<()> {
     let conflict = &review.conflict;
     let pairs = [
-        ("ours, the project", &conflict.ours, &sides.ours),
-        ("theirs, the workspace", &conflict.theirs, &sides.theirs),
+        ("the project's side", &conflict.ours, &sides.ours),
+        ("the workspace's side", &conflict.theirs, &sides.theirs),
     ];
     for (name, version, content) in pairs {
         call.output.line("")?;

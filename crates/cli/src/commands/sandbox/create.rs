@@ -4,6 +4,7 @@ use clap::{Args, ValueEnum};
 use elevo_api as api;
 
 use crate::client::Call;
+use crate::client::names::{Noun, find_some};
 use crate::client::paths::sandbox_path;
 use crate::client::project_state::resolve_some;
 use crate::errors::SandboxProblem;
@@ -108,15 +109,15 @@ pub(super) struct Create {
     project: Option<String>,
 
     /// Parked workspace to continue in; `elevo ws ls --parked` lists them
-    #[arg(long, value_name = "ID", group = "source")]
+    #[arg(long, value_name = "WORKSPACE", group = "source")]
     workspace: Option<String>,
 
     /// State of the project; the newest by default
-    #[arg(long, value_name = "SNAPSHOT", requires = "project")]
+    #[arg(long, value_name = "REV", requires = "project")]
     at: Option<String>,
 
-    /// Id of the agent that works on the project; by default that of the key
-    #[arg(long, value_name = "ID", requires = "project")]
+    /// Agent that works on the project; by default that of the key
+    #[arg(long, value_name = "AGENT", requires = "project")]
     agent: Option<String>,
 
     /// Make the project's files read-only
@@ -129,7 +130,10 @@ pub(super) struct Create {
 }
 
 pub(super) fn run(call: &mut Call, args: Create) -> anyhow::Result<()> {
-    let template = match (args.template, &args.fork) {
+    let fork = find_some(call, Noun::Sandbox, args.fork.as_ref())?;
+    let parked = find_some(call, Noun::Workspace, args.workspace.as_ref())?;
+    let agent = find_some(call, Noun::Agent, args.agent.as_ref())?;
+    let template = match (args.template, &fork) {
         (Some(template), _) => template,
         (None, Some(origin)) => {
             let path = sandbox_path(origin, &[]);
@@ -137,15 +141,15 @@ pub(super) fn run(call: &mut Call, args: Create) -> anyhow::Result<()> {
         }
         (None, None) => only_template(call)?,
     };
-    let workspace = match (args.snapshot, args.directory, args.fork, args.project) {
-        _ if args.workspace.is_some() => args.workspace.map(api::WorkspaceSource::Existing),
+    let workspace = match (args.snapshot, args.directory, fork, args.project) {
+        _ if parked.is_some() => parked.map(api::WorkspaceSource::Existing),
         (Some(id), ..) => Some(api::WorkspaceSource::Snapshot(id)),
         (_, Some(path), ..) => Some(api::WorkspaceSource::Directory(absolute_text(path)?)),
         (_, _, Some(id), _) => Some(api::WorkspaceSource::Fork(id)),
         (_, _, _, Some(name)) => Some(api::WorkspaceSource::Project(api::ProjectSource {
             snapshot: resolve_some(call, &name, args.at.as_ref())?,
             name,
-            agent: args.agent,
+            agent,
             read_only: args.read_only,
             sync: args.sync.map(Into::into).unwrap_or_default(),
         })),

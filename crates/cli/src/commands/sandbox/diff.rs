@@ -4,6 +4,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use crate::client::Call;
+use crate::client::names::{Noun, find};
 use crate::client::paths::sandbox_path;
 use crate::output::{ADDED, IDENTITY, REMOVED, format, json};
 
@@ -17,7 +18,8 @@ Examples:
   elevo sandbox diff -p \"$id\" | git apply
   elevo sandbox diff \"$id\" --from 1a2b…")]
 pub(super) struct Diff {
-    /// The sandbox
+    /// The sandbox, by id, name or unique prefix of its id
+    #[arg(value_name = "SANDBOX")]
     id: String,
 
     /// Print a patch for `git apply`
@@ -34,6 +36,7 @@ pub(super) struct Diff {
 }
 
 pub(super) fn run(call: &mut Call, args: &Diff) -> anyhow::Result<()> {
+    let id = find(call, Noun::Sandbox, &args.id)?;
     let mut query = vec![("limit", args.limit.to_string())];
     query.extend(args.from.clone().map(|from| ("from", from)));
     if args.patch {
@@ -41,7 +44,7 @@ pub(super) fn run(call: &mut Call, args: &Diff) -> anyhow::Result<()> {
     }
     let request = call
         .client
-        .request(Method::GET, &sandbox_path(&args.id, &["diff"]));
+        .request(Method::GET, &sandbox_path(&id, &["diff"]));
     let request = request.query(&query);
     if args.patch {
         let patch = call.watch("comparing", async {

@@ -2,6 +2,7 @@ use clap::Args;
 use elevo_api as api;
 
 use crate::client::Call;
+use crate::client::names::{Noun, find};
 use crate::client::paths::sandbox_path;
 use crate::input::duration::seconds;
 use crate::output::relative_time::relative;
@@ -13,7 +14,8 @@ use crate::output::sandbox::print_changed_sandbox;
 Examples:
   elevo sandbox extend \"$id\" 30m")]
 pub(super) struct Extend {
-    /// The sandbox
+    /// The sandbox, by id, name or unique prefix of its id
+    #[arg(value_name = "SANDBOX")]
     id: String,
 
     /// Time to add: seconds, or with s, m, h or d; at most 1h at a time
@@ -22,10 +24,11 @@ pub(super) struct Extend {
 }
 
 pub(super) fn run(call: &mut Call, args: &Extend) -> anyhow::Result<()> {
+    let id = find(call, Noun::Sandbox, &args.id)?;
     let wish = api::Extend {
         seconds: args.seconds,
     };
-    let path = sandbox_path(&args.id, &["extend"]);
+    let path = sandbox_path(&id, &["extend"]);
     let asking = call.client.post(&path, &wish);
     let extended: api::Sandbox = call.wait(asking)?;
     if call.output.is_json() {

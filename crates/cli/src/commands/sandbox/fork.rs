@@ -2,6 +2,7 @@ use clap::Args;
 use elevo_api as api;
 
 use crate::client::Call;
+use crate::client::names::{Noun, find};
 use crate::client::paths::sandbox_path;
 use crate::errors::Exit;
 use crate::input::duration::seconds;
@@ -17,7 +18,8 @@ Examples:
   elevo sandbox fork \"$id\"
   elevo sandbox fork \"$id\" -n 10 --name try")]
 pub(super) struct Fork {
-    /// The sandbox
+    /// The sandbox, by id, name or unique prefix of its id
+    #[arg(value_name = "SANDBOX")]
     id: String,
 
     /// Number of forks; at most 50
@@ -35,12 +37,13 @@ pub(super) struct Fork {
 }
 
 pub(super) fn run(call: &mut Call, args: Fork) -> anyhow::Result<Exit> {
+    let id = find(call, Noun::Sandbox, &args.id)?;
     let wish = api::Fork {
         count: Some(args.count),
         name: args.name,
         timeout_seconds: args.timeout,
     };
-    let path = sandbox_path(&args.id, &["fork"]);
+    let path = sandbox_path(&id, &["fork"]);
     let asking = call.client.create(&path, &wish);
     let forked: api::Forked = call.watch("forking", asking)?;
     sandbox::print_sandbox_ids(call, &forked.succeeded)?;

@@ -3,6 +3,7 @@ use elevo_api as api;
 use reqwest::Method;
 
 use crate::client::Call;
+use crate::client::names::{Noun, find};
 use crate::client::paths::sandbox_path;
 use crate::output::format;
 
@@ -13,7 +14,8 @@ Examples:
   elevo sandbox logs \"$id\"
   elevo sandbox logs \"$id\" --tail 1000")]
 pub(super) struct Logs {
-    /// The sandbox
+    /// The sandbox, by id, name or unique prefix of its id
+    #[arg(value_name = "SANDBOX")]
     id: String,
 
     /// Number of lines, counted from the end
@@ -22,9 +24,10 @@ pub(super) struct Logs {
 }
 
 pub(super) fn run(call: &mut Call, args: &Logs) -> anyhow::Result<()> {
+    let id = find(call, Noun::Sandbox, &args.id)?;
     let request = call
         .client
-        .request(Method::GET, &sandbox_path(&args.id, &["logs"]));
+        .request(Method::GET, &sandbox_path(&id, &["logs"]));
     let request = request.query(&[("tail", args.tail)]);
     let logs: api::Logs = call.wait(call.client.json(request))?;
     if call.output.is_json() {

@@ -2,6 +2,7 @@ use clap::Args;
 use elevo_api as api;
 
 use crate::client::Call;
+use crate::client::names::{Noun, find};
 use crate::client::paths::sandbox_path;
 use crate::output::sandbox::print_changed_sandbox;
 
@@ -13,7 +14,8 @@ Changes since the last snapshot are lost.
 Examples:
   elevo sandbox restore \"$id\" 1a2b…")]
 pub(super) struct Restore {
-    /// The sandbox
+    /// The sandbox, by id, name or unique prefix of its id
+    #[arg(value_name = "SANDBOX")]
     id: String,
 
     /// Id of the snapshot
@@ -21,10 +23,11 @@ pub(super) struct Restore {
 }
 
 pub(super) fn run(call: &mut Call, args: Restore) -> anyhow::Result<()> {
+    let id = find(call, Noun::Sandbox, &args.id)?;
     let wish = api::Restore {
         snapshot_id: args.snapshot,
     };
-    let path = sandbox_path(&args.id, &["restore"]);
+    let path = sandbox_path(&id, &["restore"]);
     let asking = call.client.post(&path, &wish);
     let restored = call.watch("restoring", asking)?;
     print_changed_sandbox(call, &restored, "Restored")

@@ -2,6 +2,7 @@ use clap::Args;
 use elevo_api as api;
 use serde_json::json;
 
+use crate::client::names::{Noun, find};
 use crate::client::{Call, not_removed};
 use crate::errors::Exit;
 use crate::output::sandbox::report_failed_sandbox;
@@ -17,8 +18,8 @@ Examples:
   elevo sandbox rm \"$id\"
   elevo sandbox ls --json --name try- | jq -r .id | xargs elevo sandbox rm")]
 pub(super) struct Rm {
-    /// The sandboxes
-    #[arg(required = true, value_name = "ID")]
+    /// The sandboxes, by id, name or unique prefix of the id
+    #[arg(required = true, value_name = "SANDBOX")]
     ids: Vec<String>,
 
     /// Park the workspaces; `elevo ws ls --parked` lists them
@@ -31,7 +32,17 @@ const BATCH: usize = 50;
 
 pub(super) fn run(call: &mut Call, args: Rm) -> anyhow::Result<Exit> {
     let mut exit = None;
-    for ids in args.ids.chunks(BATCH) {
+    let mut found = Vec::new();
+    for text in &args.ids {
+        match find(call, Noun::Sandbox, text) {
+            Ok(id) => found.push(id),
+            Err(error) => {
+                let failed = call.report(error.context(not_removed(text)))?;
+                exit.get_or_insert(failed);
+            }
+        }
+    }
+    for ids in found.chunks(BATCH) {
         let wish = api::BatchDelete {
             ids: ids.to_vec(),
             keep_workspace: args.keep_workspace,

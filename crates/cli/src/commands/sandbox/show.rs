@@ -2,6 +2,7 @@ use clap::Args;
 use elevo_api as api;
 
 use crate::client::Call;
+use crate::client::names::{AgentNames, Noun, find};
 use crate::client::paths::sandbox_path;
 use crate::output::notes::field;
 use crate::output::relative_time::relative;
@@ -14,12 +15,14 @@ Examples:
   elevo sandbox show \"$id\"
   elevo sandbox show \"$id\" --json | jq -r .expiresAt")]
 pub(super) struct Show {
-    /// The sandbox
+    /// The sandbox, by id, name or unique prefix of its id
+    #[arg(value_name = "SANDBOX")]
     id: String,
 }
 
 pub(super) fn run(call: &mut Call, args: &Show) -> anyhow::Result<()> {
-    let found: api::Sandbox = call.wait(call.client.get(&sandbox_path(&args.id, &[])))?;
+    let id = find(call, Noun::Sandbox, &args.id)?;
+    let found: api::Sandbox = call.wait(call.client.get(&sandbox_path(&id, &[])))?;
     if call.output.is_json() {
         call.output.value(&found)?;
         return Ok(());
@@ -29,6 +32,7 @@ pub(super) fn run(call: &mut Call, args: &Show) -> anyhow::Result<()> {
         api::NetworkMode::None => "none",
         api::NetworkMode::Internet => "internet",
     };
+    let agents = AgentNames::request(call);
     let text = |value: &Option<String>| value.clone().unwrap_or("-".into());
     let lines = [
         ("id", found.id.clone()),
@@ -37,7 +41,7 @@ pub(super) fn run(call: &mut Call, args: &Show) -> anyhow::Result<()> {
         ("reason", text(&found.reason)),
         ("workspace", found.workspace_id.clone()),
         ("template", found.template.clone()),
-        ("agent", text(&found.agent)),
+        ("agent", agents.or_dash(found.agent.as_deref())),
         ("processors", text(&resources.cpu)),
         ("memory", text(&resources.memory)),
         ("disk", text(&resources.disk)),

@@ -2,6 +2,7 @@ use clap::Args;
 use elevo_api as api;
 
 use crate::client::Call;
+use crate::client::names::{Noun, find};
 use crate::client::paths::sandbox_path;
 use crate::output::{IDENTITY, format};
 
@@ -15,7 +16,8 @@ Examples:
   elevo sandbox snapshot \"$id\" -m \"it works\"
   elevo sandbox create python:3.11 --snapshot \"$(elevo sandbox snapshot \"$id\")\"")]
 pub(super) struct Snapshot {
-    /// The sandbox
+    /// The sandbox, by id, name or unique prefix of its id
+    #[arg(value_name = "SANDBOX")]
     id: String,
 
     /// Message that explains the snapshot
@@ -30,10 +32,11 @@ pub(super) struct Snapshot {
 }
 
 pub(super) fn run(call: &mut Call, args: Snapshot) -> anyhow::Result<()> {
+    let id = find(call, Noun::Sandbox, &args.id)?;
     let wish = api::TakeSnapshot {
         message: args.message,
     };
-    let path = sandbox_path(&args.id, &["snapshot"]);
+    let path = sandbox_path(&id, &["snapshot"]);
     let asking = call.client.create(&path, &wish);
     let taken: api::SnapshotTaken = call.watch("reading", asking)?;
     if call.output.is_json() {

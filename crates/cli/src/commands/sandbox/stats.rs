@@ -2,6 +2,7 @@ use clap::Args;
 use elevo_api as api;
 
 use crate::client::Call;
+use crate::client::names::{Noun, find};
 use crate::client::paths::sandbox_path;
 use crate::output::format;
 use crate::output::notes::field;
@@ -13,13 +14,14 @@ Examples:
   elevo sandbox stats \"$id\"
   elevo sandbox stats \"$id\" --json | jq .memory.percent")]
 pub(super) struct Stats {
-    /// The sandbox
+    /// The sandbox, by id, name or unique prefix of its id
+    #[arg(value_name = "SANDBOX")]
     id: String,
 }
 
 pub(super) fn run(call: &mut Call, args: &Stats) -> anyhow::Result<()> {
-    let stats: api::SandboxStats =
-        call.wait(call.client.get(&sandbox_path(&args.id, &["stats"])))?;
+    let id = find(call, Noun::Sandbox, &args.id)?;
+    let stats: api::SandboxStats = call.wait(call.client.get(&sandbox_path(&id, &["stats"])))?;
     if call.output.is_json() {
         call.output.value(&stats)?;
         return Ok(());

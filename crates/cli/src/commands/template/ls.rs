@@ -17,7 +17,7 @@ pub(super) struct Ls {}
 
 pub(super) fn run(call: &mut Call) -> anyhow::Result<()> {
     let list: api::TemplateList = call.wait(call.client.get(&TEMPLATES))?;
-    let mut table = Table::new(&["NAME", "IMAGE", "SIZE", "ROOT", "ADDED", "DESCRIPTION"]);
+    let mut table = Table::new(&["NAME", "SIZE", "ROOT", "CREATED", "DESCRIPTION"]);
     for template in &list.items {
         if call.output.is_json() {
             call.output.value(template)?;
@@ -34,7 +34,6 @@ pub(super) fn run(call: &mut Call) -> anyhow::Result<()> {
         }
         table.row([
             template.name.clone(),
-            template.image.clone(),
             format::bytes(template.size),
             root.into(),
             relative(&template.created_at),
@@ -43,7 +42,9 @@ pub(super) fn run(call: &mut Call) -> anyhow::Result<()> {
     }
     match (call.output.is_json(), list.items.is_empty()) {
         (true, _) => {}
-        (false, true) => call.note("there are no templates; `elevo template add IMAGE` adds one"),
+        (false, true) => {
+            call.note("there are no templates; `elevo template create IMAGE` creates one")
+        }
         (false, false) => table.print(&mut call.output)?,
     }
     Ok(())

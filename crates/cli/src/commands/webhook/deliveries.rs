@@ -3,6 +3,7 @@ use elevo_api as api;
 use reqwest::Method;
 
 use crate::client::Call;
+use crate::client::names::{Noun, find_known};
 use crate::client::paths::WEBHOOKS;
 use crate::output::format::harmless;
 use crate::output::relative_time::relative;
@@ -15,8 +16,8 @@ Examples:
   elevo webhook deliveries wh-…
   elevo webhook deliveries wh-… --state failed --json | jq -r .event.id")]
 pub(super) struct Deliveries {
-    /// Id of the webhook
-    id: String,
+    /// The webhook: its id, a unique prefix of it, or its URL
+    webhook: String,
 
     /// Only deliveries in this state: pending, delivered or failed
     #[arg(long)]
@@ -32,7 +33,8 @@ pub(super) fn run(call: &mut Call, args: &Deliveries) -> anyhow::Result<()> {
     if let Some(state) = &args.state {
         query.push(("state", state.clone()));
     }
-    let path = [&WEBHOOKS[..], &[&args.id, "deliveries"]].concat();
+    let id = find_known(call, Noun::Webhook, &args.webhook)?;
+    let path = [&WEBHOOKS[..], &[&id, "deliveries"]].concat();
     let request = call.client.request(Method::GET, &path).query(&query);
     let page: api::DeliveryPage = call.wait(call.client.json(request))?;
     let mut table = Table::new(&["EVENT", "KIND", "STATE", "TRIED", "ANSWER", "LAST", "WHY"]);

@@ -3,6 +3,7 @@ use elevo_api as api;
 
 use crate::client::Call;
 use crate::client::paths::WEBHOOKS;
+use crate::output::format::{count, short_id};
 use crate::output::relative_time::relative;
 use crate::output::table::Table;
 
@@ -11,29 +12,49 @@ use crate::output::table::Table;
 #[command(after_help = "\
 Examples:
   elevo webhook ls
+  elevo webhook ls -l                    with complete ids and all kinds of events
   elevo webhook ls --json | jq -r .url")]
-pub(super) struct Ls {}
+pub(super) struct Ls {
+    /// Show complete ids and all kinds of events
+    #[arg(short, long)]
+    long: bool,
+}
 
-pub(super) fn run(call: &mut Call) -> anyhow::Result<()> {
+pub(super) fn run(call: &mut Call, args: &Ls) -> anyhow::Result<()> {
     let list: api::WebhookList = call.wait(call.client.get(&WEBHOOKS))?;
-    let mut table = Table::new(&["ID", "URL", "SIGNED", "ADDED", "EVENTS"]);
+    let mut table = Table::wide(&["ID", "SIGNED", "CREATED", "EVENTS", "URL"], args.long);
     for webhook in &list.items {
         if call.output.is_json() {
             call.output.value(webhook)?;
             continue;
         }
+        let id = match args.long {
+            true => webhook.id.clone(),
+            false => short_id(&webhook.id),
+        };
         table.row([
-            webhook.id.clone(),
-            webhook.url.clone(),
+            id,
             if webhook.signed { "yes" } else { "no" }.into(),
             relative(&webhook.created_at),
-            webhook.events.join(","),
+            events(&webhook.events, args.long),
+            webhook.url.clone(),
         ]);
     }
     match (call.output.is_json(), list.items.is_empty()) {
         (true, _) => {}
-        (false, true) => call.note("there are no webhooks; `elevo webhook add URL` adds one"),
+        (false, true) => call.note("there are no webhooks; `elevo webhook create URL` creates one"),
         (false, false) => table.print(&mut call.output)?,
     }
     Ok(())
+}
+
+/// The kinds of events of a webhook: one, `all`, or their number.
+fn events(kinds: &[String], long: bool) -> String {
+    let has = |kind: &&str| kinds.iter().any(|it| it == kind);
+    match kinds {
+        _ if api::EVENT_KINDS.iter().all(has) => "all".into(),
+        [one] => one.clone(),
+        _ if long => kinds.join(","),
+        _ => count(kinds.len() as u64, "kind", "kinds"),
+    }
 }

@@ -4,9 +4,10 @@ use elevo_api::parse_limit;
 use elevo_workspace::{ProviderKind, WorkspaceId};
 
 use crate::client::Where;
+use crate::client::names::{Noun, find, find_some};
 use crate::client::paths::WORKSPACES;
 use crate::client::project_state::resolve_some;
-use crate::client::workspace::run_with_global;
+use crate::client::workspace::{run_with_global, workspace_shape};
 use crate::commands::ws::side::Side;
 use crate::errors::{Exit, WorkspaceProblem};
 use crate::global::Global;
@@ -77,8 +78,8 @@ struct OnProject {
     #[arg(long, value_name = "NAME")]
     project: Option<String>,
 
-    /// Id of the agent that works in it; by default that of the key
-    #[arg(long, value_name = "ID", requires = "project")]
+    /// Agent that works in it; by default that of the key
+    #[arg(long, value_name = "AGENT", requires = "project")]
     agent: Option<String>,
 
     /// Make the workspace read-only
@@ -167,10 +168,11 @@ pub(super) fn run_on_store(call: &mut WorkspaceCall, args: OfStore) -> anyhow::R
 /// Creates a workspace of a project, and prints its directory.
 pub(super) fn run_on_server(args: OfServer, global: &Global) -> anyhow::Result<Exit> {
     run_with_global(&args.at.clone(), global, |call| {
-        let snapshot = resolve_some(call, &args.project, args.state.as_ref())?;
+        let project = find(call, Noun::Project, &args.project)?;
+        let snapshot = resolve_some(call, &project, args.state.as_ref())?;
         let wish = api::CreateWorkspace {
-            project: args.project,
-            agent: args.agent,
+            project,
+            agent: find_some(call, Noun::Agent, args.agent.as_ref())?,
             name: args.name,
             snapshot,
             disk: args.limit.map(|bytes| bytes.to_string()),
@@ -181,7 +183,7 @@ pub(super) fn run_on_server(args: OfServer, global: &Global) -> anyhow::Result<E
         let asking = call.client.create(&WORKSPACES, &wish);
         let made: api::Workspace = call.watch("creating the workspace", asking)?;
         if call.output.is_json() {
-            call.output.value(&made)?;
+            call.output.value(&workspace_shape(&made)?)?;
             return Ok(Exit::Done);
         }
         call.output.line(made.path.as_deref().unwrap_or_default())?;

@@ -2,23 +2,24 @@ use clap::Args;
 use elevo_api as api;
 use elevo_workspace::State;
 
+use crate::client::names::{AgentNames, Noun, find_some};
 use crate::client::paths::WORKSPACES;
-use crate::client::workspace::run_with_global;
-use crate::client::{Where, pages};
+use crate::client::workspace::{run_with_global, workspace_shape, workspace_state};
+use crate::client::{Call, Where, pages};
 use crate::commands::ws::side::Side;
 use crate::errors::Exit;
 use crate::global::Global;
 use crate::local::workspaces::{WorkspaceCall, WorkspaceShape};
-use crate::output::format::{self, first_line, short};
+use crate::output::format::{self, first_line, short, short_id};
 use crate::output::relative_time::relative;
 use crate::output::table::Table;
-use crate::output::{IDENTITY, STRONG};
 
 /// List workspaces.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   elevo ws ls
+  elevo ws ls -l                           with complete ids and directories
   elevo ws ls --json | jq -r 'select(.state == \"live\") | .path'
   elevo ws ls --project site               workspaces of a project
   elevo ws ls --parked                     those that outlived a sandbox")]
@@ -31,8 +32,18 @@ pub(super) struct Ls {
     #[arg(long)]
     parked: bool,
 
+    /// Show complete ids and directories
+    #[arg(short, long)]
+    long: bool,
+
     #[command(flatten)]
     at: Where,
+}
+
+/// A list of the workspaces of a store.
+#[derive(Debug)]
+pub(super) struct OfStore {
+    long: bool,
 }
 
 /// A list of workspaces that a server has.
@@ -41,79 +52,91 @@ pub(super) struct OfServer {
     at: Where,
     project: Option<String>,
     parked: bool,
+    long: bool,
 }
 
 impl Ls {
     /// Decides where the workspaces are: with a filter, on a server.
-    pub(super) fn side(self) -> Side<(), OfServer> {
+    pub(super) fn side(self) -> Side<OfStore, OfServer> {
         match self.project.is_some() || self.parked {
-            false => Side::Store(()),
+            false => Side::Store(OfStore { long: self.long }),
             true => Side::Server(OfServer {
                 at: self.at,
                 project: self.project,
                 parked: self.parked,
+                long: self.long,
             }),
         }
     }
 }
 
-pub(super) fn run_on_store(call: &mut WorkspaceCall) -> anyhow::Result<()> {
+pub(super) fn run_on_store(call: &mut WorkspaceCall, args: &OfStore) -> anyhow::Result<()> {
     let workspaces = call.open_to_read()?;
     let records = workspaces.list()?;
-    let longest = records.iter().map(|record| record.id.as_str().len()).max();
-    let width = longest.unwrap_or_default();
+    let mut heading = vec!["ID", "STATE", "BASE", "CREATED"];
+    heading.extend(args.long.then_some("PATH"));
+    let mut table = Table::wide(&heading, args.long);
     for record in &records {
-        let output = &mut call.session.output;
-        if output.is_json() {
-            output.value(&WorkspaceShape::new(&workspaces, record)?)?;
+        if call.session.output.is_json() {
+            let shape = WorkspaceShape::new(&workspaces, record)?;
+            call.session.output.value(&shape)?;
             continue;
         }
-        let name = output.styled(STRONG, format!("{:width$}", record.id.as_str()));
         let state = match record.state {
             State::Live => record.provider.name(),
             State::Parked => "parked",
         };
-        let base = output.styled(IDENTITY, short(record.base));
-        let created = format::local_brief(record.created);
-        let state = format!("  {state:13} ");
-        let line = [&name, state.as_bytes(), &base, b"  ", created.as_bytes()].concat();
-        output.line(line)?;
+        let mut row = vec![
+            record.id.to_string(),
+            state.to_owned(),
+            short(record.base),
+            format::local_brief(record.created),
+        ];
+        if args.long {
+            let shape = WorkspaceShape::new(&workspaces, record)?;
+            row.push(shape.path.unwrap_or_else(|| "-".into()));
+        }
+        table.row(row);
+    }
+    if call.session.output.is_json() {
+        return Ok(());
     }
     if records.is_empty() {
         call.session
             .note("there are no workspaces; `elevo ws create` creates one");
+        return Ok(());
     }
-    Ok(())
+    table.print(&mut call.session.output)
 }
 
 /// Lists the workspaces of a project, the parked ones, or the parked ones of a
 /// project.
 pub(super) fn run_on_server(args: &OfServer, global: &Global) -> anyhow::Result<Exit> {
-    let (project, parked) = (args.project.as_deref(), args.parked);
+    let parked = args.parked;
     run_with_global(&args.at, global, |call| {
+        let project = find_some(call, Noun::Project, args.project.as_ref())?;
         let mut query = Vec::new();
-        query.extend(project.map(|project| ("project", project.to_owned())));
+        query.extend(project.clone().map(|project| ("project", project)));
         query.extend(parked.then(|| ("state", "parked".to_owned())));
-        let mut table = Table::new(&["ID", "NAME", "AGENT", "STATE", "MERGES", "CREATED", "PATH"]);
-        let found = pages(
-            call,
-            &WORKSPACES,
-            &query,
-            |call, page: api::WorkspacePage| {
-                for workspace in &page.items {
-                    match call.output.is_json() {
-                        true => call.output.value(workspace)?,
-                        false => table.row(row(workspace)),
-                    }
+        let agents = AgentNames::request(call);
+        let mut heading = vec!["ID", "NAME", "AGENT", "MERGES", "CREATED", "STATE"];
+        heading.extend(args.long.then_some("PATH"));
+        let mut table = Table::wide(&heading, args.long);
+        let take = |call: &mut Call, page: api::WorkspacePage| {
+            for workspace in &page.items {
+                match call.output.is_json() {
+                    true => call.output.value(&workspace_shape(workspace)?)?,
+                    false => table.row(row(workspace, &agents, args.long)),
                 }
-                Ok((page.items.len(), page.next))
-            },
-        )?;
+            }
+            Ok((page.items.len(), page.next))
+        };
+        let found = pages(call, &WORKSPACES, &query, take)?;
         match (call.output.is_json(), found) {
             (true, _) => {}
             (false, 0) => call.note(&match project.filter(|_| !parked) {
                 Some(project) => {
-                    let project = first_line(project);
+                    let project = first_line(&project);
                     format!(
                         "there are no workspaces; `elevo ws create --project {project}` creates one"
                     )
@@ -126,25 +149,20 @@ pub(super) fn run_on_server(args: &OfServer, global: &Global) -> anyhow::Result<
     })
 }
 
-fn row(workspace: &api::Workspace) -> [String; 7] {
+fn row(workspace: &api::Workspace, agents: &AgentNames, long: bool) -> Vec<String> {
     let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".into());
-    let state = match (workspace.state, workspace.read_only) {
-        (api::WorkspaceState::Parked, _) => "parked",
-        (api::WorkspaceState::Live, true) => "read-only",
-        (api::WorkspaceState::Live, false) => "live",
+    let id = match long {
+        true => workspace.id.clone(),
+        false => short_id(&workspace.id),
     };
-    let place = match (&workspace.sandbox, &workspace.expires_at) {
-        (Some(sandbox), _) => format!("in {sandbox}"),
-        (None, Some(expires)) => format!("expires {}", relative(expires)),
-        (None, None) => text(&workspace.path),
-    };
-    [
-        workspace.id.clone(),
+    let mut row = vec![
+        id,
         text(&workspace.name),
-        text(&workspace.agent),
-        state.into(),
+        agents.or_dash(workspace.agent.as_deref()),
         workspace.merges.to_string(),
         relative(&workspace.created_at),
-        place,
-    ]
+        workspace_state(workspace),
+    ];
+    row.extend(long.then(|| text(&workspace.path)));
+    row
 }

@@ -5,7 +5,7 @@ use elevo_workspace::WorkspaceId;
 
 use super::merge_local::OfStore;
 use crate::client::Where;
-use crate::client::merge::merge;
+use crate::client::merge::{landed, print_merge};
 use crate::client::paths::workspace_path;
 use crate::client::workspace::{id_or_here, run_with_global};
 use crate::commands::ws::side::Side;
@@ -20,7 +20,9 @@ use crate::options::merge::MergeOptions;
 #[command(after_help = "\
 A workspace of a project: changes without a conflict land, and are durable when
 the command returns. The others are held for review or refused, and the exit code
-is 8. With --atomic, either all changes land or none.
+is 8. With --atomic, either all changes land or none. With --rm the workspace is
+deleted after the merge, unless changes were refused: changes held for review stay
+in the review.
 
 A workspace of a store on this machine: the changes since its start are merged
 into `head`, as a new snapshot. If there is a conflict, nothing is merged, and the
@@ -31,18 +33,19 @@ Examples:
   elevo ws merge try-1 --dry-run
   elevo ws merge try-1 --rm                 and delete it
   elevo ws merge try-1 --take workspace
-  elevo ws merge ws-… --atomic || elevo ws refresh ws-…")]
+  elevo ws merge ws-… --atomic || elevo ws pull ws-…")]
 pub(super) struct Merge {
-    /// The workspace; by default the one that contains the current directory
+    /// The workspace, by id, name or unique prefix of its id; by default the one
+    /// that contains the current directory
     #[arg(value_name = "WS")]
     id: Option<String>,
 
-    #[command(flatten)]
-    how: MergeOptions,
-
-    /// Delete the workspace after the merge
+    /// Delete the workspace after the merge, unless changes were refused
     #[arg(long)]
     rm: bool,
+
+    #[command(flatten)]
+    how: MergeOptions,
 
     /// Version to take where both sides changed a file; not for projects
     #[arg(long, value_name = "SIDE")]
@@ -75,7 +78,17 @@ pub(super) fn run(args: Merge, global: &Global) -> anyhow::Result<Exit> {
             true => "complete",
             false => "merge",
         };
+        let wish = args.how.wish();
         let path = workspace_path(&id, &[verb]);
-        merge(call, &path, &args.how.wish(), "merging")
+        let asking = call.watch("merging", call.client.create(&path, &wish));
+        let result = landed(call, asking)?;
+        let code = print_merge(call, &result)?;
+        if args.rm && !wish.dry_run {
+            call.note(&match result.refused_count {
+                0 => format!("{id} is deleted"),
+                _ => format!("{id} is not deleted, because it has the refused changes"),
+            });
+        }
+        Ok(code)
     })
 }

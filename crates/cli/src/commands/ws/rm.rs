@@ -3,6 +3,7 @@ use elevo_api as api;
 use elevo_workspace::{Error, State, WorkspaceId, Workspaces};
 use serde_json::json;
 
+use crate::client::names::{self, Noun};
 use crate::client::paths::{project_path, workspace_path};
 use crate::client::workspace::run_with_global;
 use crate::client::{Call, ClientError, Where, not_removed};
@@ -25,7 +26,7 @@ reports it and deletes the others.
 Examples:
   elevo ws rm try-1 try-2
   elevo ws rm --discard try-1              discard its unsaved changes
-  elevo ws ls --json | jq -r .workspace | xargs elevo ws rm
+  elevo ws ls --json | jq -r .id | xargs elevo ws rm
   elevo ws rm --project site ws-…
   elevo ws rm --parked sbx-…               a workspace that outlived its sandbox")]
 pub(super) struct Rm {
@@ -167,8 +168,9 @@ pub(super) fn run_on_server(args: &OfServer, global: &Global) -> anyhow::Result<
     run_with_global(&args.at, global, |call| match &args.owner {
         Owner::Project(name) => {
             let project: api::Project = call.wait(call.client.get(&project_path(name, &[])))?;
-            call.each(&args.ids, |call, id| {
-                let workspace = find(call, id)?;
+            call.each(&args.ids, |call, text| {
+                let workspace = find(call, text)?;
+                let id = &workspace.id;
                 if workspace.project.as_ref() != Some(&project.id) {
                     let (id, project) = (id.to_owned(), name.clone());
                     return Err(WorkspaceProblem::OtherProject { id, project }.into());
@@ -179,8 +181,9 @@ pub(super) fn run_on_server(args: &OfServer, global: &Global) -> anyhow::Result<
                 call.delete("workspaces", id, "Removed")
             })
         }
-        Owner::Server => call.each(&args.ids, |call, id| {
-            let workspace = find(call, id)?;
+        Owner::Server => call.each(&args.ids, |call, text| {
+            let workspace = find(call, text)?;
+            let id = &workspace.id;
             if workspace.state != api::WorkspaceState::Parked {
                 return Err(WorkspaceProblem::NotParked(id.to_owned()).into());
             }
@@ -192,8 +195,9 @@ pub(super) fn run_on_server(args: &OfServer, global: &Global) -> anyhow::Result<
     })
 }
 
-fn find(call: &Call, id: &str) -> Result<api::Workspace, ClientError> {
-    call.wait(call.client.get(&workspace_path(id, &[])))
+fn find(call: &Call, text: &str) -> anyhow::Result<api::Workspace> {
+    let id = names::find(call, Noun::Workspace, text)?;
+    Ok(call.wait(call.client.get(&workspace_path(&id, &[])))?)
 }
 
 /// Returns an error if the workspace has changes that have not landed, unless the

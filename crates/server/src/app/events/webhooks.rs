@@ -241,3 +241,16 @@ fn delivery_out(delivery: Delivery) -> api::Delivery {
         updated_at: clock::text(delivery.updated),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_api_lists_all_kinds_of_events() {
+        assert_eq!(
+            elevo_catalog::EventKind::ALL.map(|kind| kind.name()),
+            api::EVENT_KINDS
+        );
+    }
+}

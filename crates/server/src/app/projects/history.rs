@@ -189,10 +189,7 @@ impl Projects {
         }
         let (mut items, mut rows) = (Vec::new(), Rows::of_one_answer());
         loop {
-            let page = self
-                .catalog
-                .versions_of(&seen.project.id, &path, before, limit);
-            let page = page.await?;
+            let page = self.changes_at(&seen, &path, before, limit).await?;
             for version in &page {
                 rows.look_at(1);
                 before = Some(version.sequence);
@@ -398,7 +395,7 @@ fn log_out(entry: &LogEntry) -> api::LogEntry {
 
 /// Converts a change of a path to its form in the API, with only those sides
 /// (before, after) that the view shows; `None` if the view shows neither.
-fn version_out(view: &View, version: &FileVersion) -> Option<api::FileVersion> {
+pub(super) fn version_out(view: &View, version: &FileVersion) -> Option<api::FileVersion> {
     let change = &version.change;
     let earlier = change.from.as_ref().unwrap_or(&change.path);
     // For a change of a whole directory the view must show some entry in it; for

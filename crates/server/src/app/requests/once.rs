@@ -148,8 +148,9 @@ impl Once {
     }
 
     /// Marks the request as a dry run, so that the client can use the same
-    /// `Idempotency-Key` for the real request.
+    /// `Idempotency-Key` for the real request. The audit log has `dry_run`.
     pub(crate) fn rehearsed(&self) {
+        crate::platform::audit::detail("dry_run", true);
         if let Some(request) = &self.0 {
             Self::note_of(request).is_rehearsal = true;
         }

@@ -17,10 +17,12 @@ workspace's version. The exit code is then 8. Edit these files before the next
 merge.
 
 Examples:
-  elevo ws refresh                          the workspace of this directory
-  elevo ws refresh ws-… --dry-run")]
-pub(super) struct Refresh {
-    /// The workspace; by default the one that contains the current directory
+  elevo ws pull                             the workspace of this directory
+  elevo ws pull ws-… --dry-run")]
+pub(super) struct Pull {
+    /// The workspace, by id, name or unique prefix of its id; by default the one
+    /// that contains the current directory
+    #[arg(value_name = "WORKSPACE")]
     id: Option<String>,
 
     /// Show the result without changing the workspace
@@ -31,18 +33,18 @@ pub(super) struct Refresh {
     at: Where,
 }
 
-pub(super) fn run(args: Refresh, global: &Global) -> anyhow::Result<Exit> {
+pub(super) fn run(args: Pull, global: &Global) -> anyhow::Result<Exit> {
     run_with_global(&args.at, global, |call| {
         let id = id_or_here(call, args.id)?;
-        refresh(call, &id, args.dry_run)
+        pull(call, &id, args.dry_run)
     })
 }
 
-fn refresh(call: &mut Call, id: &str, dry_run: bool) -> anyhow::Result<Exit> {
+fn pull(call: &mut Call, id: &str, dry_run: bool) -> anyhow::Result<Exit> {
     let wish = api::Refresh { dry_run };
     let path = workspace_path(id, &["refresh"]);
     let asking = call.client.post(&path, &wish);
-    let done: api::Refreshed = call.watch("refreshing", asking)?;
+    let done: api::Refreshed = call.watch("pulling", asking)?;
     let code = match done.conflicts.is_empty() {
         true => Exit::Done,
         false => Exit::Held,
@@ -53,9 +55,9 @@ fn refresh(call: &mut Call, id: &str, dry_run: bool) -> anyhow::Result<Exit> {
     }
     let changed = count(done.changed_count, "path", "paths");
     let text = match (dry_run, done.changed_count) {
-        (true, _) => format!("{changed} would be refreshed"),
+        (true, _) => format!("{changed} would be updated"),
         (false, 0) => "Up to date with ".to_owned(),
-        (false, _) => format!("{changed} refreshed to "),
+        (false, _) => format!("{changed} updated to "),
     };
     let mut line = call.output.styled(STRONG, text);
     if !dry_run {
@@ -74,7 +76,7 @@ fn refresh(call: &mut Call, id: &str, dry_run: bool) -> anyhow::Result<Exit> {
     Ok(code)
 }
 
-/// Prints the conflicts of a refresh, those with markers first.
+/// Prints the conflicts of a pull, those with markers first.
 fn print_conflicts(call: &mut Call, done: &api::Refreshed, dry_run: bool) -> anyhow::Result<()> {
     let conflicts = done.conflicts.iter();
     let (marked, kept): (Vec<_>, Vec<_>) =

@@ -4,7 +4,7 @@ use elevo_api as api;
 use crate::client::Call;
 use crate::client::paths::WEBHOOKS;
 
-/// Add a webhook, which gets all events from now on.
+/// Create a webhook, which gets all events from now on, and print its id.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Bodies are signed with HMAC-SHA256 and the secret, in X-Webhook-Signature.
@@ -12,9 +12,9 @@ Addresses that are not public are rejected, unless the server's settings allow
 them.
 
 Examples:
-  elevo webhook add https://example.com/elevo --secret-file hook.key
-  elevo webhook add https://example.com/reviews --event review.opened --event review.closed")]
-pub(super) struct Add {
+  elevo webhook create https://example.com/elevo --secret-file hook.key
+  elevo webhook create https://example.com/reviews --event review.opened --event review.closed")]
+pub(super) struct Create {
     /// URL to send events to
     url: String,
 
@@ -27,7 +27,7 @@ pub(super) struct Add {
     secret_file: Option<std::path::PathBuf>,
 }
 
-pub(super) fn run(call: &mut Call, args: Add) -> anyhow::Result<()> {
+pub(super) fn run(call: &mut Call, args: Create) -> anyhow::Result<()> {
     let secret = match &args.secret_file {
         Some(path) => Some(crate::local::data_directory::read_key(path)?),
         None => None,

@@ -10,16 +10,16 @@ use crate::client::paths::TEMPLATES;
 use crate::client::{Call, ClientError, Done, Events, decode};
 use crate::output::format;
 
-/// Add an image as a template; pulls it if the engine does not have it.
+/// Create a template from an image; pulls it if the engine does not have it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The image must have /bin/sh.
 
 Examples:
-  elevo template add python:3.11
-  elevo template add node:22 --name node --tag javascript --description \"Node 22\"
-  elevo template add debian:12 --writable-root       for apt-get install")]
-pub(super) struct Add {
+  elevo template create python:3.11
+  elevo template create node:22 --name node --tag javascript --description \"Node 22\"
+  elevo template create debian:12 --writable-root       for apt-get install")]
+pub(super) struct Create {
     /// The image
     image: String,
 
@@ -40,7 +40,7 @@ pub(super) struct Add {
     writable_root: bool,
 }
 
-pub(super) fn run(call: &mut Call, args: Add) -> anyhow::Result<()> {
+pub(super) fn run(call: &mut Call, args: Create) -> anyhow::Result<()> {
     let wish = api::AddTemplate {
         name: args.name.unwrap_or_else(|| args.image.clone()),
         image: Some(args.image),
@@ -55,7 +55,7 @@ pub(super) fn run(call: &mut Call, args: Add) -> anyhow::Result<()> {
         true => call.output.value(&added)?,
         false => {
             let (name, size) = (format::first_line(&added.name), format::bytes(added.size));
-            call.output.line(format!("Added {name}, {size}"))?;
+            call.output.line(format!("Created {name}, {size}"))?;
         }
     }
     Ok(())

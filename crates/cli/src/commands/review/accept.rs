@@ -1,9 +1,10 @@
 use std::path::PathBuf;
 
-use clap::{ArgGroup, Args};
+use clap::{ArgGroup, Args, ValueEnum};
 use elevo_api as api;
 
 use crate::client::Call;
+use crate::client::names::{Noun, find};
 use crate::client::paths::review_path;
 use crate::client::review::{decision, send_decision};
 use crate::client::review_sides::Sides;
@@ -13,7 +14,28 @@ use crate::input::{editor, file};
 /// Maximum bytes of a file that the server accepts.
 const LARGEST: u64 = 64 << 20;
 
-/// Decide a review: land one side, the suggestion or an edited file.
+/// The version of the file that a decision takes.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Take {
+    /// The project's side
+    Project,
+    /// The workspace's side
+    Workspace,
+    /// The suggestion that `show` prints
+    Suggested,
+}
+
+impl From<Take> for api::Resolution {
+    fn from(take: Take) -> Self {
+        match take {
+            Take::Project => Self::Ours,
+            Take::Workspace => Self::Theirs,
+            Take::Suggested => Self::Suggested,
+        }
+    }
+}
+
+/// Accept a change: land one side, the suggestion or an edited file.
 #[derive(Debug, Args)]
 #[command(
     group = ArgGroup::new("decision").required(true),
@@ -24,26 +46,19 @@ project has changed and the decision conflicts again; decide the new conflict
 then.
 
 Examples:
-  elevo review resolve rev-… --suggested
-  elevo review resolve rev-… --theirs -m \"the agent is right\"
-  elevo review resolve rev-… --edit
-  elevo review resolve rev-… --file merged.txt"
+  elevo review accept rev-… --take suggested
+  elevo review accept rev-… --take workspace -m \"the agent is right\"
+  elevo review accept rev-… --edit
+  elevo review accept rev-… --file merged.txt"
 )]
-pub(super) struct Resolve {
-    /// The review
+pub(super) struct Accept {
+    /// The review: its id or a unique prefix of it
+    #[arg(value_name = "REVIEW")]
     id: String,
 
-    /// Keep the project's version
-    #[arg(long, group = "decision")]
-    ours: bool,
-
-    /// Take the workspace's version
-    #[arg(long, group = "decision")]
-    theirs: bool,
-
-    /// Take the suggestion that `show` prints
-    #[arg(long, group = "decision")]
-    suggested: bool,
+    /// The version to take
+    #[arg(long, value_name = "SIDE", group = "decision")]
+    take: Option<Take>,
 
     /// Edit the file and take the result
     #[arg(long, group = "decision")]
@@ -68,21 +83,17 @@ pub(super) struct Resolve {
     message: String,
 }
 
-pub(super) fn run(call: &mut Call, args: Resolve) -> anyhow::Result<Exit> {
-    let taken = [
-        (args.ours, api::Resolution::Ours),
-        (args.theirs, api::Resolution::Theirs),
-        (args.suggested, api::Resolution::Suggested),
-    ];
-    if let Some((_, resolution)) = taken.into_iter().find(|(is_it, _)| *is_it) {
-        return send_decision(call, &args.id, decision(resolution, args.message, None));
+pub(super) fn run(call: &mut Call, args: Accept) -> anyhow::Result<Exit> {
+    let id = find(call, Noun::Review, &args.id)?;
+    if let Some(take) = args.take {
+        return send_decision(call, &id, decision(take.into(), args.message, None));
     }
     if args.remove {
         let removed = decision(api::Resolution::Edited, args.message, None);
-        return send_decision(call, &args.id, removed);
+        return send_decision(call, &id, removed);
     }
     let (review, sides) = call.watch("reading", async {
-        let review: api::Review = call.client.get(&review_path(&args.id, &[])).await?;
+        let review: api::Review = call.client.get(&review_path(&id, &[])).await?;
         let sides = Sides::of(&call.client, &review).await?;
         Ok::<_, crate::client::ClientError>((review, sides))
     })?;
@@ -93,7 +104,7 @@ pub(super) fn run(call: &mut Call, args: Resolve) -> anyhow::Result<Exit> {
                 return Err(still_marked(path));
             }
             let edited = decision(api::Resolution::Edited, args.message, Some(content));
-            send_decision(call, &args.id, edited)
+            send_decision(call, &id, edited)
         }
         None => edit(call, &review, &sides, args.message),
     }

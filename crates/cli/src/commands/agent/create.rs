@@ -4,17 +4,17 @@ use elevo_api as api;
 use crate::client::Call;
 use crate::client::paths::AGENTS;
 
-/// Add an agent and print its id
+/// Create an agent and print its id
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  elevo agent add reviewer")]
-pub(super) struct Add {
+  elevo agent create reviewer")]
+pub(super) struct Create {
     /// Name of the agent
     name: String,
 }
 
-pub(super) fn run(call: &mut Call, args: Add) -> anyhow::Result<()> {
+pub(super) fn run(call: &mut Call, args: Create) -> anyhow::Result<()> {
     let wish = api::CreateAgent { name: args.name };
     let made: api::Agent = call.wait(call.client.post(&AGENTS, &wish))?;
     match call.output.is_json() {

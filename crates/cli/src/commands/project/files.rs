@@ -3,27 +3,24 @@ use elevo_api as api;
 use reqwest::Method;
 
 use crate::client::Call;
+use crate::client::names::{Noun, find};
 use crate::client::paths::project_path;
 use crate::client::project_state::resolve;
+use crate::options::target::Target;
 use crate::output::{ADDED, PLACE, format};
 
-/// List a directory of a project, from the current or an earlier state.
+/// List files of a project, in the newest or an older state.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  elevo project tree site
-  elevo project tree site -l docs
-  elevo project ls-files site -r --at 3         all files after step 3")]
-pub(super) struct Tree {
-    /// The project, by name or id
-    name: String,
-
-    /// The directory; the root of the project by default
-    path: Option<String>,
-
-    /// A state of the project; the newest by default
-    #[arg(long, value_name = "SNAPSHOT")]
-    at: Option<String>,
+  elevo project files site
+  elevo project files site:docs -l
+  elevo project files site@3 -r                 all files after step 3")]
+pub(super) struct Files {
+    /// The project, with a state and a directory: by default the newest state and
+    /// the root
+    #[arg(value_name = "NAME[@REV][:PATH]")]
+    target: Target,
 
     /// Show permissions and sizes
     #[arg(short, long)]
@@ -37,11 +34,13 @@ pub(super) struct Tree {
 /// Entries per request.
 const PAGE: u32 = 1000;
 
-pub(super) fn run(call: &mut Call, args: &Tree) -> anyhow::Result<()> {
+pub(super) fn run(call: &mut Call, args: &Files) -> anyhow::Result<()> {
     // Resolved once, so that all pages are of one state even if the head moves.
-    let at = args.at.as_deref().unwrap_or("head");
-    let at = resolve(call, &args.name, at)?;
-    let start = args.path.clone().unwrap_or_default();
+    let target = &args.target;
+    let at = target.revision.as_deref().unwrap_or("head");
+    let project = find(call, Noun::Project, &target.project)?;
+    let at = resolve(call, &project, at)?;
+    let start = target.path.clone().unwrap_or_default();
     let mut open = vec![Open::Page(start, None)];
     while let Some(next) = open.pop() {
         match next {
@@ -52,7 +51,7 @@ pub(super) fn run(call: &mut Call, args: &Tree) -> anyhow::Result<()> {
                 }
             }
             Open::Page(path, after) => {
-                let page = page(call, &args.name, &at, &path, after.as_deref())?;
+                let page = page(call, &project, &at, &path, after.as_deref())?;
                 open.extend(page.next.map(|next| Open::Page(path, Some(next))));
                 open.extend(page.items.into_iter().rev().map(Open::Entry));
             }
