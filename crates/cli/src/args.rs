@@ -8,6 +8,7 @@ use crate::commands::audit::Audit;
 use crate::commands::completions::Completions;
 use crate::commands::cp::Cp;
 use crate::commands::doctor::Doctor;
+use crate::commands::down::Down;
 use crate::commands::events::Events;
 use crate::commands::exec::Exec;
 use crate::commands::key::Key;
@@ -37,7 +38,7 @@ Examples:
   elevo state commit -m \"an edit\"     save this directory as a snapshot
   elevo state log                     list the snapshots
   elevo ws create                     create a working directory for an agent
-  elevo up                            start the server for sandboxes
+  elevo up                            start the server on this machine
   elevo sandbox create python:3.11    create a container and print its id
   elevo exec SANDBOX -- make test     run a command in it
   elevo project create site           create a tree that many agents work on
@@ -59,6 +60,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Up(Up),
+    Down(Down),
     Sandbox(Sandbox),
     Exec(Exec),
     Shell(Shell),
@@ -86,6 +88,7 @@ impl Command {
     pub(crate) fn is_json(&self) -> bool {
         match self {
             Self::Up(up) => up.json,
+            Self::Down(down) => down.at.json,
             Self::Sandbox(sandbox) => sandbox.reach.json,
             Self::Exec(exec) => exec.reach.json,
             Self::Shell(shell) => shell.reach.json,

@@ -11,6 +11,7 @@ pub(crate) mod audit;
 pub(crate) mod completions;
 pub(crate) mod cp;
 pub(crate) mod doctor;
+pub(crate) mod down;
 pub(crate) mod events;
 pub(crate) mod exec;
 pub(crate) mod key;

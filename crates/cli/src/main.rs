@@ -28,8 +28,8 @@ use clap::{CommandFactory, Parser};
 
 use args::{Cli, Command};
 use commands::{
-    agent, attach, audit, completions, cp, doctor, events, exec, key, kill, project, ps, review,
-    sandbox, server, shell, state, template, up, webhook, ws,
+    agent, attach, audit, completions, cp, doctor, down, events, exec, key, kill, project, ps,
+    review, sandbox, server, shell, state, template, up, webhook, ws,
 };
 use errors::{Exit, Report};
 use local::caller::Caller;
@@ -75,6 +75,7 @@ fn run(command: Command) -> anyhow::Result<Exit> {
         Command::State(state) => state::run(state),
         Command::Ws(ws) => ws::run(ws),
         Command::Up(up) => up::run(&up, run_for),
+        Command::Down(down) => down::run(&down),
         Command::Sandbox(sandbox) => sandbox::run(sandbox),
         Command::Exec(exec) => exec::run(exec),
         Command::Shell(shell) => shell::run(shell),
@@ -90,7 +91,7 @@ fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Events(events) => events::run(&events),
         Command::Webhook(webhook) => webhook::run(webhook),
         Command::Audit(audit) => audit::run(&audit),
-        Command::Server(server) => server::run(server),
+        Command::Server(server) => server::run(server, run_for),
         Command::Doctor(doctor) => doctor::run(&doctor),
         Command::Completions(args) => completions::run(&args, Cli::command()),
     }

@@ -36,14 +36,8 @@ pub(crate) struct Where {
     #[arg(long, global = true, value_name = "FILE")]
     key_file: Option<PathBuf>,
 
-    /// Data directory of the server on this machine
-    #[arg(
-        long,
-        global = true,
-        value_name = "DIR",
-        env = "ELEVO_DATA",
-        hide_env_values = true
-    )]
+    /// Data directory of the server on this machine [env: ELEVO_DATA]
+    #[arg(long, global = true, value_name = "DIR")]
     data: Option<PathBuf>,
 }
 

@@ -10,6 +10,7 @@ use super::directory::DirectoryProblem;
 use super::exit::Exit;
 use super::file::FileProblem;
 use super::local::LocalProblem;
+use super::process::ProcessProblem;
 use super::project::ProjectProblem;
 use super::protected::Protected;
 use super::sandbox::SandboxProblem;
@@ -124,6 +125,7 @@ fn of_command_line(error: &(dyn Error + 'static)) -> Option<Described> {
         DirectoryProblem,
         FileProblem,
         LocalProblem,
+        ProcessProblem,
         ProjectProblem,
         Protected,
         SandboxProblem,

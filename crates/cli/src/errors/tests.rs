@@ -131,6 +131,24 @@ fn errors() -> Vec<anyhow::Error> {
         ServerProblem::CutShort,
         ServerProblem::NoAuditLog(path()),
     ];
+    let process = [
+        ProcessProblem::Changing {
+            data: path(),
+            doing: "starting",
+        },
+        ProcessProblem::StoppedEarly,
+        ProcessProblem::Died {
+            signal: Some(9),
+            log: path(),
+        },
+        ProcessProblem::HolderUnknown { lock: path() },
+        ProcessProblem::NotSignalled {
+            pid: 7,
+            source: denied(),
+        },
+        ProcessProblem::StillStopping { pid: 7 },
+        ProcessProblem::NoLog(path()),
+    ];
     let file = [
         FileProblem::Io {
             action: "read",
@@ -175,6 +193,7 @@ fn errors() -> Vec<anyhow::Error> {
     all.extend(project.map(Into::into));
     all.extend(sandbox.map(Into::into));
     all.extend(server.map(Into::into));
+    all.extend(process.map(Into::into));
     all.extend(file.map(Into::into));
     all.extend(protected.map(Into::into));
     all

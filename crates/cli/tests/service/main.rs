@@ -1,4 +1,4 @@
-//! Runs `elevo up` with a real container engine and a real agent, and the commands
+//! Runs a server with a real container engine and a real agent, and the commands
 //! that use it, as a user would.
 
 #![allow(
@@ -18,6 +18,7 @@ mod events;
 mod files;
 mod imports;
 mod parked;
+mod process;
 mod projects;
 mod removing;
 mod server;
