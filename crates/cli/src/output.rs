@@ -221,3 +221,39 @@ impl Drop for Output {
         let _ = self.out().flush();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A destination that tests can read.
+    #[derive(Clone, Default)]
+    struct Shared(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn output_appears_before_the_note_that_follows_it() {
+        let out = Shared::default();
+        let sink = Sink {
+            out: Box::new(out.clone()),
+            colour: false,
+            at_once: false,
+            to_file: false,
+        };
+        let mut output = Output::to(sink, false);
+        output.line("result").unwrap();
+        assert!(out.0.lock().unwrap().is_empty());
+        output.flush();
+        assert_eq!(*out.0.lock().unwrap(), b"result\n");
+    }
+}
