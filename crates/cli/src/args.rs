@@ -6,6 +6,7 @@ use crate::commands::agent::Agent;
 use crate::commands::attach::Attach;
 use crate::commands::audit::Audit;
 use crate::commands::completions::Completions;
+use crate::commands::context::Context;
 use crate::commands::cp::Cp;
 use crate::commands::doctor::Doctor;
 use crate::commands::down::Down;
@@ -13,6 +14,8 @@ use crate::commands::events::Events;
 use crate::commands::exec::Exec;
 use crate::commands::key::Key;
 use crate::commands::kill::Kill;
+use crate::commands::login::Login;
+use crate::commands::logout::Logout;
 use crate::commands::project::Project;
 use crate::commands::ps::Ps;
 use crate::commands::review::Review;
@@ -23,6 +26,7 @@ use crate::commands::state::State;
 use crate::commands::template::Template;
 use crate::commands::up::Up;
 use crate::commands::webhook::Webhook;
+use crate::commands::whoami::Whoami;
 use crate::commands::ws::Ws;
 
 /// Versioned file trees, and sandboxes in which agents change them.
@@ -55,12 +59,41 @@ with 125 if they failed themselves."
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
+
+    // clap copies the values of these options to the options of the same name of
+    // the commands, so that they may stand before the command as well.
+    /// Print JSON, errors included
+    #[arg(
+        id = "json",
+        long = "json",
+        global = true,
+        help_heading = "Common options"
+    )]
+    _json: bool,
+
+    /// Show no progress and no notes
+    #[arg(
+        id = "quiet",
+        short = 'q',
+        long = "quiet",
+        global = true,
+        help_heading = "Common options"
+    )]
+    _quiet: bool,
+
+    /// Do not ask for confirmation
+    #[arg(id = "yes", short = 'y', long = "yes", global = true, hide = true)]
+    _yes: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Up(Up),
     Down(Down),
+    Login(Login),
+    Logout(Logout),
+    Context(Context),
+    Whoami(Whoami),
     Sandbox(Sandbox),
     Exec(Exec),
     Shell(Shell),
@@ -89,6 +122,10 @@ impl Command {
         match self {
             Self::Up(up) => up.json,
             Self::Down(down) => down.at.json,
+            Self::Login(login) => login.json,
+            Self::Logout(logout) => logout.json,
+            Self::Context(context) => context.json,
+            Self::Whoami(whoami) => whoami.reach.json,
             Self::Sandbox(sandbox) => sandbox.reach.json,
             Self::Exec(exec) => exec.reach.json,
             Self::Shell(shell) => shell.reach.json,
@@ -207,6 +244,25 @@ mod tests {
             for arg in command.get_arguments().filter(common) {
                 assert!(arg.is_global_set(), "{name}: {}", arg.get_id());
             }
+        }
+    }
+
+    #[test]
+    fn common_options_stand_before_or_after_the_command() {
+        for words in [
+            "--json doctor",
+            "doctor --json",
+            "--json server status",
+            "server --json status",
+            "server status --json",
+            "--json context ls",
+            "-q --json project ls",
+            "-y --json project rm site",
+            "project rm site -y --json",
+        ] {
+            let words = std::iter::once("elevo").chain(words.split(' '));
+            let cli = Cli::try_parse_from(words.clone()).unwrap();
+            assert!(cli.command.is_json(), "{words:?}");
         }
     }
 

@@ -8,6 +8,7 @@
 
 mod api;
 mod client;
+mod context;
 mod described;
 mod directory;
 mod exit;
@@ -25,6 +26,7 @@ mod store;
 mod tag;
 mod workspace;
 
+pub(crate) use context::ContextProblem;
 pub(crate) use directory::DirectoryProblem;
 pub(crate) use exit::Exit;
 pub(crate) use file::FileProblem;

@@ -28,8 +28,8 @@ use clap::{CommandFactory, Parser};
 
 use args::{Cli, Command};
 use commands::{
-    agent, attach, audit, completions, cp, doctor, down, events, exec, key, kill, project, ps,
-    review, sandbox, server, shell, state, template, up, webhook, ws,
+    agent, attach, audit, completions, context, cp, doctor, down, events, exec, key, kill, login,
+    logout, project, ps, review, sandbox, server, shell, state, template, up, webhook, whoami, ws,
 };
 use errors::{Exit, Report};
 use local::caller::Caller;
@@ -76,6 +76,10 @@ fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Ws(ws) => ws::run(ws),
         Command::Up(up) => up::run(&up, run_for),
         Command::Down(down) => down::run(&down),
+        Command::Login(login) => login::run(&login),
+        Command::Logout(logout) => logout::run(&logout),
+        Command::Context(context) => context::run(&context),
+        Command::Whoami(whoami) => whoami::run(&whoami),
         Command::Sandbox(sandbox) => sandbox::run(sandbox),
         Command::Exec(exec) => exec::run(exec),
         Command::Shell(shell) => shell::run(shell),

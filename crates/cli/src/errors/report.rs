@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use anstyle::{AnsiColor, Style};
 use serde_json::{Map, Value, json};
 
+use super::context::ContextProblem;
 use super::described::{Advice, Described, plain_failure};
 use super::directory::DirectoryProblem;
 use super::exit::Exit;
@@ -122,6 +123,7 @@ fn of_command_line(error: &(dyn Error + 'static)) -> Option<Described> {
         };
     }
     first_of!(
+        ContextProblem,
         DirectoryProblem,
         FileProblem,
         LocalProblem,

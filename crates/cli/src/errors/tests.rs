@@ -149,6 +149,20 @@ fn errors() -> Vec<anyhow::Error> {
         ProcessProblem::StillStopping { pid: 7 },
         ProcessProblem::NoLog(path()),
     ];
+    let context = [
+        ContextProblem::Unknown(name()),
+        ContextProblem::InvalidName(name()),
+        ContextProblem::NotLoggedIn,
+        ContextProblem::Unreadable {
+            path: path(),
+            why: "it is not JSON".into(),
+        },
+        ContextProblem::NoHome,
+        ContextProblem::NoKey,
+        ContextProblem::KeyRejected {
+            url: "http://127.0.0.1:1".into(),
+        },
+    ];
     let file = [
         FileProblem::Io {
             action: "read",
@@ -194,6 +208,7 @@ fn errors() -> Vec<anyhow::Error> {
     all.extend(sandbox.map(Into::into));
     all.extend(server.map(Into::into));
     all.extend(process.map(Into::into));
+    all.extend(context.map(Into::into));
     all.extend(file.map(Into::into));
     all.extend(protected.map(Into::into));
     all

@@ -17,6 +17,7 @@ mod deciding;
 mod events;
 mod files;
 mod imports;
+mod login;
 mod parked;
 mod process;
 mod projects;

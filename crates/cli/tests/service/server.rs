@@ -67,6 +67,8 @@ pub(crate) fn elevo() -> Command {
     for name in ["PATH", "TERM", "HOME"] {
         command.env(name, std::env::var_os(name).unwrap_or_default());
     }
+    // Without contexts of the user who runs the tests.
+    command.env("XDG_CONFIG_HOME", "/nonexistent");
     command
 }
 
