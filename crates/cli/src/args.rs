@@ -12,10 +12,12 @@ use crate::commands::doctor::Doctor;
 use crate::commands::down::Down;
 use crate::commands::events::Events;
 use crate::commands::exec::Exec;
+use crate::commands::help::Help;
 use crate::commands::key::Key;
 use crate::commands::kill::Kill;
 use crate::commands::login::Login;
 use crate::commands::logout::Logout;
+use crate::commands::man::Man;
 use crate::commands::project::Project;
 use crate::commands::ps::Ps;
 use crate::commands::review::Review;
@@ -25,6 +27,7 @@ use crate::commands::shell::Shell;
 use crate::commands::state::State;
 use crate::commands::template::Template;
 use crate::commands::up::Up;
+use crate::commands::version::Version;
 use crate::commands::webhook::Webhook;
 use crate::commands::whoami::Whoami;
 use crate::commands::ws::Ws;
@@ -113,6 +116,9 @@ pub(crate) enum Command {
     State(State),
     Ws(Ws),
     Doctor(Doctor),
+    Version(Version),
+    Help(Help),
+    Man(Man),
     Completions(Completions),
 }
 
@@ -145,7 +151,8 @@ impl Command {
             Self::State(state) => state.global.json,
             Self::Ws(ws) => ws.global.json,
             Self::Doctor(doctor) => doctor.json,
-            Self::Completions(_) => false,
+            Self::Version(version) => version.json,
+            Self::Help(_) | Self::Man(_) | Self::Completions(_) => false,
         }
     }
 
@@ -200,7 +207,8 @@ mod tests {
         let manual = include_str!("../../../docs/cli.md");
         for (name, command) in commands() {
             assert!(manual.contains(&format!("`{name}")), "`{name}` is missing");
-            for option in command.get_arguments().filter_map(|it| it.get_long()) {
+            let shown = command.get_arguments().filter(|it| !it.is_hide_set());
+            for option in shown.filter_map(|it| it.get_long()) {
                 let known = ["help", "version"].contains(&option);
                 let option = format!("`--{option}");
                 assert!(known || manual.contains(&option), "{name}: {option}`");
