@@ -16,8 +16,8 @@ use crate::output::{Output, STRONG};
 /// Show whether the server runs, its address, version, uptime and health.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Exit codes: 0 the server runs and all its checks pass, 1 a check fails, 3 it
-does not run, 5 it is starting or stopping.
+Exit codes: 0 the server is ready, 1 it runs and is not ready, 3 it does not run,
+5 it is starting or stopping.
 
 Examples:
   elevo server status
