@@ -6,13 +6,19 @@ use crate::commands::agent::Agent;
 use crate::commands::attach::Attach;
 use crate::commands::audit::Audit;
 use crate::commands::completions::Completions;
+use crate::commands::context::Context;
 use crate::commands::cp::Cp;
 use crate::commands::doctor::Doctor;
+use crate::commands::down::Down;
 use crate::commands::events::Events;
 use crate::commands::exec::Exec;
+use crate::commands::help::Help;
 use crate::commands::key::Key;
 use crate::commands::kill::Kill;
 use crate::commands::local::Local;
+use crate::commands::login::Login;
+use crate::commands::logout::Logout;
+use crate::commands::man::Man;
 use crate::commands::project::Project;
 use crate::commands::ps::Ps;
 use crate::commands::review::Review;
@@ -22,7 +28,9 @@ use crate::commands::shell::Shell;
 use crate::commands::store::Store;
 use crate::commands::template::Template;
 use crate::commands::up::Up;
+use crate::commands::version::Version;
 use crate::commands::webhook::Webhook;
+use crate::commands::whoami::Whoami;
 use crate::commands::ws::Ws;
 use crate::store_command::StoreCommand;
 
@@ -39,7 +47,7 @@ Examples:
   elevo commit -m \"an edit\"           save this directory as a snapshot
   elevo log                           list the snapshots
   elevo ws create                     create a working directory for an agent
-  elevo up                            start the server for sandboxes
+  elevo up                            start the server on this machine
   elevo sandbox create python:3.11    create a container and print its id
   elevo exec SANDBOX -- make test     run a command in it
   elevo project create site           create a tree that many agents work on
@@ -56,6 +64,31 @@ with 125 if they failed themselves."
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
+
+    // clap copies the values of these options to the options of the same name of
+    // the commands, so that they may stand before the command as well.
+    /// Print JSON, errors included
+    #[arg(
+        id = "json",
+        long = "json",
+        global = true,
+        help_heading = "Common options"
+    )]
+    _json: bool,
+
+    /// Show no progress and no notes
+    #[arg(
+        id = "quiet",
+        short = 'q',
+        long = "quiet",
+        global = true,
+        help_heading = "Common options"
+    )]
+    _quiet: bool,
+
+    /// Do not ask for confirmation
+    #[arg(id = "yes", short = 'y', long = "yes", global = true, hide = true)]
+    _yes: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -63,6 +96,11 @@ pub(crate) enum Command {
     #[command(flatten)]
     Local(Local),
     Up(Up),
+    Down(Down),
+    Login(Login),
+    Logout(Logout),
+    Context(Context),
+    Whoami(Whoami),
     Sandbox(Sandbox),
     Exec(Exec),
     Shell(Shell),
@@ -82,6 +120,9 @@ pub(crate) enum Command {
     Store(Store),
     Ws(Ws),
     Doctor(Doctor),
+    Version(Version),
+    Help(Help),
+    Man(Man),
     Completions(Completions),
 }
 
@@ -90,6 +131,11 @@ impl Command {
     pub(crate) fn is_json(&self) -> bool {
         match self {
             Self::Up(up) => up.json,
+            Self::Down(down) => down.at.json,
+            Self::Login(login) => login.json,
+            Self::Logout(logout) => logout.json,
+            Self::Context(context) => context.json,
+            Self::Whoami(whoami) => whoami.reach.json,
             Self::Sandbox(sandbox) => sandbox.reach.json,
             Self::Exec(exec) => exec.reach.json,
             Self::Shell(shell) => shell.reach.json,
@@ -110,7 +156,8 @@ impl Command {
             Self::Store(store) => store.global().json,
             Self::Ws(ws) => ws.global.json,
             Self::Doctor(doctor) => doctor.json,
-            Self::Completions(_) => false,
+            Self::Version(version) => version.json,
+            Self::Help(_) | Self::Man(_) | Self::Completions(_) => false,
         }
     }
 
@@ -165,7 +212,8 @@ mod tests {
         let manual = include_str!("../../../docs/cli.md");
         for (name, command) in commands() {
             assert!(manual.contains(&format!("`{name}")), "`{name}` is missing");
-            for option in command.get_arguments().filter_map(|it| it.get_long()) {
+            let shown = command.get_arguments().filter(|it| !it.is_hide_set());
+            for option in shown.filter_map(|it| it.get_long()) {
                 let known = ["help", "version"].contains(&option);
                 let option = format!("`--{option}");
                 assert!(known || manual.contains(&option), "{name}: {option}`");
@@ -209,6 +257,25 @@ mod tests {
             for arg in command.get_arguments().filter(common) {
                 assert!(arg.is_global_set(), "{name}: {}", arg.get_id());
             }
+        }
+    }
+
+    #[test]
+    fn common_options_stand_before_or_after_the_command() {
+        for words in [
+            "--json doctor",
+            "doctor --json",
+            "--json server status",
+            "server --json status",
+            "server status --json",
+            "--json context ls",
+            "-q --json project ls",
+            "-y --json project rm site",
+            "project rm site -y --json",
+        ] {
+            let words = std::iter::once("elevo").chain(words.split(' '));
+            let cli = Cli::try_parse_from(words.clone()).unwrap();
+            assert!(cli.command.is_json(), "{words:?}");
         }
     }
 

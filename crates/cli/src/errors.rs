@@ -8,6 +8,7 @@
 
 mod api;
 mod client;
+mod context;
 mod described;
 mod directory;
 mod exit;
@@ -15,6 +16,7 @@ mod file;
 mod library;
 mod local;
 mod name;
+mod process;
 mod project;
 mod protected;
 mod report;
@@ -25,11 +27,13 @@ mod store;
 mod tag;
 mod workspace;
 
+pub(crate) use context::ContextProblem;
 pub(crate) use directory::DirectoryProblem;
 pub(crate) use exit::Exit;
 pub(crate) use file::FileProblem;
 pub(crate) use local::LocalProblem;
 pub(crate) use name::NameProblem;
+pub(crate) use process::ProcessProblem;
 pub(crate) use project::ProjectProblem;
 pub(crate) use protected::Protected;
 pub(crate) use report::Report;

@@ -11,7 +11,11 @@ pub(crate) mod merge;
 pub(crate) mod read_archive;
 pub(crate) mod read_directory;
 pub(crate) mod revision;
+pub(crate) mod server_lock;
 pub(crate) mod server_log;
+pub(crate) mod server_run;
+pub(crate) mod server_start;
+pub(crate) mod server_stop;
 pub(crate) mod server_store;
 pub(crate) mod session;
 #[cfg(target_os = "linux")]

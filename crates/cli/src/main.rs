@@ -13,6 +13,7 @@
 mod args;
 mod client;
 mod commands;
+mod completion;
 mod errors;
 mod global;
 mod input;
@@ -26,11 +27,13 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
+use clap_complete::CompleteEnv;
 
 use args::{Cli, Command};
 use commands::{
-    agent, attach, audit, completions, cp, doctor, events, exec, key, kill, project, ps, review,
-    sandbox, server, shell, template, up, webhook, ws,
+    agent, attach, audit, completions, context, cp, doctor, down, events, exec, help, key, kill,
+    login, logout, man, project, ps, review, sandbox, server, shell, template, up, version,
+    webhook, whoami, ws,
 };
 use errors::{Exit, Report};
 use local::caller::Caller;
@@ -52,7 +55,12 @@ fn exit() -> Exit {
     if let Some(exit) = ws::entered() {
         return exit;
     }
-    let cli = match Cli::try_parse() {
+    match complete() {
+        Ok(false) => {}
+        Ok(true) => return Exit::Done,
+        Err(error) => return refuse(&error),
+    }
+    let cli = match parse() {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
     };
@@ -72,12 +80,41 @@ fn exit() -> Exit {
     }
 }
 
+/// Parses the arguments. The usage in an error would name each option that a
+/// variable fills, so the error comes from a parser without variables.
+fn parse() -> Result<Cli, clap::Error> {
+    Cli::try_parse().map_err(|error| {
+        let plain = without_variables(Cli::command()).try_get_matches();
+        plain.err().unwrap_or(error)
+    })
+}
+
+fn without_variables(command: clap::Command) -> clap::Command {
+    command
+        .mut_args(|arg| arg.env(None::<&'static str>))
+        .mut_subcommands(without_variables)
+}
+
+/// Prints completions if the script of a shell asks for them. Returns whether it
+/// did.
+fn complete() -> Result<bool, clap::Error> {
+    let tree = || completion::with_values(Cli::command());
+    let engine = CompleteEnv::with_factory(tree).var(completion::VARIABLE);
+    let here = std::env::current_dir().ok();
+    engine.try_complete(std::env::args_os(), here.as_deref())
+}
+
 fn run(command: Command) -> anyhow::Result<Exit> {
     match command {
         Command::Local(local) => local.run(),
         Command::Store(store) => store.run(),
         Command::Ws(ws) => ws::run(ws),
         Command::Up(up) => up::run(&up, run_for),
+        Command::Down(down) => down::run(&down),
+        Command::Login(login) => login::run(&login),
+        Command::Logout(logout) => logout::run(&logout),
+        Command::Context(context) => context::run(&context),
+        Command::Whoami(whoami) => whoami::run(&whoami),
         Command::Sandbox(sandbox) => sandbox::run(sandbox),
         Command::Exec(exec) => exec::run(exec),
         Command::Shell(shell) => shell::run(shell),
@@ -93,9 +130,12 @@ fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Events(events) => events::run(&events),
         Command::Webhook(webhook) => webhook::run(webhook),
         Command::Audit(audit) => audit::run(&audit),
-        Command::Server(server) => server::run(server),
+        Command::Server(server) => server::run(server, run_for),
         Command::Doctor(doctor) => doctor::run(&doctor),
-        Command::Completions(args) => completions::run(&args, Cli::command()),
+        Command::Version(version) => version::run(&version),
+        Command::Help(help) => help::run(&help, Cli::command()),
+        Command::Man(man) => man::run(&man, Cli::command()),
+        Command::Completions(args) => completions::run(&args, completion::VARIABLE),
     }
 }
 

@@ -4,6 +4,7 @@ pub(crate) mod merge;
 pub(crate) mod network;
 pub(crate) mod policy;
 pub(crate) mod retention;
+pub(crate) mod server_settings;
 pub(crate) mod snapshot;
 pub(crate) mod sync;
 pub(crate) mod target;

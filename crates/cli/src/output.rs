@@ -14,14 +14,15 @@ pub(crate) mod project;
 pub(crate) mod relative_time;
 pub(crate) mod sandbox;
 pub(crate) mod saved_snapshot;
+pub(crate) mod server_greeting;
 pub(crate) mod snapshot;
 pub(crate) mod styled_line;
 pub(crate) mod table;
 pub(crate) mod tree_diff;
 
 use std::io::{self, BufWriter, IsTerminal, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anstyle::{AnsiColor, Style};
 use rustix::fs::FileType;
@@ -91,7 +92,8 @@ impl Sink {
 
 /// Buffered output, with colours if the destination supports them.
 pub(crate) struct Output {
-    out: BufWriter<Box<dyn Write + Send>>,
+    /// Locked only by [`Output::flush`], which notes call with a shared reference.
+    out: Mutex<BufWriter<Box<dyn Write + Send>>>,
     json: bool,
     colour: bool,
     at_once: bool,
@@ -127,7 +129,7 @@ impl Output {
             to_file: sink.to_file,
             json,
             written: Arc::default(),
-            out: BufWriter::with_capacity(64 * 1024, sink.out),
+            out: Mutex::new(BufWriter::with_capacity(64 * 1024, sink.out)),
         }
     }
 
@@ -178,12 +180,16 @@ impl Output {
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<(), OutputError> {
         let count = &self.written.bytes;
         count.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        self.out.write_all(bytes).map_err(OutputError)
+        self.out().write_all(bytes).map_err(OutputError)
     }
 
     /// Returns a writer of raw bytes, which are not counted.
     pub(crate) fn writer(&mut self) -> &mut impl Write {
-        &mut self.out
+        self.out()
+    }
+
+    fn out(&mut self) -> &mut BufWriter<Box<dyn Write + Send>> {
+        self.out.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes a line. Flushes it on a terminal.
@@ -192,20 +198,27 @@ impl Output {
         self.bytes(b"\n")?;
         self.written.lines.fetch_add(1, Ordering::Relaxed);
         match self.at_once {
-            true => self.out.flush().map_err(OutputError),
+            true => self.out().flush().map_err(OutputError),
             false => Ok(()),
         }
     }
 
     /// Writes a JSON value as one line.
     pub(crate) fn value(&mut self, value: &impl Serialize) -> Result<(), OutputError> {
-        serde_json::to_writer(&mut self.out, value).map_err(|error| OutputError(error.into()))?;
+        serde_json::to_writer(self.out(), value).map_err(|error| OutputError(error.into()))?;
         self.line("")
     }
 
     /// Flushes the buffer.
     pub(crate) fn finish(&mut self) -> Result<(), OutputError> {
-        self.out.flush().map_err(OutputError)
+        self.out().flush().map_err(OutputError)
+    }
+
+    /// Flushes the buffer before a note, so that both appear in their order. The
+    /// next write reports a failure.
+    pub(crate) fn flush(&self) {
+        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = out.flush();
     }
 }
 
@@ -213,6 +226,42 @@ impl Drop for Output {
     fn drop(&mut self) {
         // On success `finish` was called. After an error, this prints the
         // output that was buffered before it.
-        let _ = self.out.flush();
+        let _ = self.out().flush();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A destination that tests can read.
+    #[derive(Clone, Default)]
+    struct Shared(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn output_appears_before_the_note_that_follows_it() {
+        let out = Shared::default();
+        let sink = Sink {
+            out: Box::new(out.clone()),
+            colour: false,
+            at_once: false,
+            to_file: false,
+        };
+        let mut output = Output::to(sink, false);
+        output.line("result").unwrap();
+        assert!(out.0.lock().unwrap().is_empty());
+        output.flush();
+        assert_eq!(*out.0.lock().unwrap(), b"result\n");
     }
 }

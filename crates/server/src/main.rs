@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Parser;
-use elevo_server::{Config, Refusal, Server, Signals, TRACE_TARGET, Traces, settings};
+use elevo_server::{
+    Config, InvalidConfig, Refusal, Server, Signals, TRACE_TARGET, Traces, settings,
+};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
@@ -54,7 +56,11 @@ fn main() -> ExitCode {
             if let Some(refusal) = error.downcast_ref::<Refusal>() {
                 let _ = writeln!(std::io::stderr(), "{}", refusal.advice());
             }
-            ExitCode::FAILURE
+            // As for `elevo server run`: 2 for settings that cannot be used.
+            match error.downcast_ref::<InvalidConfig>() {
+                Some(_) => ExitCode::from(2),
+                None => ExitCode::FAILURE,
+            }
         }
     }
 }

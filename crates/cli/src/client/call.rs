@@ -169,6 +169,7 @@ impl Call {
     /// Prints a note to standard error, unless the output is quiet or JSON.
     pub(crate) fn note(&self, text: &str) {
         if !self.quiet && !self.output.is_json() {
+            self.output.flush();
             print_note(text);
         }
     }

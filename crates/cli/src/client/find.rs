@@ -3,47 +3,40 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::client::contexts::{self, Contexts};
 use crate::client::error::ClientError;
 use crate::client::http::Client;
 use crate::client::trust::Trust;
-use crate::local::data_directory::{DataDirectory, RunningServer, read_key};
+use crate::errors::ContextProblem;
+use crate::local::data_directory::{self, DataDirectory, RunningServer, read_key};
 
-/// Options that name the server and the key of a command.
-#[derive(Clone, Debug, Args)]
+/// Options that name the server and the key of a command. The variables are read
+/// here and not by clap, which would show their options in the usage of every
+/// error, and does not distinguish an option from its variable.
+#[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Common options")]
 pub(crate) struct Where {
-    /// Address of the server; by default the server on this machine
-    #[arg(
-        long,
-        global = true,
-        value_name = "URL",
-        env = "ELEVO_SERVER",
-        hide_env_values = true
-    )]
+    /// Address of the server [env: ELEVO_SERVER]
+    #[arg(long, global = true, value_name = "URL", conflicts_with = "context")]
     server: Option<String>,
 
+    /// A server of `elevo login`; `local` is the server on this machine [env:
+    /// ELEVO_CONTEXT]
+    #[arg(long, global = true, value_name = "NAME")]
+    context: Option<String>,
+
     /// PEM file of certificate authorities to trust in addition to the system's
-    #[arg(
-        long,
-        global = true,
-        value_name = "FILE",
-        env = "ELEVO_CA",
-        hide_env_values = true
-    )]
+    /// [env: ELEVO_CA]
+    #[arg(long, global = true, value_name = "FILE")]
     ca: Option<PathBuf>,
 
-    /// File with the key; by default ELEVO_API_KEY, or the key of the local owner
+    /// File with the key; by default ELEVO_API_KEY, the key of the context, or the
+    /// key of the local owner
     #[arg(long, global = true, value_name = "FILE")]
     key_file: Option<PathBuf>,
 
-    /// Data directory of the server on this machine
-    #[arg(
-        long,
-        global = true,
-        value_name = "DIR",
-        env = "ELEVO_DATA",
-        hide_env_values = true
-    )]
+    /// Data directory of the server on this machine [env: ELEVO_DATA]
+    #[arg(long, global = true, value_name = "DIR")]
     data: Option<PathBuf>,
 }
 
@@ -66,18 +59,125 @@ pub(crate) struct Reach {
 impl Reach {
     /// Finds the server and the key.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
-        self.at.client()
+        Ok(self.at.find()?.client()?)
     }
+}
+
+/// The origin of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum KeySource {
+    File(PathBuf),
+    /// The variable `ELEVO_API_KEY`.
+    Variable,
+    Context,
+    /// The file of the owner's key.
+    Owner(PathBuf),
+}
+
+/// The server and the key of a command.
+pub(crate) struct FoundServer {
+    pub(crate) url: String,
+    /// The context that named the server.
+    pub(crate) context: Option<String>,
+    pub(crate) key_source: KeySource,
+    key: String,
+    trust: Trust,
+    /// The data directory that named the server.
+    data: Option<DataDirectory>,
+}
+
+impl FoundServer {
+    pub(crate) fn client(self) -> Result<Client, ClientError> {
+        Client::new(&self.url, Some(&self.key), self.data, &self.trust)
+    }
+}
+
+/// The choice of a server, before its address is known.
+enum Choice {
+    Address(String),
+    Context {
+        name: String,
+        /// Whether an option named it, which has precedence over the variables.
+        by_option: bool,
+    },
+    Local,
 }
 
 impl Where {
     /// Finds the server and the key.
-    fn client(&self) -> anyhow::Result<Client> {
+    pub(crate) fn find(&self) -> anyhow::Result<FoundServer> {
+        let choice = self.choose()?;
         let data = DataDirectory::new(self.data.clone());
+        match choice {
+            Choice::Local => self.at_address(None, &data),
+            Choice::Address(url) => self.at_address(Some(url), &data),
+            Choice::Context { name, .. } if name == contexts::LOCAL => self.at_address(None, &data),
+            Choice::Context { name, by_option } => self.of_context(name, by_option),
+        }
+    }
+
+    /// Chooses the server: by options, by variables, by the current context, or
+    /// the server on this machine.
+    fn choose(&self) -> Result<Choice, ContextProblem> {
+        let context = |name, by_option| Choice::Context { name, by_option };
+        if let Some(url) = &self.server {
+            return Ok(Choice::Address(url.clone()));
+        }
+        if let Some(name) = &self.context {
+            return Ok(context(name.clone(), true));
+        }
+        if self.data.is_some() {
+            return Ok(Choice::Local);
+        }
+        if let Some(url) = variable("ELEVO_SERVER") {
+            return Ok(Choice::Address(url));
+        }
+        if let Some(name) = variable("ELEVO_CONTEXT") {
+            return Ok(context(name, false));
+        }
+        if data_directory::of_environment().is_some() {
+            return Ok(Choice::Local);
+        }
+        let current = Contexts::read()?.current;
+        Ok(current.map_or(Choice::Local, |name| context(name, false)))
+    }
+
+    fn of_context(&self, name: String, by_option: bool) -> anyhow::Result<FoundServer> {
+        let contexts = Contexts::read()?;
+        let context = contexts.get(&name)?.clone();
+        let (key, key_source) = match self.given_key()? {
+            Some((_, KeySource::Variable)) if by_option => (context.key, KeySource::Context),
+            Some(given) => given,
+            None => (context.key, KeySource::Context),
+        };
+        let given = match by_option {
+            true => self.ca.clone(),
+            false => self.authorities(),
+        };
+        let trust = match (given, context.ca) {
+            (Some(path), _) => Trust::With(path),
+            (None, Some(pem)) => Trust::Stored {
+                pem,
+                file: contexts::path().unwrap_or_default(),
+            },
+            (None, None) => Trust::System,
+        };
+        Ok(FoundServer {
+            url: context.server,
+            context: Some(name),
+            key_source,
+            key,
+            trust,
+            data: None,
+        })
+    }
+
+    /// Finds the server at `url`, or the server on this machine.
+    fn at_address(&self, url: Option<String>, data: &DataDirectory) -> anyhow::Result<FoundServer> {
         let running = data.running();
         let own = running.as_ref().map(RunningServer::url);
-        let (url, found) = match (&self.server, &own) {
-            (Some(url), _) => (url.clone(), None),
+        let (url, found) = match (url, &own) {
+            (Some(url), _) => (url, None),
             (None, Some(url)) => (url.clone(), Some(data.clone())),
             (None, None) => {
                 let data = data.path().into();
@@ -86,24 +186,44 @@ impl Where {
         };
         // The owner's key must not be sent to any other server.
         let is_own = own.is_some_and(|own| own == url.trim_end_matches('/'));
-        let key = self.key(is_own.then_some(&data))?;
-        let key = key.ok_or_else(|| ClientError::NoKey { url: url.clone() })?;
-        let trust = match (running.filter(|_| is_own), &self.ca) {
+        let owner = || {
+            let key = data.owner_key().filter(|_| is_own)?;
+            Some((key, KeySource::Owner(data.owner_key_path())))
+        };
+        let key = self.given_key()?.or_else(owner);
+        let (key, key_source) = key.ok_or_else(|| ClientError::NoKey { url: url.clone() })?;
+        let trust = match (running.filter(|_| is_own), self.authorities()) {
             (Some(running), _) => running.trust(),
-            (None, Some(path)) => Trust::With(path.clone()),
+            (None, Some(path)) => Trust::With(path),
             (None, None) => Trust::System,
         };
-        Ok(Client::new(&url, Some(&key), found, &trust)?)
+        Ok(FoundServer {
+            url,
+            context: None,
+            key_source,
+            key,
+            trust,
+            data: found,
+        })
     }
 
-    fn key(&self, own: Option<&DataDirectory>) -> anyhow::Result<Option<String>> {
+    /// Returns the key of an option or a variable.
+    fn given_key(&self) -> anyhow::Result<Option<(String, KeySource)>> {
         if let Some(path) = &self.key_file {
-            return Ok(Some(read_key(path)?));
+            return Ok(Some((read_key(path)?, KeySource::File(path.clone()))));
         }
-        let given = std::env::var("ELEVO_API_KEY").ok();
-        let given = given.filter(|key| !key.is_empty());
-        Ok(given.or_else(|| own.and_then(DataDirectory::owner_key)))
+        Ok(variable("ELEVO_API_KEY").map(|key| (key, KeySource::Variable)))
     }
+
+    fn authorities(&self) -> Option<PathBuf> {
+        let variable = || variable("ELEVO_CA").map(PathBuf::from);
+        self.ca.clone().or_else(variable)
+    }
+}
+
+/// Returns a variable that is neither absent nor empty.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 impl Client {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use elevo_api::Ready;
 use elevo_sandbox::{DockerRuntime, DockerSettings, HostLimits, RuntimeInfo, SandboxRuntime};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -39,7 +40,7 @@ pub(crate) fn look(data: Option<PathBuf>) -> anyhow::Result<Found> {
         let engine = engine(&host).await;
         let server = match data.running() {
             Some(running) => {
-                let ready = ready(&running).await;
+                let ready = ask(&running, "ready").await;
                 Some((running, ready))
             }
             None => None,
@@ -74,12 +75,17 @@ async fn engine(host: &str) -> Result<RuntimeInfo, String> {
     }
 }
 
-async fn ready(running: &RunningServer) -> Result<Ready, String> {
+/// Sends a request to the port of health and readiness.
+pub(crate) async fn ask<T: DeserializeOwned>(
+    running: &RunningServer,
+    path: &str,
+) -> Result<T, String> {
     let url = format!("http://{}", running.metrics);
     let client = Client::known(&url, None).map_err(|error| told(&error))?;
-    let asking = client.any_json(&["ready"]);
+    let path = [path];
+    let asking = client.any_json(&path);
     match timeout(PATIENCE, asking).await {
-        Ok(ready) => ready.map_err(|error| told(&error)),
+        Ok(answer) => answer.map_err(|error| told(&error)),
         Err(_) => Err("the server does not respond".into()),
     }
 }
@@ -95,7 +101,24 @@ fn told(error: &dyn std::error::Error) -> String {
     first_line(&text).into_owned()
 }
 
+/// Names of checks that [`Found::works`] knows.
+pub(crate) const CHECKS: [&str; 3] = ["engine", "internet", "server"];
+
 impl Found {
+    /// Whether a check passed. Returns `None` for the name of another check.
+    pub(crate) fn works(&self, check: &str) -> Option<bool> {
+        let engine = self.engine.as_ref();
+        match check {
+            "engine" => Some(engine.is_ok()),
+            "internet" => Some(engine.is_ok_and(|info| info.internet.is_none())),
+            "server" => Some(self.server.as_ref().is_some_and(|(_, ready)| {
+                let ready = ready.as_ref();
+                ready.is_ok_and(|ready| ready.ready)
+            })),
+            _ => None,
+        }
+    }
+
     pub(crate) fn engine_shape(&self) -> Value {
         match &self.engine {
             Err(obstacle) => json!({ "host": self.host, "usable": false, "obstacle": obstacle }),

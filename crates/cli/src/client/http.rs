@@ -71,6 +71,21 @@ impl Client {
         self.base.as_str().trim_end_matches('/')
     }
 
+    /// The host and port of the server's address.
+    pub(crate) fn authority(&self) -> String {
+        let host = self.base.host_str().unwrap_or_default();
+        let host = host.trim_matches(['[', ']']);
+        match self.base.port() {
+            Some(port) => format!("{host}:{port}"),
+            None => host.to_owned(),
+        }
+    }
+
+    /// Whether requests leave this machine without TLS.
+    pub(crate) fn is_exposed(&self) -> bool {
+        self.base.scheme() == "http" && !is_loopback(&self.base)
+    }
+
     /// Reads the server's address again: a restart may have changed it.
     pub(crate) fn look_again(&mut self) {
         let running = self

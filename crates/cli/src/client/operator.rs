@@ -13,14 +13,8 @@ use crate::local::data_directory::DataDirectory;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Common options")]
 pub(crate) struct OperatorOptions {
-    /// Data directory of the server
-    #[arg(
-        long,
-        global = true,
-        value_name = "DIR",
-        env = "ELEVO_DATA",
-        hide_env_values = true
-    )]
+    /// Data directory of the server [env: ELEVO_DATA]
+    #[arg(long, global = true, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
 
     /// Print JSON, errors included

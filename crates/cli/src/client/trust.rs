@@ -20,6 +20,9 @@ pub(crate) enum Trust {
     System,
     /// Certificates of the system's authorities and of those in a PEM file.
     With(PathBuf),
+    /// Certificates of the system's authorities and of those in a PEM text, which
+    /// is stored in a file.
+    Stored { pem: String, file: PathBuf },
     /// Only the first certificate in a PEM file, for every host name: that of
     /// the server on this machine.
     Only(PathBuf),
@@ -30,21 +33,34 @@ impl Trust {
         match self {
             Self::System => Ok(builder),
             Self::With(path) => {
-                let unusable = |why: String| ClientError::Authorities {
+                let pem = std::fs::read(path).map_err(|error| ClientError::Authorities {
                     path: path.clone(),
-                    why,
-                };
-                let pem = std::fs::read(path).map_err(|error| unusable(error.to_string()))?;
-                let authorities = reqwest::Certificate::from_pem_bundle(&pem);
-                let authorities = authorities.map_err(|error| unusable(error.to_string()))?;
-                if authorities.is_empty() {
-                    return Err(unusable("it does not contain a certificate".into()));
-                }
-                Ok(builder.tls_certs_merge(authorities))
+                    why: error.to_string(),
+                })?;
+                with_authorities(builder, &pem, path)
             }
+            Self::Stored { pem, file } => with_authorities(builder, pem.as_bytes(), file),
             Self::Only(path) => Ok(builder.tls_backend_preconfigured(pinned(path))),
         }
     }
+}
+
+/// Trusts the authorities in a PEM text of the file `path`.
+fn with_authorities(
+    builder: ClientBuilder,
+    pem: &[u8],
+    path: &Path,
+) -> Result<ClientBuilder, ClientError> {
+    let unusable = |why: String| ClientError::Authorities {
+        path: path.into(),
+        why,
+    };
+    let authorities = reqwest::Certificate::from_pem_bundle(pem);
+    let authorities = authorities.map_err(|error| unusable(error.to_string()))?;
+    if authorities.is_empty() {
+        return Err(unusable("it does not contain a certificate".into()));
+    }
+    Ok(builder.tls_certs_merge(authorities))
 }
 
 fn pinned(path: &Path) -> ClientConfig {

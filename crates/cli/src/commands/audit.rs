@@ -33,14 +33,8 @@ pub(crate) struct Audit {
     #[command(subcommand)]
     command: AuditCommand,
 
-    /// The data directory of the server
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "ELEVO_DATA",
-        hide_env_values = true,
-        global = true
-    )]
+    /// The data directory of the server [env: ELEVO_DATA]
+    #[arg(long, value_name = "DIR", global = true)]
     data: Option<PathBuf>,
 
     /// Show no progress

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use elevo_workspace::{ProbeResult, choose, probe};
+use clap::builder::PossibleValuesParser;
+use elevo_workspace::{ProbeResult, ProviderKind, choose, probe};
 use serde_json::json;
 
 use crate::client::health;
@@ -16,26 +17,35 @@ use crate::output::{Output, STRONG};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The check creates a workspace of each kind in the directory and deletes it
-again. It uses the container engine of DOCKER_HOST. A failed check is not an
-error: the exit code is 0.
+again. It uses the container engine of DOCKER_HOST. A failed check is an error
+(exit code 1) only if --require names it.
 
 Examples:
   elevo doctor                 for the current directory
   elevo doctor /data           for another disk
   elevo doctor --json | jq -r .provider
-  elevo doctor --json | jq .server.ready")]
+  elevo doctor --require engine --require server && elevo sandbox create")]
 pub(crate) struct Doctor {
     /// Directory for workspaces; by default the current directory
     #[arg(default_value = ".", hide_default_value = true)]
     directory: PathBuf,
 
-    /// Data directory of the server
-    #[arg(long, value_name = "DIR", env = "ELEVO_DATA", hide_env_values = true)]
+    /// Fail unless this works: engine, internet, server, or a provider; can be
+    /// repeated
+    #[arg(long, value_name = "CHECK", value_parser = check_name())]
+    require: Vec<String>,
+
+    /// Data directory of the server [env: ELEVO_DATA]
+    #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 
     /// Print JSON, errors included
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// Print nothing; the exit code is the result of --require
+    #[arg(short, long)]
+    quiet: bool,
 }
 
 pub(crate) fn run(args: &Doctor) -> anyhow::Result<Exit> {
@@ -62,7 +72,7 @@ pub(crate) fn run(args: &Doctor) -> anyhow::Result<Exit> {
             "engine": found.engine_shape(),
             "server": found.server_shape(),
         }))?;
-    } else {
+    } else if !args.quiet {
         let shown = path_text(directory.as_os_str().as_encoded_bytes());
         output.line(format!("Workspaces in {shown}"))?;
         for finding in &findings {
@@ -74,7 +84,22 @@ pub(crate) fn run(args: &Doctor) -> anyhow::Result<Exit> {
         found.print(&mut output)?;
     }
     output.finish()?;
-    Ok(Exit::Done)
+    let works = |name: &String| match found.works(name) {
+        Some(works) => works,
+        None => findings
+            .iter()
+            .any(|it| it.provider.name() == name && it.obstacle.is_none()),
+    };
+    Ok(match args.require.iter().all(works) {
+        true => Exit::Done,
+        false => Exit::Failed,
+    })
+}
+
+/// Accepts the names of checks.
+fn check_name() -> PossibleValuesParser {
+    let providers = ProviderKind::ALL.map(ProviderKind::name);
+    PossibleValuesParser::new(health::CHECKS.into_iter().chain(providers))
 }
 
 fn shape(finding: &ProbeResult) -> serde_json::Value {

@@ -69,8 +69,8 @@ fn of_client(error: &ClientError) -> Described {
             Exit::NotFound,
             "server_not_running",
             json!({ "data": lossy(data) }),
-            "start one with `elevo up`, or name another with --server URL or its data directory \
-                 with --data DIR",
+            "start one with `elevo up`, log in to another with `elevo login URL`, or name the data \
+             directory with --data DIR",
         ),
         ClientError::Address { text, .. } => describe(
             Exit::Usage,
@@ -82,7 +82,8 @@ fn of_client(error: &ClientError) -> Described {
             Exit::Usage,
             "key_missing",
             json!({ "server": url }),
-            "set ELEVO_API_KEY, or name a file with --key-file; `elevo key create` creates a key",
+            "log in with `elevo login URL`, set ELEVO_API_KEY, or name a file with --key-file; \
+             `elevo key create` creates a key",
         ),
         ClientError::KeyUnusable => describe(
             Exit::Usage,

@@ -5,12 +5,14 @@ use std::io::{self, Write};
 use anstyle::{AnsiColor, Style};
 use serde_json::{Map, Value, json};
 
+use super::context::ContextProblem;
 use super::described::{Advice, Described, plain_failure};
 use super::directory::DirectoryProblem;
 use super::exit::Exit;
 use super::file::FileProblem;
 use super::local::LocalProblem;
 use super::name::NameProblem;
+use super::process::ProcessProblem;
 use super::project::ProjectProblem;
 use super::protected::Protected;
 use super::sandbox::SandboxProblem;
@@ -122,10 +124,12 @@ fn of_command_line(error: &(dyn Error + 'static)) -> Option<Described> {
         };
     }
     first_of!(
+        ContextProblem,
         DirectoryProblem,
         FileProblem,
         LocalProblem,
         NameProblem,
+        ProcessProblem,
         ProjectProblem,
         Protected,
         SandboxProblem,

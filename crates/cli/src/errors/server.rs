@@ -32,7 +32,8 @@ impl ServerProblem {
                 Exit::Conflict,
                 "server_running",
                 json!({ "data": lossy(data), "server": url, "pid": pid }),
-                "use that server, stop it first, or name another directory with --data DIR",
+                "use that server, stop it with `elevo down`, or name another directory with \
+                 --data DIR",
             ),
             Self::Settings(problems) => describe(
                 Exit::Usage,
@@ -44,7 +45,7 @@ impl ServerProblem {
                 Exit::Busy,
                 "store_busy",
                 path_details("store", store),
-                "`elevo up` must run as the same user; read its log, or stop it first",
+                "the server must run as the same user; read its log (`elevo server logs`), or stop it first",
             ),
             Self::CutShort => describe(Exit::Failed, "cut_short", Value::Null, Advice::None),
             Self::NoAuditLog(path) => describe(

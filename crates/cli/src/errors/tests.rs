@@ -147,6 +147,38 @@ fn errors() -> Vec<anyhow::Error> {
         ServerProblem::CutShort,
         ServerProblem::NoAuditLog(path()),
     ];
+    let process = [
+        ProcessProblem::Changing {
+            data: path(),
+            doing: "starting",
+        },
+        ProcessProblem::StoppedEarly,
+        ProcessProblem::Died {
+            signal: Some(9),
+            log: path(),
+        },
+        ProcessProblem::HolderUnknown { lock: path() },
+        ProcessProblem::NotSignalled {
+            pid: 7,
+            source: denied(),
+        },
+        ProcessProblem::StillStopping { pid: 7 },
+        ProcessProblem::NoLog(path()),
+    ];
+    let context = [
+        ContextProblem::Unknown(name()),
+        ContextProblem::InvalidName(name()),
+        ContextProblem::NotLoggedIn,
+        ContextProblem::Unreadable {
+            path: path(),
+            why: "it is not JSON".into(),
+        },
+        ContextProblem::NoHome,
+        ContextProblem::NoKey,
+        ContextProblem::KeyRejected {
+            url: "http://127.0.0.1:1".into(),
+        },
+    ];
     let file = [
         FileProblem::Io {
             action: "read",
@@ -202,6 +234,8 @@ fn errors() -> Vec<anyhow::Error> {
     all.extend(project.map(Into::into));
     all.extend(sandbox.map(Into::into));
     all.extend(server.map(Into::into));
+    all.extend(process.map(Into::into));
+    all.extend(context.map(Into::into));
     all.extend(file.map(Into::into));
     all.extend(protected.map(Into::into));
     all.extend(names.map(Into::into));

@@ -1,8 +1,10 @@
 //! Opens texts in the user's editor.
 
+use std::fs::{OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{fs, io};
 
 use tempfile::TempDir;
 
@@ -22,14 +24,17 @@ pub(crate) struct Edited {
 /// Opens a text in the user's editor and waits until the editor ends. The last
 /// component of `name` becomes the name of the file.
 pub(crate) fn edit(name: &str, text: &[u8]) -> Result<Edited, FileProblem> {
-    let directory = tempfile::Builder::new().prefix("elevo-edit-").tempdir();
+    // The text may be of a private project: no other user may read it.
+    let mut directory = tempfile::Builder::new();
+    directory.permissions(Permissions::from_mode(0o700));
+    let directory = directory.prefix("elevo-edit-").tempdir();
     let directory = directory.map_err(|source| FileProblem::Io {
         action: "create a directory in",
         path: std::env::temp_dir(),
         source,
     })?;
     let path = directory.path().join(harmless(name));
-    fs::write(&path, text).map_err(|source| FileProblem::Io {
+    write(&path, text).map_err(|source| FileProblem::Io {
         action: "write",
         path: path.clone(),
         source,
@@ -37,6 +42,17 @@ pub(crate) fn edit(name: &str, text: &[u8]) -> Result<Edited, FileProblem> {
     let edited = Edited { directory, path };
     open(edited.path())?;
     Ok(edited)
+}
+
+/// Creates a file that only this user can read.
+fn write(path: &Path, text: &[u8]) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    let mut file = options
+        .create_new(true)
+        .write(true)
+        .mode(0o600)
+        .open(path)?;
+    file.write_all(text)
 }
 
 /// Returns the last component of a path if it is a safe file name, or `file`.
@@ -94,6 +110,16 @@ impl Edited {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_this_user_can_read_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("text");
+        write(&path, b"secret").unwrap();
+        let mode = path.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert!(write(&path, b"other").is_err());
+    }
 
     #[test]
     fn a_file_is_named_after_the_last_component_if_that_is_safe() {

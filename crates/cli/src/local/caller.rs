@@ -120,7 +120,33 @@ pub(crate) fn user() -> String {
     let named = ["USER", "LOGNAME"]
         .into_iter()
         .find_map(|name| std::env::var(name).ok().filter(|user| !user.is_empty()));
-    let user = named.unwrap_or_else(|| format!("uid{}", rustix::process::getuid().as_raw()));
+    let uid = rustix::process::getuid().as_raw();
+    let known = || user_name(&std::fs::read_to_string("/etc/passwd").ok()?, uid);
+    let user = named.or_else(known).unwrap_or_else(|| format!("uid{uid}"));
     let system = rustix::system::uname();
     format!("{user}@{}", system.nodename().to_string_lossy())
+}
+
+/// Finds the name of a user in the password database.
+fn user_name(passwd: &str, uid: u32) -> Option<String> {
+    passwd.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next().filter(|name| !name.is_empty())?;
+        let found = fields.nth(1)?.parse::<u32>().ok()?;
+        (found == uid).then(|| name.to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_without_variables_has_the_name_of_the_password_database() {
+        let passwd = "root:x:0:0:root:/root:/bin/sh\n# comment\n:x:7:7::/:\nada:x:1000:1000::/:\n";
+        assert_eq!(user_name(passwd, 0).as_deref(), Some("root"));
+        assert_eq!(user_name(passwd, 1000).as_deref(), Some("ada"));
+        assert_eq!(user_name(passwd, 7), None);
+        assert_eq!(user_name(passwd, 9), None);
+    }
 }

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! DATA/server.json   {"version":1,"address":"127.0.0.1:8080","metrics":"…","pid":1}
-//!                    locked (flock) for as long as the server runs
+//!                    locked (flock) for as long as the server responds to requests
+//! DATA/server.lock   the process of the server; see `server_lock`
 //! DATA/owner.key     the secret of a key with every scope; mode 0600
 //! DATA/elevo.sock    commands that the server runs; see `server_socket`
 //! DATA/server.log    the server's log, as JSON; DATA/server.log.1 is the previous one
@@ -95,8 +96,10 @@ const LARGEST: u64 = 16 << 10;
 pub(crate) struct DataDirectory(PathBuf);
 
 impl DataDirectory {
-    /// The data directory `named`, or the default one of this user.
+    /// The data directory `named`, or that of `ELEVO_DATA`, or the default one of
+    /// this user.
     pub(crate) fn new(named: Option<PathBuf>) -> Self {
+        let named = named.or_else(of_environment);
         Self(named.unwrap_or_else(default_path))
     }
 
@@ -114,8 +117,18 @@ impl DataDirectory {
         self.0.join("elevo.sock")
     }
 
+    /// Path of the lock that the process of the server holds; see `server_lock`.
+    pub(crate) fn lock(&self) -> PathBuf {
+        self.0.join("server.lock")
+    }
+
     pub(crate) fn log(&self) -> PathBuf {
         self.0.join("server.log")
+    }
+
+    /// Path of the rotated log.
+    pub(crate) fn previous_log(&self) -> PathBuf {
+        self.0.join("server.log.1")
     }
 
     pub(crate) fn owner_key_path(&self) -> PathBuf {
@@ -206,6 +219,13 @@ fn lock(file: &File) -> io::Result<()> {
             locked => return locked.map_err(Into::into),
         }
     }
+}
+
+/// The data directory that `ELEVO_DATA` names. clap does not read the variable,
+/// because it would then show `--data <DIR>` in the usage of every error.
+pub(crate) fn of_environment() -> Option<PathBuf> {
+    let path = std::env::var_os("ELEVO_DATA");
+    path.filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
 /// `/var/lib/elevo` for root, otherwise a directory in the user's data directory.

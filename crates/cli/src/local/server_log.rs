@@ -46,9 +46,19 @@ pub(crate) fn begin(
             let errors = errors.with_ansi(is_coloured());
             let errors = errors.with_filter(LevelFilter::ERROR);
             registry.with(lines).with(errors).init();
+            log_panics();
         }
     }
     Ok(())
+}
+
+/// Logs panics, because a detached server has no standard error.
+fn log_panics() {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        tracing::error!(%panic, "a thread panicked");
+        print(panic);
+    }));
 }
 
 fn is_coloured() -> bool {

@@ -254,6 +254,7 @@ impl Session {
     /// Prints a note to the caller, unless the output is quiet or JSON.
     pub(crate) fn note(&self, text: &str) {
         if !self.global.quiet && !self.global.json {
+            self.output.flush();
             let style = anstyle::AnsiColor::Cyan.on_default().bold();
             self.notes.line(&format!("{style}note{style:#}: {text}"));
         }

@@ -66,13 +66,20 @@ fn serving(store: &Path) -> Option<DataDirectory> {
 /// variables.
 fn args(store: &Path) -> Vec<String> {
     let mut args: Vec<OsString> = std::env::args_os().skip(1).collect();
-    let is_ws = args.first().is_some_and(|word| word == "ws");
+    // Options without a value may stand before the command.
+    let mut words = args.iter();
+    let command = words.position(|word| !word.as_bytes().starts_with(b"-"));
+    let after = command.map_or(args.len(), |at| at + 1);
+    let is_ws = command.is_some_and(|at| args[at] == "ws");
     let root = std::env::var_os("ELEVO_WORKSPACES");
     if let Some(root) = root.filter(|_| is_ws && !gives(&args, "--workspaces")) {
-        args.splice(1..1, ["--workspaces".into(), root]);
+        args.splice(after..after, ["--workspaces".into(), root]);
     }
     if !gives(&args, "--store") {
-        args.splice(1..1, ["--store".into(), store.as_os_str().to_owned()]);
+        args.splice(
+            after..after,
+            ["--store".into(), store.as_os_str().to_owned()],
+        );
     }
     let encode = |arg: &OsString| BASE64_STANDARD.encode(arg.as_bytes());
     args.iter().map(encode).collect()

@@ -376,7 +376,7 @@ fn tags_are_set_moved_listed_and_deleted() {
 fn completions_are_printed_for_every_shell() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = ended(elevo().args(["completions", shell])).text();
-        assert!(script.contains("checkout"), "{shell}");
+        assert!(script.contains("ELEVO_COMPLETE"), "{shell}");
     }
     let bash = ended(elevo().args(["completions", "bash"])).text();
     let mut check = std::process::Command::new("bash");
@@ -385,6 +385,24 @@ fn completions_are_printed_for_every_shell() {
     fs::write(&script, format!("{bash}\ncomplete -p elevo")).unwrap();
     let checked = ended(check.arg("-eu").arg(script));
     assert_eq!(checked.code, 0, "{}", checked.stderr);
+}
+
+#[test]
+fn commands_options_and_values_are_completed() {
+    let place = Place::with_history();
+    // As the script for bash runs the program.
+    let complete = |words: &[&str]| {
+        let mut command = elevo();
+        command.current_dir(place.path("")).arg("--").arg("elevo");
+        command.args(words).env("ELEVO_COMPLETE", "bash");
+        command.env("_CLAP_IFS", "\n");
+        command.env("_CLAP_COMPLETE_INDEX", words.len().to_string());
+        ended(&mut command).text()
+    };
+    assert_eq!(complete(&["completi"]), "completions");
+    assert!(complete(&["ws", "create", "--prov"]).contains("--provider"));
+    assert!(complete(&["ws", "create", "--provider", ""]).contains("overlay"));
+    assert!(complete(&["state", "show", "v"]).contains("v1\nv2"));
 }
 
 #[test]

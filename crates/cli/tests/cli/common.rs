@@ -174,6 +174,7 @@ pub(crate) fn clean(command: &mut Command) {
         "ELEVO_WORKSPACES",
         "ELEVO_AUTHOR",
         "ELEVO_CA",
+        "ELEVO_CONTEXT",
         "ELEVO_DATA",
         "ELEVO_SERVER",
         "ELEVO_API_KEY",
@@ -184,6 +185,8 @@ pub(crate) fn clean(command: &mut Command) {
         command.env_remove(name);
     }
     command.env("USER", "somebody").env("TZ", "UTC");
+    // Without contexts of the user who runs the tests.
+    command.env("XDG_CONFIG_HOME", "/nonexistent");
 }
 
 pub(crate) fn ended(command: &mut Command) -> Ended {

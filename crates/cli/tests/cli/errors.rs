@@ -162,3 +162,29 @@ fn without_arguments_the_help_is_shown() {
     assert_eq!(ended.code, 2);
     assert!(ended.stderr.contains("Usage: elevo"), "{}", ended.stderr);
 }
+
+#[test]
+fn the_usage_of_an_error_does_not_demand_options_that_variables_fill() {
+    for words in [&["review", "show"][..], &["state", "checkout"]] {
+        let mut command = elevo();
+        for name in ["ELEVO_DATA", "ELEVO_SERVER", "ELEVO_CA", "ELEVO_STORE"] {
+            command.env(name, "/nowhere");
+        }
+        let ended = ended(command.args(words));
+        assert_eq!(ended.code, 2);
+        let usage = ended.stderr.lines().find(|line| line.contains("Usage:"));
+        let usage = usage.unwrap_or_else(|| panic!("{}", ended.stderr));
+        assert!(!usage.contains("--"), "{usage}");
+    }
+}
+
+#[test]
+fn an_unknown_command_has_no_help() {
+    let ended = ended(elevo().args(["help", "state", "nonsense"]));
+    assert_eq!(ended.code, 2);
+    assert!(
+        ended.stderr.contains("`elevo state nonsense`"),
+        "{}",
+        ended.stderr
+    );
+}

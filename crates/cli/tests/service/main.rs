@@ -1,4 +1,4 @@
-//! Runs `elevo up` with a real container engine and a real agent, and the commands
+//! Runs a server with a real container engine and a real agent, and the commands
 //! that use it, as a user would.
 
 #![allow(
@@ -17,8 +17,10 @@ mod deciding;
 mod events;
 mod files;
 mod imports;
+mod login;
 mod names;
 mod parked;
+mod process;
 mod projects;
 mod removing;
 mod server;

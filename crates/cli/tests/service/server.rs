@@ -15,7 +15,7 @@ use tempfile::TempDir;
 pub(crate) static ELEVO: LazyLock<String> =
     LazyLock::new(|| under_test("ELEVO_BINARY", env!("CARGO_BIN_EXE_elevo")));
 
-/// A process of `elevo up`, and a directory to work in.
+/// A process of `elevo server run`, and a directory to work in.
 pub(crate) struct Server {
     up: Option<Child>,
     pub(crate) directory: TempDir,
@@ -67,6 +67,8 @@ pub(crate) fn elevo() -> Command {
     for name in ["PATH", "TERM", "HOME"] {
         command.env(name, std::env::var_os(name).unwrap_or_default());
     }
+    // Without contexts of the user who runs the tests.
+    command.env("XDG_CONFIG_HOME", "/nonexistent");
     command
 }
 
@@ -94,16 +96,22 @@ impl Server {
         self.directory.path().join("data")
     }
 
-    /// `elevo up`, not started yet.
+    /// `elevo server run`, not started yet.
     pub(crate) fn up_command(&self) -> Command {
         self.up_command_at("0")
     }
 
-    /// `elevo up` with a port, not started yet.
+    /// `elevo server run` with a port, not started yet.
     pub(crate) fn up_command_at(&self, port: &str) -> Command {
+        self.start_command(&["server", "run"], port)
+    }
+
+    /// A command that starts the server, not run yet.
+    pub(crate) fn start_command(&self, words: &[&str], port: &str) -> Command {
         let mut command = elevo();
         command
-            .args(["up", "--port", port, "--metrics-port", "0", "--json"])
+            .args(words)
+            .args(["--port", port, "--metrics-port", "0", "--json"])
             .args(["--network", "none"])
             .arg("--data")
             .arg(self.data())
@@ -194,6 +202,10 @@ impl Drop for Server {
         if let Some(mut up) = self.up.take() {
             let _ = up.kill();
             let _ = up.wait();
+        }
+        if self.data().join("server.lock").exists() {
+            // A server in the background; without one the command fails.
+            let _ = self.command(["down", "--now"]).output();
         }
         if std::thread::panicking() {
             let log = fs::read_to_string(self.data().join("server.log")).unwrap_or_default();
