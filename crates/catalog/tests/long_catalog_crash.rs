@@ -120,11 +120,14 @@ async fn live(catalog: &SqliteCatalog, victim: &Victim, pair: &str, steps: usize
         },
     ];
     for (change, step) in changes.iter().zip(&LIFE[1..]).take(steps) {
-        catalog.change_sandbox(&ids[0], change, NOW).await.unwrap();
+        catalog
+            .change_sandbox(TENANT, &ids[0], change, NOW)
+            .await
+            .unwrap();
         victim.acknowledge(format_args!("{pair} {step}"));
     }
     if steps == 3 {
-        catalog.remove_sandbox(&ids[0], NOW).await.unwrap();
+        catalog.remove_sandbox(TENANT, &ids[0], NOW).await.unwrap();
         victim.acknowledge(format_args!("{pair} removed"));
     }
 }
@@ -290,7 +293,7 @@ async fn assert_landed(catalog: &SqliteCatalog, acknowledged: &[(&str, u64)]) {
     let mut bases: HashMap<String, (SnapshotId, u64)> = HashMap::new();
     while next > 0 {
         for entry in catalog
-            .log(PROJECT, Some(next + 1), MAX_PAGE)
+            .log(TENANT, PROJECT, Some(next + 1), MAX_PAGE)
             .await
             .unwrap()
         {

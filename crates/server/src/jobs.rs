@@ -174,7 +174,7 @@ async fn tell_expiring(app: &Arc<App>) {
 }
 
 async fn tell_of_agent(app: &Arc<App>, sandbox: &str, kind: EventKind) {
-    if let Err(failure) = app.events.announce(sandbox, kind).await {
+    if let Err(failure) = app.events.announce_by_id(sandbox, kind).await {
         let cause = failure.summary();
         tracing::warn!(
             sandbox,

@@ -48,5 +48,5 @@ pub trait Projects {
     /// Deletes in small changes, so that other changes can happen in between and
     /// readers can see a part. The project itself is deleted last, so after a
     /// failure another call continues.
-    async fn remove_project(&self, id: &str) -> Result<bool>;
+    async fn remove_project(&self, tenant: TenantId, id: &str) -> Result<bool>;
 }

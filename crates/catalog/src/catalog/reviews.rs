@@ -23,6 +23,7 @@ pub trait Reviews {
     /// [`TreePath`]; only those after a path if one is given.
     async fn open_reviews_of(
         &self,
+        tenant: TenantId,
         workspace: &str,
         after: Option<&TreePath>,
         limit: u32,
@@ -30,7 +31,11 @@ pub trait Reviews {
 
     /// Returns at most `limit` open reviews of all tenants that have expired at
     /// `now`, earliest expiry first.
-    async fn expired_reviews(&self, now: Timestamp, limit: u32) -> Result<Vec<Review>>;
+    async fn expired_reviews_of_all_tenants(
+        &self,
+        now: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<Review>>;
 
     /// Changes a review without a landing; returns the changed review. Records
     /// the event of a review that opens again or ends. `NotFound`, `Changed` if it
@@ -39,6 +44,7 @@ pub trait Reviews {
     /// `Dropped` if it would be open and one of its sides is a dropped version.
     async fn change_review(
         &self,
+        tenant: TenantId,
         id: &str,
         change: &ReviewChange,
         now: Timestamp,

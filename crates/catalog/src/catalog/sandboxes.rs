@@ -50,13 +50,18 @@ pub trait Sandboxes {
 
     /// Returns at most `limit` sandboxes of all tenants that have expired at
     /// `now` and are not being removed, earliest expiry first.
-    async fn expired(&self, now: Timestamp, limit: u32) -> Result<Vec<Sandbox>>;
+    async fn expired_sandboxes_of_all_tenants(
+        &self,
+        now: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<Sandbox>>;
 
     /// Changes a sandbox if it is in a state that `change` expects, and records
     /// the events of `change`; returns the changed sandbox. Otherwise `NotFound`,
     /// `WrongState` or `Removing`.
     async fn change_sandbox(
         &self,
+        tenant: TenantId,
         id: &str,
         change: &SandboxChange,
         now: Timestamp,
@@ -64,7 +69,7 @@ pub trait Sandboxes {
 
     /// Deletes a sandbox and records the event of it; returns `false` if there is
     /// none.
-    async fn remove_sandbox(&self, id: &str, now: Timestamp) -> Result<bool>;
+    async fn remove_sandbox(&self, tenant: TenantId, id: &str, now: Timestamp) -> Result<bool>;
 
     /// Counts the sandboxes in each state, of one tenant or of all, except those
     /// that are being removed. Every state has an entry.

@@ -23,7 +23,11 @@ pub trait Workspaces {
 
     /// Returns at most `limit` parked workspaces of all tenants that have expired
     /// at `now`, earliest expiry first.
-    async fn expired_workspaces(&self, now: Timestamp, limit: u32) -> Result<Vec<Workspace>>;
+    async fn expired_workspaces_of_all_tenants(
+        &self,
+        now: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<Workspace>>;
 
     /// Changes a workspace if it is as `change` expects, and records the events of
     /// `change`; returns the changed workspace. `NotFound`; `Changed` if it is not

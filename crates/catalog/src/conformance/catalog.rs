@@ -1,5 +1,6 @@
 //! Promises that concern all areas: several handles, dropped calls, tenants, times.
 
+mod isolation;
 mod project_text;
 pub(crate) mod text;
 
@@ -8,6 +9,7 @@ use std::pin::pin;
 use elevo_core::SandboxState;
 use futures::future::{join_all, poll_immediate};
 
+pub use self::isolation::*;
 pub use self::project_text::*;
 pub use self::text::*;
 use crate::catalog::*;
@@ -54,7 +56,7 @@ pub async fn every_handle_reads_the_writes_of_the_others(backend: &impl Backend)
         add(&one, &sandbox(ALICE, &id)).await;
         assert_eq!(list(&two, &of_tenant(ALICE)).await.len(), n + 1);
         let running = of_state(SandboxState::Running);
-        let changed = two.change_sandbox(&id, &running, at(101)).await;
+        let changed = two.change_sandbox(ALICE, &id, &running, at(101)).await;
         let changed = changed.expect("it was starting");
         assert_eq!(get(&one, &id).await, Some(changed));
     }

@@ -77,12 +77,12 @@ pub async fn a_change_of_a_sandbox_records_an_event(backend: &impl Backend) {
         ..SandboxChange::default()
     };
     catalog
-        .change_sandbox("a", &change, at(101))
+        .change_sandbox(ALICE, "a", &change, at(101))
         .await
         .expect("it starts");
     // A failed change records no event.
     catalog
-        .change_sandbox("a", &change, at(102))
+        .change_sandbox(ALICE, "a", &change, at(102))
         .await
         .expect_err("it runs");
     let limits = AddLimits {
@@ -91,8 +91,18 @@ pub async fn a_change_of_a_sandbox_records_an_event(backend: &impl Backend) {
     };
     let refused = catalog.add_sandbox(&sandbox(ALICE, "b"), limits).await;
     refused.expect_err("one is the limit");
-    assert!(catalog.remove_sandbox("a", at(103)).await.expect("remove"));
-    assert!(!catalog.remove_sandbox("a", at(104)).await.expect("remove"));
+    assert!(
+        catalog
+            .remove_sandbox(ALICE, "a", at(103))
+            .await
+            .expect("remove")
+    );
+    assert!(
+        !catalog
+            .remove_sandbox(ALICE, "a", at(104))
+            .await
+            .expect("remove")
+    );
     let events = catalog.events(&all()).await.expect("events");
     let expected = [
         (EventKind::SandboxStarting, "starting", 100),
@@ -123,7 +133,7 @@ pub async fn the_event_of_an_expiry_states_whether_the_workspace_is_parked(backe
             tells: vec![EventKind::SandboxExpired],
             ..SandboxChange::default()
         };
-        let marked = catalog.change_sandbox(id, &change, at(1000)).await;
+        let marked = catalog.change_sandbox(ALICE, id, &change, at(1000)).await;
         marked.expect("it has expired");
     }
     let parked = Workspace {
@@ -310,7 +320,7 @@ pub async fn only_old_delivered_events_are_deleted(backend: &impl Backend) {
     let forget = async |before| catalog.forget_events(at(before)).await.expect("forgotten");
     assert_eq!(forget(1000).await, 0, "nothing was queued");
     catalog
-        .queue_deliveries("a", 10, at(200))
+        .queue_deliveries(Some(ALICE), "a", 10, at(200))
         .await
         .expect("queued");
     assert_eq!(forget(1000).await, 0, "nothing was delivered");
@@ -324,13 +334,18 @@ pub async fn only_old_delivered_events_are_deleted(backend: &impl Backend) {
     });
     let attempts: Vec<_> = attempts.collect();
     catalog
-        .note_attempts("a", &attempts, at(201))
+        .note_attempts(Some(ALICE), "a", &attempts, at(201))
         .await
         .expect("noted");
     assert_eq!(forget(102).await, 2, "of before");
     assert_eq!(forget(1000).await, 1);
     assert_eq!(forget(1000).await, 0, "one is pending");
-    assert!(catalog.remove_webhook("a").await.expect("removed"));
+    assert!(
+        catalog
+            .remove_webhook(Some(ALICE), "a")
+            .await
+            .expect("removed")
+    );
     assert_eq!(forget(1000).await, 1);
     assert_eq!(kinds(&catalog, &all()).await, []);
     assert_eq!(catalog.last_event().await.expect("last"), ids[3]);

@@ -61,11 +61,11 @@ pub async fn a_landing_changes_all_its_records(backend: &impl Backend) {
     };
     let log = whole_log(&catalog, &one).await;
     assert_eq!(log, std::slice::from_ref(&entry));
-    let found = catalog.landing("p", 1).await.expect("landing");
+    let found = catalog.landing(ALICE, "p", 1).await.expect("landing");
     assert_eq!(found.as_ref(), Some(&entry));
-    let found = catalog.landing_of_snapshot("p", snapshot(1)).await;
+    let found = catalog.landing_of_snapshot(ALICE, "p", snapshot(1)).await;
     assert_eq!(found.expect("landing"), Some(entry));
-    let found = catalog.landing_by_request("p", "request").await;
+    let found = catalog.landing_by_request(ALICE, "p", "request").await;
     assert_eq!(found.expect("landing"), Some(done));
     assert_versions_and_reviews(&catalog, &one).await;
     let merged = Workspace {
@@ -81,7 +81,7 @@ pub async fn a_landing_changes_all_its_records(backend: &impl Backend) {
 }
 
 async fn assert_versions_and_reviews(catalog: &impl Catalog, one: &Project) {
-    let versions = catalog.versions_in("p", 1, None, 10).await;
+    let versions = catalog.versions_in(ALICE, "p", 1, None, 10).await;
     let versions = versions.expect("versions");
     let paths: Vec<_> = versions.iter().map(|it| it.change.path.clone()).collect();
     assert_eq!(paths, [path("a"), path("b")]);
@@ -123,23 +123,26 @@ pub async fn the_steps_of_a_landing_are_a_chain(backend: &impl Backend) {
     let workspace = workspace.expect("it exists");
     assert_eq!((workspace.base, workspace.merges), (snapshot(last), last));
     for (n, step) in (1..).zip(landed.steps) {
-        let known = catalog.landing_by_request("p", &n.to_string()).await;
+        let known = catalog.landing_by_request(ALICE, "p", &n.to_string()).await;
         assert_eq!(known.expect("landing"), Some(step));
     }
     let pages = [(None, 2, vec![63, 62]), (Some(3), 9, vec![2, 1])];
     for (before, limit, expected) in pages {
-        let page = catalog.log("p", before, limit).await.expect("log");
+        let page = catalog.log(ALICE, "p", before, limit).await.expect("log");
         let page: Vec<_> = page.into_iter().map(|entry| entry.sequence).collect();
         assert_eq!(page, expected);
     }
     for beyond in [0, 64, u64::MAX] {
-        let found = catalog.landing("p", beyond).await.expect("landing");
+        let found = catalog.landing(ALICE, "p", beyond).await.expect("landing");
         assert_eq!(found, None);
     }
-    let all = catalog.log("p", Some(u64::MAX), 100).await.expect("log");
+    let all = catalog
+        .log(ALICE, "p", Some(u64::MAX), 100)
+        .await
+        .expect("log");
     assert_eq!(all.len(), 63);
     for limit in [0, u32::MAX] {
-        assert_refused(catalog.log("p", None, limit).await);
+        assert_refused(catalog.log(ALICE, "p", None, limit).await);
     }
 }
 
@@ -234,18 +237,18 @@ pub async fn a_landing_becomes_visible_as_a_whole(backend: &impl Backend) {
             let now = reader.workspace(ALICE, "w").await.expect("workspace");
             assert!(now.expect("it exists").merges >= seen);
             if seen > 0 {
-                let entry = reader.landing("p", seen).await.expect("landing");
+                let entry = reader.landing(ALICE, "p", seen).await.expect("landing");
                 assert_eq!(entry.expect("landed").snapshot, snapshot(seen));
-                let versions = reader.versions_in("p", seen, None, 100).await;
+                let versions = reader.versions_in(ALICE, "p", seen, None, 100).await;
                 assert_eq!(versions.expect("versions").len(), 10);
                 let review = reader.review(ALICE, &seen.to_string()).await;
                 assert!(review.expect("review").is_some());
             }
-            let newest = reader.log("p", None, 1).await.expect("log").pop();
+            let newest = reader.log(ALICE, "p", None, 1).await.expect("log").pop();
             let newest = newest.map_or(0, |entry| entry.sequence);
             assert_eq!(newest % 2, 0, "both steps or none");
             assert!(get_project(&reader, &one).await.sequence >= newest);
-            let versions = reader.versions_in("p", newest + 1, None, 100).await;
+            let versions = reader.versions_in(ALICE, "p", newest + 1, None, 100).await;
             let versions = versions.expect("versions").len();
             assert!([0, 10].contains(&versions), "{versions}");
             if seen == 2 * LANDINGS {
@@ -283,7 +286,7 @@ pub async fn a_dropped_landing_leaves_the_catalog_consistent(backend: &impl Back
         let log = assert_chain(&catalog, &one).await;
         assert_eq!(log.len() % 2, 0, "both or none");
         for entry in &log {
-            let versions = catalog.versions_in("p", entry.sequence, None, 10);
+            let versions = catalog.versions_in(ALICE, "p", entry.sequence, None, 10);
             assert_eq!(versions.await.expect("versions").len(), 2);
         }
     }

@@ -186,7 +186,7 @@ pub async fn a_project_with_a_sandbox_is_not_removed(backend: &impl Backend) {
         removing: Some(true),
         ..SandboxChange::default()
     };
-    let marked = catalog.change_sandbox("s", &mark, at(102)).await;
+    let marked = catalog.change_sandbox(ALICE, "s", &mark, at(102)).await;
     marked.expect("marked");
     let removing = catalog.begin_removal(ALICE, "a", at(103)).await;
     assert!(removing.expect("no sandbox is left").removing);
@@ -197,7 +197,7 @@ pub async fn a_project_that_is_being_removed_gets_no_new_records(backend: &impl 
     let catalog = furnished(backend).await;
     let one = project(ALICE, "a");
     add_project(&catalog, &one).await;
-    assert_refused(catalog.remove_project("a").await);
+    assert_refused(catalog.remove_project(ALICE, "a").await);
     let parked = Workspace {
         state: WorkspaceState::Parked,
         ..workspace(ALICE, "parked", Some("a"))
@@ -264,11 +264,11 @@ pub async fn a_removed_project_leaves_no_records(backend: &impl Backend) {
     }
     let marked = catalog.begin_removal(ALICE, "gone", at(101)).await;
     marked.expect("marked");
-    assert!(catalog.remove_project("gone").await.expect("remove"));
-    assert!(!catalog.remove_project("gone").await.expect("remove"));
+    assert!(catalog.remove_project(ALICE, "gone").await.expect("remove"));
+    assert!(!catalog.remove_project(ALICE, "gone").await.expect("remove"));
     for (one, count) in [(&gone, 0), (&other, 1)] {
         assert_eq!(whole_log(&catalog, one).await.len(), count);
-        let versions = catalog.versions_in(&one.id, 1, None, MAX_PAGE).await;
+        let versions = catalog.versions_in(ALICE, &one.id, 1, None, MAX_PAGE).await;
         assert_eq!(versions.expect("versions").len(), 1000 * count);
         let workspaces = WorkspaceQuery {
             project: Some(one.id.clone()),
@@ -283,12 +283,12 @@ pub async fn a_removed_project_leaves_no_records(backend: &impl Backend) {
         let reviews = catalog.reviews(&reviews).await.expect("reviews");
         assert_eq!(reviews.items.len(), 2 * count);
         for request in ["many", "held"] {
-            let known = catalog.landing_by_request(&one.id, request).await;
+            let known = catalog.landing_by_request(ALICE, &one.id, request).await;
             assert_eq!(known.expect("landing").is_some(), count == 1);
         }
     }
     assert_eq!(catalog.policy(ALICE, "gone").await.expect("policy"), None);
-    assert_eq!(catalog.tag("gone", "v").await.expect("tag"), None);
+    assert_eq!(catalog.tag(ALICE, "gone", "v").await.expect("tag"), None);
     let dropped = catalog.dropped_from(ALICE, snapshot(9)).await;
     assert_eq!(dropped.expect("projects"), ["other"]);
     add_project(&catalog, &gone).await;

@@ -156,9 +156,9 @@ pub async fn a_dropped_version_stays_in_the_log(backend: &impl Backend) {
     let mut expected = before;
     expected[2].dropped = Some(at(400));
     assert_eq!(whole_log(&catalog, &one).await, expected);
-    let found = catalog.landing("p", 1).await.expect("landing");
+    let found = catalog.landing(ALICE, "p", 1).await.expect("landing");
     assert_eq!(found.as_ref(), expected.last());
-    let found = catalog.landing_of_snapshot("p", snapshot(1)).await;
+    let found = catalog.landing_of_snapshot(ALICE, "p", snapshot(1)).await;
     assert_eq!(found.expect("landing").as_ref(), expected.last());
     let all = keep(&catalog, &one, Retention::All).await;
     assert_eq!(unkept(&catalog, &all, LATE, 10).await, []);
@@ -206,10 +206,15 @@ pub async fn a_needed_version_is_not_dropped(backend: &impl Backend) {
     assert!(catalog.remove_workspace(ALICE, "w").await.expect("removed"));
     assert_eq!(drop_unkept(&catalog, &one).await, snapshots([1, 2]));
     let end = ReviewChange::new(ReviewState::Open, ReviewState::Rejected);
-    let ended = catalog.change_review("r", &end, at(301)).await;
+    let ended = catalog.change_review(ALICE, "r", &end, at(301)).await;
     ended.expect("ended");
     assert_eq!(drop_unkept(&catalog, &one).await, snapshots([3, 4, 5]));
-    assert!(catalog.remove_tag("p", "named").await.expect("removed"));
+    assert!(
+        catalog
+            .remove_tag(ALICE, "p", "named")
+            .await
+            .expect("removed")
+    );
     assert_eq!(drop_unkept(&catalog, &one).await, snapshots([7]));
     // Even if the caller asks for it.
     let now = get_project(&catalog, &one).await;
@@ -244,7 +249,7 @@ pub async fn no_record_comes_to_need_a_dropped_version(backend: &impl Backend) {
     }
     let late = tag("p", "late", 1);
     assert_dropped(catalog.set_tag(ALICE, &late, true).await, 1);
-    assert_eq!(catalog.tags("p", None, 10).await.expect("tags"), []);
+    assert_eq!(catalog.tags(ALICE, "p", None, 10).await.expect("tags"), []);
     let mut of_side = review(&one, "r", None, "a");
     of_side.sides.base_snapshot = snapshot(2);
     of_side.sides.ours_snapshot = snapshot(2);

@@ -41,17 +41,22 @@ pub async fn a_tag_is_read_back_as_set(backend: &impl Backend) {
     catalog.set_tag(ALICE, &full, false).await.expect("set");
     let bare = tag("q", "v1", 2);
     catalog.set_tag(ALICE, &bare, true).await.expect("set");
-    let found = catalog.tag("p", "v1").await.expect("tag");
+    let found = catalog.tag(ALICE, "p", "v1").await.expect("tag");
     assert_eq!(found.as_ref(), Some(&full));
-    let found = catalog.tags("q", None, 10).await.expect("tags");
+    let found = catalog.tags(ALICE, "q", None, 10).await.expect("tags");
     assert_eq!(found, [bare]);
     for (project, name) in [("p", "v2"), ("p", "V1"), ("x", "v1"), ("p", "")] {
-        assert_eq!(catalog.tag(project, name).await.expect("tag"), None);
-        assert!(!catalog.remove_tag(project, name).await.expect("none"));
+        assert_eq!(catalog.tag(ALICE, project, name).await.expect("tag"), None);
+        assert!(
+            !catalog
+                .remove_tag(ALICE, project, name)
+                .await
+                .expect("none")
+        );
     }
-    assert!(catalog.remove_tag("p", "v1").await.expect("removed"));
-    assert!(!catalog.remove_tag("p", "v1").await.expect("gone"));
-    assert_eq!(catalog.tag("p", "v1").await.expect("tag"), None);
+    assert!(catalog.remove_tag(ALICE, "p", "v1").await.expect("removed"));
+    assert!(!catalog.remove_tag(ALICE, "p", "v1").await.expect("gone"));
+    assert_eq!(catalog.tag(ALICE, "p", "v1").await.expect("tag"), None);
 }
 
 /// A tag that exists moves only with `may_move`.
@@ -74,13 +79,13 @@ pub async fn a_tag_moves_only_if_allowed(backend: &impl Backend) {
     });
     let won: Vec<_> = join_all(tries).await.into_iter().flatten().collect();
     assert_eq!(won.len(), 1, "one of them");
-    let found = catalog.tag("p", "v").await.expect("tag");
+    let found = catalog.tag(ALICE, "p", "v").await.expect("tag");
     assert_eq!(found, Some(tag("p", "v", won[0])));
     let moved = tag("p", "v", 9);
     catalog.set_tag(ALICE, &moved, true).await.expect("moved");
     let again = catalog.set_tag(ALICE, &moved, false).await;
     assert_exists(again, Kind::Tag);
-    let found = catalog.tag("p", "v").await.expect("tag");
+    let found = catalog.tag(ALICE, "p", "v").await.expect("tag");
     assert_eq!(found, Some(moved));
     for (tenant, id) in [(BOB, "p"), (ALICE, "x")] {
         let unknown = catalog.set_tag(tenant, &tag(id, "w", 1), false).await;
@@ -109,7 +114,7 @@ pub async fn tags_are_listed_by_name(backend: &impl Backend) {
             ..tag("p", name, n as u64)
         };
         catalog.set_tag(ALICE, &one, false).await.expect("set");
-        let found = catalog.tag("p", name).await.expect("tag");
+        let found = catalog.tag(ALICE, "p", name).await.expect("tag");
         assert_eq!(found, Some(one));
     }
     let other = tag("q", "elsewhere", 1);
@@ -118,7 +123,9 @@ pub async fn tags_are_listed_by_name(backend: &impl Backend) {
     for limit in [1, 3, MAX_PAGE] {
         let mut seen: Vec<String> = Vec::new();
         loop {
-            let page = catalog.tags("p", seen.last().map(|it| &**it), limit).await;
+            let page = catalog
+                .tags(ALICE, "p", seen.last().map(|it| &**it), limit)
+                .await;
             let page = page.expect("tags");
             assert!(page.len() <= limit as usize);
             if page.is_empty() {
@@ -129,7 +136,7 @@ pub async fn tags_are_listed_by_name(backend: &impl Backend) {
         assert_eq!(seen, names, "in pages of {limit}");
     }
     for limit in [0, MAX_PAGE + 1] {
-        assert_refused(catalog.tags("p", None, limit).await);
+        assert_refused(catalog.tags(ALICE, "p", None, limit).await);
     }
     for bad in ["", "a\0b", &"x".repeat(MAX_NAME_BYTES + 1)] {
         let set = catalog.set_tag(ALICE, &tag("p", bad, 1), true).await;

@@ -129,7 +129,9 @@ async fn fill(catalog: &impl Catalog, id: TenantId) {
         };
         catalog.add_event(&event).await.expect("an event");
     }
-    let queued = catalog.queue_deliveries(&hook.id, MAX_PAGE, at(70)).await;
+    let queued = catalog
+        .queue_deliveries(Some(id), &hook.id, MAX_PAGE, at(70))
+        .await;
     assert!(queued.expect("deliveries") >= 600);
     catalog.begin(&request(id, 1)).await.expect("a request");
 }
@@ -147,7 +149,7 @@ async fn count(catalog: &impl Catalog, id: TenantId) -> [usize; 8] {
         ..WorkspaceQuery::default()
     };
     let (project, alone, reviews) = (name("project"), name("alone"), ReviewQuery::of(id));
-    let versions = catalog.versions_in(&project, 1, None, MAX_PAGE);
+    let versions = catalog.versions_in(id, &project, 1, None, MAX_PAGE);
     let conflicts = catalog.unsettled(id, &alone);
     let reviews = catalog.reviews(&reviews);
     [
@@ -180,7 +182,7 @@ pub async fn an_erased_tenant_leaves_no_records(backend: &impl Backend) {
         fill(&catalog, id).await;
     }
     while catalog
-        .queue_deliveries("own", MAX_PAGE, at(71))
+        .queue_deliveries(None, "own", MAX_PAGE, at(71))
         .await
         .expect("deliveries")
         > 0
@@ -198,7 +200,7 @@ pub async fn an_erased_tenant_leaves_no_records(backend: &impl Backend) {
         matches!(&used, Err(Error::InUse { what: Kind::Tenant, sandbox }) if sandbox == "s"),
         "{used:?}"
     );
-    let removed = catalog.remove_sandbox("s", at(81)).await;
+    let removed = catalog.remove_sandbox(ALICE, "s", at(81)).await;
     assert!(removed.expect("removed"));
     let early = catalog.remove_tenant(ALICE).await;
     let is_early = matches!(early, Err(Error::Changed { what: Kind::Tenant }));
@@ -214,7 +216,7 @@ pub async fn an_erased_tenant_leaves_no_records(backend: &impl Backend) {
     let tenants = catalog.tenants().await.expect("tenants");
     assert_eq!(tenants, [tenant(BOB, "bob")]);
     assert_eq!(count(&catalog, BOB).await, before);
-    let pending = catalog.pending_deliveries("own", MAX_PAGE).await;
+    let pending = catalog.pending_deliveries(None, "own", MAX_PAGE).await;
     let pending = pending.expect("deliveries");
     assert!(
         pending

@@ -18,7 +18,9 @@ use crate::records::{PathChange, VersionKind};
 /// Returns the landings that changed a path, newest first, with the path of each
 /// record.
 async fn history(catalog: &impl Catalog, of: &str) -> Vec<(u64, String)> {
-    let found = catalog.versions_of("p", &path(of), None, MAX_PAGE).await;
+    let found = catalog
+        .versions_of(ALICE, "p", &path(of), None, MAX_PAGE)
+        .await;
     let found = found.expect("versions").into_iter();
     found
         .map(|it| (it.sequence, it.change.path.to_string()))
@@ -78,14 +80,14 @@ pub async fn the_history_of_a_path_has_every_change_of_it(backend: &impl Backend
     let of_directory: Vec<_> = of_directory.into_iter().map(|(n, _)| n).collect();
     assert_eq!(of_directory, [8, 4, 3, 2, 1]);
     assert_eq!(history(&catalog, "").await, [(1, String::new())]);
-    let last = catalog.last_version("p", &path("a/b/cc")).await;
+    let last = catalog.last_version(ALICE, "p", &path("a/b/cc")).await;
     assert_eq!(last.expect("version").map(|it| it.sequence), Some(8));
     let last = catalog
-        .last_version("p", &path("b"))
+        .last_version(ALICE, "p", &path("b"))
         .await
         .expect("version");
     assert_eq!(last.map(|it| it.change), Some(added_whole("b", 3)));
-    let nowhere = catalog.last_version("q", &path("b")).await;
+    let nowhere = catalog.last_version(ALICE, "q", &path("b")).await;
     assert_eq!(nowhere.expect("version"), None);
 }
 
@@ -130,7 +132,7 @@ pub async fn histories_are_complete_in_pages_of_any_length(backend: &impl Backen
             let mut seen = Vec::new();
             let mut before = None;
             loop {
-                let page = catalog.versions_of("p", &of, before, limit).await;
+                let page = catalog.versions_of(ALICE, "p", &of, before, limit).await;
                 let page = page.expect("versions");
                 assert!(page.len() <= limit as usize);
                 let Some(last) = page.last() else { break };
@@ -155,7 +157,7 @@ pub async fn the_changes_of_a_landing_are_listed_by_path(backend: &impl Backend)
     for limit in [1, 2, MAX_PAGE] {
         let mut seen: Vec<TreePath> = Vec::new();
         loop {
-            let page = catalog.versions_in("p", 2, seen.last(), limit).await;
+            let page = catalog.versions_in(ALICE, "p", 2, seen.last(), limit).await;
             let page = page.expect("versions");
             if page.is_empty() {
                 break;
@@ -166,12 +168,18 @@ pub async fn the_changes_of_a_landing_are_listed_by_path(backend: &impl Backend)
         assert_eq!(seen, expected.map(path), "in pages of {limit}");
     }
     for (project, sequence) in [("p", 3), ("p", 0), ("p", u64::MAX), ("q", 2)] {
-        let none = catalog.versions_in(project, sequence, None, 10).await;
+        let none = catalog
+            .versions_in(ALICE, project, sequence, None, 10)
+            .await;
         assert!(none.expect("versions").is_empty());
     }
     for limit in [0, MAX_PAGE + 1] {
-        assert_refused(catalog.versions_in("p", 1, None, limit).await);
-        assert_refused(catalog.versions_of("p", &path("a"), None, limit).await);
+        assert_refused(catalog.versions_in(ALICE, "p", 1, None, limit).await);
+        assert_refused(
+            catalog
+                .versions_of(ALICE, "p", &path("a"), None, limit)
+                .await,
+        );
     }
 }
 
@@ -223,7 +231,10 @@ pub async fn any_change_of_a_path_is_read_back_unchanged(backend: &impl Backend)
             algorithm: "x".repeat(n + 1),
         };
         land_each(&catalog, &one, [vec![change.clone()]]).await;
-        let found = catalog.last_version("p", &at_path).await.expect("version");
+        let found = catalog
+            .last_version(ALICE, "p", &at_path)
+            .await
+            .expect("version");
         let found = found.expect("it landed");
         assert_eq!(found.change, change);
         let sequence = n as u64 + 1;

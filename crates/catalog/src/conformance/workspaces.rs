@@ -255,7 +255,9 @@ pub async fn expired_workspaces_are_found_oldest_first(backend: &impl Backend) {
     };
     add_workspace(&catalog, &live).await;
     let expired = async |now, limit| {
-        let found = catalog.expired_workspaces(at(now), limit).await;
+        let found = catalog
+            .expired_workspaces_of_all_tenants(at(now), limit)
+            .await;
         let found = found.expect("expired").into_iter();
         found.map(|one| one.id).collect::<Vec<_>>()
     };
@@ -263,7 +265,11 @@ pub async fn expired_workspaces_are_found_oldest_first(backend: &impl Backend) {
     assert_eq!(expired(30, 10).await, ["a", "b", "c"]);
     assert_eq!(expired(99, 2).await, ["a", "b"]);
     for limit in [0, u32::MAX] {
-        assert_refused(catalog.expired_workspaces(at(1), limit).await);
+        assert_refused(
+            catalog
+                .expired_workspaces_of_all_tenants(at(1), limit)
+                .await,
+        );
     }
 }
 

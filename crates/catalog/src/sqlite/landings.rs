@@ -1,11 +1,12 @@
 //! Landings: moves of a project's head, and the log of them.
 
 use async_trait::async_trait;
+use elevo_core::TenantId;
 use elevo_objects::SnapshotId;
 use sqlx::{SqliteConnection, SqliteExecutor};
 
 use super::values::sequence_bound;
-use super::{SqliteCatalog, failure, retention, steps};
+use super::{SqliteCatalog, failure, projects, retention, steps};
 use crate::bounds::{self, micros};
 use crate::catalog::Landings;
 use crate::columns::Column;
@@ -26,25 +27,35 @@ macro_rules! selected {
 const SELECT_ONE: &str = concat!(
     "SELECT ",
     selected!(),
-    " FROM landings WHERE project = ? AND sequence = ?"
+    " FROM landings WHERE project = ",
+    projects::own!(),
+    " AND sequence = ?"
 );
 
 pub(super) const SELECT_BY_SNAPSHOT: &str = concat!(
     "SELECT ",
     selected!(),
-    " FROM landings INDEXED BY landings_by_snapshot \
-      WHERE project = ? AND snapshot = ? ORDER BY sequence DESC LIMIT 1"
+    " FROM landings INDEXED BY landings_by_snapshot WHERE project = ",
+    projects::own!(),
+    " AND snapshot = ? ORDER BY sequence DESC LIMIT 1"
 );
 
 pub(super) const SELECT_PAGE: &str = concat!(
     "SELECT ",
     selected!(),
-    " FROM landings WHERE project = ? AND sequence < ? ORDER BY sequence DESC LIMIT ?"
+    " FROM landings WHERE project = ",
+    projects::own!(),
+    " AND sequence < ? ORDER BY sequence DESC LIMIT ?"
 );
 
 /// At most one of the two tables has the request.
-pub(super) const SELECT_BY_REQUEST: &str = "SELECT sequence, snapshot FROM landings WHERE project = ?1 AND request = ?2 \
-     UNION ALL SELECT NULL, head FROM held_requests WHERE project = ?1 AND request = ?2";
+pub(super) const SELECT_BY_REQUEST: &str = concat!(
+    "WITH own (id) AS ",
+    projects::own!(),
+    " SELECT sequence, snapshot FROM landings WHERE project = (SELECT id FROM own) \
+     AND request = ?3 UNION ALL SELECT NULL, head FROM held_requests \
+     WHERE project = (SELECT id FROM own) AND request = ?3"
+);
 
 /// Number of changed paths above which a landing is a large change.
 const LARGE: usize = 5000;
@@ -102,12 +113,23 @@ impl Landings for SqliteCatalog {
         })
     }
 
-    async fn landing_by_request(&self, project: &str, request: &str) -> Result<Option<LandedStep>> {
-        by_request(self.database.readers(), project, request).await
+    async fn landing_by_request(
+        &self,
+        tenant: TenantId,
+        project: &str,
+        request: &str,
+    ) -> Result<Option<LandedStep>> {
+        by_request(self.database.readers(), tenant, project, request).await
     }
 
-    async fn landing(&self, project: &str, sequence: u64) -> Result<Option<LogEntry>> {
+    async fn landing(
+        &self,
+        tenant: TenantId,
+        project: &str,
+        sequence: u64,
+    ) -> Result<Option<LogEntry>> {
         sqlx::query_as(SELECT_ONE)
+            .bind(&tenant.as_bytes()[..])
             .bind(project)
             .bind(sequence_bound(Some(sequence)))
             .fetch_optional(self.database.readers())
@@ -117,10 +139,12 @@ impl Landings for SqliteCatalog {
 
     async fn landing_of_snapshot(
         &self,
+        tenant: TenantId,
         project: &str,
         snapshot: SnapshotId,
     ) -> Result<Option<LogEntry>> {
         sqlx::query_as(SELECT_BY_SNAPSHOT)
+            .bind(&tenant.as_bytes()[..])
             .bind(project)
             .bind(&snapshot.0.as_bytes()[..])
             .fetch_optional(self.database.readers())
@@ -128,9 +152,16 @@ impl Landings for SqliteCatalog {
             .map_err(failure::of)
     }
 
-    async fn log(&self, project: &str, before: Option<u64>, limit: u32) -> Result<Vec<LogEntry>> {
+    async fn log(
+        &self,
+        tenant: TenantId,
+        project: &str,
+        before: Option<u64>,
+        limit: u32,
+    ) -> Result<Vec<LogEntry>> {
         bounds::limit(limit)?;
         sqlx::query_as(SELECT_PAGE)
+            .bind(&tenant.as_bytes()[..])
             .bind(project)
             .bind(sequence_bound(before))
             .bind(limit)
@@ -192,7 +223,10 @@ async fn check_requests(connection: &mut SqliteConnection, landing: &Landing) ->
         .iter()
         .filter_map(|step| step.request.as_ref())
     {
-        let known = by_request(&mut *connection, &landing.project, request).await?;
+        let Landing {
+            tenant, project, ..
+        } = landing;
+        let known = by_request(&mut *connection, *tenant, project, request).await?;
         if let Some(landed) = known {
             return Err(Error::Repeated {
                 request: request.clone(),
@@ -222,10 +256,12 @@ async fn move_head(
 
 async fn by_request(
     executor: impl SqliteExecutor<'_>,
+    tenant: TenantId,
     project: &str,
     request: &str,
 ) -> Result<Option<LandedStep>> {
     sqlx::query_as(SELECT_BY_REQUEST)
+        .bind(&tenant.as_bytes()[..])
         .bind(project)
         .bind(request)
         .fetch_optional(executor)

@@ -20,6 +20,14 @@ macro_rules! columns {
     };
 }
 
+/// Selects the id of a tenant's project: none if another tenant has the project.
+macro_rules! own {
+    () => {
+        "(SELECT id FROM projects WHERE tenant = ? AND id = ?)"
+    };
+}
+pub(super) use own;
+
 const SELECT_ONE: &str = concat!(
     "SELECT ",
     columns!(),
@@ -159,8 +167,8 @@ impl Projects for SqliteCatalog {
         Ok(project)
     }
 
-    async fn remove_project(&self, id: &str) -> Result<bool> {
-        match is_removing(&self.database, id).await? {
+    async fn remove_project(&self, tenant: TenantId, id: &str) -> Result<bool> {
+        match is_removing(&self.database, tenant, id).await? {
             None => return Ok(false),
             Some(false) => return Err(Error::Refused("the project is not being removed".into())),
             Some(true) => {}
@@ -174,7 +182,8 @@ impl Projects for SqliteCatalog {
             .execute(&mut *transaction)
             .await
             .map_err(failure::of)?;
-        let done = sqlx::query("DELETE FROM projects WHERE id = ?")
+        let done = sqlx::query("DELETE FROM projects WHERE tenant = ? AND id = ?")
+            .bind(&tenant.as_bytes()[..])
             .bind(id)
             .execute(&mut *transaction)
             .await
@@ -280,8 +289,9 @@ pub(super) async fn update(connection: &mut SqliteConnection, project: &Project)
     Ok(())
 }
 
-async fn is_removing(database: &Database, id: &str) -> Result<Option<bool>> {
-    sqlx::query_scalar("SELECT removing FROM projects WHERE id = ?")
+async fn is_removing(database: &Database, tenant: TenantId, id: &str) -> Result<Option<bool>> {
+    sqlx::query_scalar("SELECT removing FROM projects WHERE tenant = ? AND id = ?")
+        .bind(&tenant.as_bytes()[..])
         .bind(id)
         .fetch_optional(database.readers())
         .await

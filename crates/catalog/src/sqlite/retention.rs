@@ -17,20 +17,25 @@ use crate::records::{Project, ReplacedVersion, Unkept, UnkeptQuery};
 
 /// Versions that are not the newest, each with the landing that replaced it,
 /// except versions that became the head again later.
-pub(super) const SELECT_REPLACED: &str = "SELECT sequence - 1 AS version, parent AS snapshot, created AS replaced, \
+pub(super) const SELECT_REPLACED: &str = concat!(
+    "SELECT sequence - 1 AS version, parent AS snapshot, created AS replaced, \
      (SELECT created FROM landings own WHERE own.project = landings.project \
       AND own.sequence = landings.sequence - 1) AS created \
-     FROM landings WHERE project = ? AND sequence > ? \
+     FROM landings WHERE project = ",
+    projects::own!(),
+    " AND sequence > ? \
      AND NOT EXISTS (SELECT 1 FROM dropped_versions gone \
       WHERE gone.project = landings.project AND gone.snapshot = landings.parent) \
      AND NOT EXISTS (SELECT 1 FROM landings later INDEXED BY landings_by_snapshot \
       WHERE later.project = landings.project AND later.snapshot = landings.parent \
       AND later.sequence >= landings.sequence) \
-     ORDER BY sequence LIMIT ?";
+     ORDER BY sequence LIMIT ?"
+);
 
 /// The versions that records of a project need, regardless of its retention.
-pub(super) const SELECT_NEEDED: &str = "SELECT head AS snapshot FROM projects WHERE id = ?2 \
-     UNION ALL SELECT snapshot FROM tags WHERE project = ?2 \
+pub(super) const SELECT_NEEDED: &str = "SELECT head AS snapshot FROM projects WHERE tenant = ?1 AND id = ?2 \
+     UNION ALL SELECT snapshot FROM tags \
+      WHERE project = (SELECT id FROM projects WHERE tenant = ?1 AND id = ?2) \
      UNION ALL SELECT base FROM workspaces WHERE tenant = ?1 AND project = ?2 \
      UNION ALL SELECT synced FROM workspaces WHERE tenant = ?1 AND project = ?2 \
      UNION ALL SELECT base_snapshot FROM reviews INDEXED BY reviews_open_of_project \
@@ -79,6 +84,7 @@ impl VersionRetention for SqliteCatalog {
         // The landing that replaced a version has the next sequence number.
         let after = query.after.map_or(0, |version| version.saturating_add(1));
         let rows: Vec<ReplacedRow> = sqlx::query_as(SELECT_REPLACED)
+            .bind(&project.tenant.as_bytes()[..])
             .bind(&project.id)
             .bind(i64::try_from(after).unwrap_or(i64::MAX))
             .bind(query.limit)

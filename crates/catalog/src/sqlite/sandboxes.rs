@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use elevo_core::{SandboxState, TenantId, Timestamp};
-use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
+use sqlx::{QueryBuilder, Sqlite, SqliteConnection, SqliteExecutor};
 
 use super::{SqliteCatalog, events, failure, pages, quotas};
 use crate::bounds::{self, micros};
@@ -23,7 +23,13 @@ macro_rules! columns {
     };
 }
 
-const SELECT_ONE: &str = concat!("SELECT ", columns!(), " FROM sandboxes WHERE id = ?");
+const SELECT_OF_ANY_TENANT: &str = concat!("SELECT ", columns!(), " FROM sandboxes WHERE id = ?");
+
+const SELECT_ONE: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM sandboxes WHERE id = ? AND tenant = ?"
+);
 
 pub(super) const SELECT_BY_WORKSPACE: &str = concat!(
     "SELECT ",
@@ -93,12 +99,11 @@ impl Sandboxes for SqliteCatalog {
     }
 
     async fn sandbox(&self, tenant: TenantId, id: &str) -> Result<Option<Sandbox>> {
-        let found = self.sandbox_of_any_tenant(id).await?;
-        Ok(found.filter(|sandbox| sandbox.tenant == tenant))
+        find(self.database.readers(), tenant, id).await
     }
 
     async fn sandbox_of_any_tenant(&self, id: &str) -> Result<Option<Sandbox>> {
-        sqlx::query_as(SELECT_ONE)
+        sqlx::query_as(SELECT_OF_ANY_TENANT)
             .bind(id)
             .fetch_optional(self.database.readers())
             .await
@@ -125,7 +130,11 @@ impl Sandboxes for SqliteCatalog {
         pages::page(&self.database, count, select_page(query)?).await
     }
 
-    async fn expired(&self, now: Timestamp, limit: u32) -> Result<Vec<Sandbox>> {
+    async fn expired_sandboxes_of_all_tenants(
+        &self,
+        now: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<Sandbox>> {
         bounds::limit(limit)?;
         sqlx::query_as(SELECT_EXPIRED)
             .bind(micros(now)?)
@@ -137,12 +146,13 @@ impl Sandboxes for SqliteCatalog {
 
     async fn change_sandbox(
         &self,
+        tenant: TenantId,
         id: &str,
         change: &SandboxChange,
         now: Timestamp,
     ) -> Result<Sandbox> {
         let mut transaction = self.database.write().await?;
-        let found = find(&mut transaction, id).await?;
+        let found = find(&mut *transaction, tenant, id).await?;
         let what = Kind::Sandbox;
         let sandbox = change.apply(found.ok_or(Error::NotFound { what })?, now)?;
         sqlx::query(UPDATE)
@@ -168,9 +178,9 @@ impl Sandboxes for SqliteCatalog {
         Ok(sandbox)
     }
 
-    async fn remove_sandbox(&self, id: &str, now: Timestamp) -> Result<bool> {
+    async fn remove_sandbox(&self, tenant: TenantId, id: &str, now: Timestamp) -> Result<bool> {
         let mut transaction = self.database.write().await?;
-        let Some(sandbox) = find(&mut transaction, id).await? else {
+        let Some(sandbox) = find(&mut *transaction, tenant, id).await? else {
             return Ok(false);
         };
         let deleted = EventKind::SandboxDeleted;
@@ -197,12 +207,17 @@ impl Sandboxes for SqliteCatalog {
     }
 }
 
-/// Reads a sandbox in the transaction of a change, so that no other change can
-/// affect it until the transaction ends.
-async fn find(connection: &mut SqliteConnection, id: &str) -> Result<Option<Sandbox>> {
+/// Reads a sandbox. In the transaction of a change, no other change can affect the
+/// sandbox until the transaction ends.
+async fn find(
+    executor: impl SqliteExecutor<'_>,
+    tenant: TenantId,
+    id: &str,
+) -> Result<Option<Sandbox>> {
     sqlx::query_as(SELECT_ONE)
         .bind(id)
-        .fetch_optional(connection)
+        .bind(&tenant.as_bytes()[..])
+        .fetch_optional(executor)
         .await
         .map_err(failure::of)
 }

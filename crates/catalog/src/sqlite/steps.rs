@@ -52,12 +52,13 @@ pub(super) async fn carry_out(
     // First the changes, which may close reviews: a new review may be for the
     // same path.
     for ReviewStep { id, change } in &step.reviews {
-        let review = reviews::require(connection, id).await?;
-        if (review.tenant, &review.project) != (landing.tenant, &landing.project) {
+        let tenant = landing.tenant;
+        let review = reviews::require(connection, tenant, id).await?;
+        if review.project != landing.project {
             let what = Kind::Review;
             return Err(Error::NotFound { what });
         }
-        reviews::apply(connection, id, change, landing.now).await?;
+        reviews::apply(connection, tenant, id, change, landing.now).await?;
     }
     for review in &step.opens {
         reviews::insert(connection, review).await?;

@@ -18,19 +18,29 @@ macro_rules! columns {
 pub(super) const SELECT_ONE: &str = concat!(
     "SELECT ",
     columns!(),
-    " FROM tags WHERE project = ? AND name = ?"
+    " FROM tags WHERE project = ",
+    projects::own!(),
+    " AND name = ?"
 );
 
 pub(super) const SELECT_PAGE: &str = concat!(
     "SELECT ",
     columns!(),
-    " FROM tags WHERE project = ? AND name > ? ORDER BY name LIMIT ?"
+    " FROM tags WHERE project = ",
+    projects::own!(),
+    " AND name > ? ORDER BY name LIMIT ?"
 );
 
 const SET: &str = concat!(
     "INSERT OR REPLACE INTO tags (",
     columns!(),
     ") VALUES (?, ?, ?, ?, ?, ?, ?)"
+);
+
+const DELETE: &str = concat!(
+    "DELETE FROM tags WHERE project = ",
+    projects::own!(),
+    " AND name = ?"
 );
 
 #[async_trait]
@@ -40,6 +50,7 @@ impl Tags for SqliteCatalog {
         let mut transaction = self.database.write().await?;
         projects::require_not_removing(&mut transaction, tenant, &tag.project).await?;
         let existing = sqlx::query(SELECT_ONE)
+            .bind(&tenant.as_bytes()[..])
             .bind(&tag.project)
             .bind(&tag.name)
             .fetch_optional(&mut *transaction)
@@ -69,8 +80,9 @@ impl Tags for SqliteCatalog {
         transaction.commit().await
     }
 
-    async fn tag(&self, project: &str, name: &str) -> Result<Option<Tag>> {
+    async fn tag(&self, tenant: TenantId, project: &str, name: &str) -> Result<Option<Tag>> {
         sqlx::query_as(SELECT_ONE)
+            .bind(&tenant.as_bytes()[..])
             .bind(project)
             .bind(name)
             .fetch_optional(self.database.readers())
@@ -78,9 +90,16 @@ impl Tags for SqliteCatalog {
             .map_err(failure::of)
     }
 
-    async fn tags(&self, project: &str, after: Option<&str>, limit: u32) -> Result<Vec<Tag>> {
+    async fn tags(
+        &self,
+        tenant: TenantId,
+        project: &str,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<Tag>> {
         bounds::limit(limit)?;
         sqlx::query_as(SELECT_PAGE)
+            .bind(&tenant.as_bytes()[..])
             .bind(project)
             .bind(after.unwrap_or_default())
             .bind(limit)
@@ -89,8 +108,9 @@ impl Tags for SqliteCatalog {
             .map_err(failure::of)
     }
 
-    async fn remove_tag(&self, project: &str, name: &str) -> Result<bool> {
-        let statement = sqlx::query("DELETE FROM tags WHERE project = ? AND name = ?")
+    async fn remove_tag(&self, tenant: TenantId, project: &str, name: &str) -> Result<bool> {
+        let statement = sqlx::query(DELETE)
+            .bind(&tenant.as_bytes()[..])
             .bind(project)
             .bind(name);
         let done = self.database.run(statement).await?;

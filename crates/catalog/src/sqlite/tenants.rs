@@ -133,7 +133,7 @@ impl Tenants for SqliteCatalog {
         {
             let mark = sqlx::query("UPDATE projects SET removing = 1 WHERE id = ?").bind(&project);
             self.database.run(mark).await?;
-            self.remove_project(&project).await?;
+            self.remove_project(id, &project).await?;
         }
         for delete in DELETE {
             delete_all(&self.database, delete, id).await?;

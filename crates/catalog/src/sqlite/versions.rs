@@ -1,11 +1,11 @@
 //! The history of paths.
 
 use async_trait::async_trait;
-use elevo_core::TreePath;
+use elevo_core::{TenantId, TreePath};
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
 use super::values::{self, sequence_bound};
-use super::{SqliteCatalog, failure};
+use super::{SqliteCatalog, failure, projects};
 use crate::bounds;
 use crate::catalog::Versions;
 use crate::error::Result;
@@ -25,32 +25,41 @@ macro_rules! columns {
 pub(super) const SELECT_IN: &str = concat!(
     "SELECT ",
     columns!(),
-    " FROM versions JOIN landings USING (project, sequence) \
-      WHERE project = ? AND sequence = ? AND path >= ? ORDER BY path LIMIT ?"
+    " FROM versions JOIN landings USING (project, sequence) WHERE project = ",
+    projects::own!(),
+    " AND sequence = ? AND path >= ? ORDER BY path LIMIT ?"
 );
 
 #[async_trait]
 impl Versions for SqliteCatalog {
     async fn versions_of(
         &self,
+        tenant: TenantId,
         project: &str,
         path: &TreePath,
         before: Option<u64>,
         limit: u32,
     ) -> Result<Vec<FileVersion>> {
         bounds::limit(limit)?;
-        let mut select = select_of(&stored::path_and_above(path), project, before, limit);
+        let paths = stored::path_and_above(path);
+        let mut select = select_of(&paths, tenant, project, before, limit);
         let found = select.build_query_as().fetch_all(self.database.readers());
         found.await.map_err(failure::of)
     }
 
-    async fn last_version(&self, project: &str, path: &TreePath) -> Result<Option<FileVersion>> {
-        let last = self.versions_of(project, path, None, 1).await?;
+    async fn last_version(
+        &self,
+        tenant: TenantId,
+        project: &str,
+        path: &TreePath,
+    ) -> Result<Option<FileVersion>> {
+        let last = self.versions_of(tenant, project, path, None, 1).await?;
         Ok(last.into_iter().next())
     }
 
     async fn versions_in(
         &self,
+        tenant: TenantId,
         project: &str,
         sequence: u64,
         after: Option<&TreePath>,
@@ -58,6 +67,7 @@ impl Versions for SqliteCatalog {
     ) -> Result<Vec<FileVersion>> {
         bounds::limit(limit)?;
         sqlx::query_as(SELECT_IN)
+            .bind(&tenant.as_bytes()[..])
             .bind(project)
             .bind(sequence_bound(Some(sequence)))
             .bind(stored::path_after(after))
@@ -119,11 +129,15 @@ async fn insert_some(
 /// each path is a prefix of the next.
 pub(super) fn select_of(
     paths: &[Vec<u8>],
+    tenant: TenantId,
     project: &str,
     before: Option<u64>,
     limit: u32,
 ) -> QueryBuilder<Sqlite> {
-    let mut select = QueryBuilder::new("WITH asked (path, every) AS (");
+    let mut select = QueryBuilder::new("WITH own (id) AS (SELECT id FROM projects WHERE tenant = ");
+    select.push_bind(tenant.as_bytes().to_vec());
+    select.push(" AND id = ").push_bind(project.to_owned());
+    select.push("), asked (path, every) AS (");
     select.push_values(paths.iter().enumerate(), |mut row, (n, path)| {
         row.push_bind(path.clone())
             .push(if n == 0 { "1" } else { "0" });
@@ -135,24 +149,19 @@ pub(super) fn select_of(
          AND (asked.every OR other.whole) AND other.sequence < ",
     );
     select.push_bind(sequence_bound(before));
-    select
-        .push(" AND other.project = ")
-        .push_bind(project.to_owned());
-    select
-        .push(" ORDER BY other.sequence DESC LIMIT ")
-        .push_bind(limit);
-    select
-        .push(") WHERE one.project = ")
-        .push_bind(project.to_owned());
-    select.push(" GROUP BY one.sequence ORDER BY one.sequence DESC LIMIT ");
+    select.push(" AND other.project = (SELECT id FROM own) ORDER BY other.sequence DESC LIMIT ");
+    select.push_bind(limit);
+    select.push(
+        ") WHERE one.project = (SELECT id FROM own) \
+         GROUP BY one.sequence ORDER BY one.sequence DESC LIMIT ",
+    );
     select.push_bind(limit);
     select.push(concat!(
         ") SELECT ",
         columns!(),
         " FROM found CROSS JOIN versions USING (sequence, path) \
-          CROSS JOIN landings USING (project, sequence) WHERE project = "
+          CROSS JOIN landings USING (project, sequence) WHERE project = (SELECT id FROM own) \
+          ORDER BY found.sequence DESC"
     ));
-    select.push_bind(project.to_owned());
-    select.push(" ORDER BY found.sequence DESC");
     select
 }

@@ -99,7 +99,11 @@ impl Workspaces for SqliteCatalog {
         pages::page(&self.database, count, select_page(query)?).await
     }
 
-    async fn expired_workspaces(&self, now: Timestamp, limit: u32) -> Result<Vec<Workspace>> {
+    async fn expired_workspaces_of_all_tenants(
+        &self,
+        now: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<Workspace>> {
         bounds::limit(limit)?;
         sqlx::query_as(SELECT_EXPIRED)
             .bind(micros(now)?)

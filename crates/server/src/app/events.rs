@@ -224,15 +224,27 @@ impl Events {
         }
     }
 
+    /// Records an event for the sandbox of any tenant that has this id. A sandbox
+    /// in a warm pool has no row and gets no event.
+    pub(crate) async fn announce_by_id(&self, id: &str, kind: EventKind) -> Result<()> {
+        match self.catalog.sandbox_of_any_tenant(id).await? {
+            Some(sandbox) => self.announce(&sandbox, kind).await,
+            None => Ok(()),
+        }
+    }
+
     /// Records an event for a sandbox without changing the sandbox.
-    pub(crate) async fn announce(&self, id: &str, kind: EventKind) -> Result<()> {
+    async fn announce(&self, sandbox: &Sandbox, kind: EventKind) -> Result<()> {
+        let Sandbox { tenant, id, .. } = sandbox;
         let change = SandboxChange {
             tells: vec![kind],
             ..SandboxChange::default()
         };
-        let told = self.catalog.change_sandbox(id, &change, clock::now()).await;
-        match told {
-            // The sandbox was deleted, or is in a warm pool and has no row.
+        let told = self
+            .catalog
+            .change_sandbox(*tenant, id, &change, clock::now());
+        match told.await {
+            // The sandbox was deleted.
             Ok(_) | Err(elevo_catalog::Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -243,7 +255,10 @@ impl Events {
     /// `told` holds the sandboxes and expiry times that have their event.
     pub(crate) async fn announce_expiring(&self, told: &mut HashSet<(String, i64)>) -> Result<()> {
         let soon = clock::after(self.time.now().await?, EXPIRING);
-        let ending = self.catalog.expired(soon, 1000).await?;
+        let ending = self
+            .catalog
+            .expired_sandboxes_of_all_tenants(soon, 1000)
+            .await?;
         let name = |row: &Sandbox| (row.id.clone(), row.expires.seconds());
         let now: HashSet<_> = ending.iter().map(name).collect();
         told.retain(|known| now.contains(known));
@@ -253,7 +268,7 @@ impl Events {
             let is_short = clock::after(row.created, EXPIRING) >= row.expires;
             if !is_short && !row.removing && told.insert(name(&row)) && !self.was_told(&row).await?
             {
-                self.announce(&row.id, EventKind::SandboxExpiring).await?;
+                self.announce(&row, EventKind::SandboxExpiring).await?;
             }
         }
         Ok(())

@@ -194,7 +194,7 @@ impl Projects {
             let id = tenant_stores::workspace_id(&workspace.id)?;
             self.stores.remove_workspace(tenant, id).await?;
         }
-        self.catalog.remove_project(project).await?;
+        self.catalog.remove_project(tenant, project).await?;
         tracing::info!(project, "project deleted");
         Ok(())
     }

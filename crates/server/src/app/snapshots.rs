@@ -140,7 +140,10 @@ impl Snapshots {
 
     /// Returns the failure of a request for a version whose content was dropped.
     pub(crate) async fn dropped(&self, project: &Project, id: SnapshotId) -> Result<Failure> {
-        let landed = self.catalog.landing_of_snapshot(&project.id, id).await?;
+        let landed = self
+            .catalog
+            .landing_of_snapshot(project.tenant, &project.id, id)
+            .await?;
         let which = match &landed {
             Some(entry) => format!("version {}", entry.sequence),
             None => "the first version".into(),

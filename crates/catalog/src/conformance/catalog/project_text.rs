@@ -72,9 +72,9 @@ async fn assert_lands(catalog: &impl Catalog, one: &Project, text: &str) {
     };
     let landed = land(catalog, one, vec![step]).await;
     assert_eq!(get_review(catalog, &opened).await, opened);
-    let of_workspace = catalog.open_reviews_of(text, None, 10).await;
+    let of_workspace = catalog.open_reviews_of(ALICE, text, None, 10).await;
     assert_eq!(of_workspace.expect("reviews"), [opened]);
-    let known = catalog.landing_by_request(text, text).await;
+    let known = catalog.landing_by_request(ALICE, text, text).await;
     assert_eq!(known.expect("landing"), landed.steps.last().copied());
     let entry = whole_log(catalog, one).await.pop().expect("it landed");
     let texts = [&entry.project, &entry.key, &entry.message];
@@ -82,7 +82,7 @@ async fn assert_lands(catalog: &impl Catalog, one: &Project, text: &str) {
     let texts = [entry.agent, entry.workspace, entry.request];
     assert_eq!(texts, [(); 3].map(|()| Some(text.to_owned())));
     assert_eq!(entry.counts, text);
-    let last = catalog.last_version(text, &path("a")).await;
+    let last = catalog.last_version(ALICE, text, &path("a")).await;
     let last = last.expect("version").expect("it landed");
     assert_eq!(last.change, change);
     assert_eq!(
@@ -140,15 +140,20 @@ pub async fn unknown_text_finds_no_project(backend: &impl Backend) {
         assert_eq!(workspace.expect("workspace"), None);
         let review = catalog.review(ALICE, unknown).await.expect("review");
         assert_eq!(review, None);
-        let log = catalog.log(unknown, None, 10).await.expect("log");
+        let log = catalog.log(ALICE, unknown, None, 10).await.expect("log");
         assert!(log.is_empty());
-        let known = catalog.landing_by_request("a", unknown).await;
+        let known = catalog.landing_by_request(ALICE, "a", unknown).await;
         assert_eq!(known.expect("landing"), None);
-        let last = catalog.last_version(unknown, &path("a")).await;
+        let last = catalog.last_version(ALICE, unknown, &path("a")).await;
         assert_eq!(last.expect("version"), None);
-        let reviews = catalog.open_reviews_of(unknown, None, 10).await;
+        let reviews = catalog.open_reviews_of(ALICE, unknown, None, 10).await;
         assert!(reviews.expect("reviews").is_empty());
-        assert!(!catalog.remove_project(unknown).await.expect("remove"));
+        assert!(
+            !catalog
+                .remove_project(ALICE, unknown)
+                .await
+                .expect("remove")
+        );
         let removed = catalog.remove_workspace(ALICE, unknown).await;
         assert!(!removed.expect("remove"));
     }

@@ -42,7 +42,7 @@ pub async fn any_text_is_read_back_unchanged(backend: &impl Backend) {
         (bound.id, bound.name) = (text.into(), text.into());
         (bound.hash, bound.scopes) = ([n as u8; 32], vec![text.into()]);
         catalog.add_key(&bound).await.expect("a new key");
-        let found = catalog.key_by_hash(&bound.hash).await.expect("key");
+        let found = catalog.key_of_any_tenant(&bound.hash).await.expect("key");
         assert_eq!(found, Some(bound));
         let one = Sandbox {
             agent: Some(text.into()),
@@ -130,7 +130,7 @@ pub async fn unknown_text_finds_nothing(backend: &impl Backend) {
         assert_eq!(catalog.setting(unknown).await.expect("setting"), None);
         assert_eq!(catalog.template(unknown).await.expect("template"), None);
         let removed = catalog
-            .remove_sandbox(unknown, at(900))
+            .remove_sandbox(ALICE, unknown, at(900))
             .await
             .expect("remove");
         assert!(!removed);

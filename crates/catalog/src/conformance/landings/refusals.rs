@@ -81,11 +81,11 @@ pub async fn an_unexpected_landing_changes_nothing(backend: &impl Backend) {
     let kept = review(&one, "r", Some("w"), "a/b");
     assert_eq!(get_review(&catalog, &kept).await, kept);
     assert_eq!(catalog.review(ALICE, "s").await.expect("review"), None);
-    let versions = catalog.versions_of("p", &path("a"), None, 10).await;
+    let versions = catalog.versions_of(ALICE, "p", &path("a"), None, 10).await;
     assert!(versions.expect("versions").is_empty());
     let workspace = catalog.workspace(ALICE, "w").await.expect("workspace");
     assert_eq!(workspace.expect("it exists").merges, 0);
-    let known = catalog.landing_by_request("p", "request").await;
+    let known = catalog.landing_by_request(ALICE, "p", "request").await;
     assert_eq!(known.expect("landing"), None);
     land(fine()).await.expect("all is as expected");
 }
@@ -136,7 +136,7 @@ pub async fn a_landing_is_carried_out_once(backend: &impl Backend) {
             assert!(matches!(again, Err(Error::Repeated { .. })), "{again:?}");
         }
         // Another project has its own requests.
-        let known = handles[0].landing_by_request("q", request).await;
+        let known = handles[0].landing_by_request(ALICE, "q", request).await;
         assert_eq!(known.expect("landing"), None);
     }
     land(&handles[0], &other, vec![requested(snapshot(5), "lands")]).await;

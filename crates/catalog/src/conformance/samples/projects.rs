@@ -196,7 +196,7 @@ pub(crate) async fn get_project(catalog: &impl Catalog, project: &Project) -> Pr
 
 pub(crate) async fn whole_log(catalog: &impl Catalog, project: &Project) -> Vec<LogEntry> {
     let log = catalog
-        .log(&project.id, None, crate::limits::MAX_PAGE)
+        .log(project.tenant, &project.id, None, crate::limits::MAX_PAGE)
         .await;
     log.expect("log")
 }

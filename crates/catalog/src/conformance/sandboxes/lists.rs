@@ -190,7 +190,7 @@ pub async fn a_walk_returns_each_sandbox_once_during_changes(backend: &impl Back
         seen.extend(page.items.into_iter().map(|one| one.id));
         add(&catalog, &aged(100 + round)).await;
         catalog
-            .remove_sandbox(&gone.id, at(900))
+            .remove_sandbox(ALICE, &gone.id, at(900))
             .await
             .expect("remove");
     }

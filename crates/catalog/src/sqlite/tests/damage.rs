@@ -62,7 +62,7 @@ async fn impossible_values_are_reported_as_damage() {
             assert_damaged(catalog.sandbox_of_any_tenant("s").await);
             assert_damaged(catalog.sandboxes(&SandboxQuery::default()).await);
         } else if meddling.contains("api_keys") {
-            assert_damaged(catalog.key_by_hash(&[0; 32]).await);
+            assert_damaged(catalog.key_of_any_tenant(&[0; 32]).await);
         } else {
             assert_damaged(catalog.templates().await);
         }
@@ -103,8 +103,11 @@ async fn impossible_values_of_projects_are_reported_as_damage() {
             ("projects", catalog.project(tenant, "p").await.map(drop)),
             ("policies", catalog.policy(tenant, "p").await.map(drop)),
             ("workspaces", catalog.workspace(tenant, "w").await.map(drop)),
-            ("landings", catalog.landing("p", 1).await.map(drop)),
-            ("versions", catalog.last_version("p", &a).await.map(drop)),
+            ("landings", catalog.landing(tenant, "p", 1).await.map(drop)),
+            (
+                "versions",
+                catalog.last_version(tenant, "p", &a).await.map(drop),
+            ),
             ("reviews", catalog.review(tenant, "r").await.map(drop)),
         ];
         for (of, result) in found {

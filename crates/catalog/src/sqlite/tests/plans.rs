@@ -123,7 +123,13 @@ async fn a_history_reads_each_directory_above_once() {
     let temporary = Temporary::new();
     let catalog = temporary.open().await;
     let path = TreePath::new("a/b/c").unwrap();
-    let select = select_of(&stored::path_and_above(&path), "p", Some(7), 10);
+    let select = select_of(
+        &stored::path_and_above(&path),
+        TenantId::LOCAL,
+        "p",
+        Some(7),
+        10,
+    );
     let plan = plan(&catalog, select.sql().as_str()).await;
     for part in [
         "one USING COVERING INDEX versions_by_path (project=? AND path=? AND sequence=?)",
@@ -135,7 +141,7 @@ async fn a_history_reads_each_directory_above_once() {
     }
     let scans: Vec<_> = plan.lines().filter(|step| step.contains("SCAN")).collect();
     let small = |step: &&str| {
-        ["asked", "found", "CONSTANT"]
+        ["asked", "found", "own", "CONSTANT"]
             .iter()
             .any(|it| step.contains(it))
     };
@@ -327,6 +333,7 @@ async fn dropped_versions_are_found_by_an_index() {
 async fn events_and_deliveries_are_found_by_an_index() {
     use super::super::deliveries::SELECT_PENDING;
     use super::super::events::{SELECT_OLD, select_page};
+    use super::super::webhooks::SELECT_OF_OWNER;
     let of_tenant = EventQuery {
         tenant: Some(TenantId::LOCAL),
         ..EventQuery::default()
@@ -349,6 +356,7 @@ async fn events_and_deliveries_are_found_by_an_index() {
             ],
         ),
         (SELECT_PENDING, &["deliveries_pending (webhook=?)"]),
+        (SELECT_OF_OWNER, &["webhooks_by_tenant (tenant=?)"]),
     ])
     .await;
 }

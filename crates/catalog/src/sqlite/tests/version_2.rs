@@ -233,7 +233,7 @@ async fn a_catalog_of_version_2_is_read() {
     };
     let found = catalog.policy(TENANT, "prj-1").await.unwrap();
     assert_eq!(found, Some(policy));
-    assert_eq!(catalog.log("prj-1", None, 10).await.unwrap(), log());
+    assert_eq!(catalog.log(TENANT, "prj-1", None, 10).await.unwrap(), log());
     for review in reviews() {
         let found = catalog.review(TENANT, &review.id).await.unwrap();
         assert_eq!(found, Some(review));
@@ -248,7 +248,10 @@ async fn assert_requests(catalog: &SqliteCatalog) {
             sequence,
             head: snapshot(head),
         };
-        let found = catalog.landing_by_request("prj-1", request).await.unwrap();
+        let found = catalog
+            .landing_by_request(TENANT, "prj-1", request)
+            .await
+            .unwrap();
         assert_eq!(found, Some(landed));
     }
 }
@@ -263,9 +266,13 @@ async fn assert_versions(catalog: &SqliteCatalog) {
             workspace: entry.workspace.clone(),
             created: entry.created,
         });
-        let found = catalog.versions_in("prj-1", entry.sequence, None, 10).await;
+        let found = catalog
+            .versions_in(TENANT, "prj-1", entry.sequence, None, 10)
+            .await;
         assert_eq!(found.unwrap(), versions.collect::<Vec<_>>());
     }
-    let history = catalog.versions_of("prj-1", &path("a/b"), None, 10).await;
+    let history = catalog
+        .versions_of(TENANT, "prj-1", &path("a/b"), None, 10)
+        .await;
     assert_eq!(history.unwrap().len(), 2, "the root counts");
 }

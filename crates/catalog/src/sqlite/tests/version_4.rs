@@ -18,7 +18,10 @@ async fn a_catalog_of_version_4_is_read() {
     assert_eq!(found, Some(expected));
     let mut entries = log();
     entries[1].dropped = Some(at(4));
-    assert_eq!(catalog.log("prj-1", None, 10).await.unwrap(), entries);
+    assert_eq!(
+        catalog.log(TENANT, "prj-1", None, 10).await.unwrap(),
+        entries
+    );
     for (which, projects) in [(0, vec!["prj-1"]), (1, vec!["prj-1"]), (2, vec![])] {
         let found = catalog.dropped_from(TENANT, snapshot(which)).await;
         assert_eq!(found.unwrap(), projects);
@@ -39,6 +42,6 @@ async fn a_catalog_of_version_4_is_read() {
         created: at(6),
         ..one.clone()
     };
-    let found = catalog.tags("prj-1", None, 10).await.unwrap();
+    let found = catalog.tags(TENANT, "prj-1", None, 10).await.unwrap();
     assert_eq!(found, [one, two]);
 }

@@ -219,7 +219,7 @@ impl DiskSpace {
             };
             held.push(guard);
             // The row may have changed before the lock was acquired.
-            if let Some(row) = self.catalog.sandbox_of_any_tenant(&sandbox.id).await? {
+            if let Some(row) = self.catalog.sandbox(tenant, &sandbox.id).await? {
                 self.end_stuck(&row).await?;
             }
         }
@@ -238,7 +238,7 @@ impl DiskSpace {
             let (from, reason) = ([SandboxState::Running], Some(STUCK.into()));
             let changed = self
                 .starts
-                .change(&sandbox.id, &from, SandboxState::Error, reason);
+                .change(sandbox, &from, SandboxState::Error, reason);
             changed.await?;
         }
         Ok(())

@@ -131,11 +131,13 @@ impl Expiry {
     pub(crate) async fn begin_expiry(self: &Arc<Self>) -> Result<Vec<JoinHandle<(u64, u64)>>> {
         let (now, most) = (self.time.now().await?, elevo_catalog::MAX_PAGE);
         let mut expired: BTreeMap<_, Vec<_>> = BTreeMap::new();
-        for sandbox in self.catalog.expired(now, most).await? {
+        let sandboxes = self.catalog.expired_sandboxes_of_all_tenants(now, most);
+        for sandbox in sandboxes.await? {
             let of_tenant = expired.entry(sandbox.tenant).or_default();
             of_tenant.push(Expired::Sandbox(sandbox));
         }
-        for row in self.catalog.expired_workspaces(now, most).await? {
+        let workspaces = self.catalog.expired_workspaces_of_all_tenants(now, most);
+        for row in workspaces.await? {
             let of_tenant = expired.entry(row.tenant).or_default();
             of_tenant.push(Expired::Workspace(row));
         }
@@ -179,7 +181,7 @@ impl Expiry {
     async fn end_one(&self, expired: Expired, now: Timestamp) -> Result<bool> {
         let (id, ended) = match &expired {
             Expired::Sandbox(sandbox) => {
-                let ended = self.expire_sandbox(&sandbox.id, now).await;
+                let ended = self.expire_sandbox(sandbox, now).await;
                 (&sandbox.id, ended)
             }
             Expired::Workspace(row) => {
@@ -200,9 +202,10 @@ impl Expiry {
     /// Expires a sandbox. Returns false if it is not due at `now`, the time at
     /// which the expired sandboxes were listed. A new reading of the clock would
     /// be wrong if the clock was set in between.
-    async fn expire_sandbox(&self, id: &str, now: Timestamp) -> Result<bool> {
+    async fn expire_sandbox(&self, listed: &Sandbox, now: Timestamp) -> Result<bool> {
+        let (tenant, id) = (listed.tenant, &*listed.id);
         let held = self.locks.hold(id).await;
-        let found = self.catalog.sandbox_of_any_tenant(id).await?;
+        let found = self.catalog.sandbox(tenant, id).await?;
         // The sandbox may have been extended or deleted after it was listed. A
         // starting sandbox expires after its start.
         let is_over = |sandbox: &Sandbox| {
@@ -220,7 +223,10 @@ impl Expiry {
             tells: vec![EventKind::SandboxExpired],
             ..SandboxChange::default()
         };
-        let marked = self.catalog.change_sandbox(id, &mark, clock::now()).await?;
+        let marked = self
+            .catalog
+            .change_sandbox(tenant, id, &mark, clock::now())
+            .await?;
         let parked = marked.keep_workspace;
         tracing::info!(sandbox = id, parked, "sandbox expired");
         self.audit_expired(&marked).await;

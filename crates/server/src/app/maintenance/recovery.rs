@@ -146,14 +146,15 @@ impl Recovery {
         let runs = container.is_some_and(|container| {
             container.state != ContainerState::Exited && container.state != ContainerState::Created
         });
-        let id = &sandbox.id;
         match sandbox.state {
             // A first start has no reason. No client knows the id of this
             // sandbox: the response with the id is sent when the sandbox runs.
-            Starting if sandbox.reason.is_none() => self.starts.give_up(id).await,
+            Starting if sandbox.reason.is_none() => self.starts.give_up(sandbox).await,
             Starting => {
                 let reason = Some("the server stopped while the sandbox was starting".into());
-                self.starts.change(id, &[Starting], Error, reason).await?;
+                self.starts
+                    .change(sandbox, &[Starting], Error, reason)
+                    .await?;
             }
             Running if runs => {
                 self.thaw(container).await;
@@ -165,7 +166,7 @@ impl Recovery {
                     None => GONE.to_owned(),
                 };
                 self.starts
-                    .change(id, &[Running], Error, Some(reason))
+                    .change(sandbox, &[Running], Error, Some(reason))
                     .await?;
             }
             Stopping | Stopped => {
@@ -173,7 +174,9 @@ impl Recovery {
                     self.runtime.kill(&container.id).await?;
                 }
                 if sandbox.state == Stopping {
-                    self.starts.change(id, &[Stopping], Stopped, None).await?;
+                    self.starts
+                        .change(sandbox, &[Stopping], Stopped, None)
+                        .await?;
                 }
             }
             Error => {}

@@ -60,7 +60,10 @@ impl Projects {
         let seen = self.seen(who, project, None).await?;
         let (mut items, mut rows) = (Vec::new(), Rows::of_one_answer());
         loop {
-            let page = self.catalog.log(&seen.project.id, before, MAX_PAGE).await?;
+            let page = self
+                .catalog
+                .log(seen.project.tenant, &seen.project.id, before, MAX_PAGE)
+                .await?;
             for entry in &page {
                 rows.look_at(1);
                 before = Some(entry.sequence);
@@ -97,9 +100,13 @@ impl Projects {
     ) -> Result<u64> {
         let (mut after, mut shown): (Option<TreePath>, u64) = (None, 0);
         loop {
-            let page = self
-                .catalog
-                .versions_in(&project.id, sequence, after.as_ref(), MAX_PAGE);
+            let page = self.catalog.versions_in(
+                project.tenant,
+                &project.id,
+                sequence,
+                after.as_ref(),
+                MAX_PAGE,
+            );
             let page = page.await?;
             rows.look_at(page.len());
             let found = page.iter().filter_map(|version| version_out(view, version));
@@ -146,9 +153,13 @@ impl Projects {
         let mut after = after.map(tree_path).transpose()?;
         let mut items = Vec::new();
         loop {
-            let page =
-                self.catalog
-                    .versions_in(&seen.project.id, sequence, after.as_ref(), MAX_PAGE);
+            let page = self.catalog.versions_in(
+                seen.project.tenant,
+                &seen.project.id,
+                sequence,
+                after.as_ref(),
+                MAX_PAGE,
+            );
             let page = page.await?;
             for version in &page {
                 let Some(item) = version_out(&seen.view, version) else {
@@ -189,9 +200,13 @@ impl Projects {
         }
         let (mut items, mut rows) = (Vec::new(), Rows::of_one_answer());
         loop {
-            let page = self
-                .catalog
-                .versions_of(&seen.project.id, &path, before, limit);
+            let page = self.catalog.versions_of(
+                seen.project.tenant,
+                &seen.project.id,
+                &path,
+                before,
+                limit,
+            );
             let page = page.await?;
             for version in &page {
                 rows.look_at(1);
@@ -222,7 +237,7 @@ impl Projects {
         let content = self.text_of(&seen, &entry).await?;
         let landed = self
             .catalog
-            .landing_of_snapshot(&seen.project.id, seen.snapshot)
+            .landing_of_snapshot(seen.project.tenant, &seen.project.id, seen.snapshot)
             .await?;
         let before = Some(landed.map_or(0, |entry| entry.sequence) + 1);
         let (lines, known_since) = self.blamed(&seen, &path, content, before).await?;
@@ -277,7 +292,7 @@ impl Projects {
             }
             let page = self
                 .catalog
-                .versions_of(&seen.project.id, &path, before, 1)
+                .versions_of(seen.project.tenant, &seen.project.id, &path, before, 1)
                 .await?;
             let Some(version) = page.into_iter().next() else {
                 break;
@@ -339,7 +354,9 @@ impl Projects {
             Err(error @ EngineError::MissingObject(_)) => error,
             read => return Ok(Some(read?)),
         };
-        let step = self.catalog.landing(&seen.project.id, version.sequence);
+        let step = self
+            .catalog
+            .landing(seen.project.tenant, &seen.project.id, version.sequence);
         let Some(step) = step.await? else {
             return Err(missing.into());
         };

@@ -258,7 +258,10 @@ impl Landings {
         let view = view.for_agent(job.rights.as_deref());
         if dry_run {
             let (head, merge) = self.preparer.rehearse(project, &job).await?;
-            let open = self.preparer.open_reviews(job.workspace.as_deref()).await?;
+            let open = self
+                .preparer
+                .open_reviews(project.tenant, job.workspace.as_deref())
+                .await?;
             let done = Done {
                 head,
                 sequence: None,

@@ -235,9 +235,9 @@ impl Projects {
     /// Returns the version before this one; for the first version, that version
     /// itself.
     pub(crate) async fn before(&self, seen: &Seen) -> Result<Kept> {
-        let landed = self
-            .catalog
-            .landing_of_snapshot(&seen.project.id, seen.snapshot);
+        let landed =
+            self.catalog
+                .landing_of_snapshot(seen.project.tenant, &seen.project.id, seen.snapshot);
         let before = landed.await?.map_or(seen.snapshot, |entry| entry.parent);
         self.snapshots.keep_version(&seen.project, before).await
     }
@@ -261,12 +261,15 @@ impl Projects {
     }
 
     async fn was_head(&self, project: &Project, id: SnapshotId) -> Result<bool> {
-        let landed = self.catalog.landing_of_snapshot(&project.id, id).await?;
+        let landed = self
+            .catalog
+            .landing_of_snapshot(project.tenant, &project.id, id)
+            .await?;
         if landed.is_some() {
             return Ok(true);
         }
         // The first version has no step; it is the parent of step 1.
-        let first = self.catalog.landing(&project.id, 1).await?;
+        let first = self.catalog.landing(project.tenant, &project.id, 1).await?;
         Ok(first.is_some_and(|first| first.parent == id))
     }
 

@@ -192,15 +192,16 @@ impl Reviews {
         let now = self.time.now().await?;
         for review in self
             .catalog
-            .expired_reviews(now, elevo_catalog::MAX_PAGE)
+            .expired_reviews_of_all_tenants(now, elevo_catalog::MAX_PAGE)
             .await?
         {
             let change = ReviewChange::new(ReviewState::Open, ReviewState::Expired);
-            match self.catalog.change_review(&review.id, &change, now).await {
+            let (tenant, id) = (review.tenant, &review.id);
+            match self.catalog.change_review(tenant, id, &change, now).await {
                 // `Changed` means that a request has closed the review.
                 Ok(_) | Err(elevo_catalog::Error::Changed { .. }) => {}
                 Err(error) => {
-                    let (id, cause) = (&review.id, crate::failure::chain(&error));
+                    let cause = crate::failure::chain(&error);
                     tracing::error!(review = id, cause, "cannot close an expired review");
                 }
             }

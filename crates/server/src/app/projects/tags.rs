@@ -32,7 +32,10 @@ impl Projects {
         let project = self.find(who, project).await?;
         // A retry: the earlier attempt has set this tag.
         if let Some(noted) = once.noted::<String>()
-            && let Some(tag) = self.catalog.tag(&project.id, &wish.name).await?
+            && let Some(tag) = self
+                .catalog
+                .tag(project.tenant, &project.id, &wish.name)
+                .await?
             && tag.snapshot.to_string() == noted
         {
             return self.tag_out(&project, tag).await;
@@ -64,9 +67,12 @@ impl Projects {
     ) -> Result<api::TagPage> {
         who.needs(Scope::ProjectsRead)?;
         let project = self.find(who, project).await?;
-        let found = self
-            .catalog
-            .tags(&project.id, page.after.as_deref(), page.limit);
+        let found = self.catalog.tags(
+            project.tenant,
+            &project.id,
+            page.after.as_deref(),
+            page.limit,
+        );
         let found = found.await?;
         let last = found.last().filter(|_| found.len() >= page.limit as usize);
         let next = last.map(|tag| tag.name.clone());
@@ -85,7 +91,11 @@ impl Projects {
     ) -> Result<()> {
         who.needs(Scope::ProjectsWrite)?;
         let project = self.find(who, project).await?;
-        match self.catalog.remove_tag(&project.id, name).await? {
+        match self
+            .catalog
+            .remove_tag(project.tenant, &project.id, name)
+            .await?
+        {
             true => Ok(()),
             false => {
                 let message = format!("the project has no tag `{}`", short(name));
@@ -96,7 +106,7 @@ impl Projects {
 
     /// Returns the version that a tag names.
     pub(crate) async fn tagged(&self, project: &Project, name: &str) -> Result<SnapshotId> {
-        let found = self.catalog.tag(&project.id, name).await?;
+        let found = self.catalog.tag(project.tenant, &project.id, name).await?;
         let found = found.map(|tag| tag.snapshot);
         found.ok_or_else(|| no_snapshot(name).remediation(UNKNOWN))
     }
@@ -104,7 +114,7 @@ impl Projects {
     async fn tag_out(&self, project: &Project, tag: Tag) -> Result<api::Tag> {
         let landed = self
             .catalog
-            .landing_of_snapshot(&project.id, tag.snapshot)
+            .landing_of_snapshot(project.tenant, &project.id, tag.snapshot)
             .await?;
         Ok(api::Tag {
             name: tag.name,

@@ -150,7 +150,7 @@ impl Sandboxes {
         self.add_rows(who, &mut new).await?;
         if let Err(failure) = self.starts.fork_workspace(who, &origin, &rows).await {
             for row in &rows {
-                self.starts.give_up(&row.id).await;
+                self.starts.give_up(row).await;
             }
             return Err(failure);
         }

@@ -30,7 +30,10 @@ impl Sandboxes {
             keep_workspace: Some(keep_workspace),
             ..SandboxChange::default()
         };
-        let marked = self.catalog.change_sandbox(id, &mark, clock::now()).await;
+        let marked = self
+            .catalog
+            .change_sandbox(who.tenant, id, &mark, clock::now())
+            .await;
         let sandbox = marked.map_err(|error| match error {
             elevo_catalog::Error::NotFound { .. } => Failure::no_sandbox(id),
             error => error.into(),
@@ -77,14 +80,15 @@ impl Sandboxes {
             return spec::out(&sandbox);
         }
         let app = self.clone();
-        let stopping = tokio::spawn(async move { app.stop_held(&sandbox.id).await });
+        let stopping = tokio::spawn(async move { app.stop_held(&sandbox).await });
         let stopped = stopping
             .await
             .map_err(|error| Failure::internal(&error))??;
         spec::out(&stopped)
     }
 
-    async fn stop_held(&self, id: &str) -> Result<Sandbox> {
+    async fn stop_held(&self, sandbox: &Sandbox) -> Result<Sandbox> {
+        let id = &*sandbox.id;
         let _held = self.locks.hold(id).await;
         let from = [
             SandboxState::Running,
@@ -93,7 +97,7 @@ impl Sandboxes {
         ];
         let sandbox = self
             .starts
-            .change(id, &from, SandboxState::Stopping, None)
+            .change(sandbox, &from, SandboxState::Stopping, None)
             .await?;
         if let Some(link) = self.links.get(id) {
             // An error is ignored: the container is killed below.
@@ -107,13 +111,23 @@ impl Sandboxes {
             tracing::warn!(sandbox = id, cause, "cannot stop a sandbox");
             let reason = Some(failure.message.clone());
             self.starts
-                .change(id, &[SandboxState::Stopping], SandboxState::Error, reason)
+                .change(
+                    &sandbox,
+                    &[SandboxState::Stopping],
+                    SandboxState::Error,
+                    reason,
+                )
                 .await?;
             return Err(failure);
         }
         self.links.forget(id);
         self.starts
-            .change(id, &[SandboxState::Stopping], SandboxState::Stopped, None)
+            .change(
+                &sandbox,
+                &[SandboxState::Stopping],
+                SandboxState::Stopped,
+                None,
+            )
             .await
     }
 
@@ -125,7 +139,8 @@ impl Sandboxes {
             return spec::out(&sandbox);
         }
         let app = self.clone();
-        let starting = tokio::spawn(async move { app.starts.start_again(&sandbox.id).await });
+        let starting =
+            tokio::spawn(async move { app.starts.start_again(sandbox.tenant, &sandbox.id).await });
         let started = starting
             .await
             .map_err(|error| Failure::internal(&error))??;
@@ -146,7 +161,7 @@ impl Sandboxes {
         // the new expiry.
         if let Some((seconds, nanos)) = once.noted() {
             let noted = Timestamp::new(seconds, nanos).unwrap_or(sandbox.expires);
-            return self.expire_at(id, noted.max(sandbox.expires)).await;
+            return self.expire_at(&sandbox, noted.max(sandbox.expires)).await;
         }
         let limits = &self.config.limits;
         let most = limits.max_extension.as_secs();
@@ -169,15 +184,18 @@ impl Sandboxes {
             return Err(failure.about("limit", left));
         }
         once.note(&(expires.seconds(), expires.nanos())).await?;
-        self.expire_at(id, expires).await
+        self.expire_at(&sandbox, expires).await
     }
 
-    async fn expire_at(&self, id: &str, expires: Timestamp) -> Result<api::Sandbox> {
+    async fn expire_at(&self, sandbox: &Sandbox, expires: Timestamp) -> Result<api::Sandbox> {
         let change = SandboxChange {
             expires: Some(expires),
             ..SandboxChange::default()
         };
-        let changed = self.catalog.change_sandbox(id, &change, clock::now());
+        let Sandbox { tenant, id, .. } = sandbox;
+        let changed = self
+            .catalog
+            .change_sandbox(*tenant, id, &change, clock::now());
         spec::out(&changed.await?)
     }
 }

@@ -85,7 +85,7 @@ impl LostSandboxes {
                 self.missing.forget(id);
                 let from = [SandboxState::Error];
                 self.starts
-                    .change(id, &from, SandboxState::Running, None)
+                    .change(&sandbox, &from, SandboxState::Running, None)
                     .await?;
                 Ok(())
             }
@@ -126,7 +126,7 @@ impl LostSandboxes {
         tracing::warn!(sandbox = sandbox.id, reason, "a sandbox has failed");
         let from = [SandboxState::Running];
         self.starts
-            .change(&sandbox.id, &from, SandboxState::Error, Some(reason))
+            .change(sandbox, &from, SandboxState::Error, Some(reason))
             .await?;
         Ok(())
     }

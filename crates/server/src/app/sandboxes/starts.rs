@@ -126,7 +126,7 @@ impl Starts {
                     cause = failure.summary(),
                     "cannot create a sandbox, so it is rolled back"
                 );
-                self.give_up(&new.row.id).await;
+                self.give_up(&new.row).await;
                 Err(failure)
             }
         }
@@ -190,7 +190,7 @@ impl Starts {
             tells,
             ..SandboxChange::default()
         };
-        self.change_as(&sandbox.id, &change).await
+        self.change_as(sandbox, &change).await
     }
 
     /// Mounts a workspace into a warm container, which is running already.
@@ -303,7 +303,7 @@ impl Starts {
         };
         let now = clock::now();
         self.catalog
-            .change_sandbox(&sandbox.id, &change, now)
+            .change_sandbox(sandbox.tenant, &sandbox.id, &change, now)
             .await?;
         let spec = self
             .containers
@@ -326,13 +326,14 @@ impl Starts {
             });
             shown.await?;
         }
-        self.wait_for_start(id).await?;
+        self.wait_for_start(sandbox).await?;
         self.runs_now(sandbox, &[]).await
     }
 
     /// Waits until the agent of a sandbox connects. Fails after `START_TIMEOUT`,
     /// or as soon as a request deletes the sandbox.
-    async fn wait_for_start(&self, id: &str) -> Result<()> {
+    async fn wait_for_start(&self, sandbox: &Sandbox) -> Result<()> {
+        let (tenant, id) = (sandbox.tenant, &*sandbox.id);
         let patience = self.config.limits.start_timeout;
         let began = clock::instant();
         while began.elapsed() < patience {
@@ -341,7 +342,7 @@ impl Starts {
             if tokio::time::timeout(look, connected).await.is_ok() {
                 return Ok(());
             }
-            let row = self.catalog.sandbox_of_any_tenant(id).await?;
+            let row = self.catalog.sandbox(tenant, id).await?;
             if row.is_none_or(|row| row.removing) {
                 return Err(Failure::no_sandbox(id));
             }
@@ -379,7 +380,7 @@ impl Starts {
     /// state is not in `from`.
     pub(crate) async fn change(
         &self,
-        id: &str,
+        sandbox: &Sandbox,
         from: &[SandboxState],
         to: SandboxState,
         reason: Option<String>,
@@ -398,15 +399,21 @@ impl Starts {
             tells,
             ..SandboxChange::default()
         };
-        self.change_as(id, &change).await
+        self.change_as(sandbox, &change).await
     }
 
     /// Changes the row of a sandbox. A sandbox that is being deleted counts as
     /// missing.
-    pub(crate) async fn change_as(&self, id: &str, change: &SandboxChange) -> Result<Sandbox> {
+    pub(crate) async fn change_as(
+        &self,
+        Sandbox { tenant, id, .. }: &Sandbox,
+        change: &SandboxChange,
+    ) -> Result<Sandbox> {
         let to = change.to.map_or("another state", SandboxState::name);
-        let changed = self.catalog.change_sandbox(id, change, clock::now()).await;
-        match changed {
+        let changed = self
+            .catalog
+            .change_sandbox(*tenant, id, change, clock::now());
+        match changed.await {
             Ok(sandbox) => Ok(sandbox),
             Err(elevo_catalog::Error::NotFound { .. } | elevo_catalog::Error::Removing) => {
                 Err(Failure::no_sandbox(id))
@@ -414,7 +421,9 @@ impl Starts {
             Err(elevo_catalog::Error::WrongState { is }) => {
                 let message = format!("the sandbox is {is} and cannot become {to} now");
                 let failure = Failure::new(ErrorCode::SandboxWrongState, message);
-                Err(failure.about("sandboxId", id).about("state", is.name()))
+                Err(failure
+                    .about("sandboxId", id.as_str())
+                    .about("state", is.name()))
             }
             Err(error) => Err(error.into()),
         }

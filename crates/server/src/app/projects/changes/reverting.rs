@@ -158,7 +158,9 @@ impl Changes {
 
     /// Returns the step that created a version.
     async fn step_of(&self, project: &Project, snapshot: SnapshotId) -> Result<LogEntry> {
-        let found = self.catalog.landing_of_snapshot(&project.id, snapshot);
+        let found = self
+            .catalog
+            .landing_of_snapshot(project.tenant, &project.id, snapshot);
         found.await?.ok_or_else(|| {
             let message = "the project began with this version, so there is no step to undo";
             Failure::new(ErrorCode::SnapshotNotFound, message)
@@ -175,7 +177,9 @@ impl Changes {
         path: &TreePath,
     ) -> Result<Undoing> {
         let from = self.projects.version(project, Some(snapshot)).await?;
-        let step = self.catalog.landing_of_snapshot(&project.id, from.id);
+        let step = self
+            .catalog
+            .landing_of_snapshot(project.tenant, &project.id, from.id);
         let number = step.await?.map_or(0, |step| step.sequence);
         let (_, earlier) = self.changeable(who, project, Some(snapshot)).await?;
         let (base, tree) = self.changeable(who, project, None).await?;

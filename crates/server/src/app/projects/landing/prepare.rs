@@ -146,7 +146,7 @@ impl Preparer {
         };
         let precedence = ByPriority {
             catalog: &*self.catalog,
-            project: &base.project.id,
+            project: &base.project,
             policy: &base.policy,
             theirs: base.policy.priority(job.agent.as_deref()),
         };
@@ -182,7 +182,7 @@ impl Preparer {
     /// Merges a job into `base`, and computes the step that lands the result.
     /// Fails if no part of the job may land.
     pub(crate) async fn prepare(&self, base: &LandingBase, job: &Job) -> Result<Prepared> {
-        let open = self.open_reviews(job.workspace.as_deref());
+        let open = self.open_reviews(base.project.tenant, job.workspace.as_deref());
         let (workspace, open) = tokio::try_join!(self.workspace_of(base, job), open)?;
         let MergedJob {
             merge,
@@ -241,6 +241,7 @@ impl Preparer {
     /// Returns the open reviews of a workspace, by path.
     pub(crate) async fn open_reviews(
         &self,
+        tenant: TenantId,
         workspace: Option<&str>,
     ) -> Result<HashMap<TreePath, Review>> {
         let mut open = HashMap::new();
@@ -251,7 +252,7 @@ impl Preparer {
         loop {
             let page = self
                 .catalog
-                .open_reviews_of(workspace, after.as_ref(), elevo_catalog::MAX_PAGE)
+                .open_reviews_of(tenant, workspace, after.as_ref(), elevo_catalog::MAX_PAGE)
                 .await?;
             after = page.last().map(|review| review.path.clone());
             let is_last = page.len() < elevo_catalog::MAX_PAGE as usize;

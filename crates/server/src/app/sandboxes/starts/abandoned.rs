@@ -53,7 +53,7 @@ impl Starts {
         if sandbox.reason.is_some() {
             let reason =
                 Some("the start of the sandbox was interrupted; `start` retries it".into());
-            let changed = self.change(&sandbox.id, &starting, SandboxState::Error, reason);
+            let changed = self.change(sandbox, &starting, SandboxState::Error, reason);
             return changed.await.map(drop);
         }
         // No client knows the id of a sandbox without a reason: see `AGAIN`.
@@ -64,7 +64,7 @@ impl Starts {
         };
         let marked = self
             .catalog
-            .change_sandbox(&sandbox.id, &mark, clock::now());
+            .change_sandbox(sandbox.tenant, &sandbox.id, &mark, clock::now());
         let marked = marked.await.map_err(Failure::from)?;
         tracing::warn!(
             sandbox = sandbox.id,

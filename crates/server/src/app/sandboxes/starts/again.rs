@@ -7,21 +7,21 @@ use crate::failure::{Failure, Result};
 use crate::platform::clock;
 use elevo_catalog::Sandbox;
 use elevo_catalog::secret::SandboxToken;
-use elevo_core::SandboxState;
+use elevo_core::{SandboxState, TenantId};
 use elevo_sandbox::ContainerId;
 
 impl Starts {
     /// Starts a sandbox that was stopped or has failed: in its existing container
     /// if that container has run, else in a new one.
-    pub(crate) async fn start_again(&self, id: &str) -> Result<Sandbox> {
+    pub(crate) async fn start_again(&self, tenant: TenantId, id: &str) -> Result<Sandbox> {
         let _held = self.locks.hold(id).await;
         let _making = self.makers.enter(id);
-        let before = self.catalog.sandbox_of_any_tenant(id).await?;
+        let before = self.catalog.sandbox(tenant, id).await?;
         let before = before.ok_or_else(|| Failure::no_sandbox(id))?;
         let from = [SandboxState::Stopped, SandboxState::Error];
         let again = Some(AGAIN.into());
         let sandbox = self
-            .change(id, &from, SandboxState::Starting, again)
+            .change(&before, &from, SandboxState::Starting, again)
             .await?;
         let started = self.start_held(&sandbox, &before).await;
         if let Err(failure) = &started {
@@ -29,7 +29,7 @@ impl Starts {
             let cause = failure.summary();
             tracing::warn!(sandbox = id, cause, "cannot start a sandbox");
             let reason = Some(failure.message.clone());
-            self.change(id, &starting, SandboxState::Error, reason)
+            self.change(&before, &starting, SandboxState::Error, reason)
                 .await?;
         }
         started

@@ -9,14 +9,17 @@ use elevo_catalog::{Sandbox, SandboxChange};
 impl Starts {
     /// Rolls back the creation of a sandbox. Marks the row first, so that the
     /// cleanup finishes a rollback that fails or is interrupted.
-    pub(crate) async fn give_up(&self, id: &str) {
+    pub(crate) async fn give_up(&self, sandbox: &Sandbox) {
+        let id = &sandbox.id;
         let mark = SandboxChange {
             removing: Some(true),
             ..SandboxChange::default()
         };
         let given_up = async {
-            let sandbox = self.catalog.change_sandbox(id, &mark, clock::now()).await?;
-            self.remove(&sandbox).await
+            let marked = self
+                .catalog
+                .change_sandbox(sandbox.tenant, id, &mark, clock::now());
+            self.remove(&marked.await?).await
         };
         if let Err(failure) = given_up.await {
             tracing::error!(
@@ -46,7 +49,7 @@ impl Starts {
             }
         }
         self.catalog
-            .remove_sandbox(&sandbox.id, clock::now())
+            .remove_sandbox(sandbox.tenant, &sandbox.id, clock::now())
             .await?;
         tracing::info!(sandbox = sandbox.id, "deleted a sandbox");
         Ok(())
