@@ -38,7 +38,6 @@ mod changes;
 mod error;
 mod freeze;
 mod home;
-mod id;
 mod inside;
 mod lock;
 #[cfg(target_os = "linux")]
@@ -58,10 +57,10 @@ mod trash;
 mod workspaces;
 
 pub use changes::Changes;
+pub use elevo_core::{InvalidId, WorkspaceId};
 pub use elevo_engine::Owner;
 pub use error::{Error, Result};
 pub use freeze::{Freeze, NeverFreeze};
-pub use id::{InvalidId, WorkspaceId};
 pub use inside::Inside;
 #[cfg(target_os = "linux")]
 pub use namespace::Entrance;
