@@ -4,7 +4,7 @@
 mod review;
 mod workspace;
 
-use elevo_core::{SandboxState, Timestamp};
+use elevo_core::{SandboxState, Timestamp, WorkspaceId};
 use serde_json::Value;
 
 use crate::bounds;
@@ -26,7 +26,7 @@ pub struct SandboxChange {
     /// New id of the container.
     pub container: Option<Option<String>>,
     /// New id of the workspace.
-    pub workspace: Option<String>,
+    pub workspace: Option<WorkspaceId>,
     /// Time from which it may be removed.
     pub expires: Option<Timestamp>,
     /// Hash of the token of its workspace agent.

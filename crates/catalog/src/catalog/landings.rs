@@ -1,5 +1,5 @@
 use async_trait::async_trait;
-use elevo_core::TenantId;
+use elevo_core::{ProjectId, TenantId};
 use elevo_objects::SnapshotId;
 
 use crate::error::Result;
@@ -39,7 +39,7 @@ pub trait Landings {
     async fn landing_by_request(
         &self,
         tenant: TenantId,
-        project: &str,
+        project: &ProjectId,
         request: &str,
     ) -> Result<Option<LandedStep>>;
 
@@ -47,7 +47,7 @@ pub trait Landings {
     async fn landing(
         &self,
         tenant: TenantId,
-        project: &str,
+        project: &ProjectId,
         sequence: u64,
     ) -> Result<Option<LogEntry>>;
 
@@ -55,7 +55,7 @@ pub trait Landings {
     async fn landing_of_snapshot(
         &self,
         tenant: TenantId,
-        project: &str,
+        project: &ProjectId,
         snapshot: SnapshotId,
     ) -> Result<Option<LogEntry>>;
 
@@ -64,7 +64,7 @@ pub trait Landings {
     async fn log(
         &self,
         tenant: TenantId,
-        project: &str,
+        project: &ProjectId,
         before: Option<u64>,
         limit: u32,
     ) -> Result<Vec<LogEntry>>;

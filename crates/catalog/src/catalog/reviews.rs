@@ -1,5 +1,5 @@
 use async_trait::async_trait;
-use elevo_core::{TenantId, Timestamp, TreePath};
+use elevo_core::{TenantId, Timestamp, TreePath, WorkspaceId};
 
 use crate::error::Result;
 use crate::query::Page;
@@ -24,7 +24,7 @@ pub trait Reviews {
     async fn open_reviews_of(
         &self,
         tenant: TenantId,
-        workspace: &str,
+        workspace: &WorkspaceId,
         after: Option<&TreePath>,
         limit: u32,
     ) -> Result<Vec<Review>>;

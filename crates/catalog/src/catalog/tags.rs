@@ -1,5 +1,5 @@
 use async_trait::async_trait;
-use elevo_core::TenantId;
+use elevo_core::{ProjectId, TenantId};
 
 use crate::error::Result;
 use crate::records::Tag;
@@ -15,18 +15,18 @@ pub trait Tags {
     async fn set_tag(&self, tenant: TenantId, tag: &Tag, may_move: bool) -> Result<()>;
 
     /// Returns a tag of a project by name.
-    async fn tag(&self, tenant: TenantId, project: &str, name: &str) -> Result<Option<Tag>>;
+    async fn tag(&self, tenant: TenantId, project: &ProjectId, name: &str) -> Result<Option<Tag>>;
 
     /// Returns at most `limit` tags of a project, by name in byte order; only
     /// those after a name if one is given.
     async fn tags(
         &self,
         tenant: TenantId,
-        project: &str,
+        project: &ProjectId,
         after: Option<&str>,
         limit: u32,
     ) -> Result<Vec<Tag>>;
 
     /// Deletes a tag; returns `false` if there is none.
-    async fn remove_tag(&self, tenant: TenantId, project: &str, name: &str) -> Result<bool>;
+    async fn remove_tag(&self, tenant: TenantId, project: &ProjectId, name: &str) -> Result<bool>;
 }

@@ -1,5 +1,5 @@
 use async_trait::async_trait;
-use elevo_core::{TenantId, TreePath};
+use elevo_core::{ProjectId, TenantId, TreePath};
 
 use crate::error::Result;
 use crate::records::FileVersion;
@@ -15,7 +15,7 @@ pub trait Versions {
     async fn versions_of(
         &self,
         tenant: TenantId,
-        project: &str,
+        project: &ProjectId,
         path: &TreePath,
         before: Option<u64>,
         limit: u32,
@@ -25,7 +25,7 @@ pub trait Versions {
     async fn last_version(
         &self,
         tenant: TenantId,
-        project: &str,
+        project: &ProjectId,
         path: &TreePath,
     ) -> Result<Option<FileVersion>>;
 
@@ -34,7 +34,7 @@ pub trait Versions {
     async fn versions_in(
         &self,
         tenant: TenantId,
-        project: &str,
+        project: &ProjectId,
         sequence: u64,
         after: Option<&TreePath>,
         limit: u32,

@@ -11,8 +11,8 @@ use crate::conformance::assertions::{
 };
 use crate::conformance::backend::Backend;
 use crate::conformance::samples::{
-    AGENT, ALICE, BOB, add_project, at, directory, first, furnished, get_review, land, landing,
-    open, path, project, review, snapshot, step,
+    AGENT, ALICE, BOB, add_project, at, directory, first, furnished, get_review, id_of, land,
+    landing, open, path, project, review, snapshot, step,
 };
 use crate::error::{Error, Kind};
 use crate::limits::{MAX_DETAIL_BYTES, MAX_PAGE};
@@ -217,7 +217,7 @@ pub async fn reviews_are_listed_oldest_first(backend: &impl Backend) {
     let (catalog, one) = furnished_with_empty_project(backend).await;
     let other = project(ALICE, "q");
     add_project(&catalog, &other).await;
-    let of_bob = project(BOB, "of bob");
+    let of_bob = project(BOB, "of-bob");
     add_project(&catalog, &of_bob).await;
     open(&catalog, &of_bob, vec![review(&of_bob, "x", None, "a")]).await;
     for n in 0..8 {
@@ -236,11 +236,11 @@ pub async fn reviews_are_listed_oldest_first(backend: &impl Backend) {
     }
     let all = ReviewQuery::of(ALICE);
     let of_p = ReviewQuery {
-        project: Some("p".into()),
+        project: Some(id_of("p")),
         ..all.clone()
     };
     let of_w = ReviewQuery {
-        workspace: Some("w".into()),
+        workspace: Some(id_of("w")),
         ..all.clone()
     };
     let state = |query: &ReviewQuery, state| ReviewQuery {
@@ -248,7 +248,7 @@ pub async fn reviews_are_listed_oldest_first(backend: &impl Backend) {
         ..query.clone()
     };
     let both = ReviewQuery {
-        workspace: Some("w".into()),
+        workspace: Some(id_of("w")),
         ..of_p.clone()
     };
     for (query, expected) in [
@@ -305,7 +305,9 @@ pub async fn open_reviews_are_found(backend: &impl Backend) {
         let mut seen: Vec<Review> = Vec::new();
         loop {
             let after = seen.last().map(|it| &it.path);
-            let page = catalog.open_reviews_of(ALICE, "w", after, limit).await;
+            let page = catalog
+                .open_reviews_of(ALICE, &id_of("w"), after, limit)
+                .await;
             let page = page.expect("reviews");
             if page.is_empty() {
                 break;
@@ -326,7 +328,11 @@ pub async fn open_reviews_are_found(backend: &impl Backend) {
     assert_eq!(expired(999, 10).await, ["c", "a-b", "a/b"]);
     for limit in [0, u32::MAX] {
         assert_refused(catalog.expired_reviews_of_all_tenants(at(1), limit).await);
-        assert_refused(catalog.open_reviews_of(ALICE, "w", None, limit).await);
+        assert_refused(
+            catalog
+                .open_reviews_of(ALICE, &id_of("w"), None, limit)
+                .await,
+        );
     }
     // A landing that resolves one of the reviews closes it.
     let resolved = Step {

@@ -14,8 +14,8 @@ use crate::catalog::*;
 use crate::conformance::assertions::{assert_exists, assert_not_found, assert_refused};
 use crate::conformance::backend::Backend;
 use crate::conformance::samples::{
-    AGENT, AGENT_KEYS, ALICE, BOB, NO_LIMITS, add, at, furnished, get, list, of_tenant, removing,
-    sandbox,
+    AGENT, AGENT_KEYS, ALICE, BOB, NO_LIMITS, add, at, furnished, get, id_of, list, of_tenant,
+    removing, sandbox, short,
 };
 use crate::error::Kind;
 use crate::limits::{MAX_BATCH, MAX_REASON_BYTES};
@@ -105,13 +105,13 @@ pub async fn a_removed_sandbox_is_gone(backend: &impl Backend) {
     add(&catalog, &sandbox).await;
     assert!(
         catalog
-            .remove_sandbox(ALICE, "a", at(900))
+            .remove_sandbox(ALICE, &id_of("a"), at(900))
             .await
             .expect("remove")
     );
     assert!(
         !catalog
-            .remove_sandbox(ALICE, "a", at(900))
+            .remove_sandbox(ALICE, &id_of("a"), at(900))
             .await
             .expect("remove")
     );
@@ -134,7 +134,7 @@ pub async fn sandboxes_are_counted_by_state(backend: &impl Backend) {
     other.state = SandboxState::Running;
     add(&catalog, &other).await;
     let changed = catalog
-        .change_sandbox(ALICE, "4-0", &removing(), at(101))
+        .change_sandbox(ALICE, &id_of("4-0"), &removing(), at(101))
         .await;
     changed.expect("mark it");
     let of_alice = catalog.count_by_state(Some(ALICE)).await.expect("counts");
@@ -154,7 +154,7 @@ pub async fn expired_sandboxes_are_found_oldest_first(backend: &impl Backend) {
         add(&catalog, &one).await;
     }
     let changed = catalog
-        .change_sandbox(ALICE, "x", &removing(), at(101))
+        .change_sandbox(ALICE, &id_of("x"), &removing(), at(101))
         .await;
     changed.expect("mark it");
     let expired = async |now, limit| {
@@ -162,7 +162,7 @@ pub async fn expired_sandboxes_are_found_oldest_first(backend: &impl Backend) {
             .expired_sandboxes_of_all_tenants(at(now), limit)
             .await
             .expect("expired");
-        found.into_iter().map(|one| one.id).collect::<Vec<_>>()
+        found.iter().map(|one| short(&one.id)).collect::<Vec<_>>()
     };
     assert!(expired(19, 10).await.is_empty());
     assert_eq!(expired(30, 10).await, ["a", "b", "c"]);
@@ -176,28 +176,28 @@ pub async fn expired_sandboxes_are_found_oldest_first(backend: &impl Backend) {
 pub async fn a_workspace_is_in_one_sandbox(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let in_it = |tenant, id: &str| Sandbox {
-        workspace: "w".into(),
+        workspace: id_of("w"),
         ..sandbox(tenant, id)
     };
     let holder = async |tenant| {
-        let found = catalog.sandbox_of_workspace(tenant, "w").await;
-        found.expect("sandbox").map(|sandbox| sandbox.id)
+        let found = catalog.sandbox_of_workspace(tenant, &id_of("w")).await;
+        found.expect("sandbox").map(|sandbox| short(&sandbox.id))
     };
     assert_eq!(holder(ALICE).await, None);
     add(&catalog, &in_it(ALICE, "a")).await;
     let second = catalog.add_sandbox(&in_it(ALICE, "b"), NO_LIMITS).await;
     assert_exists(second, Kind::Sandbox);
     let marked = catalog
-        .change_sandbox(ALICE, "a", &removing(), at(101))
+        .change_sandbox(ALICE, &id_of("a"), &removing(), at(101))
         .await;
     marked.expect("mark it");
     let third = catalog.add_sandbox(&in_it(ALICE, "b"), NO_LIMITS).await;
     assert_exists(third, Kind::Sandbox);
     assert_eq!(holder(ALICE).await.as_deref(), Some("a"));
     assert_eq!(holder(BOB).await, None);
-    add(&catalog, &in_it(BOB, "of bob")).await;
+    add(&catalog, &in_it(BOB, "of-bob")).await;
     catalog
-        .remove_sandbox(ALICE, "a", at(102))
+        .remove_sandbox(ALICE, &id_of("a"), at(102))
         .await
         .expect("remove");
     add(&catalog, &in_it(ALICE, "b")).await;

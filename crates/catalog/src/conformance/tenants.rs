@@ -8,8 +8,9 @@ use crate::conformance::assertions::{assert_exists, assert_not_found, assert_ref
 use crate::conformance::backend::Backend;
 use crate::conformance::requests::request;
 use crate::conformance::samples::{
-    AGENT, ALICE, BOB, KEY, NO_LIMITS, add, add_project, add_workspace, added, at, furnished, key,
-    land, list, of_tenant, open, project, review, sandbox, snapshot, step, tenant, workspace,
+    AGENT, ALICE, BOB, KEY, NO_LIMITS, add, add_project, add_workspace, added, at, furnished,
+    id_of, key, land, list, of_tenant, open, project, review, sandbox, snapshot, step, tenant,
+    workspace,
 };
 use crate::conformance::webhooks::webhook;
 use crate::conformance::workspaces::{unsettled, with_unsettled};
@@ -148,7 +149,8 @@ async fn count(catalog: &impl Catalog, id: TenantId) -> [usize; 8] {
         tenant: Some(id),
         ..WorkspaceQuery::default()
     };
-    let (project, alone, reviews) = (name("project"), name("alone"), ReviewQuery::of(id));
+    let (project, alone) = (id_of(&name("project")), id_of(&name("alone")));
+    let reviews = ReviewQuery::of(id);
     let versions = catalog.versions_in(id, &project, 1, None, MAX_PAGE);
     let conflicts = catalog.unsettled(id, &alone);
     let reviews = catalog.reviews(&reviews);
@@ -197,10 +199,10 @@ pub async fn an_erased_tenant_leaves_no_records(backend: &impl Backend) {
     begun.expect("erasure");
     let used = catalog.clear_tenant(ALICE).await;
     assert!(
-        matches!(&used, Err(Error::InUse { what: Kind::Tenant, sandbox }) if sandbox == "s"),
+        matches!(&used, Err(Error::InUse { what: Kind::Tenant, sandbox }) if *sandbox == "sbx-s"),
         "{used:?}"
     );
-    let removed = catalog.remove_sandbox(ALICE, "s", at(81)).await;
+    let removed = catalog.remove_sandbox(ALICE, &id_of("s"), at(81)).await;
     assert!(removed.expect("removed"));
     let early = catalog.remove_tenant(ALICE).await;
     let is_early = matches!(early, Err(Error::Changed { what: Kind::Tenant }));

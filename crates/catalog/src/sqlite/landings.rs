@@ -1,7 +1,7 @@
 //! Landings: moves of a project's head, and the log of them.
 
 use async_trait::async_trait;
-use elevo_core::TenantId;
+use elevo_core::{ProjectId, TenantId};
 use elevo_objects::SnapshotId;
 use sqlx::{SqliteConnection, SqliteExecutor};
 
@@ -116,7 +116,7 @@ impl Landings for SqliteCatalog {
     async fn landing_by_request(
         &self,
         tenant: TenantId,
-        project: &str,
+        project: &ProjectId,
         request: &str,
     ) -> Result<Option<LandedStep>> {
         by_request(self.database.readers(), tenant, project, request).await
@@ -125,12 +125,12 @@ impl Landings for SqliteCatalog {
     async fn landing(
         &self,
         tenant: TenantId,
-        project: &str,
+        project: &ProjectId,
         sequence: u64,
     ) -> Result<Option<LogEntry>> {
         sqlx::query_as(SELECT_ONE)
             .bind(&tenant.as_bytes()[..])
-            .bind(project)
+            .bind(project.as_str())
             .bind(sequence_bound(Some(sequence)))
             .fetch_optional(self.database.readers())
             .await
@@ -140,12 +140,12 @@ impl Landings for SqliteCatalog {
     async fn landing_of_snapshot(
         &self,
         tenant: TenantId,
-        project: &str,
+        project: &ProjectId,
         snapshot: SnapshotId,
     ) -> Result<Option<LogEntry>> {
         sqlx::query_as(SELECT_BY_SNAPSHOT)
             .bind(&tenant.as_bytes()[..])
-            .bind(project)
+            .bind(project.as_str())
             .bind(&snapshot.0.as_bytes()[..])
             .fetch_optional(self.database.readers())
             .await
@@ -155,14 +155,14 @@ impl Landings for SqliteCatalog {
     async fn log(
         &self,
         tenant: TenantId,
-        project: &str,
+        project: &ProjectId,
         before: Option<u64>,
         limit: u32,
     ) -> Result<Vec<LogEntry>> {
         bounds::limit(limit)?;
         sqlx::query_as(SELECT_PAGE)
             .bind(&tenant.as_bytes()[..])
-            .bind(project)
+            .bind(project.as_str())
             .bind(sequence_bound(before))
             .bind(limit)
             .fetch_all(self.database.readers())
@@ -179,7 +179,7 @@ async fn check(connection: &mut SqliteConnection, landing: &Landing) -> Result<u
                   WHERE tenant = ? AND id = ?";
     let found: Option<ProjectState> = sqlx::query_as(select)
         .bind(&landing.tenant.as_bytes()[..])
-        .bind(&landing.project)
+        .bind(landing.project.as_str())
         .fetch_optional(&mut *connection)
         .await
         .map_err(failure::of)?;
@@ -247,7 +247,7 @@ async fn move_head(
         .bind(&head.0.as_bytes()[..])
         .bind(sequence as i64)
         .bind(micros(landing.now)?)
-        .bind(&landing.project)
+        .bind(landing.project.as_str())
         .execute(connection)
         .await
         .map_err(failure::of)?;
@@ -257,12 +257,12 @@ async fn move_head(
 async fn by_request(
     executor: impl SqliteExecutor<'_>,
     tenant: TenantId,
-    project: &str,
+    project: &ProjectId,
     request: &str,
 ) -> Result<Option<LandedStep>> {
     sqlx::query_as(SELECT_BY_REQUEST)
         .bind(&tenant.as_bytes()[..])
-        .bind(project)
+        .bind(project.as_str())
         .bind(request)
         .fetch_optional(executor)
         .await

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use async_trait::async_trait;
-use elevo_core::{TenantId, Timestamp};
+use elevo_core::{ProjectId, TenantId, Timestamp};
 use elevo_objects::SnapshotId;
 use sqlx::{SqliteConnection, SqliteExecutor};
 
@@ -85,7 +85,7 @@ impl VersionRetention for SqliteCatalog {
         let after = query.after.map_or(0, |version| version.saturating_add(1));
         let rows: Vec<ReplacedRow> = sqlx::query_as(SELECT_REPLACED)
             .bind(&project.tenant.as_bytes()[..])
-            .bind(&project.id)
+            .bind(project.id.as_str())
             .bind(i64::try_from(after).unwrap_or(i64::MAX))
             .bind(query.limit)
             .fetch_all(self.database.readers())
@@ -135,7 +135,7 @@ impl VersionRetention for SqliteCatalog {
         let mut dropped = Vec::new();
         for snapshot in snapshots.iter().filter(|one| !needed.contains(one)) {
             let done = sqlx::query(INSERT)
-                .bind(&project.id)
+                .bind(project.id.as_str())
                 .bind(&snapshot.0.as_bytes()[..])
                 .bind(now)
                 .execute(&mut *transaction)
@@ -149,13 +149,14 @@ impl VersionRetention for SqliteCatalog {
         Ok(dropped)
     }
 
-    async fn dropped_from(&self, tenant: TenantId, snapshot: SnapshotId) -> Result<Vec<String>> {
-        sqlx::query_scalar(SELECT_DROPPED_FROM)
+    async fn dropped_from(&self, tenant: TenantId, snapshot: SnapshotId) -> Result<Vec<ProjectId>> {
+        let found: Vec<Column<ProjectId>> = sqlx::query_scalar(SELECT_DROPPED_FROM)
             .bind(&snapshot.0.as_bytes()[..])
             .bind(&tenant.as_bytes()[..])
             .fetch_all(self.database.readers())
             .await
-            .map_err(failure::of)
+            .map_err(failure::of)?;
+        Ok(found.into_iter().map(ProjectId::from).collect())
     }
 }
 
@@ -165,7 +166,7 @@ async fn needed(
 ) -> Result<HashSet<SnapshotId>> {
     let needed: Vec<Column<SnapshotId>> = sqlx::query_scalar(SELECT_NEEDED)
         .bind(&project.tenant.as_bytes()[..])
-        .bind(&project.id)
+        .bind(project.id.as_str())
         .fetch_all(executor)
         .await
         .map_err(failure::of)?;
@@ -176,13 +177,13 @@ async fn needed(
 /// that needs them in the same transaction.
 pub(super) async fn check_not_dropped(
     connection: &mut SqliteConnection,
-    project: &str,
+    project: &ProjectId,
     snapshots: impl IntoIterator<Item = SnapshotId>,
 ) -> Result<()> {
     let snapshots: BTreeSet<_> = snapshots.into_iter().collect();
     for snapshot in snapshots {
         let row = sqlx::query(SELECT_DROPPED)
-            .bind(project)
+            .bind(project.as_str())
             .bind(&snapshot.0.as_bytes()[..])
             .fetch_optional(&mut *connection)
             .await

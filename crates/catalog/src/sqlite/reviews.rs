@@ -1,7 +1,7 @@
 //! Reviews.
 
 use async_trait::async_trait;
-use elevo_core::{TenantId, Timestamp, TreePath};
+use elevo_core::{TenantId, Timestamp, TreePath, WorkspaceId};
 use elevo_objects::Entry;
 use serde_json::json;
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection, SqliteExecutor};
@@ -70,14 +70,14 @@ impl Reviews for SqliteCatalog {
     async fn open_reviews_of(
         &self,
         tenant: TenantId,
-        workspace: &str,
+        workspace: &WorkspaceId,
         after: Option<&TreePath>,
         limit: u32,
     ) -> Result<Vec<Review>> {
         bounds::limit(limit)?;
         sqlx::query_as(SELECT_OPEN_OF)
             .bind(&tenant.as_bytes()[..])
-            .bind(workspace)
+            .bind(workspace.as_str())
             .bind(stored::path_after(after))
             .bind(limit)
             .fetch_all(self.database.readers())
@@ -119,8 +119,8 @@ pub(super) async fn insert(connection: &mut SqliteConnection, review: &Review) -
     sqlx::query(INSERT)
         .bind(&review.id)
         .bind(&review.tenant.as_bytes()[..])
-        .bind(&review.project)
-        .bind(&review.workspace)
+        .bind(review.project.as_str())
+        .bind(review.workspace.as_deref())
         .bind(&review.agent)
         .bind(stored::path(&review.path))
         .bind(&review.kind)
@@ -235,7 +235,7 @@ pub(super) async fn record_event(
         tenant: review.tenant,
         agent: review.agent.clone(),
         kind,
-        subject: review.project.clone(),
+        subject: review.project.to_string(),
         at,
         data: json!({
             "projectId": review.project,
@@ -263,10 +263,12 @@ fn push_filtered(builder: &mut QueryBuilder<Sqlite>, query: &ReviewQuery) {
     if let Some(workspace) = &query.workspace {
         builder
             .push(" AND workspace = ")
-            .push_bind(workspace.clone());
+            .push_bind(workspace.to_string());
     }
     if let Some(project) = &query.project {
-        builder.push(" AND project = ").push_bind(project.clone());
+        builder
+            .push(" AND project = ")
+            .push_bind(project.to_string());
     }
     match query.state {
         None => {}

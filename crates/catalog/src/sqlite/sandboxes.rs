@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
-use elevo_core::{SandboxState, TenantId, Timestamp};
+use elevo_core::{SandboxId, SandboxState, TenantId, Timestamp, WorkspaceId};
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection, SqliteExecutor};
 
 use super::{SqliteCatalog, events, failure, pages, quotas};
@@ -98,13 +98,13 @@ impl Sandboxes for SqliteCatalog {
         transaction.commit().await
     }
 
-    async fn sandbox(&self, tenant: TenantId, id: &str) -> Result<Option<Sandbox>> {
+    async fn sandbox(&self, tenant: TenantId, id: &SandboxId) -> Result<Option<Sandbox>> {
         find(self.database.readers(), tenant, id).await
     }
 
-    async fn sandbox_of_any_tenant(&self, id: &str) -> Result<Option<Sandbox>> {
+    async fn sandbox_of_any_tenant(&self, id: &SandboxId) -> Result<Option<Sandbox>> {
         sqlx::query_as(SELECT_OF_ANY_TENANT)
-            .bind(id)
+            .bind(id.as_str())
             .fetch_optional(self.database.readers())
             .await
             .map_err(failure::of)
@@ -113,11 +113,11 @@ impl Sandboxes for SqliteCatalog {
     async fn sandbox_of_workspace(
         &self,
         tenant: TenantId,
-        workspace: &str,
+        workspace: &WorkspaceId,
     ) -> Result<Option<Sandbox>> {
         sqlx::query_as(SELECT_BY_WORKSPACE)
             .bind(&tenant.as_bytes()[..])
-            .bind(workspace)
+            .bind(workspace.as_str())
             .fetch_optional(self.database.readers())
             .await
             .map_err(failure::of)
@@ -147,7 +147,7 @@ impl Sandboxes for SqliteCatalog {
     async fn change_sandbox(
         &self,
         tenant: TenantId,
-        id: &str,
+        id: &SandboxId,
         change: &SandboxChange,
         now: Timestamp,
     ) -> Result<Sandbox> {
@@ -160,14 +160,14 @@ impl Sandboxes for SqliteCatalog {
             .bind(sandbox.state.name())
             .bind(&sandbox.reason)
             .bind(&sandbox.container)
-            .bind(&sandbox.workspace)
+            .bind(sandbox.workspace.as_str())
             .bind(&sandbox.token_hash[..])
             .bind(micros(sandbox.expires)?)
             .bind(micros(sandbox.updated)?)
             .bind(sandbox.removing)
             .bind(sandbox.keep_workspace)
             .bind(bounds::spec(&sandbox)?)
-            .bind(&sandbox.id)
+            .bind(sandbox.id.as_str())
             .execute(&mut *transaction)
             .await
             .map_err(failure::of)?;
@@ -178,7 +178,12 @@ impl Sandboxes for SqliteCatalog {
         Ok(sandbox)
     }
 
-    async fn remove_sandbox(&self, tenant: TenantId, id: &str, now: Timestamp) -> Result<bool> {
+    async fn remove_sandbox(
+        &self,
+        tenant: TenantId,
+        id: &SandboxId,
+        now: Timestamp,
+    ) -> Result<bool> {
         let mut transaction = self.database.write().await?;
         let Some(sandbox) = find(&mut *transaction, tenant, id).await? else {
             return Ok(false);
@@ -186,7 +191,7 @@ impl Sandboxes for SqliteCatalog {
         let deleted = EventKind::SandboxDeleted;
         events::record_of_sandbox(&mut transaction, &sandbox, deleted, now).await?;
         sqlx::query("DELETE FROM sandboxes WHERE id = ?")
-            .bind(id)
+            .bind(id.as_str())
             .execute(&mut *transaction)
             .await
             .map_err(failure::of)?;
@@ -212,10 +217,10 @@ impl Sandboxes for SqliteCatalog {
 async fn find(
     executor: impl SqliteExecutor<'_>,
     tenant: TenantId,
-    id: &str,
+    id: &SandboxId,
 ) -> Result<Option<Sandbox>> {
     sqlx::query_as(SELECT_ONE)
-        .bind(id)
+        .bind(id.as_str())
         .bind(&tenant.as_bytes()[..])
         .fetch_optional(executor)
         .await
@@ -260,7 +265,7 @@ fn check(count: i64, which: Limit, limit: u32) -> Result<()> {
 
 async fn insert(connection: &mut SqliteConnection, sandbox: &Sandbox) -> Result<()> {
     sqlx::query(INSERT)
-        .bind(&sandbox.id)
+        .bind(sandbox.id.as_str())
         .bind(&sandbox.tenant.as_bytes()[..])
         .bind(&sandbox.agent)
         .bind(&sandbox.key)
@@ -269,7 +274,7 @@ async fn insert(connection: &mut SqliteConnection, sandbox: &Sandbox) -> Result<
         .bind(sandbox.reason.as_deref().map(bounds::reason))
         .bind(&sandbox.template)
         .bind(&sandbox.container)
-        .bind(&sandbox.workspace)
+        .bind(sandbox.workspace.as_str())
         .bind(&sandbox.token_hash[..])
         .bind(micros(sandbox.created)?)
         .bind(micros(sandbox.expires)?)

@@ -41,7 +41,7 @@ pub(super) async fn carry_out(
                 tenant: landing.tenant,
                 agent: step.agent.clone(),
                 kind: EventKind::ProjectLanded,
-                subject: project.clone(),
+                subject: project.to_string(),
                 at: landing.now,
                 data: json!({ "projectId": project, "sequence": sequence }),
             };
@@ -76,13 +76,13 @@ async fn insert(
     sequence: u64,
 ) -> Result<()> {
     sqlx::query(INSERT)
-        .bind(&landing.project)
+        .bind(landing.project.as_str())
         .bind(sequence as i64)
         .bind(&step.snapshot.0.as_bytes()[..])
         .bind(&parent.0.as_bytes()[..])
         .bind(values::to_word(step.kind))
         .bind(&step.agent)
-        .bind(&step.workspace)
+        .bind(step.workspace.as_deref())
         .bind(&step.key)
         .bind(&step.message)
         .bind(&step.request)
@@ -104,7 +104,7 @@ async fn record_held_request(
     };
     // The step has no entry in the log, where a retry would find its request.
     sqlx::query("INSERT INTO held_requests (project, request, head) VALUES (?, ?, ?)")
-        .bind(&landing.project)
+        .bind(landing.project.as_str())
         .bind(request)
         .bind(&step.snapshot.0.as_bytes()[..])
         .execute(connection)

@@ -1,7 +1,7 @@
 //! Tags.
 
 use async_trait::async_trait;
-use elevo_core::TenantId;
+use elevo_core::{ProjectId, TenantId};
 
 use super::{SqliteCatalog, database, failure, projects, retention};
 use crate::bounds::{self, micros};
@@ -51,7 +51,7 @@ impl Tags for SqliteCatalog {
         projects::require_not_removing(&mut transaction, tenant, &tag.project).await?;
         let existing = sqlx::query(SELECT_ONE)
             .bind(&tenant.as_bytes()[..])
-            .bind(&tag.project)
+            .bind(tag.project.as_str())
             .bind(&tag.name)
             .fetch_optional(&mut *transaction)
             .await
@@ -61,13 +61,13 @@ impl Tags for SqliteCatalog {
             Some(_) => {}
             None => {
                 let count = sqlx::query("SELECT count(*) FROM tags WHERE project = ?");
-                let count = count.bind(&tag.project);
+                let count = count.bind(tag.project.as_str());
                 database::check_max_listed(&mut transaction, count, Limit::Tags).await?;
             }
         }
         retention::check_not_dropped(&mut transaction, &tag.project, [tag.snapshot]).await?;
         sqlx::query(SET)
-            .bind(&tag.project)
+            .bind(tag.project.as_str())
             .bind(&tag.name)
             .bind(&tag.snapshot.0.as_bytes()[..])
             .bind(&tag.key)
@@ -80,10 +80,10 @@ impl Tags for SqliteCatalog {
         transaction.commit().await
     }
 
-    async fn tag(&self, tenant: TenantId, project: &str, name: &str) -> Result<Option<Tag>> {
+    async fn tag(&self, tenant: TenantId, project: &ProjectId, name: &str) -> Result<Option<Tag>> {
         sqlx::query_as(SELECT_ONE)
             .bind(&tenant.as_bytes()[..])
-            .bind(project)
+            .bind(project.as_str())
             .bind(name)
             .fetch_optional(self.database.readers())
             .await
@@ -93,14 +93,14 @@ impl Tags for SqliteCatalog {
     async fn tags(
         &self,
         tenant: TenantId,
-        project: &str,
+        project: &ProjectId,
         after: Option<&str>,
         limit: u32,
     ) -> Result<Vec<Tag>> {
         bounds::limit(limit)?;
         sqlx::query_as(SELECT_PAGE)
             .bind(&tenant.as_bytes()[..])
-            .bind(project)
+            .bind(project.as_str())
             .bind(after.unwrap_or_default())
             .bind(limit)
             .fetch_all(self.database.readers())
@@ -108,10 +108,10 @@ impl Tags for SqliteCatalog {
             .map_err(failure::of)
     }
 
-    async fn remove_tag(&self, tenant: TenantId, project: &str, name: &str) -> Result<bool> {
+    async fn remove_tag(&self, tenant: TenantId, project: &ProjectId, name: &str) -> Result<bool> {
         let statement = sqlx::query(DELETE)
             .bind(&tenant.as_bytes()[..])
-            .bind(project)
+            .bind(project.as_str())
             .bind(name);
         let done = self.database.run(statement).await?;
         Ok(done > 0)

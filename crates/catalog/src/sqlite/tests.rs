@@ -11,12 +11,18 @@ mod write_queue;
 
 use std::path::PathBuf;
 
+use elevo_core::Id;
 use sqlx::sqlite::SqliteConnectOptions;
 use tempfile::TempDir;
 
 use super::{SqliteCatalog, SqliteOptions};
 use crate::conformance::Backend;
 use crate::error::Result;
+
+/// Reads an id.
+fn id_of<T: Id>(text: &str) -> T {
+    text.parse().unwrap()
+}
 
 struct Temporary(TempDir);
 

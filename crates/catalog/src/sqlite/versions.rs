@@ -1,7 +1,7 @@
 //! The history of paths.
 
 use async_trait::async_trait;
-use elevo_core::{TenantId, TreePath};
+use elevo_core::{ProjectId, TenantId, TreePath};
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
 use super::values::{self, sequence_bound};
@@ -35,7 +35,7 @@ impl Versions for SqliteCatalog {
     async fn versions_of(
         &self,
         tenant: TenantId,
-        project: &str,
+        project: &ProjectId,
         path: &TreePath,
         before: Option<u64>,
         limit: u32,
@@ -50,7 +50,7 @@ impl Versions for SqliteCatalog {
     async fn last_version(
         &self,
         tenant: TenantId,
-        project: &str,
+        project: &ProjectId,
         path: &TreePath,
     ) -> Result<Option<FileVersion>> {
         let last = self.versions_of(tenant, project, path, None, 1).await?;
@@ -60,7 +60,7 @@ impl Versions for SqliteCatalog {
     async fn versions_in(
         &self,
         tenant: TenantId,
-        project: &str,
+        project: &ProjectId,
         sequence: u64,
         after: Option<&TreePath>,
         limit: u32,
@@ -68,7 +68,7 @@ impl Versions for SqliteCatalog {
         bounds::limit(limit)?;
         sqlx::query_as(SELECT_IN)
             .bind(&tenant.as_bytes()[..])
-            .bind(project)
+            .bind(project.as_str())
             .bind(sequence_bound(Some(sequence)))
             .bind(stored::path_after(after))
             .bind(limit)
@@ -83,7 +83,7 @@ impl Versions for SqliteCatalog {
 /// index are inserted together.
 pub(super) async fn insert(
     connection: &mut SqliteConnection,
-    project: &str,
+    project: &ProjectId,
     sequence: u64,
     changes: &[PathChange],
 ) -> Result<()> {
@@ -100,7 +100,7 @@ pub(super) async fn insert(
 
 async fn insert_some(
     connection: &mut SqliteConnection,
-    project: &str,
+    project: &ProjectId,
     sequence: u64,
     changes: &[&PathChange],
 ) -> Result<()> {
@@ -109,7 +109,7 @@ async fn insert_some(
          files, whole, algorithm) ",
     );
     insert.push_values(changes, |mut row, change| {
-        row.push_bind(project.to_owned())
+        row.push_bind(project.to_string())
             .push_bind(sequence as i64)
             .push_bind(stored::path(&change.path))
             .push_bind(values::to_word(change.kind))
@@ -130,13 +130,13 @@ async fn insert_some(
 pub(super) fn select_of(
     paths: &[Vec<u8>],
     tenant: TenantId,
-    project: &str,
+    project: &ProjectId,
     before: Option<u64>,
     limit: u32,
 ) -> QueryBuilder<Sqlite> {
     let mut select = QueryBuilder::new("WITH own (id) AS (SELECT id FROM projects WHERE tenant = ");
     select.push_bind(tenant.as_bytes().to_vec());
-    select.push(" AND id = ").push_bind(project.to_owned());
+    select.push(" AND id = ").push_bind(project.to_string());
     select.push("), asked (path, every) AS (");
     select.push_values(paths.iter().enumerate(), |mut row, (n, path)| {
         row.push_bind(path.clone())

@@ -11,7 +11,7 @@ use elevo_api as api;
 use elevo_api::Scope;
 use elevo_catalog::Catalog;
 use elevo_catalog::{Event, EventKind, EventQuery, NewEvent, Sandbox, SandboxChange};
-use elevo_core::ErrorCode;
+use elevo_core::{ErrorCode, SandboxId};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::sync::watch;
@@ -162,10 +162,8 @@ impl Events {
             let sequence = data["sequence"].as_u64();
             let is_shown = match sequence.filter(|_| *kind == EventKind::ProjectLanded) {
                 Some(sequence) if !is_own => {
-                    let project = &event.event.subject;
-                    self.projects
-                        .shows_step(who, project, sequence, &mut rows)
-                        .await?
+                    let step = (&*event.event.subject, sequence);
+                    self.projects.shows_step(who, step, &mut rows).await?
                 }
                 _ => true,
             };
@@ -226,7 +224,7 @@ impl Events {
 
     /// Records an event for the sandbox of any tenant that has this id. A sandbox
     /// in a warm pool has no row and gets no event.
-    pub(crate) async fn announce_by_id(&self, id: &str, kind: EventKind) -> Result<()> {
+    pub(crate) async fn announce_by_id(&self, id: &SandboxId, kind: EventKind) -> Result<()> {
         match self.catalog.sandbox_of_any_tenant(id).await? {
             Some(sandbox) => self.announce(&sandbox, kind).await,
             None => Ok(()),
@@ -253,7 +251,10 @@ impl Events {
     /// Records an event for each sandbox that expires soon: one event for each
     /// expiry time, so a sandbox that is extended gets another event later.
     /// `told` holds the sandboxes and expiry times that have their event.
-    pub(crate) async fn announce_expiring(&self, told: &mut HashSet<(String, i64)>) -> Result<()> {
+    pub(crate) async fn announce_expiring(
+        &self,
+        told: &mut HashSet<(SandboxId, i64)>,
+    ) -> Result<()> {
         let soon = clock::after(self.time.now().await?, EXPIRING);
         let ending = self
             .catalog
@@ -280,7 +281,7 @@ impl Events {
         let query = EventQuery {
             tenant: Some(row.tenant),
             kinds: vec![EventKind::SandboxExpiring],
-            subject: Some(row.id.clone()),
+            subject: Some(row.id.to_string()),
             limit: 1000,
             ..EventQuery::default()
         };

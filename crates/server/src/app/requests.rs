@@ -228,7 +228,7 @@ impl Requests {
     pub(crate) fn new(resources: &Resources) -> Self {
         Self {
             catalog: resources.catalog.clone(),
-            process: crate::platform::clock::id("srv-"),
+            process: crate::platform::clock::name("srv-"),
             at_work: Arc::default(),
             unreleased: AtomicBool::default(),
         }
@@ -250,7 +250,7 @@ impl Requests {
                 process: self.process.clone(),
             },
             fingerprint: sent.fingerprint,
-            id: clock::id(""),
+            id: clock::name(""),
             now,
             keep_until: clock::after(now, KEPT),
         };

@@ -1,6 +1,7 @@
 //! Promise 4: a call with the id of another tenant's record finds and changes
 //! nothing.
 
+use elevo_core::ProjectId;
 use elevo_objects::SnapshotId;
 
 use crate::catalog::*;
@@ -9,7 +10,7 @@ use crate::conformance::backend::Backend;
 use crate::conformance::events::note;
 use crate::conformance::samples::{
     ALICE, BOB, KEY, add, at, first, full_step, furnished, furnished_with_project, get,
-    get_project, land, of_state, path, removing, sandbox, snapshot, whole_log,
+    get_project, id_of, land, of_state, path, removing, sandbox, snapshot, whole_log,
 };
 use crate::conformance::webhooks::webhook;
 use crate::error::Kind;
@@ -18,20 +19,27 @@ use crate::records::{
     WorkspaceChange,
 };
 
+/// The sandbox stays as it is.
 pub async fn a_sandbox_of_another_tenant_is_unknown(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let of_alice = sandbox(ALICE, "a");
     add(&catalog, &of_alice).await;
     for change in [removing(), of_state(elevo_core::SandboxState::Running)] {
-        let changed = catalog.change_sandbox(BOB, "a", &change, at(101)).await;
+        let changed = catalog
+            .change_sandbox(BOB, &id_of("a"), &change, at(101))
+            .await;
         assert_not_found(changed, Kind::Sandbox);
     }
-    let removed = catalog.remove_sandbox(BOB, "a", at(102)).await;
+    let removed = catalog.remove_sandbox(BOB, &id_of("a"), at(102)).await;
     assert!(!removed.expect("remove"));
-    assert_eq!(catalog.sandbox(BOB, "a").await.expect("sandbox"), None);
+    assert_eq!(
+        catalog.sandbox(BOB, &id_of("a")).await.expect("sandbox"),
+        None
+    );
     assert_eq!(get(&catalog, "a").await, Some(of_alice));
 }
 
+/// The check covers the log, the history, the tags and the versions.
 pub async fn a_project_of_another_tenant_is_unknown(backend: &impl Backend) {
     let (catalog, project) = furnished_with_project(backend).await;
     land(&catalog, &project, vec![full_step(&project)]).await;
@@ -46,7 +54,7 @@ pub async fn a_project_of_another_tenant_is_unknown(backend: &impl Backend) {
     };
     catalog.set_tag(ALICE, &tag, false).await.expect("a tag");
     let before = get_project(&catalog, &project).await;
-    assert_no_history(&catalog, "p").await;
+    assert_no_history(&catalog, &project.id).await;
     assert_no_tags(&catalog, &tag).await;
     let of_bob = Project {
         tenant: BOB,
@@ -65,20 +73,30 @@ pub async fn a_project_of_another_tenant_is_unknown(backend: &impl Backend) {
     let dropped = catalog.drop_versions(&of_bob, &[first()], at(500)).await;
     assert_not_found(dropped, Kind::Project);
     let changed = catalog
-        .change_workspace(BOB, "w", &WorkspaceChange::default(), at(500))
+        .change_workspace(BOB, &id_of("w"), &WorkspaceChange::default(), at(500))
         .await;
     assert_not_found(changed, Kind::Workspace);
-    let begun = catalog.begin_removal(BOB, "p", at(500)).await;
+    let begun = catalog.begin_removal(BOB, &id_of("p"), at(500)).await;
     assert_not_found(begun, Kind::Project);
     assert_eq!(get_project(&catalog, &project).await, before);
-    let begun = catalog.begin_removal(ALICE, "p", at(501)).await;
+    let begun = catalog.begin_removal(ALICE, &id_of("p"), at(501)).await;
     begun.expect("the removal begins");
-    assert!(!catalog.remove_project(BOB, "p").await.expect("remove"));
+    assert!(
+        !catalog
+            .remove_project(BOB, &id_of("p"))
+            .await
+            .expect("remove")
+    );
     assert_eq!(whole_log(&catalog, &project).await.len(), 1);
-    assert!(catalog.remove_project(ALICE, "p").await.expect("remove"));
+    assert!(
+        catalog
+            .remove_project(ALICE, &id_of("p"))
+            .await
+            .expect("remove")
+    );
 }
 
-async fn assert_no_history(catalog: &impl Catalog, project: &str) {
+async fn assert_no_history(catalog: &impl Catalog, project: &ProjectId) {
     let landing = catalog.landing(BOB, project, 1).await;
     assert_eq!(landing.expect("landing"), None);
     let of_snapshot: SnapshotId = snapshot(1);
@@ -113,15 +131,16 @@ async fn assert_no_tags(catalog: &impl Catalog, tag: &Tag) {
     assert_eq!(found.expect("tag").as_ref(), Some(tag));
 }
 
+/// The review stays open.
 pub async fn a_review_of_another_tenant_is_unknown(backend: &impl Backend) {
     let (catalog, _) = furnished_with_project(backend).await;
-    let open = catalog.open_reviews_of(BOB, "w", None, 10).await;
+    let open = catalog.open_reviews_of(BOB, &id_of("w"), None, 10).await;
     assert_eq!(open.expect("reviews"), []);
     let reject = ReviewChange::new(ReviewState::Open, ReviewState::Rejected);
     let changed = catalog.change_review(BOB, "r", &reject, at(301)).await;
     assert_not_found(changed, Kind::Review);
     assert_eq!(catalog.review(BOB, "r").await.expect("review"), None);
-    let open = catalog.open_reviews_of(ALICE, "w", None, 10).await;
+    let open = catalog.open_reviews_of(ALICE, &id_of("w"), None, 10).await;
     assert_eq!(open.expect("reviews").len(), 1);
 }
 

@@ -7,7 +7,7 @@ use elevo_core::{TenantId, Timestamp, TreePath};
 use sqlx::Row;
 
 use super::super::SqliteCatalog;
-use super::Temporary;
+use super::{Temporary, id_of};
 use crate::conformance::Backend;
 use crate::query::{Position, SandboxQuery};
 use crate::records::{EventQuery, ProjectQuery, ReviewQuery, ReviewState, WorkspaceQuery};
@@ -126,7 +126,7 @@ async fn a_history_reads_each_directory_above_once() {
     let select = select_of(
         &stored::path_and_above(&path),
         TenantId::LOCAL,
-        "p",
+        &id_of("prj-1"),
         Some(7),
         10,
     );
@@ -172,7 +172,7 @@ async fn lists_of_projects_and_their_records_are_in_the_order_of_an_index() {
         ..WorkspaceQuery::default()
     };
     let of_project = WorkspaceQuery {
-        project: Some("p".into()),
+        project: Some(id_of("prj-1")),
         ..of_tenant.clone()
     };
     let of_agent = WorkspaceQuery {
@@ -225,8 +225,8 @@ async fn reviews_are_listed_in_the_order_of_the_best_index() {
         after: Some(position()),
         ..ReviewQuery::of(TenantId::LOCAL)
     };
-    let project = Some("p".to_owned());
-    let workspace = Some("w".to_owned());
+    let project = Some(id_of("prj-1"));
+    let workspace = Some(id_of("w"));
     let open = Some(ReviewState::Open);
     for (project, workspace, state, index) in [
         (None, None, None, "reviews_by_tenant (tenant=? AND ("),

@@ -69,7 +69,7 @@ impl Webhooks {
         once: &Once,
     ) -> Result<api::Webhook> {
         who.needs(Scope::Webhooks)?;
-        let id = once.id("wh-");
+        let id = once.name("wh-");
         if once.is_again()
             && let Some(made) = self.catalog.webhook(Some(who.tenant), &id).await?
         {

@@ -32,7 +32,7 @@ use crate::app::sandboxes::rows::container_of;
 use crate::app::sandboxes::spec::Spec;
 use crate::app::sandboxes::starts::Starts;
 use crate::app::snapshots::OWN;
-use crate::app::tenant_stores::{self, TenantStores};
+use crate::app::tenant_stores::TenantStores;
 use crate::app::timekeeping::Timekeeper;
 use crate::app::workspaces::Workspaces;
 use crate::failure::Result;
@@ -182,11 +182,11 @@ impl Expiry {
         let (id, ended) = match &expired {
             Expired::Sandbox(sandbox) => {
                 let ended = self.expire_sandbox(sandbox, now).await;
-                (&sandbox.id, ended)
+                (sandbox.id.as_str(), ended)
             }
             Expired::Workspace(row) => {
                 let ended = self.expire_workspace(row, now).await;
-                (&row.id, ended.map(|()| false))
+                (row.id.as_str(), ended.map(|()| false))
             }
         };
         if let Err(failure) = &ended {
@@ -203,7 +203,7 @@ impl Expiry {
     /// which the expired sandboxes were listed. A new reading of the clock would
     /// be wrong if the clock was set in between.
     async fn expire_sandbox(&self, listed: &Sandbox, now: Timestamp) -> Result<bool> {
-        let (tenant, id) = (listed.tenant, &*listed.id);
+        let (tenant, id) = (listed.tenant, &listed.id);
         let held = self.locks.hold(id).await;
         let found = self.catalog.sandbox(tenant, id).await?;
         // The sandbox may have been extended or deleted after it was listed. A
@@ -228,7 +228,7 @@ impl Expiry {
             .change_sandbox(tenant, id, &mark, clock::now())
             .await?;
         let parked = marked.keep_workspace;
-        tracing::info!(sandbox = id, parked, "sandbox expired");
+        tracing::info!(sandbox = %id, parked, "sandbox expired");
         self.audit_expired(&marked).await;
         // The deletion acquires the same lock.
         drop(held);
@@ -260,7 +260,7 @@ impl Expiry {
         self.has_work(sandbox).await.unwrap_or_else(|failure| {
             let cause = failure.summary();
             tracing::warn!(
-                sandbox = sandbox.id,
+                sandbox = %sandbox.id,
                 cause,
                 "cannot check for unsaved changes, so the workspace is parked"
             );
@@ -272,7 +272,7 @@ impl Expiry {
     /// neither landed in its project nor equal to a snapshot that a client knows.
     /// Reads the changed files.
     async fn has_work(&self, sandbox: &Sandbox) -> Result<bool> {
-        let id = tenant_stores::workspace_id(&sandbox.workspace)?;
+        let id = sandbox.workspace.clone();
         let repository = self.stores.repository(sandbox.tenant);
         let row = self.catalog.workspace(sandbox.tenant, &sandbox.workspace);
         let row = row.await?.filter(|row| row.project.is_some());
@@ -332,7 +332,7 @@ impl Expiry {
             Err(elevo_catalog::Error::Changed { .. }) => return Ok(()),
             marked => marked?,
         }
-        tracing::info!(workspace = row.id, "parked workspace expired");
+        tracing::info!(workspace = %row.id, "parked workspace expired");
         let entry = Entry {
             event: "workspace.expired",
             about: vec![

@@ -20,7 +20,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use elevo_catalog::Catalog;
 use elevo_catalog::Sandbox;
-use elevo_core::{ErrorCode, SandboxState};
+use elevo_core::{ErrorCode, SandboxId, SandboxState};
 use elevo_sandbox::SandboxRuntime;
 use elevo_sandbox::{Container, ContainerState};
 
@@ -46,7 +46,7 @@ pub(crate) struct Recovery {
     workspaces: Arc<Workspaces>,
     /// Ids of sandboxes of the previous server process that were not compared
     /// with their containers yet.
-    unrecovered: std::sync::Mutex<HashSet<String>>,
+    unrecovered: std::sync::Mutex<HashSet<SandboxId>>,
 }
 
 impl Recovery {
@@ -91,7 +91,7 @@ impl Recovery {
         Ok(())
     }
 
-    fn unrecovered(&self) -> MutexGuard<'_, HashSet<String>> {
+    fn unrecovered(&self) -> MutexGuard<'_, HashSet<SandboxId>> {
         let unrecovered = self.unrecovered.lock();
         unrecovered.unwrap_or_else(PoisonError::into_inner)
     }
@@ -110,7 +110,7 @@ impl Recovery {
             .map(|container| (container.sandbox.clone(), container))
             .collect();
         for id in ids {
-            match self.recover_by_id(&id, containers.get(&id)).await {
+            match self.recover_by_id(&id, containers.get(id.as_str())).await {
                 Err(failure) if failure.code == ErrorCode::RuntimeUnavailable => {
                     // This sandbox and the remaining ones stay in the set, so
                     // that the next call retries them.
@@ -118,7 +118,7 @@ impl Recovery {
                 }
                 Err(failure) => {
                     let cause = failure.summary();
-                    tracing::error!(sandbox = id, cause, "cannot recover a sandbox");
+                    tracing::error!(sandbox = %id, cause, "cannot recover a sandbox");
                 }
                 Ok(()) => {}
             }
@@ -127,7 +127,7 @@ impl Recovery {
         Ok(())
     }
 
-    async fn recover_by_id(&self, id: &str, container: Option<&Container>) -> Result<()> {
+    async fn recover_by_id(&self, id: &SandboxId, container: Option<&Container>) -> Result<()> {
         // The ids are from the start of the server. If the engine did not
         // respond then, the row may have changed or been deleted since.
         match self.catalog.sandbox_of_any_tenant(id).await? {
@@ -188,7 +188,7 @@ impl Recovery {
     /// workspace is shared into it. A server that was killed while it attached
     /// the workspace may not have done so.
     async fn show_again(&self, sandbox: &Sandbox) -> Result<()> {
-        let id = crate::app::tenant_stores::workspace_id(&sandbox.workspace)?;
+        let id = sandbox.workspace.clone();
         let shown = self.stores.with(sandbox.tenant, move |workspaces| {
             if workspaces.shares(&id)? {
                 let binding = workspaces.bind(&id)?;

@@ -13,6 +13,7 @@ use elevo_policy::View;
 
 use crate::app::access::principal::Principal;
 use crate::app::files::diff::readable;
+use crate::app::projects::project_ref::ProjectRef;
 use crate::app::projects::reading::{Seen, is_directory, shows, tree_path};
 use crate::app::projects::{Projects, out};
 use crate::failure::{Failure, Result};
@@ -54,16 +55,14 @@ impl Projects {
     pub(crate) async fn log(
         &self,
         who: &Principal,
-        project: &str,
+        project: &ProjectRef,
         (mut before, limit): (Option<u64>, u32),
     ) -> Result<api::LogPage> {
         let seen = self.seen(who, project, None).await?;
+        let (tenant, id) = (who.tenant, &seen.project.id);
         let (mut items, mut rows) = (Vec::new(), Rows::of_one_answer());
         loop {
-            let page = self
-                .catalog
-                .log(seen.project.tenant, &seen.project.id, before, MAX_PAGE)
-                .await?;
+            let page = self.catalog.log(tenant, id, before, MAX_PAGE).await?;
             for entry in &page {
                 rows.look_at(1);
                 before = Some(entry.sequence);
@@ -98,15 +97,12 @@ impl Projects {
         enough: u64,
         rows: &mut Rows,
     ) -> Result<u64> {
+        let Project { tenant, id, .. } = project;
         let (mut after, mut shown): (Option<TreePath>, u64) = (None, 0);
         loop {
-            let page = self.catalog.versions_in(
-                project.tenant,
-                &project.id,
-                sequence,
-                after.as_ref(),
-                MAX_PAGE,
-            );
+            let page = self
+                .catalog
+                .versions_in(*tenant, id, sequence, after.as_ref(), MAX_PAGE);
             let page = page.await?;
             rows.look_at(page.len());
             let found = page.iter().filter_map(|version| version_out(view, version));
@@ -125,12 +121,14 @@ impl Projects {
     pub(crate) async fn shows_step(
         &self,
         who: &Principal,
-        project: &str,
-        sequence: u64,
+        (project, sequence): (&str, u64),
         rows: &mut Rows,
     ) -> Result<bool> {
         rows.look_at(1);
-        let Some(project) = self.catalog.project(who.tenant, project).await? else {
+        let Ok(project) = project.parse() else {
+            return Ok(false);
+        };
+        let Some(project) = self.catalog.project(who.tenant, &project).await? else {
             return Ok(false);
         };
         let view = self.view(who, &project).await?;
@@ -145,21 +143,18 @@ impl Projects {
     pub(crate) async fn step(
         &self,
         who: &Principal,
-        project: &str,
+        project: &ProjectRef,
         sequence: u64,
         (after, limit): (Option<&str>, u32),
     ) -> Result<api::VersionPage> {
         let seen = self.seen(who, project, None).await?;
+        let id = &seen.project.id;
         let mut after = after.map(tree_path).transpose()?;
         let mut items = Vec::new();
         loop {
-            let page = self.catalog.versions_in(
-                seen.project.tenant,
-                &seen.project.id,
-                sequence,
-                after.as_ref(),
-                MAX_PAGE,
-            );
+            let page = self
+                .catalog
+                .versions_in(who.tenant, id, sequence, after.as_ref(), MAX_PAGE);
             let page = page.await?;
             for version in &page {
                 let Some(item) = version_out(&seen.view, version) else {
@@ -186,7 +181,7 @@ impl Projects {
     pub(crate) async fn history(
         &self,
         who: &Principal,
-        project: &str,
+        project: &ProjectRef,
         path: &str,
         (mut before, limit): (Option<u64>, u32),
     ) -> Result<api::VersionPage> {
@@ -198,15 +193,12 @@ impl Projects {
                 next: None,
             });
         }
+        let id = &seen.project.id;
         let (mut items, mut rows) = (Vec::new(), Rows::of_one_answer());
         loop {
-            let page = self.catalog.versions_of(
-                seen.project.tenant,
-                &seen.project.id,
-                &path,
-                before,
-                limit,
-            );
+            let page = self
+                .catalog
+                .versions_of(who.tenant, id, &path, before, limit);
             let page = page.await?;
             for version in &page {
                 rows.look_at(1);
@@ -227,7 +219,7 @@ impl Projects {
     pub(crate) async fn blame(
         &self,
         who: &Principal,
-        project: &str,
+        project: &ProjectRef,
         path: &str,
         at: Option<&str>,
     ) -> Result<api::Blame> {
@@ -404,7 +396,7 @@ fn log_out(entry: &LogEntry) -> api::LogEntry {
         parent: entry.parent.to_string(),
         kind: entry.kind.to_string(),
         agent: entry.agent.clone(),
-        workspace: entry.workspace.clone(),
+        workspace: entry.workspace.as_ref().map(ToString::to_string),
         decided: serde_json::from_value(entry.counts["decided"].clone()).unwrap_or_default(),
         message: entry.message.clone(),
         changed: entry.counts["landed"].as_u64().unwrap_or_default(),
@@ -449,7 +441,7 @@ fn version_out(view: &View, version: &FileVersion) -> Option<api::FileVersion> {
         sequence: version.sequence,
         snapshot: version.snapshot.to_string(),
         agent: version.agent.clone(),
-        workspace: version.workspace.clone(),
+        workspace: version.workspace.as_ref().map(ToString::to_string),
         before: before.map(|entry| out::version(view, earlier, entry)),
         after: after.map(|entry| out::version(view, &change.path, entry)),
         created_at: clock::text(version.created),

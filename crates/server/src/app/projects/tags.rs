@@ -7,6 +7,7 @@ use elevo_core::ErrorCode;
 use elevo_objects::SnapshotId;
 
 use crate::app::access::principal::Principal;
+use crate::app::projects::project_ref::ProjectRef;
 use crate::app::projects::{PageQuery, Projects};
 use crate::app::requests::once::Once;
 use crate::app::snapshots::no_snapshot;
@@ -20,7 +21,7 @@ impl Projects {
     pub(crate) async fn set_tag(
         &self,
         who: &Principal,
-        project: &str,
+        project: &ProjectRef,
         wish: api::SetTag,
         once: &Once,
     ) -> Result<api::Tag> {
@@ -62,7 +63,7 @@ impl Projects {
     pub(crate) async fn list_tags(
         &self,
         who: &Principal,
-        project: &str,
+        project: &ProjectRef,
         page: PageQuery,
     ) -> Result<api::TagPage> {
         who.needs(Scope::ProjectsRead)?;
@@ -86,7 +87,7 @@ impl Projects {
     pub(crate) async fn remove_tag(
         &self,
         who: &Principal,
-        project: &str,
+        project: &ProjectRef,
         name: &str,
     ) -> Result<()> {
         who.needs(Scope::ProjectsWrite)?;

@@ -10,7 +10,7 @@ use crate::platform::clock;
 use elevo_api as api;
 use elevo_api::Scope;
 use elevo_catalog::{Sandbox, SandboxChange};
-use elevo_core::{ErrorCode, SandboxState, Timestamp};
+use elevo_core::{ErrorCode, SandboxId, SandboxState, Timestamp};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ impl Sandboxes {
     pub(crate) async fn delete(
         self: &Arc<Self>,
         who: &Principal,
-        id: &str,
+        id: &SandboxId,
         keep_workspace: bool,
     ) -> Result<()> {
         who.needs(Scope::SandboxesWrite)?;
@@ -45,6 +45,17 @@ impl Sandboxes {
         removing.await.map_err(|error| Failure::internal(&error))?
     }
 
+    /// Deletes one sandbox of a batch.
+    async fn delete_text(
+        self: &Arc<Self>,
+        who: &Principal,
+        id: &str,
+        keep_workspace: bool,
+    ) -> Result<()> {
+        let id = id.parse().map_err(|_| Failure::no_sandbox(id))?;
+        self.delete(who, &id, keep_workspace).await
+    }
+
     pub(crate) async fn batch_delete(
         self: &Arc<Self>,
         who: &Principal,
@@ -56,10 +67,11 @@ impl Sandboxes {
             return Err(Failure::invalid("`ids` has more than 50 entries"));
         }
         let before = self.deleted_before(who, &wish.ids, &once).await?;
+        let keep = wish.keep_workspace;
         let deletions = wish
             .ids
             .iter()
-            .map(|id| async move { (id.clone(), self.delete(who, id, wish.keep_workspace).await) });
+            .map(|id| async move { (id.clone(), self.delete_text(who, id, keep).await) });
         let mut outcome = api::BatchDeleted::default();
         for (id, deleted) in futures::future::join_all(deletions).await {
             match deleted {
@@ -73,7 +85,11 @@ impl Sandboxes {
     }
 
     /// Stops the processes and the container of a sandbox. Its workspace stays.
-    pub(crate) async fn stop(self: &Arc<Self>, who: &Principal, id: &str) -> Result<api::Sandbox> {
+    pub(crate) async fn stop(
+        self: &Arc<Self>,
+        who: &Principal,
+        id: &SandboxId,
+    ) -> Result<api::Sandbox> {
         who.needs(Scope::SandboxesWrite)?;
         let sandbox = self.visible(who, id).await?;
         if sandbox.state == SandboxState::Stopped {
@@ -88,7 +104,7 @@ impl Sandboxes {
     }
 
     async fn stop_held(&self, sandbox: &Sandbox) -> Result<Sandbox> {
-        let id = &*sandbox.id;
+        let id = &sandbox.id;
         let _held = self.locks.hold(id).await;
         let from = [
             SandboxState::Running,
@@ -108,7 +124,7 @@ impl Sandboxes {
         {
             let failure = Failure::from(error);
             let cause = failure.summary();
-            tracing::warn!(sandbox = id, cause, "cannot stop a sandbox");
+            tracing::warn!(sandbox = %id, cause, "cannot stop a sandbox");
             let reason = Some(failure.message.clone());
             self.starts
                 .change(
@@ -132,7 +148,11 @@ impl Sandboxes {
     }
 
     /// Starts a sandbox that was stopped or has failed.
-    pub(crate) async fn start(self: &Arc<Self>, who: &Principal, id: &str) -> Result<api::Sandbox> {
+    pub(crate) async fn start(
+        self: &Arc<Self>,
+        who: &Principal,
+        id: &SandboxId,
+    ) -> Result<api::Sandbox> {
         who.needs(Scope::SandboxesWrite)?;
         let sandbox = self.visible(who, id).await?;
         if sandbox.state == SandboxState::Running {
@@ -150,7 +170,7 @@ impl Sandboxes {
     pub(crate) async fn extend(
         &self,
         who: &Principal,
-        id: &str,
+        id: &SandboxId,
         wish: api::Extend,
         once: Once,
     ) -> Result<api::Sandbox> {

@@ -8,17 +8,16 @@ use std::collections::BTreeMap;
 
 use elevo_api as api;
 use elevo_catalog::{Sandbox, Workspace, WorkspaceChange, WorkspaceState};
-use elevo_core::{ErrorCode, TenantId};
+use elevo_core::{ErrorCode, TenantId, WorkspaceId};
 use elevo_engine::{CommitInfo, Progress};
 use elevo_objects::SnapshotId;
-use elevo_workspace::{Error as WorkspaceError, NeverFreeze, Record, WorkspaceId};
+use elevo_workspace::{Error as WorkspaceError, NeverFreeze, Record};
 use tokio::sync::OwnedMutexGuard;
 
 use crate::app::access::principal::Principal;
 use crate::app::missing::no_workspace;
 use crate::app::sandboxes::spec::Spec;
 use crate::app::snapshots::own_label;
-use crate::app::tenant_stores;
 use crate::app::workspaces::Workspaces;
 use crate::failure::{Failure, Result, log_failure};
 use crate::platform::clock;
@@ -41,7 +40,7 @@ impl Workspaces {
         let sandbox = || self.catalog.sandbox_of_workspace(row.tenant, &row.id);
         let mut found = sandbox().await?;
         let mut second = None;
-        if let Some(other) = found.as_ref().filter(|sandbox| sandbox.id != row.id) {
+        if let Some(other) = found.as_ref().filter(|sandbox| *sandbox.id != *row.id) {
             second = Some(self.locks.hold(&other.id).await);
             // The sandbox may have changed while this task waited.
             found = sandbox().await?;
@@ -56,7 +55,7 @@ impl Workspaces {
     /// a crash continues. On a full disk the files stay in their directory, and a
     /// job moves them into the store once there is free space.
     pub(crate) async fn park_workspace(&self, sandbox: &Sandbox) -> Result<()> {
-        let id = tenant_stores::workspace_id(&sandbox.workspace)?;
+        let id = sandbox.workspace.clone();
         let author = sandbox.agent.as_ref().unwrap_or(&sandbox.key).clone();
         let info = parked_info(author, &id);
         let room = self.room.clone();
@@ -101,7 +100,7 @@ impl Workspaces {
             expires: Some(Some(expires)),
             ..WorkspaceChange::default()
         };
-        let (tenant, id) = (sandbox.tenant, &*sandbox.workspace);
+        let (tenant, id) = (sandbox.tenant, &sandbox.workspace);
         let changed = self
             .catalog
             .change_workspace(tenant, id, &change, clock::now());
@@ -128,7 +127,7 @@ impl Workspaces {
     pub(crate) async fn parked(
         &self,
         who: &Principal,
-        id: &str,
+        id: &WorkspaceId,
         wish: &api::CreateSandbox,
         spec: &mut Spec,
     ) -> Result<Workspace> {
@@ -139,7 +138,7 @@ impl Workspaces {
         if row.state != WorkspaceState::Parked {
             return Err(in_use(&row));
         }
-        let workspace = tenant_stores::workspace_id(&row.id)?;
+        let workspace = row.id.clone();
         let record = self.stores.with(
             row.tenant,
             move |workspaces| Ok(workspaces.get(&workspace)?),
@@ -208,7 +207,7 @@ impl Workspaces {
                 self.time.now().await?,
                 self.config.expired_keep,
             )),
-            ..parked_row(tenant, id.as_str(), &key, record.base)
+            ..parked_row(tenant, id, &key, record.base)
         };
         match self.catalog.add_workspace(&row).await {
             Err(elevo_catalog::Error::Exists { .. }) => {}
@@ -227,10 +226,10 @@ pub(crate) fn kept_name(workspace: &str) -> String {
 }
 
 /// Returns the row of a parked workspace without a project.
-fn parked_row(tenant: TenantId, id: &str, key: &str, base: SnapshotId) -> Workspace {
+fn parked_row(tenant: TenantId, id: &WorkspaceId, key: &str, base: SnapshotId) -> Workspace {
     let now = clock::now();
     Workspace {
-        id: id.to_owned(),
+        id: id.clone(),
         tenant,
         project: None,
         agent: None,

@@ -14,6 +14,7 @@ use crate::app::access::principal::Principal;
 use crate::app::files::diff::readable;
 use crate::app::projects::changes::{Changes, not_put, removed};
 use crate::app::projects::landing::job::Job;
+use crate::app::projects::project_ref::ProjectRef;
 use crate::app::projects::reading::tree_path;
 use crate::app::projects::trees::committed;
 use crate::app::requests::once::Once;
@@ -33,7 +34,7 @@ impl Changes {
     pub(crate) async fn revert(
         self: &Arc<Self>,
         who: &Principal,
-        id: &str,
+        id: &ProjectRef,
         wish: api::Revert,
         once: Once,
     ) -> Result<api::MergeResult> {
@@ -65,7 +66,7 @@ impl Changes {
     pub(crate) async fn restore_path(
         self: &Arc<Self>,
         who: &Principal,
-        id: &str,
+        id: &ProjectRef,
         wish: api::RestorePath,
         once: Once,
     ) -> Result<api::MergeResult> {

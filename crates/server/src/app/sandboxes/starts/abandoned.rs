@@ -1,7 +1,7 @@
 //! Ends starts whose task no longer exists, for example because it panicked.
 
 use elevo_catalog::{Sandbox, SandboxChange, SandboxQuery};
-use elevo_core::{ErrorCode, SandboxState};
+use elevo_core::{ErrorCode, SandboxId, SandboxState};
 
 use crate::app::sandboxes::starts::Starts;
 use crate::failure::{Failure, Result};
@@ -34,7 +34,7 @@ impl Starts {
                     ) => {}
                 Err(failure) => {
                     let cause = failure.summary();
-                    tracing::error!(sandbox = sandbox.id, cause, "cannot end an abandoned start");
+                    tracing::error!(sandbox = %sandbox.id, cause, "cannot end an abandoned start");
                 }
             }
         }
@@ -42,7 +42,7 @@ impl Starts {
     }
 
     /// Returns true if a task of this process is starting the sandbox.
-    pub(crate) fn is_being_made(&self, id: &str) -> bool {
+    pub(crate) fn is_being_made(&self, id: &SandboxId) -> bool {
         self.makers.lock().contains_key(id)
     }
 
@@ -67,7 +67,7 @@ impl Starts {
             .change_sandbox(sandbox.tenant, &sandbox.id, &mark, clock::now());
         let marked = marked.await.map_err(Failure::from)?;
         tracing::warn!(
-            sandbox = sandbox.id,
+            sandbox = %sandbox.id,
             "a new sandbox is rolled back, because no task is starting it"
         );
         self.remove(&marked).await

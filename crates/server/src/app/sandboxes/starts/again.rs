@@ -7,13 +7,13 @@ use crate::failure::{Failure, Result};
 use crate::platform::clock;
 use elevo_catalog::Sandbox;
 use elevo_catalog::secret::SandboxToken;
-use elevo_core::{SandboxState, TenantId};
+use elevo_core::{SandboxId, SandboxState, TenantId};
 use elevo_sandbox::ContainerId;
 
 impl Starts {
     /// Starts a sandbox that was stopped or has failed: in its existing container
     /// if that container has run, else in a new one.
-    pub(crate) async fn start_again(&self, tenant: TenantId, id: &str) -> Result<Sandbox> {
+    pub(crate) async fn start_again(&self, tenant: TenantId, id: &SandboxId) -> Result<Sandbox> {
         let _held = self.locks.hold(id).await;
         let _making = self.makers.enter(id);
         let before = self.catalog.sandbox(tenant, id).await?;
@@ -27,7 +27,7 @@ impl Starts {
         if let Err(failure) = &started {
             let starting = [SandboxState::Starting];
             let cause = failure.summary();
-            tracing::warn!(sandbox = id, cause, "cannot start a sandbox");
+            tracing::warn!(sandbox = %id, cause, "cannot start a sandbox");
             let reason = Some(failure.message.clone());
             self.change(&before, &starting, SandboxState::Error, reason)
                 .await?;
@@ -41,8 +41,8 @@ impl Starts {
         let _turn = self.containers.turn_to_create().await?;
         let spec = Spec::of(sandbox)?;
         let places = self.make_workspace(sandbox, &spec, Source::Made).await?;
-        let container =
-            ContainerId::new(&sandbox.id).ok_or_else(|| Failure::no_sandbox(&sandbox.id))?;
+        let container = ContainerId::new(sandbox.id.as_str())
+            .ok_or_else(|| Failure::no_sandbox(&sandbox.id))?;
         let keep = keeps_container(before) && self.runtime.status(&container).await?.is_some();
         // Closes the connection of the previous run. With it, the wait for the
         // agent would end before the new agent has connected.
@@ -50,7 +50,7 @@ impl Starts {
         if keep {
             // A lost sandbox may still have a running container.
             self.runtime.kill(&container).await?;
-            if self.containers.has_slot(&sandbox.id)? {
+            if self.containers.has_slot(&sandbox.id) {
                 self.containers.fill_slot(&sandbox.id, &places).await?;
             }
         } else {

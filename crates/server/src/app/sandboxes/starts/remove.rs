@@ -1,7 +1,6 @@
 //! Deletes sandboxes, and rolls back failed creations.
 
 use crate::app::sandboxes::starts::Starts;
-use crate::app::tenant_stores::{self};
 use crate::failure::Result;
 use crate::platform::clock;
 use elevo_catalog::{Sandbox, SandboxChange};
@@ -23,7 +22,7 @@ impl Starts {
         };
         if let Err(failure) = given_up.await {
             tracing::error!(
-                sandbox = id,
+                sandbox = %id,
                 cause = failure.summary(),
                 "cannot roll back the creation of a sandbox"
             );
@@ -41,7 +40,7 @@ impl Starts {
             _ if self.stores.is_closed(sandbox.tenant) => {}
             true => self.workspaces.park_workspace(sandbox).await?,
             false => {
-                let id = tenant_stores::workspace_id(&sandbox.workspace)?;
+                let id = sandbox.workspace.clone();
                 self.stores.remove_workspace(sandbox.tenant, id).await?;
                 self.catalog
                     .remove_workspace(sandbox.tenant, &sandbox.workspace)
@@ -51,7 +50,7 @@ impl Starts {
         self.catalog
             .remove_sandbox(sandbox.tenant, &sandbox.id, clock::now())
             .await?;
-        tracing::info!(sandbox = sandbox.id, "deleted a sandbox");
+        tracing::info!(sandbox = %sandbox.id, "deleted a sandbox");
         Ok(())
     }
 }
