@@ -226,6 +226,8 @@ pub struct Sandbox {
     pub removing: bool,
     /// Whether its workspace is kept when it is removed.
     pub keep_workspace: bool,
+    /// Whether it was started before; `false` during its first start.
+    pub started_before: bool,
     /// The requested specification. The catalog only reads its `memory` and
     /// `disk`, for the limits of tenants.
     #[sqlx(try_from = "Column<Value>")]

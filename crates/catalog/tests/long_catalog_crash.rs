@@ -105,6 +105,7 @@ fn sandbox(id: &SandboxId) -> Sandbox {
         updated: NOW,
         removing: false,
         keep_workspace: false,
+        started_before: false,
         // More than a page, so that a row takes several writes.
         spec: Value::from(id.repeat(400)),
     }

@@ -36,6 +36,7 @@ pub async fn a_sandbox_is_read_back_as_added(backend: &impl Backend) {
         expires: at(253_402_300_799),
         updated: Timestamp::new(1, 1_000).expect("a time"),
         keep_workspace: true,
+        started_before: true,
         removing: true,
         spec: json!([null, true, -1, 1.5, "ä\u{0}\n", { "": [] }]),
         ..sandbox(ALICE, "full")

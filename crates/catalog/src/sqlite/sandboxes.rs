@@ -19,7 +19,7 @@ use crate::records::{EventKind, Sandbox};
 macro_rules! columns {
     () => {
         "id, tenant, agent, api_key, name, state, reason, template, container, workspace, \
-         token_hash, created, expires, updated, removing, keep_workspace, spec"
+         token_hash, created, expires, updated, removing, keep_workspace, started_before, spec"
     };
 }
 
@@ -46,13 +46,13 @@ pub(super) const SELECT_EXPIRED: &str = concat!(
 const INSERT: &str = concat!(
     "INSERT INTO sandboxes (",
     columns!(),
-    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 );
 
 /// Sets the columns that a change can set.
 const UPDATE: &str = "UPDATE sandboxes SET name = ?, state = ?, reason = ?, container = ?, \
                       workspace = ?, token_hash = ?, expires = ?, updated = ?, removing = ?, \
-                      keep_workspace = ?, spec = ? WHERE id = ?";
+                      keep_workspace = ?, started_before = ?, spec = ? WHERE id = ?";
 
 /// The sandboxes of the key and of all other keys of its agent.
 pub(super) const COUNT_OF_KEY: &str = "SELECT count(*) FROM sandboxes \
@@ -166,6 +166,7 @@ impl Sandboxes for SqliteCatalog {
             .bind(micros(sandbox.updated)?)
             .bind(sandbox.removing)
             .bind(sandbox.keep_workspace)
+            .bind(sandbox.started_before)
             .bind(bounds::spec(&sandbox)?)
             .bind(sandbox.id.as_str())
             .execute(&mut *transaction)
@@ -281,6 +282,7 @@ async fn insert(connection: &mut SqliteConnection, sandbox: &Sandbox) -> Result<
         .bind(micros(sandbox.updated)?)
         .bind(sandbox.removing)
         .bind(sandbox.keep_workspace)
+        .bind(sandbox.started_before)
         .bind(bounds::spec(sandbox)?)
         .execute(connection)
         .await

@@ -5,6 +5,7 @@ mod damage;
 mod file;
 mod format;
 mod plans;
+mod version_12;
 mod version_2;
 mod version_4;
 mod write_queue;

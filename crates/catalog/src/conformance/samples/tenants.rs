@@ -94,6 +94,7 @@ pub(crate) fn sandbox(tenant: TenantId, id: &str) -> Sandbox {
         updated: at(100),
         removing: false,
         keep_workspace: false,
+        started_before: false,
         spec: json!({ "memory": 1 << 30, "env": { "A": "b" } }),
     }
 }

@@ -40,6 +40,7 @@ pub async fn a_change_sets_only_the_given_fields(backend: &impl Backend) {
         token_hash: Some([8; 32]),
         removing: Some(false),
         keep_workspace: Some(true),
+        started_before: Some(true),
         spec: Some(json!({})),
         tells: Vec::new(),
     };
@@ -57,6 +58,7 @@ pub async fn a_change_sets_only_the_given_fields(backend: &impl Backend) {
         token_hash: [8; 32],
         updated: at(102),
         keep_workspace: true,
+        started_before: true,
         spec: json!({}),
         ..before
     };

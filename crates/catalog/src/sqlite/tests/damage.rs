@@ -14,7 +14,7 @@ const ROW: &str = "
     INSERT INTO api_keys VALUES
         (zeroblob(16), 'k', NULL, 'k', zeroblob(32), '[]', '{}', 1, NULL, NULL);
     INSERT INTO sandboxes VALUES ('sbx-1', zeroblob(16), NULL, 'k', NULL, 'running', NULL, 't', NULL,
-        'w', zeroblob(32), 1, 1, 1, 0, 0, '{}');
+        'w', zeroblob(32), 1, 1, 1, 0, 0, '{}', 1);
     INSERT INTO templates VALUES ('t', 'i', NULL, '[]', 1, 0, 1);
 ";
 

@@ -157,6 +157,7 @@ fn sandbox() -> Sandbox {
         updated: at(1_700_000_004),
         removing: true,
         keep_workspace: true,
+        started_before: true,
         spec: json!({ "memory": 1 << 30, "env": { "A": "b\nc" } }),
     }
 }

@@ -22,7 +22,6 @@ use crate::app::sandboxes::starts::Starts;
 use crate::app::sandboxes::warm_pools::WarmPools;
 use crate::app::tenant_stores::TenantStores;
 use crate::app::workspaces::Workspaces;
-use crate::app::workspaces::parking::kept_name;
 use crate::failure::{Result, log_failure};
 use crate::platform::clock;
 
@@ -160,13 +159,7 @@ impl Cleanup {
                 _ => Standing::Known,
             });
         }
-        // Earlier versions of the server recorded a workspace that outlives its
-        // sandbox in a setting, without a row.
-        let kept = self.catalog.setting(&kept_name(id)).await?;
-        Ok(match kept {
-            Some(_) => Standing::Known,
-            None => Standing::Unknown,
-        })
+        Ok(Standing::Unknown)
     }
 
     /// Finishes interrupted deletions of projects and workspaces.

@@ -27,7 +27,6 @@ use elevo_core::{ErrorCode, TenantId, Timestamp, WorkspaceId};
 use crate::app::resources::Resources;
 use crate::app::tenant_stores::TenantStores;
 use crate::app::workspaces::Workspaces;
-use crate::app::workspaces::parking::kept_name;
 use crate::config::Config;
 use crate::failure::{Failure, Result, short};
 use crate::platform::audit::{Audit, Entry};
@@ -218,11 +217,10 @@ impl Quarantine {
                 "Stop the server, restore a catalog that has the tenant, and start with --adopt.",
             ));
         }
-        // The setting makes `adopt_one` add a row. It is written first: after a
-        // crash, the recovery adopts the workspace.
-        self.catalog.set_setting(&kept_name(id), "yes").await?;
+        // The row is added first: after a crash, the clean-up finds the row and
+        // takes the workspace out of the quarantine.
+        self.workspaces.add_parked(tenant, id).await?;
         forget(&self.quarantine_directory(tenant), id)?;
-        self.workspaces.adopt_one(tenant, id).await?;
         let entry = Entry {
             event: "workspace.restored",
             about: vec![

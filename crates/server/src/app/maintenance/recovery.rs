@@ -31,7 +31,6 @@ use crate::app::sandboxes::reasons::GONE;
 use crate::app::sandboxes::rows::all_sandboxes;
 use crate::app::sandboxes::starts::Starts;
 use crate::app::tenant_stores::TenantStores;
-use crate::app::workspaces::Workspaces;
 use crate::failure::Result;
 
 /// Makes the catalog match the containers and workspaces after a start. Holds
@@ -43,7 +42,6 @@ pub(crate) struct Recovery {
     cleanup: Arc<Cleanup>,
     containers: Arc<Containers>,
     starts: Arc<Starts>,
-    workspaces: Arc<Workspaces>,
     /// Ids of sandboxes of the previous server process that were not compared
     /// with their containers yet.
     unrecovered: std::sync::Mutex<HashSet<SandboxId>>,
@@ -55,7 +53,6 @@ impl Recovery {
         cleanup: &Arc<Cleanup>,
         containers: &Arc<Containers>,
         starts: &Arc<Starts>,
-        workspaces: &Arc<Workspaces>,
     ) -> Self {
         Self {
             catalog: resources.catalog.clone(),
@@ -64,7 +61,6 @@ impl Recovery {
             runtime: resources.runtime.clone(),
             starts: starts.clone(),
             stores: resources.stores.clone(),
-            workspaces: workspaces.clone(),
             unrecovered: std::sync::Mutex::default(),
         }
     }
@@ -81,7 +77,6 @@ impl Recovery {
                 "cannot recover sandboxes; a job retries until the container engine responds"
             );
         }
-        self.workspaces.adopt_kept().await;
         let cleared = self.cleanup.run().await;
         tracing::info!(
             sandboxes = cleared.cleaned_sandboxes,
@@ -147,9 +142,9 @@ impl Recovery {
             container.state != ContainerState::Exited && container.state != ContainerState::Created
         });
         match sandbox.state {
-            // A first start has no reason. No client knows the id of this
-            // sandbox: the response with the id is sent when the sandbox runs.
-            Starting if sandbox.reason.is_none() => self.starts.give_up(sandbox).await,
+            // No client knows the id of a sandbox in its first start: the
+            // response with the id is sent when the sandbox runs.
+            Starting if !sandbox.started_before => self.starts.give_up(sandbox).await,
             Starting => {
                 let reason = Some("the server stopped while the sandbox was starting".into());
                 self.starts

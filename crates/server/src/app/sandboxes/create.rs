@@ -168,6 +168,7 @@ impl Sandboxes {
             updated: now,
             removing: false,
             keep_workspace: false,
+            started_before: false,
             spec: serde_json::to_value(spec).map_err(|error| Failure::internal(&error))?,
         };
         Ok(NewSandbox {

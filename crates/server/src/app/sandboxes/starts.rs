@@ -26,7 +26,6 @@ use crate::app::sandboxes::freezer::Freezer;
 use crate::app::sandboxes::locks::SandboxLocks;
 use crate::app::sandboxes::makers::{Makers, Making};
 use crate::app::sandboxes::new_sandbox::NewSandbox;
-use crate::app::sandboxes::reasons::AGAIN;
 use crate::app::sandboxes::spec::Spec;
 use crate::app::snapshots::{Kept, own_info};
 use crate::app::tenant_stores::TenantStores;
@@ -180,13 +179,14 @@ impl Starts {
     async fn runs_now(&self, sandbox: &Sandbox, before: &[EventKind]) -> Result<Sandbox> {
         let mut tells = before.to_vec();
         tells.push(EventKind::SandboxRunning);
-        if sandbox.reason.as_deref() != Some(AGAIN) {
+        if !sandbox.started_before {
             tells.push(EventKind::SandboxCreated);
         }
         let change = SandboxChange {
             from: Some(vec![SandboxState::Starting]),
             to: Some(SandboxState::Running),
             reason: Some(None),
+            started_before: Some(true),
             tells,
             ..SandboxChange::default()
         };

@@ -19,7 +19,7 @@ use crate::app::missing::no_workspace;
 use crate::app::sandboxes::spec::Spec;
 use crate::app::snapshots::own_label;
 use crate::app::workspaces::Workspaces;
-use crate::failure::{Failure, Result, log_failure};
+use crate::failure::{Failure, Result};
 use crate::platform::clock;
 
 /// The locks of a workspace and of its sandbox, held until this value is
@@ -172,33 +172,15 @@ impl Workspaces {
         }
     }
 
-    /// Adds rows for the workspaces that earlier versions of the server kept by a
-    /// setting, so that they are parked.
-    pub(crate) async fn adopt_kept(&self) {
-        for (tenant, id) in self.stores.all_workspaces().await {
-            let adopted = self.adopt_one(tenant, &id).await;
-            log_failure(
-                adopted,
-                "workspace",
-                id.as_str(),
-                "cannot convert a kept workspace into a parked one",
-            );
-        }
-    }
-
-    /// Adds the row of a parked workspace if it has the setting of
-    /// [`kept_name`], and deletes the setting.
-    pub(crate) async fn adopt_one(&self, tenant: TenantId, id: &WorkspaceId) -> Result<()> {
-        let setting = kept_name(id.as_str());
-        if self.catalog.setting(&setting).await?.is_none() {
-            return Ok(());
-        }
+    /// Adds the row of a parked workspace for a workspace that has none. Succeeds
+    /// also if there is one.
+    pub(crate) async fn add_parked(&self, tenant: TenantId, id: &WorkspaceId) -> Result<()> {
         let wanted = id.clone();
         let record = self
             .stores
             .with(tenant, move |workspaces| Ok(workspaces.get(&wanted)?));
         let record = record.await?;
-        // The setting does not say which key created the workspace.
+        // The key that created the workspace is not known.
         let keys = self.catalog.keys(tenant).await?;
         let key = keys.first().map(|key| key.id.clone()).unwrap_or_default();
         let row = Workspace {
@@ -210,19 +192,10 @@ impl Workspaces {
             ..parked_row(tenant, id, &key, record.base)
         };
         match self.catalog.add_workspace(&row).await {
-            Err(elevo_catalog::Error::Exists { .. }) => {}
-            added => added?,
+            Err(elevo_catalog::Error::Exists { .. }) => Ok(()),
+            added => Ok(added?),
         }
-        self.catalog.remove_setting(&setting).await?;
-        Ok(())
     }
-}
-
-/// Returns the name of the setting by which earlier versions of the server
-/// recorded that a workspace outlives its sandbox. The restore from the
-/// quarantine uses it as well.
-pub(crate) fn kept_name(workspace: &str) -> String {
-    format!("kept-workspace:{workspace}")
 }
 
 /// Returns the row of a parked workspace without a project.

@@ -50,13 +50,13 @@ impl Starts {
     /// to error. Fails if the sandbox is no longer in the state `starting`.
     pub(crate) async fn end_start(&self, sandbox: &Sandbox) -> Result<()> {
         let starting = [SandboxState::Starting];
-        if sandbox.reason.is_some() {
+        if sandbox.started_before {
             let reason =
                 Some("the start of the sandbox was interrupted; `start` retries it".into());
             let changed = self.change(sandbox, &starting, SandboxState::Error, reason);
             return changed.await.map(drop);
         }
-        // No client knows the id of a sandbox without a reason: see `AGAIN`.
+        // No client knows the id of a sandbox in its first start.
         let mark = SandboxChange {
             from: Some(starting.to_vec()),
             removing: Some(true),

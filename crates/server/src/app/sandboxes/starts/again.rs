@@ -5,8 +5,8 @@ use crate::app::sandboxes::spec::Spec;
 use crate::app::sandboxes::starts::{Source, Starts};
 use crate::failure::{Failure, Result};
 use crate::platform::clock;
-use elevo_catalog::Sandbox;
 use elevo_catalog::secret::SandboxToken;
+use elevo_catalog::{EventKind, Sandbox, SandboxChange};
 use elevo_core::{SandboxId, SandboxState, TenantId};
 use elevo_sandbox::ContainerId;
 
@@ -18,11 +18,15 @@ impl Starts {
         let _making = self.makers.enter(id);
         let before = self.catalog.sandbox(tenant, id).await?;
         let before = before.ok_or_else(|| Failure::no_sandbox(id))?;
-        let from = [SandboxState::Stopped, SandboxState::Error];
-        let again = Some(AGAIN.into());
-        let sandbox = self
-            .change(&before, &from, SandboxState::Starting, again)
-            .await?;
+        let starting = SandboxChange {
+            from: Some(vec![SandboxState::Stopped, SandboxState::Error]),
+            to: Some(SandboxState::Starting),
+            reason: Some(Some(AGAIN.into())),
+            started_before: Some(true),
+            tells: vec![EventKind::SandboxStarting],
+            ..SandboxChange::default()
+        };
+        let sandbox = self.change_as(&before, &starting).await?;
         let started = self.start_held(&sandbox, &before).await;
         if let Err(failure) = &started {
             let starting = [SandboxState::Starting];
