@@ -37,12 +37,10 @@ pub(crate) fn key(key: &ApiKey) -> Result<()> {
 }
 
 pub(crate) fn sandbox(sandbox: &Sandbox) -> Result<()> {
-    name("the id of a sandbox", &sandbox.id)?;
     if let Some(text) = &sandbox.name {
         name("the name of a sandbox", text)?;
     }
     name("the template of a sandbox", &sandbox.template)?;
-    text("the workspace of a sandbox", &sandbox.workspace)?;
     if let Some(container) = &sandbox.container {
         text("the container of a sandbox", container)?;
     }

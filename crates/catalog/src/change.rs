@@ -4,7 +4,7 @@
 mod review;
 mod workspace;
 
-use elevo_core::{SandboxState, Timestamp};
+use elevo_core::{SandboxState, Timestamp, WorkspaceId};
 use serde_json::Value;
 
 use crate::bounds;
@@ -26,7 +26,7 @@ pub struct SandboxChange {
     /// New id of the container.
     pub container: Option<Option<String>>,
     /// New id of the workspace.
-    pub workspace: Option<String>,
+    pub workspace: Option<WorkspaceId>,
     /// Time from which it may be removed.
     pub expires: Option<Timestamp>,
     /// Hash of the token of its workspace agent.
@@ -35,6 +35,8 @@ pub struct SandboxChange {
     pub removing: Option<bool>,
     /// Whether its workspace is kept when it is removed.
     pub keep_workspace: Option<bool>,
+    /// Whether it was started before.
+    pub started_before: Option<bool>,
     /// New specification.
     pub spec: Option<Value>,
     /// Events to record in the same transaction.
@@ -59,6 +61,7 @@ impl SandboxChange {
             token_hash: change.token_hash.unwrap_or(sandbox.token_hash),
             removing: change.removing.unwrap_or(sandbox.removing),
             keep_workspace: change.keep_workspace.unwrap_or(sandbox.keep_workspace),
+            started_before: change.started_before.unwrap_or(sandbox.started_before),
             spec: change.spec.unwrap_or(sandbox.spec),
             updated: bounds::truncated(now),
             ..sandbox

@@ -4,7 +4,7 @@
 //! has the stored form of a `T`. A stored value that no record can have produced
 //! is an [`ImpossibleValue`], which an implementation reports as damage.
 
-use elevo_core::{SandboxState, TenantId, Timestamp, TreePath};
+use elevo_core::{ProjectId, SandboxId, SandboxState, TenantId, Timestamp, TreePath, WorkspaceId};
 use elevo_objects::{Entry, Hash, SnapshotId};
 use serde_json::Value;
 use sqlx::error::BoxDynError;
@@ -126,6 +126,13 @@ macro_rules! stored {
             .parse()
             .map_err(|why| $crate::columns::ImpossibleValue(Some(why))));
     };
+    (id $value:ty) => {
+        $crate::columns::stored!(text $value, |form: &str| form
+            .parse()
+            .map_err(|why: elevo_core::InvalidId| {
+                $crate::columns::ImpossibleValue(Some(why.to_string()))
+            }));
+    };
     (field $value:ty) => {
         impl From<$crate::columns::Column<$value>> for $value {
             fn from(column: $crate::columns::Column<$value>) -> Self {
@@ -149,6 +156,9 @@ stored!(bytes TreePath, forms::read_path);
 stored!(bytes Entry, forms::read_entry);
 stored!(integer Timestamp, of_micros);
 stored!(integer u64, |form: i64| form.try_into().ok());
+stored!(id ProjectId);
+stored!(id SandboxId);
+stored!(id WorkspaceId);
 stored!(json Value);
 stored!(json Vec<String>);
 stored!(name SandboxState);

@@ -184,6 +184,10 @@ macro_rules! conformance_tests {
             attempts_are_recorded_and_deliveries_replayed
             // catalog
             nothing_crosses_tenants
+            a_sandbox_of_another_tenant_is_unknown
+            a_project_of_another_tenant_is_unknown
+            a_review_of_another_tenant_is_unknown
+            a_webhook_of_another_owner_is_unknown
             any_text_is_read_back_unchanged
             text_out_of_bounds_is_refused
             unknown_text_finds_nothing

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use elevo_core::SandboxState;
+use elevo_core::{SandboxId, SandboxState};
 use elevo_objects::SnapshotId;
 
 use crate::records::LandedStep;
@@ -45,7 +45,7 @@ pub enum Error {
         /// The record that is in use.
         what: Kind,
         /// Id of the sandbox.
-        sandbox: String,
+        sandbox: SandboxId,
     },
     /// The record is not in the expected state: another change came first.
     /// Nothing changed.

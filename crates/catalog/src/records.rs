@@ -11,7 +11,7 @@ mod tag;
 mod version;
 mod workspace;
 
-use elevo_core::{SandboxState, TenantId, Timestamp};
+use elevo_core::{SandboxId, SandboxState, TenantId, Timestamp, WorkspaceId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -185,7 +185,8 @@ pub struct KeyLimits {
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct Sandbox {
     /// Id, unique among the sandboxes of all tenants.
-    pub id: String,
+    #[sqlx(try_from = "Column<SandboxId>")]
+    pub id: SandboxId,
     /// The tenant it belongs to.
     #[sqlx(try_from = "Column<TenantId>")]
     pub tenant: TenantId,
@@ -207,7 +208,8 @@ pub struct Sandbox {
     /// Id of its container in the runtime.
     pub container: Option<String>,
     /// Id of its workspace.
-    pub workspace: String,
+    #[sqlx(try_from = "Column<WorkspaceId>")]
+    pub workspace: WorkspaceId,
     /// Hash of the token that the workspace agent authenticates with.
     #[sqlx(try_from = "Column<[u8; 32]>")]
     pub token_hash: [u8; 32],
@@ -224,6 +226,8 @@ pub struct Sandbox {
     pub removing: bool,
     /// Whether its workspace is kept when it is removed.
     pub keep_workspace: bool,
+    /// Whether it was started before; `false` during its first start.
+    pub started_before: bool,
     /// The requested specification. The catalog only reads its `memory` and
     /// `disk`, for the limits of tenants.
     #[sqlx(try_from = "Column<Value>")]
@@ -235,7 +239,7 @@ impl Sandbox {
     pub fn position(&self) -> Position {
         Position {
             created: self.created,
-            id: self.id.clone(),
+            id: self.id.to_string(),
         }
     }
 }

@@ -16,7 +16,7 @@ use elevo_catalog::{
     PathChange, Project, Retention, Sandbox, SandboxChange, SqliteCatalog, SqliteOptions, Step,
     Tenant, VersionKind, Workspace, WorkspaceState,
 };
-use elevo_core::{SandboxState, TenantId, Timestamp, TreePath};
+use elevo_core::{Id, SandboxId, SandboxState, TenantId, Timestamp, TreePath, WorkspaceId};
 use elevo_objects::{Kind, SnapshotId};
 use elevo_testkit::crash::{Kills, Running, Victim};
 use elevo_testkit::disk::{self, Disk};
@@ -35,12 +35,21 @@ const DISK_BYTES: u64 = 1 << 30;
 const NOW: Timestamp = Timestamp::new(1_700_000_000, 0).unwrap();
 
 /// The project that all tasks land in.
-const PROJECT: &str = "project";
+const PROJECT: &str = "prj-1";
 /// Number of paths that each step changes.
 const CHANGES: usize = 5;
 
 /// The stages of a sandbox here, in order.
 const LIFE: [&str; 4] = ["added", "running", "removing", "removed"];
+
+fn id_of<T: Id>(text: &str) -> T {
+    text.parse().unwrap()
+}
+
+/// Returns the id of one sandbox of a pair.
+fn sandbox_id(pair: &str, end: &str) -> SandboxId {
+    id_of(&format!("sbx-{pair}-{end}"))
+}
 
 fn runtime() -> Runtime {
     Runtime::new().unwrap()
@@ -77,9 +86,9 @@ async fn furnish(catalog: &SqliteCatalog) {
     }
 }
 
-fn sandbox(id: &str) -> Sandbox {
+fn sandbox(id: &SandboxId) -> Sandbox {
     Sandbox {
-        id: id.into(),
+        id: id.clone(),
         tenant: TENANT,
         agent: None,
         key: "key".into(),
@@ -95,6 +104,7 @@ fn sandbox(id: &str) -> Sandbox {
         updated: NOW,
         removing: false,
         keep_workspace: false,
+        started_before: false,
         // More than a page, so that a row takes several writes.
         spec: Value::from(id.repeat(400)),
     }
@@ -102,8 +112,8 @@ fn sandbox(id: &str) -> Sandbox {
 
 /// Takes a pair of sandboxes through its stages and acknowledges each.
 async fn live(catalog: &SqliteCatalog, victim: &Victim, pair: &str, steps: usize) {
-    let ids = [format!("{pair}-a"), format!("{pair}-b")];
-    let both = ids.each_ref().map(|id| sandbox(id));
+    let ids = ["a", "b"].map(|end| sandbox_id(pair, end));
+    let both = ids.each_ref().map(sandbox);
     let added = catalog.add_sandboxes(&both, AddLimits::default()).await;
     added.unwrap();
     victim.acknowledge(format_args!("{pair} added"));
@@ -119,18 +129,21 @@ async fn live(catalog: &SqliteCatalog, victim: &Victim, pair: &str, steps: usize
         },
     ];
     for (change, step) in changes.iter().zip(&LIFE[1..]).take(steps) {
-        catalog.change_sandbox(&ids[0], change, NOW).await.unwrap();
+        catalog
+            .change_sandbox(TENANT, &ids[0], change, NOW)
+            .await
+            .unwrap();
         victim.acknowledge(format_args!("{pair} {step}"));
     }
     if steps == 3 {
-        catalog.remove_sandbox(&ids[0], NOW).await.unwrap();
+        catalog.remove_sandbox(TENANT, &ids[0], NOW).await.unwrap();
         victim.acknowledge(format_args!("{pair} removed"));
     }
 }
 
 fn project() -> Project {
     Project {
-        id: PROJECT.into(),
+        id: id_of(PROJECT),
         tenant: TENANT,
         name: PROJECT.into(),
         description: None,
@@ -146,9 +159,9 @@ fn project() -> Project {
 
 fn workspace(id: &str) -> Workspace {
     Workspace {
-        id: id.into(),
+        id: id_of(id),
         tenant: TENANT,
-        project: Some(PROJECT.into()),
+        project: Some(id_of(PROJECT)),
         agent: None,
         key: "key".into(),
         name: None,
@@ -185,7 +198,7 @@ fn step(workspace: &str, request: &str, base: SnapshotId) -> Step {
         kind: LandingKind::Merge,
         snapshot: snapshot_of(request),
         agent: None,
-        workspace: Some(workspace.into()),
+        workspace: Some(id_of(workspace)),
         key: "key".into(),
         message: request.into(),
         request: Some(request.into()),
@@ -207,7 +220,7 @@ async fn land(catalog: &SqliteCatalog, victim: &Victim, workspace: &str, n: usiz
     let requests: Vec<_> = (0..=n % 3)
         .map(|k| format!("{workspace}-{n}-{k}"))
         .collect();
-    let mut base = catalog.workspace(TENANT, workspace).await.unwrap();
+    let mut base = catalog.workspace(TENANT, &id_of(workspace)).await.unwrap();
     let mut base = base.take().unwrap().base;
     let mut steps = Vec::new();
     for request in &requests {
@@ -221,11 +234,11 @@ async fn land(catalog: &SqliteCatalog, victim: &Victim, workspace: &str, n: usiz
 }
 
 async fn land_on_any_head(catalog: &SqliteCatalog, steps: Vec<Step>) -> Landed {
-    let project = catalog.project(TENANT, PROJECT).await.unwrap();
+    let project = catalog.project(TENANT, &id_of(PROJECT)).await.unwrap();
     let project = project.unwrap();
     let mut landing = Landing {
         tenant: TENANT,
-        project: PROJECT.into(),
+        project: project.id,
         expected_head: project.head,
         expected_policy: project.policy_version,
         steps,
@@ -280,16 +293,16 @@ async fn verify(directory: &Path, acknowledged: &[String]) {
 /// acknowledged request exactly once, and the workspaces have the bases that it
 /// leads to.
 async fn assert_landed(catalog: &SqliteCatalog, acknowledged: &[(&str, u64)]) {
-    let Some(project) = catalog.project(TENANT, PROJECT).await.unwrap() else {
+    let Some(project) = catalog.project(TENANT, &id_of(PROJECT)).await.unwrap() else {
         assert!(acknowledged.is_empty(), "the project is lost");
         return;
     };
     let (mut head, mut next) = (project.head, project.sequence);
     let mut known: HashMap<String, u64> = HashMap::new();
-    let mut bases: HashMap<String, (SnapshotId, u64)> = HashMap::new();
+    let mut bases: HashMap<WorkspaceId, (SnapshotId, u64)> = HashMap::new();
     while next > 0 {
         for entry in catalog
-            .log(PROJECT, Some(next + 1), MAX_PAGE)
+            .log(TENANT, &project.id, Some(next + 1), MAX_PAGE)
             .await
             .unwrap()
         {
@@ -323,7 +336,7 @@ async fn assert_lives(catalog: &SqliteCatalog, acknowledged: impl Iterator<Item 
         *known = step.max(*known);
     }
     for (pair, known) in furthest {
-        let [one, other] = ["a", "b"].map(|end| format!("{pair}-{end}"));
+        let [one, other] = ["a", "b"].map(|end| sandbox_id(pair, end));
         let one = catalog.sandbox(TENANT, &one).await.unwrap();
         let other = catalog.sandbox(TENANT, &other).await.unwrap();
         let other = other.unwrap_or_else(|| panic!("{pair}-b is lost"));

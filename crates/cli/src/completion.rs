@@ -41,7 +41,7 @@ static TEMPLATES: Source = source(&["template", "ls", "--json"], &["name"]);
 static WEBHOOKS: Source = source(&["webhook", "ls", "--json"], &["id"]);
 static CONTEXTS: Source = source(&["context", "ls", "--json"], &["context"]);
 static WORKSPACES: Source = source(&["ws", "ls", "--json"], &["workspace", "id"]);
-static TAGS: Source = source(&["state", "tag", "--json"], &["tag"]);
+static TAGS: Source = source(&["tag", "--json"], &["tag"]);
 
 /// Adds completions of values to a command tree.
 pub(crate) fn with_values(command: Command) -> Command {

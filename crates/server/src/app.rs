@@ -307,9 +307,7 @@ impl Maintenance {
             garbage: Arc::new(Garbage::new(
                 resources, &cleanup, &expiry, projects, &system,
             )),
-            recovery: Arc::new(Recovery::new(
-                resources, &cleanup, containers, starts, workspaces,
-            )),
+            recovery: Arc::new(Recovery::new(resources, &cleanup, containers, starts)),
             cleanup,
             expiry,
             quarantine,

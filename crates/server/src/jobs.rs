@@ -4,6 +4,7 @@
 
 pub(crate) mod deliveries;
 
+use elevo_core::SandboxId;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -173,11 +174,11 @@ async fn tell_expiring(app: &Arc<App>) {
     }
 }
 
-async fn tell_of_agent(app: &Arc<App>, sandbox: &str, kind: EventKind) {
-    if let Err(failure) = app.events.announce(sandbox, kind).await {
+async fn tell_of_agent(app: &Arc<App>, sandbox: &SandboxId, kind: EventKind) {
+    if let Err(failure) = app.events.announce_by_id(sandbox, kind).await {
         let cause = failure.summary();
         tracing::warn!(
-            sandbox,
+            %sandbox,
             cause,
             "cannot record an event of a workspace agent"
         );
@@ -189,44 +190,46 @@ async fn tell_of_agent(app: &Arc<App>, sandbox: &str, kind: EventKind) {
 async fn watch_agents(app: &Arc<App>) {
     let mut events = app.links.events();
     loop {
-        let gone = match events.recv().await {
-            Ok(LinkEvent::Disconnected { sandbox }) => {
-                tell_of_agent(app, &sandbox, EventKind::AgentDisconnected).await;
-                sandbox
-            }
-            Ok(LinkEvent::Connected { sandbox }) => {
-                app.terminals.note_terminals(&sandbox);
-                tell_of_agent(app, &sandbox, EventKind::AgentConnected).await;
-                let app = app.clone();
-                tokio::spawn(async move { look_after_one(&app, &sandbox).await });
-                continue;
-            }
+        let (sandbox, is_connected) = match events.recv().await {
+            Ok(LinkEvent::Disconnected { sandbox }) => (sandbox, false),
+            Ok(LinkEvent::Connected { sandbox }) => (sandbox, true),
             // The check every ten seconds covers sandboxes whose link events
             // were dropped.
             Err(RecvError::Lagged(_)) => continue,
             Err(RecvError::Closed) => return,
         };
+        // An agent connects only with the id and the token of a sandbox.
+        let Ok(sandbox) = sandbox.parse::<SandboxId>() else {
+            continue;
+        };
         let app = app.clone();
+        if is_connected {
+            app.terminals.note_terminals(&sandbox);
+            tell_of_agent(&app, &sandbox, EventKind::AgentConnected).await;
+            tokio::spawn(async move { look_after_one(&app, &sandbox).await });
+            continue;
+        }
+        tell_of_agent(&app, &sandbox, EventKind::AgentDisconnected).await;
         tokio::spawn(async move {
             // Gives the engine time to report the end of the container.
             tokio::time::sleep(Duration::from_millis(200)).await;
-            look_after_one(&app, &gone).await;
+            look_after_one(&app, &sandbox).await;
             tokio::select! {
                 () = tokio::time::sleep(app.config.limits.agent_timeout) => {}
                 // This task holds `App`, which would keep the store open
                 // after the server has stopped.
                 () = app.stopping.entered(Phase::Draining) => return,
             }
-            look_after_one(&app, &gone).await;
+            look_after_one(&app, &sandbox).await;
         });
     }
 }
 
-async fn look_after_one(app: &Arc<App>, sandbox: &str) {
+async fn look_after_one(app: &Arc<App>, sandbox: &SandboxId) {
     if let Err(failure) = app.lost.look_after(sandbox).await {
         let cause = failure.summary();
         tracing::warn!(
-            sandbox,
+            %sandbox,
             cause,
             "cannot check the container and agent of a sandbox"
         );

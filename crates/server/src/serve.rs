@@ -98,7 +98,10 @@ impl Tokens {
         if self.pool.has_token(sandbox, &token) {
             return true;
         }
-        let found = self.catalog.sandbox_of_any_tenant(sandbox).await;
+        let Ok(sandbox) = sandbox.parse() else {
+            return false;
+        };
+        let found = self.catalog.sandbox_of_any_tenant(&sandbox).await;
         let Ok(Some(found)) = found else {
             return false;
         };

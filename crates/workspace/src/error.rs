@@ -1,7 +1,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::id::WorkspaceId;
+use elevo_core::WorkspaceId;
 
 /// The failures of an operation on workspaces.
 #[derive(Debug, thiserror::Error)]

@@ -1,7 +1,7 @@
 use std::io;
 
 use crate::error::{Error, Result};
-use crate::id::WorkspaceId;
+use elevo_core::WorkspaceId;
 
 /// Pauses the writers in a workspace while it is read.
 ///

@@ -38,7 +38,6 @@ mod changes;
 mod error;
 mod freeze;
 mod home;
-mod id;
 mod lock;
 #[cfg(target_os = "linux")]
 mod mountinfo;
@@ -58,10 +57,10 @@ mod workspace_location;
 mod workspaces;
 
 pub use changes::Changes;
+pub use elevo_core::{InvalidId, WorkspaceId};
 pub use elevo_engine::Owner;
 pub use error::{Error, Result};
 pub use freeze::{Freeze, NeverFreeze};
-pub use id::{InvalidId, WorkspaceId};
 #[cfg(target_os = "linux")]
 pub use namespace::Entrance;
 pub use probe::{ProbeResult, choose, probe};

@@ -3,8 +3,8 @@ use elevo_engine::Owner;
 use elevo_objects::SnapshotId;
 use serde::{Deserialize, Serialize};
 
-use crate::id::WorkspaceId;
 use crate::provider::ProviderKind;
+use elevo_core::WorkspaceId;
 
 /// The record of a workspace in the registry.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,8 +14,8 @@ use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::id::WorkspaceId;
 use crate::record::{Record, RecordJson};
+use elevo_core::WorkspaceId;
 
 pub use fuzzing::read_any_registry;
 
@@ -69,7 +69,8 @@ impl LogState {
                 }
             }
             LogLine::Remove(id) => {
-                self.records.remove(&id.parse().ok()?);
+                let id: WorkspaceId = id.parse().ok()?;
+                self.records.remove(&id);
             }
         }
         Some(())

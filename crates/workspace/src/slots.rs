@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use crate::error::{Error, Result};
-use crate::id::WorkspaceId;
 use crate::mounts::{self, is_mount_of, mount_clone, unmount_all};
+use elevo_core::WorkspaceId;
 
 /// The slots in a directory.
 #[derive(Debug)]
@@ -158,7 +158,7 @@ mod tests {
             fs::write(path.join("name"), path.to_str().unwrap()).unwrap();
         }
         let slots = Slots::new(directory.path().join("slots"));
-        assert_eq!(slots.list().unwrap(), []);
+        assert!(slots.list().unwrap().is_empty());
         let id: WorkspaceId = "sbx-1".parse().unwrap();
         assert_eq!(slots.get(&id), None);
         let slot = slots.make(&id).unwrap();

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::id::WorkspaceId;
+use elevo_core::WorkspaceId;
 
 /// The position of a path inside a directory of workspaces.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -37,11 +37,11 @@ use crate::changes::Changes;
 use crate::error::{Error, Result};
 use crate::freeze::Freeze;
 use crate::home;
-use crate::id::WorkspaceId;
 use crate::probe::best;
 use crate::provider::{LazyServer, Origin, ProviderKind, Scan, WorkspaceProvider};
 use crate::record::{Record, State};
 use crate::registry::Registry;
+use elevo_core::WorkspaceId;
 
 pub use private::WorkspaceAccess;
 pub use read_only::Binding;

@@ -15,7 +15,6 @@ use crate::records::{
 };
 
 pub(crate) fn project(project: &Project) -> Result<()> {
-    name("the id of a project", &project.id)?;
     name("the name of a project", &project.name)?;
     if let Some(description) = &project.description {
         text("the description of a project", description)?;
@@ -41,7 +40,6 @@ pub(crate) fn tag(tag: &Tag) -> Result<()> {
 }
 
 pub(crate) fn workspace(workspace: &Workspace) -> Result<()> {
-    name("the id of a workspace", &workspace.id)?;
     optional_name("the name of a workspace", &workspace.name)?;
     number("the number of merges", workspace.merges)?;
     times([
@@ -95,7 +93,6 @@ pub(crate) fn landing(landing: &Landing) -> Result<()> {
 
 fn step(landing: &Landing, step: &Step) -> Result<()> {
     optional_name("the agent of a step", &step.agent)?;
-    optional_name("the workspace of a step", &step.workspace)?;
     name("the key of a step", &step.key)?;
     text("the message of a step", &step.message)?;
     optional_name("the request of a step", &step.request)?;
@@ -128,7 +125,6 @@ fn path_change(change: &PathChange) -> Result<()> {
 
 pub(crate) fn review(review: &Review) -> Result<()> {
     name("the id of a review", &review.id)?;
-    optional_name("the workspace of a review", &review.workspace)?;
     optional_name("the agent of a review", &review.agent)?;
     name("the kind of a review", &review.kind)?;
     name("an algorithm", &review.algorithm)?;

@@ -1,5 +1,5 @@
 use async_trait::async_trait;
-use elevo_core::Timestamp;
+use elevo_core::{TenantId, Timestamp};
 
 use crate::error::Result;
 use crate::records::{Attempt, Delivery, DeliveryState};
@@ -12,20 +12,35 @@ use crate::records::{Attempt, Delivery, DeliveryState};
 /// 20. *A webhook gets every event that it may see, from the time it was added*:
 ///     each such event gets one delivery, in order, and is kept until the delivery
 ///     is no longer pending.
+///
+/// `owner` is the tenant of the webhook; `None` for the webhooks of the server. A
+/// webhook of another owner is unknown.
 #[async_trait]
 pub trait Deliveries {
     /// Adds deliveries for the next events of a webhook, after reading at most
     /// `limit` events. Returns by how much the position of the webhook advanced:
     /// 0 after the last event, and for an unknown webhook.
-    async fn queue_deliveries(&self, webhook: &str, limit: u32, now: Timestamp) -> Result<u64>;
+    async fn queue_deliveries(
+        &self,
+        owner: Option<TenantId>,
+        webhook: &str,
+        limit: u32,
+        now: Timestamp,
+    ) -> Result<u64>;
 
     /// Returns at most `limit` pending deliveries of a webhook, oldest event first.
-    async fn pending_deliveries(&self, webhook: &str, limit: u32) -> Result<Vec<Delivery>>;
+    async fn pending_deliveries(
+        &self,
+        owner: Option<TenantId>,
+        webhook: &str,
+        limit: u32,
+    ) -> Result<Vec<Delivery>>;
 
     /// Records the outcome of attempts. Ignores attempts of deliveries that no
     /// longer exist.
     async fn note_attempts(
         &self,
+        owner: Option<TenantId>,
         webhook: &str,
         attempts: &[Attempt],
         now: Timestamp,
@@ -35,6 +50,7 @@ pub trait Deliveries {
     /// those before an event or in a state, if given.
     async fn deliveries(
         &self,
+        owner: Option<TenantId>,
         webhook: &str,
         state: Option<DeliveryState>,
         before: Option<u64>,
@@ -43,5 +59,11 @@ pub trait Deliveries {
 
     /// Makes a delivery pending again, as if it had never been tried; returns
     /// `false` if there is none.
-    async fn replay(&self, webhook: &str, event: u64, now: Timestamp) -> Result<bool>;
+    async fn replay(
+        &self,
+        owner: Option<TenantId>,
+        webhook: &str,
+        event: u64,
+        now: Timestamp,
+    ) -> Result<bool>;
 }

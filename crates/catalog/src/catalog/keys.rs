@@ -12,9 +12,10 @@ pub trait Keys {
     /// `LimitReached` if the tenant has [`MAX_LISTED`](crate::MAX_LISTED) keys.
     async fn add_key(&self, key: &ApiKey) -> Result<()>;
 
-    /// Returns the key with that hash, of any tenant. Includes revoked and
+    /// Returns the key of any tenant with that hash, for callers that authenticate
+    /// with the key. Includes revoked and
     /// expired keys, so that the caller can report why a key is not valid.
-    async fn key_by_hash(&self, hash: &[u8; 32]) -> Result<Option<ApiKey>>;
+    async fn key_of_any_tenant(&self, hash: &[u8; 32]) -> Result<Option<ApiKey>>;
 
     /// Returns a tenant's key by id, including a revoked or expired one.
     async fn key(&self, tenant: TenantId, id: &str) -> Result<Option<ApiKey>>;

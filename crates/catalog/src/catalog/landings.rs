@@ -1,4 +1,5 @@
 use async_trait::async_trait;
+use elevo_core::{ProjectId, TenantId};
 use elevo_objects::SnapshotId;
 
 use crate::error::Result;
@@ -19,8 +20,7 @@ use crate::records::{Landed, LandedStep, Landing, LogEntry};
 /// 14. *A request lands once*: a step whose request was carried out before
 ///     changes nothing, no matter how often it is repeated.
 ///
-/// The calls that take a project without its tenant are for callers that have
-/// looked the project up before. For an unknown project they find nothing.
+/// For an unknown project the reads find nothing.
 #[async_trait]
 pub trait Landings {
     /// Carries out all steps of a landing, or none.
@@ -36,19 +36,36 @@ pub trait Landings {
     async fn land(&self, landing: &Landing) -> Result<Landed>;
 
     /// Returns the result of a step by its request.
-    async fn landing_by_request(&self, project: &str, request: &str) -> Result<Option<LandedStep>>;
+    async fn landing_by_request(
+        &self,
+        tenant: TenantId,
+        project: &ProjectId,
+        request: &str,
+    ) -> Result<Option<LandedStep>>;
 
     /// Returns an entry of the log by sequence number.
-    async fn landing(&self, project: &str, sequence: u64) -> Result<Option<LogEntry>>;
+    async fn landing(
+        &self,
+        tenant: TenantId,
+        project: &ProjectId,
+        sequence: u64,
+    ) -> Result<Option<LogEntry>>;
 
     /// Returns the last entry of the log that made this snapshot the head.
     async fn landing_of_snapshot(
         &self,
-        project: &str,
+        tenant: TenantId,
+        project: &ProjectId,
         snapshot: SnapshotId,
     ) -> Result<Option<LogEntry>>;
 
     /// Returns at most `limit` entries of the log, newest first; only those before
     /// a sequence number if one is given.
-    async fn log(&self, project: &str, before: Option<u64>, limit: u32) -> Result<Vec<LogEntry>>;
+    async fn log(
+        &self,
+        tenant: TenantId,
+        project: &ProjectId,
+        before: Option<u64>,
+        limit: u32,
+    ) -> Result<Vec<LogEntry>>;
 }

@@ -1,5 +1,5 @@
 use async_trait::async_trait;
-use elevo_core::{TenantId, Timestamp};
+use elevo_core::{ProjectId, TenantId, Timestamp};
 use serde_json::Value;
 
 use crate::error::Result;
@@ -9,7 +9,7 @@ use crate::records::{Project, ProjectPolicy};
 #[async_trait]
 pub trait Policies {
     /// Returns the policy of a tenant's project.
-    async fn policy(&self, tenant: TenantId, id: &str) -> Result<Option<ProjectPolicy>>;
+    async fn policy(&self, tenant: TenantId, id: &ProjectId) -> Result<Option<ProjectPolicy>>;
 
     /// Sets the policy of a project if the present one has the expected version;
     /// returns the project with the next version. `NotFound`, `BeingRemoved`,
@@ -17,7 +17,7 @@ pub trait Policies {
     async fn set_policy(
         &self,
         tenant: TenantId,
-        id: &str,
+        id: &ProjectId,
         expected_version: u64,
         policy: &Value,
         now: Timestamp,

@@ -1,5 +1,5 @@
 use async_trait::async_trait;
-use elevo_core::{TenantId, Timestamp};
+use elevo_core::{ProjectId, TenantId, Timestamp};
 use serde_json::Value;
 
 use crate::error::Result;
@@ -16,7 +16,7 @@ pub trait Projects {
     async fn add_project(&self, project: &Project, policy: &Value) -> Result<()>;
 
     /// Returns a tenant's project by id.
-    async fn project(&self, tenant: TenantId, id: &str) -> Result<Option<Project>>;
+    async fn project(&self, tenant: TenantId, id: &ProjectId) -> Result<Option<Project>>;
 
     /// Returns a tenant's project by name.
     async fn project_by_name(&self, tenant: TenantId, name: &str) -> Result<Option<Project>>;
@@ -30,7 +30,7 @@ pub trait Projects {
     async fn change_project(
         &self,
         tenant: TenantId,
-        id: &str,
+        id: &ProjectId,
         change: &ProjectChange,
         now: Timestamp,
     ) -> Result<Project>;
@@ -39,7 +39,12 @@ pub trait Projects {
     /// workspace is added. Succeeds also if the project is already marked.
     /// `NotFound` if there is none; `InUse` if one of its workspaces is in a
     /// sandbox that is not being removed.
-    async fn begin_removal(&self, tenant: TenantId, id: &str, now: Timestamp) -> Result<Project>;
+    async fn begin_removal(
+        &self,
+        tenant: TenantId,
+        id: &ProjectId,
+        now: Timestamp,
+    ) -> Result<Project>;
 
     /// Deletes a project that is being removed, with its policy, log, versions,
     /// tags, reviews and workspaces; returns `false` if there is none. `Refused`
@@ -48,5 +53,5 @@ pub trait Projects {
     /// Deletes in small changes, so that other changes can happen in between and
     /// readers can see a part. The project itself is deleted last, so after a
     /// failure another call continues.
-    async fn remove_project(&self, id: &str) -> Result<bool>;
+    async fn remove_project(&self, tenant: TenantId, id: &ProjectId) -> Result<bool>;
 }

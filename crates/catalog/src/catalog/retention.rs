@@ -1,7 +1,7 @@
 use std::collections::HashSet;
 
 use async_trait::async_trait;
-use elevo_core::{TenantId, Timestamp};
+use elevo_core::{ProjectId, TenantId, Timestamp};
 use elevo_objects::SnapshotId;
 
 use crate::error::Result;
@@ -46,5 +46,5 @@ pub trait VersionRetention {
 
     /// Returns the ids of a tenant's projects that have dropped a snapshot, in no
     /// particular order.
-    async fn dropped_from(&self, tenant: TenantId, snapshot: SnapshotId) -> Result<Vec<String>>;
+    async fn dropped_from(&self, tenant: TenantId, snapshot: SnapshotId) -> Result<Vec<ProjectId>>;
 }

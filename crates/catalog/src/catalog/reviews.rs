@@ -1,5 +1,5 @@
 use async_trait::async_trait;
-use elevo_core::{TenantId, Timestamp, TreePath};
+use elevo_core::{TenantId, Timestamp, TreePath, WorkspaceId};
 
 use crate::error::Result;
 use crate::query::Page;
@@ -23,14 +23,19 @@ pub trait Reviews {
     /// [`TreePath`]; only those after a path if one is given.
     async fn open_reviews_of(
         &self,
-        workspace: &str,
+        tenant: TenantId,
+        workspace: &WorkspaceId,
         after: Option<&TreePath>,
         limit: u32,
     ) -> Result<Vec<Review>>;
 
     /// Returns at most `limit` open reviews of all tenants that have expired at
     /// `now`, earliest expiry first.
-    async fn expired_reviews(&self, now: Timestamp, limit: u32) -> Result<Vec<Review>>;
+    async fn expired_reviews_of_all_tenants(
+        &self,
+        now: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<Review>>;
 
     /// Changes a review without a landing; returns the changed review. Records
     /// the event of a review that opens again or ends. `NotFound`, `Changed` if it
@@ -39,6 +44,7 @@ pub trait Reviews {
     /// `Dropped` if it would be open and one of its sides is a dropped version.
     async fn change_review(
         &self,
+        tenant: TenantId,
         id: &str,
         change: &ReviewChange,
         now: Timestamp,

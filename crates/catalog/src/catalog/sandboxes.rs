@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use elevo_core::{SandboxState, TenantId, Timestamp};
+use elevo_core::{SandboxId, SandboxState, TenantId, Timestamp, WorkspaceId};
 
 use crate::change::SandboxChange;
 use crate::error::Result;
@@ -31,18 +31,18 @@ pub trait Sandboxes {
     async fn add_sandboxes(&self, sandboxes: &[Sandbox], limits: AddLimits) -> Result<()>;
 
     /// Returns a tenant's sandbox by id.
-    async fn sandbox(&self, tenant: TenantId, id: &str) -> Result<Option<Sandbox>>;
+    async fn sandbox(&self, tenant: TenantId, id: &SandboxId) -> Result<Option<Sandbox>>;
 
     /// Returns a sandbox of any tenant by id: for callers that authenticate with
     /// the token of the sandbox.
-    async fn sandbox_of_any_tenant(&self, id: &str) -> Result<Option<Sandbox>>;
+    async fn sandbox_of_any_tenant(&self, id: &SandboxId) -> Result<Option<Sandbox>>;
 
     /// Returns the sandbox that a tenant's workspace is in, including one that is
     /// being removed.
     async fn sandbox_of_workspace(
         &self,
         tenant: TenantId,
-        workspace: &str,
+        workspace: &WorkspaceId,
     ) -> Result<Option<Sandbox>>;
 
     /// Returns a page of sandboxes, newest first.
@@ -50,21 +50,31 @@ pub trait Sandboxes {
 
     /// Returns at most `limit` sandboxes of all tenants that have expired at
     /// `now` and are not being removed, earliest expiry first.
-    async fn expired(&self, now: Timestamp, limit: u32) -> Result<Vec<Sandbox>>;
+    async fn expired_sandboxes_of_all_tenants(
+        &self,
+        now: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<Sandbox>>;
 
     /// Changes a sandbox if it is in a state that `change` expects, and records
     /// the events of `change`; returns the changed sandbox. Otherwise `NotFound`,
     /// `WrongState` or `Removing`.
     async fn change_sandbox(
         &self,
-        id: &str,
+        tenant: TenantId,
+        id: &SandboxId,
         change: &SandboxChange,
         now: Timestamp,
     ) -> Result<Sandbox>;
 
     /// Deletes a sandbox and records the event of it; returns `false` if there is
     /// none.
-    async fn remove_sandbox(&self, id: &str, now: Timestamp) -> Result<bool>;
+    async fn remove_sandbox(
+        &self,
+        tenant: TenantId,
+        id: &SandboxId,
+        now: Timestamp,
+    ) -> Result<bool>;
 
     /// Counts the sandboxes in each state, of one tenant or of all, except those
     /// that are being removed. Every state has an entry.

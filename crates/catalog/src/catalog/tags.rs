@@ -1,13 +1,11 @@
 use async_trait::async_trait;
-use elevo_core::TenantId;
+use elevo_core::{ProjectId, TenantId};
 
 use crate::error::Result;
 use crate::records::Tag;
 
-/// Tags: names for versions of projects.
-///
-/// The calls that take a project without its tenant are for callers that have
-/// looked the project up before. For an unknown project they find nothing.
+/// Tags: names for versions of projects. For an unknown project the calls other
+/// than [`set_tag`](Self::set_tag) find nothing.
 #[async_trait]
 pub trait Tags {
     /// Sets a tag. `Exists` if the project has a tag with that name and
@@ -17,12 +15,18 @@ pub trait Tags {
     async fn set_tag(&self, tenant: TenantId, tag: &Tag, may_move: bool) -> Result<()>;
 
     /// Returns a tag of a project by name.
-    async fn tag(&self, project: &str, name: &str) -> Result<Option<Tag>>;
+    async fn tag(&self, tenant: TenantId, project: &ProjectId, name: &str) -> Result<Option<Tag>>;
 
     /// Returns at most `limit` tags of a project, by name in byte order; only
     /// those after a name if one is given.
-    async fn tags(&self, project: &str, after: Option<&str>, limit: u32) -> Result<Vec<Tag>>;
+    async fn tags(
+        &self,
+        tenant: TenantId,
+        project: &ProjectId,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<Tag>>;
 
     /// Deletes a tag; returns `false` if there is none.
-    async fn remove_tag(&self, project: &str, name: &str) -> Result<bool>;
+    async fn remove_tag(&self, tenant: TenantId, project: &ProjectId, name: &str) -> Result<bool>;
 }

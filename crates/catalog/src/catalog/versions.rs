@@ -1,13 +1,11 @@
 use async_trait::async_trait;
-use elevo_core::TreePath;
+use elevo_core::{ProjectId, TenantId, TreePath};
 
 use crate::error::Result;
 use crate::records::FileVersion;
 
 /// The history of the paths of projects. Paths are in the order of [`TreePath`].
-///
-/// The calls take a project without its tenant: they are for callers that have
-/// looked the project up before. For an unknown project they find nothing.
+/// For an unknown project the calls find nothing.
 #[async_trait]
 pub trait Versions {
     /// Returns the history of a path, newest first, with at most `limit` entries:
@@ -16,7 +14,8 @@ pub trait Versions {
     /// one is given. Has one entry for each landing: the one for the longest path.
     async fn versions_of(
         &self,
-        project: &str,
+        tenant: TenantId,
+        project: &ProjectId,
         path: &TreePath,
         before: Option<u64>,
         limit: u32,
@@ -27,20 +26,27 @@ pub trait Versions {
     /// only landings before a sequence number if one is given.
     async fn versions_below(
         &self,
-        project: &str,
+        tenant: TenantId,
+        project: &ProjectId,
         directory: &TreePath,
         before: Option<u64>,
         limit: u32,
     ) -> Result<Vec<FileVersion>>;
 
     /// Returns the newest entry of [`versions_of`](Self::versions_of).
-    async fn last_version(&self, project: &str, path: &TreePath) -> Result<Option<FileVersion>>;
+    async fn last_version(
+        &self,
+        tenant: TenantId,
+        project: &ProjectId,
+        path: &TreePath,
+    ) -> Result<Option<FileVersion>>;
 
     /// Returns at most `limit` changes of a landing, by path; only those after a
     /// path if one is given.
     async fn versions_in(
         &self,
-        project: &str,
+        tenant: TenantId,
+        project: &ProjectId,
         sequence: u64,
         after: Option<&TreePath>,
         limit: u32,

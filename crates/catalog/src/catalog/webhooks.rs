@@ -5,6 +5,9 @@ use crate::error::Result;
 use crate::records::Webhook;
 
 /// Webhooks: addresses that get events.
+///
+/// `owner` is the tenant of a webhook; `None` for the webhooks of the server. A
+/// webhook of another owner is unknown.
 #[async_trait]
 pub trait Webhooks {
     /// Adds a webhook, which gets the events from now on. `Exists` if any tenant
@@ -12,16 +15,25 @@ pub trait Webhooks {
     /// `LimitReached` if the tenant has [`MAX_WEBHOOKS`](crate::MAX_WEBHOOKS).
     async fn add_webhook(&self, webhook: &Webhook) -> Result<()>;
 
-    /// Returns a webhook of any tenant, or of the server, by id.
-    async fn webhook(&self, id: &str) -> Result<Option<Webhook>>;
+    /// Returns an owner's webhook by id.
+    async fn webhook(&self, owner: Option<TenantId>, id: &str) -> Result<Option<Webhook>>;
 
-    /// Returns the webhooks of a tenant, or all, oldest first: by time of
-    /// creation, then by id.
-    async fn webhooks(&self, tenant: Option<TenantId>) -> Result<Vec<Webhook>>;
+    /// Returns the webhooks of an owner, oldest first: by time of creation, then
+    /// by id.
+    async fn webhooks(&self, owner: Option<TenantId>) -> Result<Vec<Webhook>>;
+
+    /// Returns the webhooks of all tenants and of the server, oldest first: by
+    /// time of creation, then by id.
+    async fn webhooks_of_all_tenants(&self) -> Result<Vec<Webhook>>;
 
     /// Changes the secret of a webhook; returns `false` if there is none.
-    async fn set_webhook_secret(&self, id: &str, secret: &str) -> Result<bool>;
+    async fn set_webhook_secret(
+        &self,
+        owner: Option<TenantId>,
+        id: &str,
+        secret: &str,
+    ) -> Result<bool>;
 
     /// Deletes a webhook with its deliveries; returns `false` if there is none.
-    async fn remove_webhook(&self, id: &str) -> Result<bool>;
+    async fn remove_webhook(&self, owner: Option<TenantId>, id: &str) -> Result<bool>;
 }

@@ -1,5 +1,5 @@
 use async_trait::async_trait;
-use elevo_core::{TenantId, Timestamp};
+use elevo_core::{TenantId, Timestamp, WorkspaceId};
 
 use crate::error::Result;
 use crate::query::Page;
@@ -16,14 +16,18 @@ pub trait Workspaces {
     async fn add_workspace(&self, workspace: &Workspace) -> Result<()>;
 
     /// Returns a tenant's workspace by id.
-    async fn workspace(&self, tenant: TenantId, id: &str) -> Result<Option<Workspace>>;
+    async fn workspace(&self, tenant: TenantId, id: &WorkspaceId) -> Result<Option<Workspace>>;
 
     /// Returns a page of workspaces, newest first.
     async fn workspaces(&self, query: &WorkspaceQuery) -> Result<Page<Workspace>>;
 
     /// Returns at most `limit` parked workspaces of all tenants that have expired
     /// at `now`, earliest expiry first.
-    async fn expired_workspaces(&self, now: Timestamp, limit: u32) -> Result<Vec<Workspace>>;
+    async fn expired_workspaces_of_all_tenants(
+        &self,
+        now: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<Workspace>>;
 
     /// Changes a workspace if it is as `change` expects, and records the events of
     /// `change`; returns the changed workspace. `NotFound`; `Changed` if it is not
@@ -34,16 +38,16 @@ pub trait Workspaces {
     async fn change_workspace(
         &self,
         tenant: TenantId,
-        id: &str,
+        id: &WorkspaceId,
         change: &WorkspaceChange,
         now: Timestamp,
     ) -> Result<Workspace>;
 
     /// Returns the unsettled conflicts of a workspace, in the order of
     /// [`TreePath`](elevo_core::TreePath).
-    async fn unsettled(&self, tenant: TenantId, workspace: &str) -> Result<Vec<Unsettled>>;
+    async fn unsettled(&self, tenant: TenantId, workspace: &WorkspaceId) -> Result<Vec<Unsettled>>;
 
     /// Deletes a workspace with its unsettled conflicts; returns `false` if there
     /// is none. Its reviews stay.
-    async fn remove_workspace(&self, tenant: TenantId, id: &str) -> Result<bool>;
+    async fn remove_workspace(&self, tenant: TenantId, id: &WorkspaceId) -> Result<bool>;
 }

@@ -1,5 +1,6 @@
 //! Promises that concern all areas: several handles, dropped calls, tenants, times.
 
+mod isolation;
 mod project_text;
 pub(crate) mod text;
 
@@ -8,6 +9,7 @@ use std::pin::pin;
 use elevo_core::SandboxState;
 use futures::future::{join_all, poll_immediate};
 
+pub use self::isolation::*;
 pub use self::project_text::*;
 pub use self::text::*;
 use crate::catalog::*;
@@ -15,8 +17,8 @@ use crate::conformance::assertions::assert_not_found;
 use crate::conformance::backend::Backend;
 use crate::conformance::requests::request;
 use crate::conformance::samples::{
-    ALICE, BOB, NO_LIMITS, add, add_project, add_workspace, at, furnished, get, get_review, key,
-    list, of_state, of_tenant, open, project, review, sandbox, tenant, workspace,
+    ALICE, BOB, NO_LIMITS, add, add_project, add_workspace, at, furnished, get, get_review, id_of,
+    key, list, of_state, of_tenant, open, project, review, sandbox, tenant, workspace,
 };
 use crate::error::Kind;
 use crate::query::AddLimits;
@@ -29,7 +31,10 @@ pub async fn nothing_crosses_tenants(backend: &impl Backend) {
     let extra = key(ALICE, "extra", None);
     catalog.add_key(&extra).await.expect("a new key");
     add(&catalog, &sandbox(ALICE, "a")).await;
-    let found = async |tenant, id| catalog.sandbox(tenant, id).await.expect("sandbox");
+    let found = async |tenant, id| {
+        let found = catalog.sandbox(tenant, &id_of(id)).await;
+        found.expect("sandbox")
+    };
     assert!(found(ALICE, "a").await.is_some());
     assert!(found(BOB, "a").await.is_none());
     assert!(list(&catalog, &of_tenant(BOB)).await.is_empty());
@@ -54,7 +59,9 @@ pub async fn every_handle_reads_the_writes_of_the_others(backend: &impl Backend)
         add(&one, &sandbox(ALICE, &id)).await;
         assert_eq!(list(&two, &of_tenant(ALICE)).await.len(), n + 1);
         let running = of_state(SandboxState::Running);
-        let changed = two.change_sandbox(&id, &running, at(101)).await;
+        let changed = two
+            .change_sandbox(ALICE, &id_of(&id), &running, at(101))
+            .await;
         let changed = changed.expect("it was starting");
         assert_eq!(get(&one, &id).await, Some(changed));
     }
@@ -128,7 +135,10 @@ pub async fn every_expiry_moves_together(backend: &impl Backend) {
     // Kept until 20.
     let begun = catalog.begin(&request(ALICE, 1)).await;
     begun.expect("a request");
-    let workspace_by_id = async |id| catalog.workspace(ALICE, id).await.expect("workspace");
+    let workspace_by_id = async |id| {
+        let found = catalog.workspace(ALICE, &id_of(id)).await;
+        found.expect("workspace")
+    };
     for (by, end) in [(86_400_000_000, 87_400), (-86_400_000_000, 1000)] {
         let moved = catalog.move_expiry(by, "clock", &end.to_string()).await;
         moved.expect("moved");

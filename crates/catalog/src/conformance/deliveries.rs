@@ -3,7 +3,7 @@
 use crate::catalog::*;
 use crate::conformance::backend::Backend;
 use crate::conformance::events::note;
-use crate::conformance::samples::{BOB, at, furnished};
+use crate::conformance::samples::{ALICE, BOB, at, furnished};
 use crate::conformance::webhooks::webhook;
 use crate::records::{Attempt, DeliveryState, EventKind, NewEvent, Webhook};
 
@@ -31,7 +31,9 @@ pub async fn a_webhook_gets_the_events_that_it_may_see(backend: &impl Backend) {
         catalog.add_event(event).await.expect("added");
     }
     let queue = async |id: &str, limit| {
-        let queued = catalog.queue_deliveries(id, limit, at(200)).await;
+        let queued = catalog
+            .queue_deliveries(Some(ALICE), id, limit, at(200))
+            .await;
         queued.expect("queued")
     };
     assert_eq!(queue("a", 2).await, 2);
@@ -40,7 +42,10 @@ pub async fn a_webhook_gets_the_events_that_it_may_see(backend: &impl Backend) {
     assert_eq!(queue("some", 1000).await, 3);
     assert_eq!(queue("unknown", 1000).await, 0);
     let told = async |id: &str| {
-        let pending = catalog.pending_deliveries(id, 10).await.expect("pending");
+        let pending = catalog
+            .pending_deliveries(Some(ALICE), id, 10)
+            .await
+            .expect("pending");
         pending
             .into_iter()
             .map(|one| one.event.event)
@@ -60,7 +65,7 @@ pub async fn attempts_are_recorded_and_deliveries_replayed(backend: &impl Backen
         ids.push(catalog.add_event(&note("s", n)).await.expect("added"));
     }
     catalog
-        .queue_deliveries("a", 10, at(200))
+        .queue_deliveries(Some(ALICE), "a", 10, at(200))
         .await
         .expect("queued");
     let attempt = |event, state, status: Option<u16>, error: Option<&str>| Attempt {
@@ -83,10 +88,13 @@ pub async fn attempts_are_recorded_and_deliveries_replayed(backend: &impl Backen
         attempt(u64::MAX, DeliveryState::Failed, None, None),
     ];
     catalog
-        .note_attempts("a", &attempts, at(210))
+        .note_attempts(Some(ALICE), "a", &attempts, at(210))
         .await
         .expect("noted");
-    let found = catalog.deliveries("a", None, None, 10).await.expect("list");
+    let found = catalog
+        .deliveries(Some(ALICE), "a", None, None, 10)
+        .await
+        .expect("list");
     let seen: Vec<_> = found
         .iter()
         .map(|one| (one.event.id, one.state, one.status))
@@ -103,19 +111,29 @@ pub async fn attempts_are_recorded_and_deliveries_replayed(backend: &impl Backen
         (2, at(300), at(210))
     );
     let failed = catalog
-        .deliveries("a", Some(DeliveryState::Failed), None, 10)
+        .deliveries(Some(ALICE), "a", Some(DeliveryState::Failed), None, 10)
         .await;
     assert_eq!(failed.expect("list").len(), 1);
-    let before = catalog.deliveries("a", None, Some(ids[1]), 10).await;
+    let before = catalog
+        .deliveries(Some(ALICE), "a", None, Some(ids[1]), 10)
+        .await;
     assert_eq!(before.expect("list")[0].event.id, ids[0]);
     assert!(
         catalog
-            .replay("a", ids[1], at(220))
+            .replay(Some(ALICE), "a", ids[1], at(220))
             .await
             .expect("replayed")
     );
-    assert!(!catalog.replay("a", u64::MAX, at(220)).await.expect("none"));
-    let pending = catalog.pending_deliveries("a", 10).await.expect("pending");
+    assert!(
+        !catalog
+            .replay(Some(ALICE), "a", u64::MAX, at(220))
+            .await
+            .expect("none")
+    );
+    let pending = catalog
+        .pending_deliveries(Some(ALICE), "a", 10)
+        .await
+        .expect("pending");
     assert_eq!(pending.len(), 2);
     let again = &pending[0];
     assert_eq!(

@@ -9,7 +9,7 @@ use crate::change::SandboxChange;
 use crate::conformance::backend::Backend;
 use crate::conformance::samples::{
     AGENT, AGENT_KEYS, ALICE, BOB, NO_LIMITS, add, add_workspace, at, full_step, furnished,
-    furnished_with_project, land, sandbox, workspace,
+    furnished_with_project, id_of, land, sandbox, workspace,
 };
 use crate::conformance::webhooks::webhook;
 use crate::error::Error;
@@ -77,12 +77,12 @@ pub async fn a_change_of_a_sandbox_records_an_event(backend: &impl Backend) {
         ..SandboxChange::default()
     };
     catalog
-        .change_sandbox("a", &change, at(101))
+        .change_sandbox(ALICE, &id_of("a"), &change, at(101))
         .await
         .expect("it starts");
     // A failed change records no event.
     catalog
-        .change_sandbox("a", &change, at(102))
+        .change_sandbox(ALICE, &id_of("a"), &change, at(102))
         .await
         .expect_err("it runs");
     let limits = AddLimits {
@@ -91,8 +91,18 @@ pub async fn a_change_of_a_sandbox_records_an_event(backend: &impl Backend) {
     };
     let refused = catalog.add_sandbox(&sandbox(ALICE, "b"), limits).await;
     refused.expect_err("one is the limit");
-    assert!(catalog.remove_sandbox("a", at(103)).await.expect("remove"));
-    assert!(!catalog.remove_sandbox("a", at(104)).await.expect("remove"));
+    assert!(
+        catalog
+            .remove_sandbox(ALICE, &id_of("a"), at(103))
+            .await
+            .expect("remove")
+    );
+    assert!(
+        !catalog
+            .remove_sandbox(ALICE, &id_of("a"), at(104))
+            .await
+            .expect("remove")
+    );
     let events = catalog.events(&all()).await.expect("events");
     let expected = [
         (EventKind::SandboxStarting, "starting", 100),
@@ -103,9 +113,9 @@ pub async fn a_change_of_a_sandbox_records_an_event(backend: &impl Backend) {
     assert_eq!(events.len(), expected.len(), "{events:?}");
     for (Event { event, .. }, (kind, state, seconds)) in events.iter().zip(expected) {
         assert_eq!((event.kind, event.at), (kind, at(seconds)));
-        assert_eq!((event.tenant, &*event.subject), (ALICE, "a"));
+        assert_eq!((event.tenant, &*event.subject), (ALICE, "sbx-a"));
         assert_eq!(event.agent.as_deref(), Some(AGENT));
-        let data = json!({"sandboxId": "a", "name": null, "state": state, "reason": null,
+        let data = json!({"sandboxId": "sbx-a", "name": null, "state": state, "reason": null,
             "template": "base", "createdAt": 100_000_000, "expiresAt": 1_000_000_000});
         assert_eq!(event.data, data);
     }
@@ -123,14 +133,16 @@ pub async fn the_event_of_an_expiry_states_whether_the_workspace_is_parked(backe
             tells: vec![EventKind::SandboxExpired],
             ..SandboxChange::default()
         };
-        let marked = catalog.change_sandbox(id, &change, at(1000)).await;
+        let marked = catalog
+            .change_sandbox(ALICE, &id_of(id), &change, at(1000))
+            .await;
         marked.expect("it has expired");
     }
     let parked = Workspace {
         agent: Some(AGENT.into()),
         state: WorkspaceState::Parked,
         expires: Some(at(2000)),
-        ..workspace(ALICE, "workspace of a", None)
+        ..workspace(ALICE, "workspace-of-a", None)
     };
     add_workspace(&catalog, &parked).await;
     let change = WorkspaceChange {
@@ -147,13 +159,13 @@ pub async fn the_event_of_an_expiry_states_whether_the_workspace_is_parked(backe
     let events = catalog.events(&query).await.expect("events");
     let data = |n: usize| &events[n].event.data;
     assert_eq!(data(0)["parked"], true);
-    assert_eq!(data(0)["workspaceId"], "workspace of a");
+    assert_eq!(data(0)["workspaceId"], "workspace-of-a");
     assert_eq!(data(1)["parked"], false);
-    let expected = json!({"workspaceId": "workspace of a", "projectId": null, "name": null,
+    let expected = json!({"workspaceId": "workspace-of-a", "projectId": null, "name": null,
         "createdAt": 100_000_000, "expiresAt": 2_000_000_000});
     assert_eq!(data(2), &expected);
     let last = &events[2].event;
-    assert_eq!((&*last.subject, last.at), ("workspace of a", at(2000)));
+    assert_eq!((&*last.subject, last.at), ("workspace-of-a", at(2000)));
     assert_eq!(last.agent.as_deref(), Some(AGENT));
 }
 
@@ -176,14 +188,14 @@ pub async fn a_landing_records_its_events(backend: &impl Backend) {
         told[0],
         (
             EventKind::ProjectLanded,
-            json!({"projectId": "p", "sequence": 1})
+            json!({"projectId": "prj-p", "sequence": 1})
         )
     );
     assert_eq!(told[1].0, EventKind::ReviewClosed);
     assert_eq!(told[1].1["reviewId"], "r");
     assert_eq!(told[2].0, EventKind::ReviewOpened);
     assert_eq!(told[2].1["reviewId"], "s");
-    assert!(events.iter().all(|event| event.event.subject == "p"));
+    assert!(events.iter().all(|event| event.event.subject == "prj-p"));
 }
 
 /// The filters are the tenant, agent, kind, subject and number.
@@ -310,7 +322,7 @@ pub async fn only_old_delivered_events_are_deleted(backend: &impl Backend) {
     let forget = async |before| catalog.forget_events(at(before)).await.expect("forgotten");
     assert_eq!(forget(1000).await, 0, "nothing was queued");
     catalog
-        .queue_deliveries("a", 10, at(200))
+        .queue_deliveries(Some(ALICE), "a", 10, at(200))
         .await
         .expect("queued");
     assert_eq!(forget(1000).await, 0, "nothing was delivered");
@@ -324,13 +336,18 @@ pub async fn only_old_delivered_events_are_deleted(backend: &impl Backend) {
     });
     let attempts: Vec<_> = attempts.collect();
     catalog
-        .note_attempts("a", &attempts, at(201))
+        .note_attempts(Some(ALICE), "a", &attempts, at(201))
         .await
         .expect("noted");
     assert_eq!(forget(102).await, 2, "of before");
     assert_eq!(forget(1000).await, 1);
     assert_eq!(forget(1000).await, 0, "one is pending");
-    assert!(catalog.remove_webhook("a").await.expect("removed"));
+    assert!(
+        catalog
+            .remove_webhook(Some(ALICE), "a")
+            .await
+            .expect("removed")
+    );
     assert_eq!(forget(1000).await, 1);
     assert_eq!(kinds(&catalog, &all()).await, []);
     assert_eq!(catalog.last_event().await.expect("last"), ids[3]);

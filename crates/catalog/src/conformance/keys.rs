@@ -25,12 +25,12 @@ pub async fn a_revoked_or_expired_key_is_found_by_its_hash(backend: &impl Backen
         ..key(BOB, "full", Some(AGENT))
     };
     catalog.add_key(&full).await.expect("a new key");
-    let found = catalog.key_by_hash(&[9; 32]).await.expect("key");
+    let found = catalog.key_of_any_tenant(&[9; 32]).await.expect("key");
     assert_eq!(found.as_ref(), Some(&full));
     let keys = catalog.keys(BOB).await.expect("keys");
     assert_eq!(keys.len(), 4);
     assert!(keys.contains(&full));
-    let found = catalog.key_by_hash(&[8; 32]).await.expect("key");
+    let found = catalog.key_of_any_tenant(&[8; 32]).await.expect("key");
     assert_eq!(found, None);
 }
 
@@ -57,14 +57,14 @@ pub async fn a_key_is_revoked_once(backend: &impl Backend) {
     assert!(!revoke(KEY, 6).await.expect("revoke"));
     assert!(!revoke("nothing", 6).await.expect("revoke"));
     let hash = key(ALICE, KEY, None).hash;
-    let found = catalog.key_by_hash(&hash).await.expect("key");
+    let found = catalog.key_of_any_tenant(&hash).await.expect("key");
     assert_eq!(found.and_then(|key| key.revoked), Some(at(5)));
     let by_id = async |tenant, id| catalog.key(tenant, id).await.expect("key");
     let found = by_id(ALICE, KEY).await;
     assert_eq!(found.and_then(|key| key.revoked), Some(at(5)));
     assert_eq!(by_id(ALICE, "nothing").await, None);
     let hash = key(BOB, KEY, None).hash;
-    let found = catalog.key_by_hash(&hash).await.expect("key");
+    let found = catalog.key_of_any_tenant(&hash).await.expect("key");
     assert_eq!(found.and_then(|key| key.revoked), None);
     let found = by_id(BOB, KEY).await;
     assert_eq!(found.and_then(|key| key.revoked), None);

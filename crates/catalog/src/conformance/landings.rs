@@ -13,8 +13,8 @@ use crate::conformance::assertions::assert_refused;
 use crate::conformance::backend::Backend;
 use crate::conformance::samples::{
     AGENT, ALICE, KEY, add_project, added, assert_chain, at, first, full_step, furnished,
-    furnished_with_project, get_project, get_review, land, landing, move_base, path, project,
-    requested, review, snapshot, step, whole_log, workspace,
+    furnished_with_project, get_project, get_review, id_of, land, landing, move_base, path,
+    project, requested, review, snapshot, step, whole_log, workspace,
 };
 use crate::error::Error;
 use crate::limits::MAX_STEPS;
@@ -45,13 +45,13 @@ pub async fn a_landing_changes_all_its_records(backend: &impl Backend) {
     };
     assert_eq!(get_project(&catalog, &one).await, moved);
     let entry = LogEntry {
-        project: "p".into(),
+        project: id_of("p"),
         sequence: 1,
         snapshot: snapshot(1),
         parent: first(),
         kind: LandingKind::Resolve,
         agent: Some(AGENT.into()),
-        workspace: Some("w".into()),
+        workspace: Some(id_of("w")),
         key: KEY.into(),
         message: "why\nnot".into(),
         request: Some("request".into()),
@@ -61,11 +61,18 @@ pub async fn a_landing_changes_all_its_records(backend: &impl Backend) {
     };
     let log = whole_log(&catalog, &one).await;
     assert_eq!(log, std::slice::from_ref(&entry));
-    let found = catalog.landing("p", 1).await.expect("landing");
+    let found = catalog
+        .landing(ALICE, &id_of("p"), 1)
+        .await
+        .expect("landing");
     assert_eq!(found.as_ref(), Some(&entry));
-    let found = catalog.landing_of_snapshot("p", snapshot(1)).await;
+    let found = catalog
+        .landing_of_snapshot(ALICE, &id_of("p"), snapshot(1))
+        .await;
     assert_eq!(found.expect("landing"), Some(entry));
-    let found = catalog.landing_by_request("p", "request").await;
+    let found = catalog
+        .landing_by_request(ALICE, &id_of("p"), "request")
+        .await;
     assert_eq!(found.expect("landing"), Some(done));
     assert_versions_and_reviews(&catalog, &one).await;
     let merged = Workspace {
@@ -76,12 +83,15 @@ pub async fn a_landing_changes_all_its_records(backend: &impl Backend) {
         updated: at(200),
         ..workspace(ALICE, "w", Some("p"))
     };
-    let found = catalog.workspace(ALICE, "w").await.expect("workspace");
+    let found = catalog
+        .workspace(ALICE, &id_of("w"))
+        .await
+        .expect("workspace");
     assert_eq!(found, Some(merged));
 }
 
 async fn assert_versions_and_reviews(catalog: &impl Catalog, one: &Project) {
-    let versions = catalog.versions_in("p", 1, None, 10).await;
+    let versions = catalog.versions_in(ALICE, &id_of("p"), 1, None, 10).await;
     let versions = versions.expect("versions");
     let paths: Vec<_> = versions.iter().map(|it| it.change.path.clone()).collect();
     assert_eq!(paths, [path("a"), path("b")]);
@@ -104,7 +114,7 @@ pub async fn the_steps_of_a_landing_are_a_chain(backend: &impl Backend) {
     let (catalog, one) = furnished_with_project(backend).await;
     let mut steps: Vec<_> = (1..=MAX_STEPS as u64)
         .map(|n| Step {
-            workspace: Some("w".into()),
+            workspace: Some(id_of("w")),
             changes: vec![added("same", n as u8)],
             base: move_base(n - 1, n),
             ..requested(snapshot(n), &n.to_string())
@@ -119,27 +129,41 @@ pub async fn the_steps_of_a_landing_are_a_chain(backend: &impl Backend) {
     let of_held = landed.steps[9];
     assert_eq!((of_held.sequence, of_held.head), (None, snapshot(9)));
     assert_chain(&catalog, &one).await;
-    let workspace = catalog.workspace(ALICE, "w").await.expect("workspace");
+    let workspace = catalog
+        .workspace(ALICE, &id_of("w"))
+        .await
+        .expect("workspace");
     let workspace = workspace.expect("it exists");
     assert_eq!((workspace.base, workspace.merges), (snapshot(last), last));
     for (n, step) in (1..).zip(landed.steps) {
-        let known = catalog.landing_by_request("p", &n.to_string()).await;
+        let known = catalog
+            .landing_by_request(ALICE, &id_of("p"), &n.to_string())
+            .await;
         assert_eq!(known.expect("landing"), Some(step));
     }
     let pages = [(None, 2, vec![63, 62]), (Some(3), 9, vec![2, 1])];
     for (before, limit, expected) in pages {
-        let page = catalog.log("p", before, limit).await.expect("log");
+        let page = catalog
+            .log(ALICE, &id_of("p"), before, limit)
+            .await
+            .expect("log");
         let page: Vec<_> = page.into_iter().map(|entry| entry.sequence).collect();
         assert_eq!(page, expected);
     }
     for beyond in [0, 64, u64::MAX] {
-        let found = catalog.landing("p", beyond).await.expect("landing");
+        let found = catalog
+            .landing(ALICE, &id_of("p"), beyond)
+            .await
+            .expect("landing");
         assert_eq!(found, None);
     }
-    let all = catalog.log("p", Some(u64::MAX), 100).await.expect("log");
+    let all = catalog
+        .log(ALICE, &id_of("p"), Some(u64::MAX), 100)
+        .await
+        .expect("log");
     assert_eq!(all.len(), 63);
     for limit in [0, u32::MAX] {
-        assert_refused(catalog.log("p", None, limit).await);
+        assert_refused(catalog.log(ALICE, &id_of("p"), None, limit).await);
     }
 }
 
@@ -188,7 +212,7 @@ pub async fn concurrent_landings_are_a_chain(backend: &impl Backend) {
 pub async fn a_held_step_does_not_move_the_head(backend: &impl Backend) {
     let (catalog, one) = furnished_with_project(backend).await;
     let held = Step {
-        workspace: Some("w".into()),
+        workspace: Some(id_of("w")),
         opens: vec![review(&one, "s", Some("w"), "c")],
         base: move_base(0, 4),
         ..step(first())
@@ -204,7 +228,10 @@ pub async fn a_held_step_does_not_move_the_head(backend: &impl Backend) {
     assert!(whole_log(&catalog, &one).await.is_empty());
     let found = catalog.review(ALICE, "s").await.expect("review");
     assert!(found.is_some());
-    let workspace = catalog.workspace(ALICE, "w").await.expect("workspace");
+    let workspace = catalog
+        .workspace(ALICE, &id_of("w"))
+        .await
+        .expect("workspace");
     let workspace = workspace.expect("it exists");
     assert_eq!((workspace.base, workspace.merges), (snapshot(4), 1));
 }
@@ -217,7 +244,7 @@ pub async fn a_landing_becomes_visible_as_a_whole(backend: &impl Backend) {
     let write = async {
         for n in 0..LANDINGS {
             let steps = [1, 2].map(|k| Step {
-                workspace: Some("w".into()),
+                workspace: Some(id_of("w")),
                 changes: (0..10).map(|f| added(&format!("f{f}"), 1)).collect(),
                 opens: vec![review(&one, &format!("{}", 2 * n + k), None, "x")],
                 base: move_base(2 * n + k - 1, 2 * n + k),
@@ -231,21 +258,35 @@ pub async fn a_landing_becomes_visible_as_a_whole(backend: &impl Backend) {
             // A later read may be newer, never older.
             let seen = get_project(&reader, &one).await.sequence;
             assert_eq!(seen % 2, 0, "both steps or none");
-            let now = reader.workspace(ALICE, "w").await.expect("workspace");
+            let now = reader
+                .workspace(ALICE, &id_of("w"))
+                .await
+                .expect("workspace");
             assert!(now.expect("it exists").merges >= seen);
             if seen > 0 {
-                let entry = reader.landing("p", seen).await.expect("landing");
+                let entry = reader
+                    .landing(ALICE, &id_of("p"), seen)
+                    .await
+                    .expect("landing");
                 assert_eq!(entry.expect("landed").snapshot, snapshot(seen));
-                let versions = reader.versions_in("p", seen, None, 100).await;
+                let versions = reader
+                    .versions_in(ALICE, &id_of("p"), seen, None, 100)
+                    .await;
                 assert_eq!(versions.expect("versions").len(), 10);
                 let review = reader.review(ALICE, &seen.to_string()).await;
                 assert!(review.expect("review").is_some());
             }
-            let newest = reader.log("p", None, 1).await.expect("log").pop();
+            let newest = reader
+                .log(ALICE, &id_of("p"), None, 1)
+                .await
+                .expect("log")
+                .pop();
             let newest = newest.map_or(0, |entry| entry.sequence);
             assert_eq!(newest % 2, 0, "both steps or none");
             assert!(get_project(&reader, &one).await.sequence >= newest);
-            let versions = reader.versions_in("p", newest + 1, None, 100).await;
+            let versions = reader
+                .versions_in(ALICE, &id_of("p"), newest + 1, None, 100)
+                .await;
             let versions = versions.expect("versions").len();
             assert!([0, 10].contains(&versions), "{versions}");
             if seen == 2 * LANDINGS {
@@ -283,7 +324,7 @@ pub async fn a_dropped_landing_leaves_the_catalog_consistent(backend: &impl Back
         let log = assert_chain(&catalog, &one).await;
         assert_eq!(log.len() % 2, 0, "both or none");
         for entry in &log {
-            let versions = catalog.versions_in("p", entry.sequence, None, 10);
+            let versions = catalog.versions_in(ALICE, &one.id, entry.sequence, None, 10);
             assert_eq!(versions.await.expect("versions").len(), 2);
         }
     }

@@ -6,7 +6,9 @@ use serde_json::json;
 use crate::catalog::*;
 use crate::conformance::assertions::{assert_changed, assert_not_found, assert_refused};
 use crate::conformance::backend::Backend;
-use crate::conformance::samples::{ALICE, BOB, add_project, at, furnished, get_project, project};
+use crate::conformance::samples::{
+    ALICE, BOB, add_project, at, furnished, get_project, id_of, project,
+};
 use crate::error::{Error, Kind};
 use crate::limits::MAX_POLICY_BYTES;
 
@@ -20,7 +22,8 @@ pub async fn one_of_several_concurrent_policies_wins(backend: &impl Backend) {
             let catalog = &handles[n % 2];
             async move {
                 let policy = json!([round, n]);
-                let set = catalog.set_policy(ALICE, "a", round, &policy, at(101));
+                let id = id_of("a");
+                let set = catalog.set_policy(ALICE, &id, round, &policy, at(101));
                 (set.await, policy)
             }
         });
@@ -33,7 +36,7 @@ pub async fn one_of_several_concurrent_policies_wins(backend: &impl Backend) {
             }
         }
         assert_eq!(won.len(), 1, "one of them");
-        let found = handles[1].policy(ALICE, "a").await.expect("policy");
+        let found = handles[1].policy(ALICE, &id_of("a")).await.expect("policy");
         let found = found.map(|kept| (kept.version, kept.policy));
         assert_eq!(found, won.pop());
         assert_eq!(
@@ -42,10 +45,18 @@ pub async fn one_of_several_concurrent_policies_wins(backend: &impl Backend) {
         );
     }
     let policy = json!({});
-    let early = handles[0].set_policy(ALICE, "a", 5, &policy, at(101)).await;
+    let early = handles[0]
+        .set_policy(ALICE, &id_of("a"), 5, &policy, at(101))
+        .await;
     assert_changed(early, Kind::Project);
-    let unknown = handles[0].set_policy(BOB, "a", 4, &policy, at(101)).await;
+    let unknown = handles[0]
+        .set_policy(BOB, &id_of("a"), 4, &policy, at(101))
+        .await;
     assert_not_found(unknown, Kind::Project);
     let long = json!("x".repeat(MAX_POLICY_BYTES));
-    assert_refused(handles[0].set_policy(ALICE, "a", 4, &long, at(101)).await);
+    assert_refused(
+        handles[0]
+            .set_policy(ALICE, &id_of("a"), 4, &long, at(101))
+            .await,
+    );
 }

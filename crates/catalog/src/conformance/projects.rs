@@ -10,8 +10,8 @@ use crate::conformance::assertions::{
 };
 use crate::conformance::backend::Backend;
 use crate::conformance::samples::{
-    ALICE, BOB, add, add_project, add_workspace, added, at, first, furnished, get_project, land,
-    landing, open, project, review, sandbox, snapshot, step, whole_log, workspace,
+    ALICE, BOB, add, add_project, add_workspace, added, at, first, furnished, get_project, id_of,
+    land, landing, open, project, review, sandbox, short, snapshot, step, whole_log, workspace,
 };
 use crate::conformance::tags::tag;
 use crate::error::{Error, Kind};
@@ -47,10 +47,16 @@ pub async fn a_project_is_read_back_as_added(backend: &impl Backend) {
         };
         assert_eq!(found, Some(kept));
     }
-    assert_eq!(catalog.project(BOB, "full").await.expect("project"), None);
+    assert_eq!(
+        catalog.project(BOB, &id_of("full")).await.expect("project"),
+        None
+    );
     let found = catalog.project_by_name(BOB, &full.name).await;
     assert_eq!(found.expect("project"), None);
-    assert_eq!(catalog.policy(BOB, "full").await.expect("policy"), None);
+    assert_eq!(
+        catalog.policy(BOB, &id_of("full")).await.expect("policy"),
+        None
+    );
 }
 
 /// The id of a project is unique in the catalog, the name in its tenant. A new
@@ -78,7 +84,10 @@ pub async fn a_project_is_added_once(backend: &impl Backend) {
     assert_refused(catalog.add_project(&landed, &json!({})).await);
     let long = json!("x".repeat(MAX_POLICY_BYTES));
     assert_refused(catalog.add_project(&project(ALICE, "c"), &long).await);
-    assert_eq!(catalog.project(ALICE, "c").await.expect("project"), None);
+    assert_eq!(
+        catalog.project(ALICE, &id_of("c")).await.expect("project"),
+        None
+    );
 }
 
 /// Projects are in the order of creation time and id, and a walk returns each once.
@@ -107,7 +116,7 @@ pub async fn projects_are_listed_newest_first(backend: &impl Backend) {
             assert!(page.items.len() <= limit as usize);
             let Some(last) = page.items.last() else { break };
             query.after = Some(last.position());
-            seen.extend(page.items.into_iter().map(|one| one.id));
+            seen.extend(page.items.iter().map(|one| short(&one.id)));
         }
         assert_eq!(seen.concat(), "9876543210", "in pages of {limit}");
     }
@@ -116,7 +125,7 @@ pub async fn projects_are_listed_newest_first(backend: &impl Backend) {
         ..ProjectQuery::default()
     };
     let page = catalog.projects(&leaving).await.expect("projects");
-    let ids: Vec<_> = page.items.into_iter().map(|one| one.id).collect();
+    let ids: Vec<_> = page.items.iter().map(|one| short(&one.id)).collect();
     assert_eq!((page.total, ids.concat().as_str()), (5, "86420"));
     let of_all_tenants = catalog.projects(&ProjectQuery::default()).await;
     assert_eq!(of_all_tenants.expect("projects").total, 11);
@@ -135,13 +144,14 @@ pub async fn a_project_is_renamed_and_described(backend: &impl Backend) {
     let one = project(ALICE, "a");
     add_project(&catalog, &one).await;
     add_project(&catalog, &project(ALICE, "b")).await;
-    let change = async |tenant, id, name: Option<&str>, description| {
+    let change = async |tenant, id: &str, name: Option<&str>, description| {
         let change = ProjectChange {
             name: name.map(Into::into),
             description,
             ..ProjectChange::default()
         };
-        catalog.change_project(tenant, id, &change, at(101)).await
+        let id = id_of(id);
+        catalog.change_project(tenant, &id, &change, at(101)).await
     };
     let words = Some(Some("words".to_owned()));
     let changed = change(ALICE, "a", Some("new"), words).await;
@@ -172,13 +182,13 @@ pub async fn a_project_with_a_sandbox_is_not_removed(backend: &impl Backend) {
     add_project(&catalog, &project(ALICE, "a")).await;
     add_workspace(&catalog, &workspace(ALICE, "w", Some("a"))).await;
     let one = Sandbox {
-        workspace: "w".into(),
+        workspace: id_of("w"),
         ..sandbox(ALICE, "s")
     };
     add(&catalog, &one).await;
-    match catalog.begin_removal(ALICE, "a", at(101)).await {
+    match catalog.begin_removal(ALICE, &id_of("a"), at(101)).await {
         Err(Error::InUse { what, sandbox }) => {
-            assert_eq!((what, sandbox.as_str()), (Kind::Project, "s"));
+            assert_eq!((what, sandbox.as_str()), (Kind::Project, "sbx-s"));
         }
         other => panic!("{other:?}"),
     }
@@ -186,9 +196,11 @@ pub async fn a_project_with_a_sandbox_is_not_removed(backend: &impl Backend) {
         removing: Some(true),
         ..SandboxChange::default()
     };
-    let marked = catalog.change_sandbox("s", &mark, at(102)).await;
+    let marked = catalog
+        .change_sandbox(ALICE, &id_of("s"), &mark, at(102))
+        .await;
     marked.expect("marked");
-    let removing = catalog.begin_removal(ALICE, "a", at(103)).await;
+    let removing = catalog.begin_removal(ALICE, &id_of("a"), at(103)).await;
     assert!(removing.expect("no sandbox is left").removing);
 }
 
@@ -197,18 +209,18 @@ pub async fn a_project_that_is_being_removed_gets_no_new_records(backend: &impl 
     let catalog = furnished(backend).await;
     let one = project(ALICE, "a");
     add_project(&catalog, &one).await;
-    assert_refused(catalog.remove_project("a").await);
+    assert_refused(catalog.remove_project(ALICE, &id_of("a")).await);
     let parked = Workspace {
         state: WorkspaceState::Parked,
         ..workspace(ALICE, "parked", Some("a"))
     };
     add_workspace(&catalog, &parked).await;
     for tenant in [BOB, ALICE] {
-        let unknown = catalog.begin_removal(tenant, "b", at(101)).await;
+        let unknown = catalog.begin_removal(tenant, &id_of("b"), at(101)).await;
         assert_not_found(unknown, Kind::Project);
     }
     for now in [101, 102] {
-        let marked = catalog.begin_removal(ALICE, "a", at(now)).await;
+        let marked = catalog.begin_removal(ALICE, &id_of("a"), at(now)).await;
         let expected = Project {
             removing: true,
             updated: at(now),
@@ -219,9 +231,13 @@ pub async fn a_project_that_is_being_removed_gets_no_new_records(backend: &impl 
     let landed = landing(&one, first(), vec![step(snapshot(1))]);
     assert_being_removed(catalog.land(&landed).await, Kind::Project);
     let change = ProjectChange::default();
-    let changed = catalog.change_project(ALICE, "a", &change, at(103)).await;
+    let changed = catalog
+        .change_project(ALICE, &id_of("a"), &change, at(103))
+        .await;
     assert_being_removed(changed, Kind::Project);
-    let set = catalog.set_policy(ALICE, "a", 0, &json!({}), at(103)).await;
+    let set = catalog
+        .set_policy(ALICE, &id_of("a"), 0, &json!({}), at(103))
+        .await;
     assert_being_removed(set, Kind::Project);
     let added = catalog
         .add_workspace(&workspace(ALICE, "w", Some("a")))
@@ -231,8 +247,10 @@ pub async fn a_project_that_is_being_removed_gets_no_new_records(backend: &impl 
         state: Some(WorkspaceState::Live),
         ..WorkspaceChange::default()
     };
-    let resumed = catalog.change_workspace(ALICE, "parked", &live, at(103));
-    assert_being_removed(resumed.await, Kind::Project);
+    let resumed = catalog
+        .change_workspace(ALICE, &id_of("parked"), &live, at(103))
+        .await;
+    assert_being_removed(resumed, Kind::Project);
     assert_eq!(get_project(&catalog, &one).await.sequence, 0);
 }
 
@@ -262,13 +280,23 @@ pub async fn a_removed_project_leaves_no_records(backend: &impl Backend) {
         assert_eq!(dropped.expect("dropped"), [snapshot(9)]);
         open(&catalog, one, vec![review(one, &name(2), None, "g")]).await;
     }
-    let marked = catalog.begin_removal(ALICE, "gone", at(101)).await;
+    let marked = catalog.begin_removal(ALICE, &id_of("gone"), at(101)).await;
     marked.expect("marked");
-    assert!(catalog.remove_project("gone").await.expect("remove"));
-    assert!(!catalog.remove_project("gone").await.expect("remove"));
+    assert!(
+        catalog
+            .remove_project(ALICE, &id_of("gone"))
+            .await
+            .expect("remove")
+    );
+    assert!(
+        !catalog
+            .remove_project(ALICE, &id_of("gone"))
+            .await
+            .expect("remove")
+    );
     for (one, count) in [(&gone, 0), (&other, 1)] {
         assert_eq!(whole_log(&catalog, one).await.len(), count);
-        let versions = catalog.versions_in(&one.id, 1, None, MAX_PAGE).await;
+        let versions = catalog.versions_in(ALICE, &one.id, 1, None, MAX_PAGE).await;
         assert_eq!(versions.expect("versions").len(), 1000 * count);
         let workspaces = WorkspaceQuery {
             project: Some(one.id.clone()),
@@ -283,14 +311,20 @@ pub async fn a_removed_project_leaves_no_records(backend: &impl Backend) {
         let reviews = catalog.reviews(&reviews).await.expect("reviews");
         assert_eq!(reviews.items.len(), 2 * count);
         for request in ["many", "held"] {
-            let known = catalog.landing_by_request(&one.id, request).await;
+            let known = catalog.landing_by_request(ALICE, &one.id, request).await;
             assert_eq!(known.expect("landing").is_some(), count == 1);
         }
     }
-    assert_eq!(catalog.policy(ALICE, "gone").await.expect("policy"), None);
-    assert_eq!(catalog.tag("gone", "v").await.expect("tag"), None);
+    assert_eq!(
+        catalog.policy(ALICE, &id_of("gone")).await.expect("policy"),
+        None
+    );
+    assert_eq!(
+        catalog.tag(ALICE, &id_of("gone"), "v").await.expect("tag"),
+        None
+    );
     let dropped = catalog.dropped_from(ALICE, snapshot(9)).await;
-    assert_eq!(dropped.expect("projects"), ["other"]);
+    assert_eq!(dropped.expect("projects"), ["prj-other"]);
     add_project(&catalog, &gone).await;
     assert!(whole_log(&catalog, &gone).await.is_empty());
 }

@@ -13,8 +13,8 @@ use crate::conformance::assertions::{
 use crate::conformance::backend::Backend;
 use crate::conformance::roots::all_roots;
 use crate::conformance::samples::{
-    ALICE, BOB, add_project, add_workspace, at, first, furnished, get_project, land, landing,
-    move_base, open, project, review, snapshot, step, whole_log, workspace,
+    ALICE, BOB, add_project, add_workspace, at, first, furnished, get_project, id_of, land,
+    landing, move_base, open, project, review, snapshot, step, whole_log, workspace,
 };
 use crate::conformance::tags::tag;
 use crate::error::{Error, Kind};
@@ -133,7 +133,9 @@ pub async fn versions_outside_the_retention_are_found(backend: &impl Backend) {
             retention: Some(zero),
             ..ProjectChange::default()
         };
-        let changed = catalog.change_project(ALICE, "p", &change, at(1)).await;
+        let changed = catalog
+            .change_project(ALICE, &id_of("p"), &change, at(1))
+            .await;
         assert_refused(changed);
         let mut bad = project(ALICE, "q");
         bad.retention = zero;
@@ -156,15 +158,20 @@ pub async fn a_dropped_version_stays_in_the_log(backend: &impl Backend) {
     let mut expected = before;
     expected[2].dropped = Some(at(400));
     assert_eq!(whole_log(&catalog, &one).await, expected);
-    let found = catalog.landing("p", 1).await.expect("landing");
+    let found = catalog
+        .landing(ALICE, &id_of("p"), 1)
+        .await
+        .expect("landing");
     assert_eq!(found.as_ref(), expected.last());
-    let found = catalog.landing_of_snapshot("p", snapshot(1)).await;
+    let found = catalog
+        .landing_of_snapshot(ALICE, &id_of("p"), snapshot(1))
+        .await;
     assert_eq!(found.expect("landing").as_ref(), expected.last());
     let all = keep(&catalog, &one, Retention::All).await;
     assert_eq!(unkept(&catalog, &all, LATE, 10).await, []);
     for (tenant, which, expected) in [
-        (ALICE, 0, vec!["p"]),
-        (ALICE, 1, vec!["p"]),
+        (ALICE, 0, vec!["prj-p"]),
+        (ALICE, 1, vec!["prj-p"]),
         (ALICE, 2, vec![]),
         (BOB, 1, vec![]),
     ] {
@@ -203,13 +210,23 @@ pub async fn a_needed_version_is_not_dropped(backend: &impl Backend) {
     assert_eq!(needed, expected.into_iter().collect());
     assert_eq!(drop_unkept(&catalog, &one).await, snapshots([0, 6, 8]));
 
-    assert!(catalog.remove_workspace(ALICE, "w").await.expect("removed"));
+    assert!(
+        catalog
+            .remove_workspace(ALICE, &id_of("w"))
+            .await
+            .expect("removed")
+    );
     assert_eq!(drop_unkept(&catalog, &one).await, snapshots([1, 2]));
     let end = ReviewChange::new(ReviewState::Open, ReviewState::Rejected);
-    let ended = catalog.change_review("r", &end, at(301)).await;
+    let ended = catalog.change_review(ALICE, "r", &end, at(301)).await;
     ended.expect("ended");
     assert_eq!(drop_unkept(&catalog, &one).await, snapshots([3, 4, 5]));
-    assert!(catalog.remove_tag("p", "named").await.expect("removed"));
+    assert!(
+        catalog
+            .remove_tag(ALICE, &id_of("p"), "named")
+            .await
+            .expect("removed")
+    );
     assert_eq!(drop_unkept(&catalog, &one).await, snapshots([7]));
     // Even if the caller asks for it.
     let now = get_project(&catalog, &one).await;
@@ -239,12 +256,20 @@ pub async fn no_record_comes_to_need_a_dropped_version(backend: &impl Backend) {
             synced: Some(snapshot(synced)),
             ..WorkspaceChange::default()
         };
-        let changed = catalog.change_workspace(ALICE, "w", &change, at(500)).await;
+        let changed = catalog
+            .change_workspace(ALICE, &id_of("w"), &change, at(500))
+            .await;
         assert_dropped(changed, 1);
     }
     let late = tag("p", "late", 1);
     assert_dropped(catalog.set_tag(ALICE, &late, true).await, 1);
-    assert_eq!(catalog.tags("p", None, 10).await.expect("tags"), []);
+    assert_eq!(
+        catalog
+            .tags(ALICE, &id_of("p"), None, 10)
+            .await
+            .expect("tags"),
+        []
+    );
     let mut of_side = review(&one, "r", None, "a");
     of_side.sides.base_snapshot = snapshot(2);
     of_side.sides.ours_snapshot = snapshot(2);
@@ -252,7 +277,7 @@ pub async fn no_record_comes_to_need_a_dropped_version(backend: &impl Backend) {
     for bad in [
         step(snapshot(1)),
         Step {
-            workspace: Some("w".into()),
+            workspace: Some(id_of("w")),
             base: move_base(2, 1),
             ..step(snapshot(3))
         },
@@ -266,7 +291,10 @@ pub async fn no_record_comes_to_need_a_dropped_version(backend: &impl Backend) {
     }
     let now = get_project(&catalog, &one).await;
     assert_eq!((now.head, now.sequence), (snapshot(2), 2));
-    let kept = catalog.workspace(ALICE, "w").await.expect("workspace");
+    let kept = catalog
+        .workspace(ALICE, &id_of("w"))
+        .await
+        .expect("workspace");
     assert_eq!(kept, Some(stays));
     // The version is dropped from this project alone.
     let mut elsewhere = workspace(ALICE, "x", Some("q"));
@@ -301,7 +329,7 @@ pub async fn versions_are_dropped_only_as_expected(backend: &impl Backend) {
         };
         assert_refused(catalog.unkept_versions(&strict, &query).await);
     }
-    let leaving = catalog.begin_removal(ALICE, "p", at(401)).await;
+    let leaving = catalog.begin_removal(ALICE, &id_of("p"), at(401)).await;
     let leaving = leaving.expect("marked");
     let dropped = catalog.drop_versions(&leaving, &found, at(402)).await;
     assert_being_removed(dropped, Kind::Project);

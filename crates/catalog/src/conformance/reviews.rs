@@ -11,8 +11,8 @@ use crate::conformance::assertions::{
 };
 use crate::conformance::backend::Backend;
 use crate::conformance::samples::{
-    AGENT, ALICE, BOB, add_project, at, directory, first, furnished, get_review, land, landing,
-    open, path, project, review, snapshot, step,
+    AGENT, ALICE, BOB, add_project, at, directory, first, furnished, get_review, id_of, land,
+    landing, open, path, project, review, snapshot, step,
 };
 use crate::error::{Error, Kind};
 use crate::limits::{MAX_DETAIL_BYTES, MAX_PAGE};
@@ -67,7 +67,7 @@ pub async fn a_review_changes_only_as_allowed(backend: &impl Backend) {
             open(&catalog, &one, vec![opened.clone()]).await;
             if from != ReviewState::Open {
                 let end = ReviewChange::new(ReviewState::Open, from);
-                let ended = catalog.change_review(&id, &end, at(301)).await;
+                let ended = catalog.change_review(ALICE, &id, &end, at(301)).await;
                 assert_eq!(ended.expect("ended").state, from);
             }
             let before = get_review(&catalog, &opened).await;
@@ -77,7 +77,7 @@ pub async fn a_review_changes_only_as_allowed(backend: &impl Backend) {
                 successor: Some("next".into()),
                 ..ReviewChange::new(from, to)
             };
-            let changed = catalog.change_review(&id, &change, at(302)).await;
+            let changed = catalog.change_review(ALICE, &id, &change, at(302)).await;
             let kept = get_review(&catalog, &opened).await;
             if !from.can_become(to) {
                 assert_refused(changed);
@@ -116,7 +116,7 @@ pub async fn a_reopened_review_can_have_other_sides(backend: &impl Backend) {
         expires: Some(Some(Timestamp::new(400, 1_999).expect("a time"))),
         ..ReviewChange::new(ReviewState::Open, ReviewState::Open)
     };
-    let changed = catalog.change_review("r", &again, at(301)).await;
+    let changed = catalog.change_review(ALICE, "r", &again, at(301)).await;
     let expected = Review {
         sides,
         detail: json!([1]),
@@ -126,9 +126,9 @@ pub async fn a_reopened_review_can_have_other_sides(backend: &impl Backend) {
     };
     assert_eq!(changed.expect("changed"), expected);
     let reject = ReviewChange::new(ReviewState::Rejected, ReviewState::Open);
-    let changed = catalog.change_review("r", &reject, at(301)).await;
+    let changed = catalog.change_review(ALICE, "r", &reject, at(301)).await;
     assert_changed(changed, Kind::Review);
-    let unknown = catalog.change_review("x", &again, at(301)).await;
+    let unknown = catalog.change_review(ALICE, "x", &again, at(301)).await;
     assert_not_found(unknown, Kind::Review);
     let long = ReviewChange {
         resolution: Some("x".repeat(MAX_DETAIL_BYTES).into()),
@@ -139,7 +139,7 @@ pub async fn a_reopened_review_can_have_other_sides(backend: &impl Backend) {
         ..ReviewChange::new(ReviewState::Open, ReviewState::Resolved)
     };
     for bad in [long, unnamed] {
-        assert_refused(catalog.change_review("r", &bad, at(301)).await);
+        assert_refused(catalog.change_review(ALICE, "r", &bad, at(301)).await);
     }
     assert_eq!(get_review(&catalog, &opened).await, expected);
 }
@@ -158,7 +158,7 @@ pub async fn one_of_several_concurrent_decisions_wins(backend: &impl Backend) {
             ..ReviewChange::new(ReviewState::Open, ends[n / 2 % 2])
         };
         let catalog = &handles[n % 2];
-        async move { catalog.change_review("r", &change, at(301)).await }
+        async move { catalog.change_review(ALICE, "r", &change, at(301)).await }
     });
     let mut won = Vec::new();
     for result in join_all(tries).await {
@@ -207,7 +207,7 @@ pub async fn a_workspace_has_one_open_review_for_a_path(backend: &impl Backend) 
         .await
         .expect("the path has no open review");
     let back = ReviewChange::new(ReviewState::Rejected, ReviewState::Open);
-    let back = catalog.change_review("a", &back, at(301)).await;
+    let back = catalog.change_review(ALICE, "a", &back, at(301)).await;
     assert_exists(back, Kind::Review);
     assert_eq!(catalog.review(ALICE, "g").await.expect("review"), None);
 }
@@ -217,7 +217,7 @@ pub async fn reviews_are_listed_oldest_first(backend: &impl Backend) {
     let (catalog, one) = furnished_with_empty_project(backend).await;
     let other = project(ALICE, "q");
     add_project(&catalog, &other).await;
-    let of_bob = project(BOB, "of bob");
+    let of_bob = project(BOB, "of-bob");
     add_project(&catalog, &of_bob).await;
     open(&catalog, &of_bob, vec![review(&of_bob, "x", None, "a")]).await;
     for n in 0..8 {
@@ -228,17 +228,19 @@ pub async fn reviews_are_listed_oldest_first(backend: &impl Backend) {
         open(&catalog, of, vec![opened]).await;
         if n & 4 != 0 {
             let end = ReviewChange::new(ReviewState::Open, ReviewState::Expired);
-            let ended = catalog.change_review(&n.to_string(), &end, at(301)).await;
+            let ended = catalog
+                .change_review(ALICE, &n.to_string(), &end, at(301))
+                .await;
             ended.expect("ended");
         }
     }
     let all = ReviewQuery::of(ALICE);
     let of_p = ReviewQuery {
-        project: Some("p".into()),
+        project: Some(id_of("p")),
         ..all.clone()
     };
     let of_w = ReviewQuery {
-        workspace: Some("w".into()),
+        workspace: Some(id_of("w")),
         ..all.clone()
     };
     let state = |query: &ReviewQuery, state| ReviewQuery {
@@ -246,7 +248,7 @@ pub async fn reviews_are_listed_oldest_first(backend: &impl Backend) {
         ..query.clone()
     };
     let both = ReviewQuery {
-        workspace: Some("w".into()),
+        workspace: Some(id_of("w")),
         ..of_p.clone()
     };
     for (query, expected) in [
@@ -296,14 +298,16 @@ pub async fn open_reviews_are_found(backend: &impl Backend) {
     open(&catalog, &one, vec![review(&one, "x", Some("v"), "a")]).await;
     let end = ReviewChange::new(ReviewState::Open, ReviewState::Resolved);
     catalog
-        .change_review("d", &end, at(301))
+        .change_review(ALICE, "d", &end, at(301))
         .await
         .expect("end");
     for limit in [1, 3, MAX_PAGE] {
         let mut seen: Vec<Review> = Vec::new();
         loop {
             let after = seen.last().map(|it| &it.path);
-            let page = catalog.open_reviews_of("w", after, limit).await;
+            let page = catalog
+                .open_reviews_of(ALICE, &id_of("w"), after, limit)
+                .await;
             let page = page.expect("reviews");
             if page.is_empty() {
                 break;
@@ -314,7 +318,7 @@ pub async fn open_reviews_are_found(backend: &impl Backend) {
         assert_eq!(seen, ["a", "a/b", "a-b", "c"].map(path));
     }
     let expired = async |now, limit| {
-        let found = catalog.expired_reviews(at(now), limit).await;
+        let found = catalog.expired_reviews_of_all_tenants(at(now), limit).await;
         let found = found.expect("reviews").into_iter();
         found.map(|it| it.id).collect::<Vec<_>>()
     };
@@ -323,8 +327,12 @@ pub async fn open_reviews_are_found(backend: &impl Backend) {
     assert_eq!(expired(999, 1).await, ["c"]);
     assert_eq!(expired(999, 10).await, ["c", "a-b", "a/b"]);
     for limit in [0, u32::MAX] {
-        assert_refused(catalog.expired_reviews(at(1), limit).await);
-        assert_refused(catalog.open_reviews_of("w", None, limit).await);
+        assert_refused(catalog.expired_reviews_of_all_tenants(at(1), limit).await);
+        assert_refused(
+            catalog
+                .open_reviews_of(ALICE, &id_of("w"), None, limit)
+                .await,
+        );
     }
     // A landing that resolves one of the reviews closes it.
     let resolved = Step {

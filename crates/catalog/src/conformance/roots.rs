@@ -71,7 +71,9 @@ pub async fn all_snapshots_that_records_need_are_roots(backend: &impl Backend) {
             let closed = of_sides(review(&one, &(id.clone() + "x"), None, "a"), number + 70);
             open(&catalog, &one, vec![opened, closed]).await;
             let end = ReviewChange::new(ReviewState::Open, ReviewState::Rejected);
-            let ended = catalog.change_review(&(id + "x"), &end, at(301)).await;
+            let ended = catalog
+                .change_review(*tenant, &(id + "x"), &end, at(301))
+                .await;
             ended.expect("ended");
             expected.extend([60, 61, 62].map(|k| snapshot(number + k)));
             for (k, name) in [(80, "b"), (81, "a")].into_iter().take(n as usize) {

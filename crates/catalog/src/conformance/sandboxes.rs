@@ -14,8 +14,8 @@ use crate::catalog::*;
 use crate::conformance::assertions::{assert_exists, assert_not_found, assert_refused};
 use crate::conformance::backend::Backend;
 use crate::conformance::samples::{
-    AGENT, AGENT_KEYS, ALICE, BOB, NO_LIMITS, add, at, furnished, get, list, of_tenant, removing,
-    sandbox,
+    AGENT, AGENT_KEYS, ALICE, BOB, NO_LIMITS, add, at, furnished, get, id_of, list, of_tenant,
+    removing, sandbox, short,
 };
 use crate::error::Kind;
 use crate::limits::{MAX_BATCH, MAX_REASON_BYTES};
@@ -36,6 +36,7 @@ pub async fn a_sandbox_is_read_back_as_added(backend: &impl Backend) {
         expires: at(253_402_300_799),
         updated: Timestamp::new(1, 1_000).expect("a time"),
         keep_workspace: true,
+        started_before: true,
         removing: true,
         spec: json!([null, true, -1, 1.5, "ä\u{0}\n", { "": [] }]),
         ..sandbox(ALICE, "full")
@@ -103,8 +104,18 @@ pub async fn a_removed_sandbox_is_gone(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let sandbox = sandbox(ALICE, "a");
     add(&catalog, &sandbox).await;
-    assert!(catalog.remove_sandbox("a", at(900)).await.expect("remove"));
-    assert!(!catalog.remove_sandbox("a", at(900)).await.expect("remove"));
+    assert!(
+        catalog
+            .remove_sandbox(ALICE, &id_of("a"), at(900))
+            .await
+            .expect("remove")
+    );
+    assert!(
+        !catalog
+            .remove_sandbox(ALICE, &id_of("a"), at(900))
+            .await
+            .expect("remove")
+    );
     assert_eq!(get(&catalog, "a").await, None);
     assert!(list(&catalog, &of_tenant(ALICE)).await.is_empty());
     add(&catalog, &sandbox).await;
@@ -123,7 +134,9 @@ pub async fn sandboxes_are_counted_by_state(backend: &impl Backend) {
     let mut other = sandbox(BOB, "other");
     other.state = SandboxState::Running;
     add(&catalog, &other).await;
-    let changed = catalog.change_sandbox("4-0", &removing(), at(101)).await;
+    let changed = catalog
+        .change_sandbox(ALICE, &id_of("4-0"), &removing(), at(101))
+        .await;
     changed.expect("mark it");
     let of_alice = catalog.count_by_state(Some(ALICE)).await.expect("counts");
     let counts: Vec<_> = of_alice.into_values().collect();
@@ -141,17 +154,22 @@ pub async fn expired_sandboxes_are_found_oldest_first(backend: &impl Backend) {
         one.expires = at(expires);
         add(&catalog, &one).await;
     }
-    let changed = catalog.change_sandbox("x", &removing(), at(101)).await;
+    let changed = catalog
+        .change_sandbox(ALICE, &id_of("x"), &removing(), at(101))
+        .await;
     changed.expect("mark it");
     let expired = async |now, limit| {
-        let found = catalog.expired(at(now), limit).await.expect("expired");
-        found.into_iter().map(|one| one.id).collect::<Vec<_>>()
+        let found = catalog
+            .expired_sandboxes_of_all_tenants(at(now), limit)
+            .await
+            .expect("expired");
+        found.iter().map(|one| short(&one.id)).collect::<Vec<_>>()
     };
     assert!(expired(19, 10).await.is_empty());
     assert_eq!(expired(30, 10).await, ["a", "b", "c"]);
     assert_eq!(expired(99, 2).await, ["a", "b"]);
     for limit in [0, u32::MAX] {
-        assert_refused(catalog.expired(at(1), limit).await);
+        assert_refused(catalog.expired_sandboxes_of_all_tenants(at(1), limit).await);
     }
 }
 
@@ -159,25 +177,30 @@ pub async fn expired_sandboxes_are_found_oldest_first(backend: &impl Backend) {
 pub async fn a_workspace_is_in_one_sandbox(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let in_it = |tenant, id: &str| Sandbox {
-        workspace: "w".into(),
+        workspace: id_of("w"),
         ..sandbox(tenant, id)
     };
     let holder = async |tenant| {
-        let found = catalog.sandbox_of_workspace(tenant, "w").await;
-        found.expect("sandbox").map(|sandbox| sandbox.id)
+        let found = catalog.sandbox_of_workspace(tenant, &id_of("w")).await;
+        found.expect("sandbox").map(|sandbox| short(&sandbox.id))
     };
     assert_eq!(holder(ALICE).await, None);
     add(&catalog, &in_it(ALICE, "a")).await;
     let second = catalog.add_sandbox(&in_it(ALICE, "b"), NO_LIMITS).await;
     assert_exists(second, Kind::Sandbox);
-    let marked = catalog.change_sandbox("a", &removing(), at(101)).await;
+    let marked = catalog
+        .change_sandbox(ALICE, &id_of("a"), &removing(), at(101))
+        .await;
     marked.expect("mark it");
     let third = catalog.add_sandbox(&in_it(ALICE, "b"), NO_LIMITS).await;
     assert_exists(third, Kind::Sandbox);
     assert_eq!(holder(ALICE).await.as_deref(), Some("a"));
     assert_eq!(holder(BOB).await, None);
-    add(&catalog, &in_it(BOB, "of bob")).await;
-    catalog.remove_sandbox("a", at(102)).await.expect("remove");
+    add(&catalog, &in_it(BOB, "of-bob")).await;
+    catalog
+        .remove_sandbox(ALICE, &id_of("a"), at(102))
+        .await
+        .expect("remove");
     add(&catalog, &in_it(ALICE, "b")).await;
     assert_eq!(holder(ALICE).await.as_deref(), Some("b"));
 }

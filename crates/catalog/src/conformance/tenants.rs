@@ -8,8 +8,9 @@ use crate::conformance::assertions::{assert_exists, assert_not_found, assert_ref
 use crate::conformance::backend::Backend;
 use crate::conformance::requests::request;
 use crate::conformance::samples::{
-    AGENT, ALICE, BOB, KEY, NO_LIMITS, add, add_project, add_workspace, added, at, furnished, key,
-    land, list, of_tenant, open, project, review, sandbox, snapshot, step, tenant, workspace,
+    AGENT, ALICE, BOB, KEY, NO_LIMITS, add, add_project, add_workspace, added, at, furnished,
+    id_of, key, land, list, of_tenant, open, project, review, sandbox, snapshot, step, tenant,
+    workspace,
 };
 use crate::conformance::webhooks::webhook;
 use crate::conformance::workspaces::{unsettled, with_unsettled};
@@ -129,7 +130,9 @@ async fn fill(catalog: &impl Catalog, id: TenantId) {
         };
         catalog.add_event(&event).await.expect("an event");
     }
-    let queued = catalog.queue_deliveries(&hook.id, MAX_PAGE, at(70)).await;
+    let queued = catalog
+        .queue_deliveries(Some(id), &hook.id, MAX_PAGE, at(70))
+        .await;
     assert!(queued.expect("deliveries") >= 600);
     catalog.begin(&request(id, 1)).await.expect("a request");
 }
@@ -146,8 +149,9 @@ async fn count(catalog: &impl Catalog, id: TenantId) -> [usize; 8] {
         tenant: Some(id),
         ..WorkspaceQuery::default()
     };
-    let (project, alone, reviews) = (name("project"), name("alone"), ReviewQuery::of(id));
-    let versions = catalog.versions_in(&project, 1, None, MAX_PAGE);
+    let (project, alone) = (id_of(&name("project")), id_of(&name("alone")));
+    let reviews = ReviewQuery::of(id);
+    let versions = catalog.versions_in(id, &project, 1, None, MAX_PAGE);
     let conflicts = catalog.unsettled(id, &alone);
     let reviews = catalog.reviews(&reviews);
     [
@@ -180,7 +184,7 @@ pub async fn an_erased_tenant_leaves_no_records(backend: &impl Backend) {
         fill(&catalog, id).await;
     }
     while catalog
-        .queue_deliveries("own", MAX_PAGE, at(71))
+        .queue_deliveries(None, "own", MAX_PAGE, at(71))
         .await
         .expect("deliveries")
         > 0
@@ -195,10 +199,10 @@ pub async fn an_erased_tenant_leaves_no_records(backend: &impl Backend) {
     begun.expect("erasure");
     let used = catalog.clear_tenant(ALICE).await;
     assert!(
-        matches!(&used, Err(Error::InUse { what: Kind::Tenant, sandbox }) if sandbox == "s"),
+        matches!(&used, Err(Error::InUse { what: Kind::Tenant, sandbox }) if *sandbox == "sbx-s"),
         "{used:?}"
     );
-    let removed = catalog.remove_sandbox("s", at(81)).await;
+    let removed = catalog.remove_sandbox(ALICE, &id_of("s"), at(81)).await;
     assert!(removed.expect("removed"));
     let early = catalog.remove_tenant(ALICE).await;
     let is_early = matches!(early, Err(Error::Changed { what: Kind::Tenant }));
@@ -214,7 +218,7 @@ pub async fn an_erased_tenant_leaves_no_records(backend: &impl Backend) {
     let tenants = catalog.tenants().await.expect("tenants");
     assert_eq!(tenants, [tenant(BOB, "bob")]);
     assert_eq!(count(&catalog, BOB).await, before);
-    let pending = catalog.pending_deliveries("own", MAX_PAGE).await;
+    let pending = catalog.pending_deliveries(None, "own", MAX_PAGE).await;
     let pending = pending.expect("deliveries");
     assert!(
         pending

@@ -9,7 +9,7 @@ use crate::catalog::*;
 use crate::conformance::assertions::assert_refused;
 use crate::conformance::backend::Backend;
 use crate::conformance::samples::{
-    ALICE, add_project, added, added_whole, at, directory, file, furnished, land_each, path,
+    ALICE, add_project, added, added_whole, at, directory, file, furnished, id_of, land_each, path,
     project, snapshot,
 };
 use crate::limits::MAX_PAGE;
@@ -18,7 +18,9 @@ use crate::records::{PathChange, VersionKind};
 /// Returns the landings that changed a path, newest first, with the path of each
 /// record.
 async fn history(catalog: &impl Catalog, of: &str) -> Vec<(u64, String)> {
-    let found = catalog.versions_of("p", &path(of), None, MAX_PAGE).await;
+    let found = catalog
+        .versions_of(ALICE, &id_of("p"), &path(of), None, MAX_PAGE)
+        .await;
     let found = found.expect("versions").into_iter();
     found
         .map(|it| (it.sequence, it.change.path.to_string()))
@@ -78,14 +80,16 @@ pub async fn the_history_of_a_path_has_every_change_of_it(backend: &impl Backend
     let of_directory: Vec<_> = of_directory.into_iter().map(|(n, _)| n).collect();
     assert_eq!(of_directory, [8, 4, 3, 2, 1]);
     assert_eq!(history(&catalog, "").await, [(1, String::new())]);
-    let last = catalog.last_version("p", &path("a/b/cc")).await;
+    let last = catalog
+        .last_version(ALICE, &id_of("p"), &path("a/b/cc"))
+        .await;
     assert_eq!(last.expect("version").map(|it| it.sequence), Some(8));
     let last = catalog
-        .last_version("p", &path("b"))
+        .last_version(ALICE, &id_of("p"), &path("b"))
         .await
         .expect("version");
     assert_eq!(last.map(|it| it.change), Some(added_whole("b", 3)));
-    let nowhere = catalog.last_version("q", &path("b")).await;
+    let nowhere = catalog.last_version(ALICE, &id_of("q"), &path("b")).await;
     assert_eq!(nowhere.expect("version"), None);
 }
 
@@ -102,7 +106,9 @@ pub async fn the_changes_below_a_directory_are_found(backend: &impl Backend) {
     ];
     land_each(&catalog, &one, landings).await;
     let below = async |of: &str, before, limit| {
-        let found = catalog.versions_below("p", &path(of), before, limit).await;
+        let found = catalog
+            .versions_below(ALICE, &id_of("p"), &path(of), before, limit)
+            .await;
         let found = found.expect("versions").into_iter();
         let found = found.map(|it| (it.sequence, it.change.path.to_string()));
         found.collect::<Vec<_>>()
@@ -121,7 +127,9 @@ pub async fn the_changes_below_a_directory_are_found(backend: &impl Backend) {
         .collect();
     assert_eq!(firsts, ["a/c/d", "a", "a-b", "a"]);
     for limit in [0, MAX_PAGE + 1] {
-        let refused = catalog.versions_below("p", &path("a"), None, limit).await;
+        let refused = catalog
+            .versions_below(ALICE, &id_of("p"), &path("a"), None, limit)
+            .await;
         assert_refused(refused);
     }
 }
@@ -167,7 +175,9 @@ pub async fn histories_are_complete_in_pages_of_any_length(backend: &impl Backen
             let mut seen = Vec::new();
             let mut before = None;
             loop {
-                let page = catalog.versions_of("p", &of, before, limit).await;
+                let page = catalog
+                    .versions_of(ALICE, &id_of("p"), &of, before, limit)
+                    .await;
                 let page = page.expect("versions");
                 assert!(page.len() <= limit as usize);
                 let Some(last) = page.last() else { break };
@@ -192,7 +202,9 @@ pub async fn the_changes_of_a_landing_are_listed_by_path(backend: &impl Backend)
     for limit in [1, 2, MAX_PAGE] {
         let mut seen: Vec<TreePath> = Vec::new();
         loop {
-            let page = catalog.versions_in("p", 2, seen.last(), limit).await;
+            let page = catalog
+                .versions_in(ALICE, &id_of("p"), 2, seen.last(), limit)
+                .await;
             let page = page.expect("versions");
             if page.is_empty() {
                 break;
@@ -203,12 +215,22 @@ pub async fn the_changes_of_a_landing_are_listed_by_path(backend: &impl Backend)
         assert_eq!(seen, expected.map(path), "in pages of {limit}");
     }
     for (project, sequence) in [("p", 3), ("p", 0), ("p", u64::MAX), ("q", 2)] {
-        let none = catalog.versions_in(project, sequence, None, 10).await;
+        let none = catalog
+            .versions_in(ALICE, &id_of(project), sequence, None, 10)
+            .await;
         assert!(none.expect("versions").is_empty());
     }
     for limit in [0, MAX_PAGE + 1] {
-        assert_refused(catalog.versions_in("p", 1, None, limit).await);
-        assert_refused(catalog.versions_of("p", &path("a"), None, limit).await);
+        assert_refused(
+            catalog
+                .versions_in(ALICE, &id_of("p"), 1, None, limit)
+                .await,
+        );
+        assert_refused(
+            catalog
+                .versions_of(ALICE, &id_of("p"), &path("a"), None, limit)
+                .await,
+        );
     }
 }
 
@@ -260,7 +282,10 @@ pub async fn any_change_of_a_path_is_read_back_unchanged(backend: &impl Backend)
             algorithm: "x".repeat(n + 1),
         };
         land_each(&catalog, &one, [vec![change.clone()]]).await;
-        let found = catalog.last_version("p", &at_path).await.expect("version");
+        let found = catalog
+            .last_version(ALICE, &id_of("p"), &at_path)
+            .await
+            .expect("version");
         let found = found.expect("it landed");
         assert_eq!(found.change, change);
         let sequence = n as u64 + 1;

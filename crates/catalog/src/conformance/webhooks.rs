@@ -38,12 +38,17 @@ pub async fn a_webhook_is_read_back_as_added(backend: &impl Backend) {
     }
     assert_exists(catalog.add_webhook(&full).await, Kind::Webhook);
     assert_eq!(
-        catalog.webhook("a").await.expect("webhook"),
+        catalog.webhook(Some(ALICE), "a").await.expect("webhook"),
         Some(full.clone())
     );
-    assert_eq!(catalog.webhook("x").await.expect("webhook"), None);
-    let of_all = catalog.webhooks(None).await.expect("webhooks");
-    assert_eq!(of_all, [full.clone(), server]);
+    assert_eq!(
+        catalog.webhook(Some(ALICE), "x").await.expect("webhook"),
+        None
+    );
+    let of_all = catalog.webhooks_of_all_tenants().await.expect("webhooks");
+    assert_eq!(of_all, [full.clone(), server.clone()]);
+    let of_server = catalog.webhooks(None).await.expect("webhooks");
+    assert_eq!(of_server, std::slice::from_ref(&server));
     let of_alice = catalog.webhooks(Some(ALICE)).await.expect("webhooks");
     assert_eq!(of_alice, std::slice::from_ref(&full));
     assert_eq!(catalog.webhooks(Some(BOB)).await.expect("webhooks"), []);
@@ -56,16 +61,30 @@ pub async fn a_webhook_is_read_back_as_added(backend: &impl Backend) {
         matches!(beyond, Err(Error::LimitReached { .. })),
         "{beyond:?}"
     );
-    let changed = catalog.set_webhook_secret("a", "another").await;
+    let changed = catalog
+        .set_webhook_secret(Some(ALICE), "a", "another")
+        .await;
     assert!(changed.expect("changed"));
-    let found = catalog.webhook("a").await.expect("webhook");
+    let found = catalog.webhook(Some(ALICE), "a").await.expect("webhook");
     let changed = Webhook {
         secret: "another".into(),
         ..full
     };
     assert_eq!(found, Some(changed));
-    assert!(catalog.remove_webhook("a").await.expect("removed"));
-    assert!(!catalog.remove_webhook("a").await.expect("gone"));
-    let changed = catalog.set_webhook_secret("a", "another").await;
+    assert!(
+        catalog
+            .remove_webhook(Some(ALICE), "a")
+            .await
+            .expect("removed")
+    );
+    assert!(
+        !catalog
+            .remove_webhook(Some(ALICE), "a")
+            .await
+            .expect("gone")
+    );
+    let changed = catalog
+        .set_webhook_secret(Some(ALICE), "a", "another")
+        .await;
     assert!(!changed.expect("gone"));
 }

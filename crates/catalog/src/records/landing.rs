@@ -1,4 +1,4 @@
-use elevo_core::{TenantId, Timestamp, TreePath};
+use elevo_core::{ProjectId, TenantId, Timestamp, TreePath, WorkspaceId};
 use elevo_objects::SnapshotId;
 use serde_json::Value;
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
@@ -14,7 +14,7 @@ pub struct Landing {
     /// The tenant of the project.
     pub tenant: TenantId,
     /// Id of the project.
-    pub project: String,
+    pub project: ProjectId,
     /// The head that the first step was computed from.
     pub expected_head: SnapshotId,
     /// The version of the policy that all steps were computed with.
@@ -38,7 +38,7 @@ pub struct Step {
     /// The agent whose work it is.
     pub agent: Option<String>,
     /// The workspace it comes from.
-    pub workspace: Option<String>,
+    pub workspace: Option<WorkspaceId>,
     /// The key of the request.
     pub key: String,
     /// Message for people.
@@ -128,7 +128,8 @@ pub struct LandedStep {
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct LogEntry {
     /// Id of the project.
-    pub project: String,
+    #[sqlx(try_from = "Column<ProjectId>")]
+    pub project: ProjectId,
     /// Sequence number of this landing, starting at 1.
     #[sqlx(try_from = "Column<u64>")]
     pub sequence: u64,
@@ -144,7 +145,8 @@ pub struct LogEntry {
     /// The agent whose work it was.
     pub agent: Option<String>,
     /// The workspace it came from.
-    pub workspace: Option<String>,
+    #[sqlx(try_from = "Optional<WorkspaceId>")]
+    pub workspace: Option<WorkspaceId>,
     /// The key of the request.
     #[sqlx(rename = "api_key")]
     pub key: String,

@@ -1,4 +1,4 @@
-use elevo_core::{TenantId, Timestamp};
+use elevo_core::{ProjectId, TenantId, Timestamp};
 use elevo_objects::SnapshotId;
 use serde_json::Value;
 
@@ -10,7 +10,8 @@ use crate::query::Position;
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct Project {
     /// Id, unique among the projects of all tenants.
-    pub id: String,
+    #[sqlx(try_from = "Column<ProjectId>")]
+    pub id: ProjectId,
     /// The tenant it belongs to.
     #[sqlx(try_from = "Column<TenantId>")]
     pub tenant: TenantId,
@@ -46,7 +47,7 @@ impl Project {
     pub fn position(&self) -> Position {
         Position {
             created: self.created,
-            id: self.id.clone(),
+            id: self.id.to_string(),
         }
     }
 }

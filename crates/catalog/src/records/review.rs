@@ -1,4 +1,4 @@
-use elevo_core::{TenantId, Timestamp, TreePath};
+use elevo_core::{ProjectId, TenantId, Timestamp, TreePath, WorkspaceId};
 use elevo_objects::{Entry, SnapshotId};
 use serde_json::Value;
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
@@ -15,10 +15,12 @@ pub struct Review {
     #[sqlx(try_from = "Column<TenantId>")]
     pub tenant: TenantId,
     /// The project that the change is for.
-    pub project: String,
+    #[sqlx(try_from = "Column<ProjectId>")]
+    pub project: ProjectId,
     /// The workspace that the change comes from. It has at most one open review
     /// for a path.
-    pub workspace: Option<String>,
+    #[sqlx(try_from = "Optional<WorkspaceId>")]
+    pub workspace: Option<WorkspaceId>,
     /// The agent whose work it is.
     pub agent: Option<String>,
     /// The path of the change.
@@ -179,9 +181,9 @@ pub struct ReviewQuery {
     /// The tenant of the reviews.
     pub tenant: TenantId,
     /// Only reviews of this project.
-    pub project: Option<String>,
+    pub project: Option<ProjectId>,
     /// Only reviews of this workspace.
-    pub workspace: Option<String>,
+    pub workspace: Option<WorkspaceId>,
     /// Only reviews in this state.
     pub state: Option<ReviewState>,
     /// Only reviews after this position.

@@ -1,4 +1,4 @@
-use elevo_core::Timestamp;
+use elevo_core::{ProjectId, Timestamp};
 use elevo_objects::SnapshotId;
 
 use crate::columns::Column;
@@ -7,7 +7,8 @@ use crate::columns::Column;
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct Tag {
     /// Id of the project.
-    pub project: String,
+    #[sqlx(try_from = "Column<ProjectId>")]
+    pub project: ProjectId,
     /// Name, unique in the project.
     pub name: String,
     /// The named version.

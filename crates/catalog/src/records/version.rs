@@ -1,4 +1,4 @@
-use elevo_core::{Timestamp, TreePath};
+use elevo_core::{Timestamp, TreePath, WorkspaceId};
 use elevo_objects::{Entry, SnapshotId};
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
@@ -78,7 +78,8 @@ pub struct FileVersion {
     /// The agent whose work it was.
     pub agent: Option<String>,
     /// The workspace it came from.
-    pub workspace: Option<String>,
+    #[sqlx(try_from = "Optional<WorkspaceId>")]
+    pub workspace: Option<WorkspaceId>,
     /// Time of the landing.
     #[sqlx(try_from = "Column<Timestamp>")]
     pub created: Timestamp,

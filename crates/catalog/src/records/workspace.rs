@@ -1,4 +1,4 @@
-use elevo_core::{TenantId, Timestamp, TreePath};
+use elevo_core::{ProjectId, TenantId, Timestamp, TreePath, WorkspaceId};
 use elevo_objects::{Entry, SnapshotId};
 use serde_json::Value;
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
@@ -11,12 +11,14 @@ use crate::query::Position;
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct Workspace {
     /// Id, unique among the workspaces of all tenants.
-    pub id: String,
+    #[sqlx(try_from = "Column<WorkspaceId>")]
+    pub id: WorkspaceId,
     /// The tenant it belongs to.
     #[sqlx(try_from = "Column<TenantId>")]
     pub tenant: TenantId,
     /// The project it merges into, if any.
-    pub project: Option<String>,
+    #[sqlx(try_from = "Optional<ProjectId>")]
+    pub project: Option<ProjectId>,
     /// The agent that works in it, if one is named.
     pub agent: Option<String>,
     /// The key it was created with.
@@ -63,7 +65,7 @@ impl Workspace {
     pub fn position(&self) -> Position {
         Position {
             created: self.created,
-            id: self.id.clone(),
+            id: self.id.to_string(),
         }
     }
 }
@@ -140,7 +142,7 @@ pub struct WorkspaceQuery {
     /// Only workspaces of this tenant; `None` for all tenants.
     pub tenant: Option<TenantId>,
     /// Only workspaces of this project.
-    pub project: Option<String>,
+    pub project: Option<ProjectId>,
     /// Only workspaces of this agent.
     pub agent: Option<String>,
     /// Only workspaces in this state.

@@ -1,17 +1,24 @@
 //! Statements on deliveries of events to webhooks.
 
 use async_trait::async_trait;
-use elevo_core::Timestamp;
+use elevo_core::{TenantId, Timestamp};
 use sqlx::{QueryBuilder, SqliteConnection};
 
-use super::{SqliteCatalog, events, failure, webhooks};
+use super::{SqliteCatalog, events, failure, values, webhooks};
 use crate::bounds::{self, micros};
 use crate::catalog::Deliveries;
 use crate::columns::Column;
 use crate::error::Result;
 use crate::records::{Attempt, Delivery, DeliveryState, EventQuery, Webhook};
 
-/// Selects deliveries of a webhook with their events.
+/// Selects the id of an owner's webhook: none if the webhook has another owner.
+macro_rules! own {
+    () => {
+        "(SELECT id FROM webhooks WHERE id = ? AND tenant IS ?)"
+    };
+}
+
+/// Selects deliveries of an owner's webhook with their events.
 macro_rules! select {
     ($deliveries:literal) => {
         concat!(
@@ -27,13 +34,14 @@ macro_rules! select {
 /// that are no longer pending.
 pub(super) const SELECT_PENDING: &str = concat!(
     select!("deliveries INDEXED BY deliveries_pending"),
-    "? AND state = 'pending' ORDER BY event LIMIT ?"
+    own!(),
+    " AND state = 'pending' ORDER BY event LIMIT ?"
 );
 
 const SELECT_WEBHOOK: &str = concat!(
     "SELECT ",
     webhooks::columns!(),
-    ", position FROM webhooks WHERE id = ?"
+    ", position FROM webhooks WHERE id = ? AND tenant IS ?"
 );
 
 /// Selects the number of the last of the next events.
@@ -53,12 +61,19 @@ struct WebhookRow {
 impl Deliveries for SqliteCatalog {
     // Moves the position and adds the deliveries in one transaction, so that each
     // event is queued once.
-    async fn queue_deliveries(&self, webhook: &str, limit: u32, now: Timestamp) -> Result<u64> {
+    async fn queue_deliveries(
+        &self,
+        owner: Option<TenantId>,
+        webhook: &str,
+        limit: u32,
+        now: Timestamp,
+    ) -> Result<u64> {
         bounds::limit(limit)?;
         let now = micros(now)?;
         let mut transaction = self.database.write().await?;
         let found: Option<WebhookRow> = sqlx::query_as(SELECT_WEBHOOK)
             .bind(webhook)
+            .bind(values::to_owner(owner))
             .fetch_optional(&mut *transaction)
             .await
             .map_err(failure::of)?;
@@ -86,10 +101,16 @@ impl Deliveries for SqliteCatalog {
         Ok(last as u64 - position)
     }
 
-    async fn pending_deliveries(&self, webhook: &str, limit: u32) -> Result<Vec<Delivery>> {
+    async fn pending_deliveries(
+        &self,
+        owner: Option<TenantId>,
+        webhook: &str,
+        limit: u32,
+    ) -> Result<Vec<Delivery>> {
         bounds::limit(limit)?;
         sqlx::query_as(SELECT_PENDING)
             .bind(webhook)
+            .bind(values::to_owner(owner))
             .bind(limit)
             .fetch_all(self.database.readers())
             .await
@@ -98,12 +119,17 @@ impl Deliveries for SqliteCatalog {
 
     async fn note_attempts(
         &self,
+        owner: Option<TenantId>,
         webhook: &str,
         attempts: &[Attempt],
         now: Timestamp,
     ) -> Result<()> {
-        const UPDATE: &str = "UPDATE deliveries SET state = ?, attempts = ?, due = ?, status = ?, \
-         error = ?, updated = ? WHERE webhook = ? AND event = ?";
+        const UPDATE: &str = concat!(
+            "UPDATE deliveries SET state = ?, attempts = ?, due = ?, status = ?, error = ?, \
+             updated = ? WHERE webhook = ",
+            own!(),
+            " AND event = ?"
+        );
         let mut transaction = self.database.write().await?;
         for attempt in attempts {
             sqlx::query(UPDATE)
@@ -114,6 +140,7 @@ impl Deliveries for SqliteCatalog {
                 .bind(attempt.error.as_deref().map(bounds::reason))
                 .bind(micros(now)?)
                 .bind(webhook)
+                .bind(values::to_owner(owner))
                 .bind(i64::try_from(attempt.event).unwrap_or(i64::MAX))
                 .execute(&mut *transaction)
                 .await
@@ -124,6 +151,7 @@ impl Deliveries for SqliteCatalog {
 
     async fn deliveries(
         &self,
+        owner: Option<TenantId>,
         webhook: &str,
         state: Option<DeliveryState>,
         before: Option<u64>,
@@ -131,7 +159,9 @@ impl Deliveries for SqliteCatalog {
     ) -> Result<Vec<Delivery>> {
         bounds::limit(limit)?;
         let mut select = QueryBuilder::new(select!("deliveries"));
-        select.push_bind(webhook);
+        select.push("(SELECT id FROM webhooks WHERE id = ");
+        select.push_bind(webhook).push(" AND tenant IS ");
+        select.push_bind(values::to_owner(owner)).push(")");
         if let Some(state) = state {
             select.push(" AND state = ").push_bind(state.name());
         }
@@ -144,12 +174,25 @@ impl Deliveries for SqliteCatalog {
         found.await.map_err(failure::of)
     }
 
-    async fn replay(&self, webhook: &str, event: u64, now: Timestamp) -> Result<bool> {
-        const AGAIN: &str = "UPDATE deliveries SET state = 'pending', attempts = 0, due = ?1, \
-         status = NULL, error = NULL, updated = ?1 WHERE webhook = ?2 AND event = ?3";
+    async fn replay(
+        &self,
+        owner: Option<TenantId>,
+        webhook: &str,
+        event: u64,
+        now: Timestamp,
+    ) -> Result<bool> {
+        const AGAIN: &str = concat!(
+            "UPDATE deliveries SET state = 'pending', attempts = 0, due = ?, status = NULL, \
+             error = NULL, updated = ? WHERE webhook = ",
+            own!(),
+            " AND event = ?"
+        );
+        let now = micros(now)?;
         let statement = sqlx::query(AGAIN)
-            .bind(micros(now)?)
+            .bind(now)
+            .bind(now)
             .bind(webhook)
+            .bind(values::to_owner(owner))
             .bind(i64::try_from(event).unwrap_or(i64::MAX));
         let done = self.database.run(statement).await?;
         Ok(done > 0)

@@ -120,7 +120,7 @@ pub(super) async fn record_of_sandbox(
         tenant: sandbox.tenant,
         agent: sandbox.agent.clone(),
         kind,
-        subject: sandbox.id.clone(),
+        subject: sandbox.id.to_string(),
         at,
         data,
     };
@@ -138,7 +138,7 @@ pub(super) async fn record_of_workspace(
         tenant: workspace.tenant,
         agent: workspace.agent.clone(),
         kind,
-        subject: workspace.id.clone(),
+        subject: workspace.id.to_string(),
         at,
         data: json!({
             "workspaceId": workspace.id,

@@ -48,7 +48,7 @@ impl Keys for SqliteCatalog {
         transaction.commit().await
     }
 
-    async fn key_by_hash(&self, hash: &[u8; 32]) -> Result<Option<ApiKey>> {
+    async fn key_of_any_tenant(&self, hash: &[u8; 32]) -> Result<Option<ApiKey>> {
         sqlx::query_as(SELECT_BY_HASH)
             .bind(&hash[..])
             .fetch_optional(self.database.readers())

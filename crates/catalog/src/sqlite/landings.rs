@@ -1,11 +1,12 @@
 //! Landings: moves of a project's head, and the log of them.
 
 use async_trait::async_trait;
+use elevo_core::{ProjectId, TenantId};
 use elevo_objects::SnapshotId;
 use sqlx::{SqliteConnection, SqliteExecutor};
 
 use super::values::sequence_bound;
-use super::{SqliteCatalog, failure, retention, steps};
+use super::{SqliteCatalog, failure, projects, retention, steps};
 use crate::bounds::{self, micros};
 use crate::catalog::Landings;
 use crate::columns::Column;
@@ -26,25 +27,35 @@ macro_rules! selected {
 const SELECT_ONE: &str = concat!(
     "SELECT ",
     selected!(),
-    " FROM landings WHERE project = ? AND sequence = ?"
+    " FROM landings WHERE project = ",
+    projects::own!(),
+    " AND sequence = ?"
 );
 
 pub(super) const SELECT_BY_SNAPSHOT: &str = concat!(
     "SELECT ",
     selected!(),
-    " FROM landings INDEXED BY landings_by_snapshot \
-      WHERE project = ? AND snapshot = ? ORDER BY sequence DESC LIMIT 1"
+    " FROM landings INDEXED BY landings_by_snapshot WHERE project = ",
+    projects::own!(),
+    " AND snapshot = ? ORDER BY sequence DESC LIMIT 1"
 );
 
 pub(super) const SELECT_PAGE: &str = concat!(
     "SELECT ",
     selected!(),
-    " FROM landings WHERE project = ? AND sequence < ? ORDER BY sequence DESC LIMIT ?"
+    " FROM landings WHERE project = ",
+    projects::own!(),
+    " AND sequence < ? ORDER BY sequence DESC LIMIT ?"
 );
 
 /// At most one of the two tables has the request.
-pub(super) const SELECT_BY_REQUEST: &str = "SELECT sequence, snapshot FROM landings WHERE project = ?1 AND request = ?2 \
-     UNION ALL SELECT NULL, head FROM held_requests WHERE project = ?1 AND request = ?2";
+pub(super) const SELECT_BY_REQUEST: &str = concat!(
+    "WITH own (id) AS ",
+    projects::own!(),
+    " SELECT sequence, snapshot FROM landings WHERE project = (SELECT id FROM own) \
+     AND request = ?3 UNION ALL SELECT NULL, head FROM held_requests \
+     WHERE project = (SELECT id FROM own) AND request = ?3"
+);
 
 /// Number of changed paths above which a landing is a large change.
 const LARGE: usize = 5000;
@@ -102,13 +113,24 @@ impl Landings for SqliteCatalog {
         })
     }
 
-    async fn landing_by_request(&self, project: &str, request: &str) -> Result<Option<LandedStep>> {
-        by_request(self.database.readers(), project, request).await
+    async fn landing_by_request(
+        &self,
+        tenant: TenantId,
+        project: &ProjectId,
+        request: &str,
+    ) -> Result<Option<LandedStep>> {
+        by_request(self.database.readers(), tenant, project, request).await
     }
 
-    async fn landing(&self, project: &str, sequence: u64) -> Result<Option<LogEntry>> {
+    async fn landing(
+        &self,
+        tenant: TenantId,
+        project: &ProjectId,
+        sequence: u64,
+    ) -> Result<Option<LogEntry>> {
         sqlx::query_as(SELECT_ONE)
-            .bind(project)
+            .bind(&tenant.as_bytes()[..])
+            .bind(project.as_str())
             .bind(sequence_bound(Some(sequence)))
             .fetch_optional(self.database.readers())
             .await
@@ -117,21 +139,30 @@ impl Landings for SqliteCatalog {
 
     async fn landing_of_snapshot(
         &self,
-        project: &str,
+        tenant: TenantId,
+        project: &ProjectId,
         snapshot: SnapshotId,
     ) -> Result<Option<LogEntry>> {
         sqlx::query_as(SELECT_BY_SNAPSHOT)
-            .bind(project)
+            .bind(&tenant.as_bytes()[..])
+            .bind(project.as_str())
             .bind(&snapshot.0.as_bytes()[..])
             .fetch_optional(self.database.readers())
             .await
             .map_err(failure::of)
     }
 
-    async fn log(&self, project: &str, before: Option<u64>, limit: u32) -> Result<Vec<LogEntry>> {
+    async fn log(
+        &self,
+        tenant: TenantId,
+        project: &ProjectId,
+        before: Option<u64>,
+        limit: u32,
+    ) -> Result<Vec<LogEntry>> {
         bounds::limit(limit)?;
         sqlx::query_as(SELECT_PAGE)
-            .bind(project)
+            .bind(&tenant.as_bytes()[..])
+            .bind(project.as_str())
             .bind(sequence_bound(before))
             .bind(limit)
             .fetch_all(self.database.readers())
@@ -148,7 +179,7 @@ async fn check(connection: &mut SqliteConnection, landing: &Landing) -> Result<u
                   WHERE tenant = ? AND id = ?";
     let found: Option<ProjectState> = sqlx::query_as(select)
         .bind(&landing.tenant.as_bytes()[..])
-        .bind(&landing.project)
+        .bind(landing.project.as_str())
         .fetch_optional(&mut *connection)
         .await
         .map_err(failure::of)?;
@@ -192,7 +223,10 @@ async fn check_requests(connection: &mut SqliteConnection, landing: &Landing) ->
         .iter()
         .filter_map(|step| step.request.as_ref())
     {
-        let known = by_request(&mut *connection, &landing.project, request).await?;
+        let Landing {
+            tenant, project, ..
+        } = landing;
+        let known = by_request(&mut *connection, *tenant, project, request).await?;
         if let Some(landed) = known {
             return Err(Error::Repeated {
                 request: request.clone(),
@@ -213,7 +247,7 @@ async fn move_head(
         .bind(&head.0.as_bytes()[..])
         .bind(sequence as i64)
         .bind(micros(landing.now)?)
-        .bind(&landing.project)
+        .bind(landing.project.as_str())
         .execute(connection)
         .await
         .map_err(failure::of)?;
@@ -222,11 +256,13 @@ async fn move_head(
 
 async fn by_request(
     executor: impl SqliteExecutor<'_>,
-    project: &str,
+    tenant: TenantId,
+    project: &ProjectId,
     request: &str,
 ) -> Result<Option<LandedStep>> {
     sqlx::query_as(SELECT_BY_REQUEST)
-        .bind(project)
+        .bind(&tenant.as_bytes()[..])
+        .bind(project.as_str())
         .bind(request)
         .fetch_optional(executor)
         .await

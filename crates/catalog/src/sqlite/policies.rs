@@ -1,7 +1,7 @@
 //! Statements on policies of projects.
 
 use async_trait::async_trait;
-use elevo_core::{TenantId, Timestamp};
+use elevo_core::{ProjectId, TenantId, Timestamp};
 use serde_json::Value;
 
 use super::{SqliteCatalog, failure, projects};
@@ -12,12 +12,12 @@ use crate::records::{Project, ProjectPolicy};
 
 #[async_trait]
 impl Policies for SqliteCatalog {
-    async fn policy(&self, tenant: TenantId, id: &str) -> Result<Option<ProjectPolicy>> {
+    async fn policy(&self, tenant: TenantId, id: &ProjectId) -> Result<Option<ProjectPolicy>> {
         let select = "SELECT policy_version, policy FROM projects JOIN policies ON project = id \
                   WHERE tenant = ? AND id = ?";
         sqlx::query_as(select)
             .bind(&tenant.as_bytes()[..])
-            .bind(id)
+            .bind(id.as_str())
             .fetch_optional(self.database.readers())
             .await
             .map_err(failure::of)
@@ -26,7 +26,7 @@ impl Policies for SqliteCatalog {
     async fn set_policy(
         &self,
         tenant: TenantId,
-        id: &str,
+        id: &ProjectId,
         expected_version: u64,
         policy: &Value,
         now: Timestamp,
@@ -47,7 +47,7 @@ impl Policies for SqliteCatalog {
         projects::update(&mut transaction, &project).await?;
         sqlx::query("UPDATE policies SET policy = ? WHERE project = ?")
             .bind(policy)
-            .bind(id)
+            .bind(id.as_str())
             .execute(&mut *transaction)
             .await
             .map_err(failure::of)?;

@@ -1,7 +1,7 @@
 //! Projects, and their removal in small transactions.
 
 use async_trait::async_trait;
-use elevo_core::{TenantId, Timestamp};
+use elevo_core::{ProjectId, SandboxId, TenantId, Timestamp};
 use serde_json::Value;
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
@@ -9,6 +9,7 @@ use super::database::Database;
 use super::{SqliteCatalog, failure, pages, quotas};
 use crate::bounds::{self, micros};
 use crate::catalog::Projects;
+use crate::columns::Column;
 use crate::error::{Error, Kind, Result};
 use crate::query::Page;
 use crate::records::{Project, ProjectChange, ProjectQuery};
@@ -19,6 +20,14 @@ macro_rules! columns {
          retention_count, created, updated, removing"
     };
 }
+
+/// Selects the id of a tenant's project: none if another tenant has the project.
+macro_rules! own {
+    () => {
+        "(SELECT id FROM projects WHERE tenant = ? AND id = ?)"
+    };
+}
+pub(super) use own;
 
 const SELECT_ONE: &str = concat!(
     "SELECT ",
@@ -76,7 +85,7 @@ impl Projects for SqliteCatalog {
         let (retention, count) = project.retention.to_columns();
         let mut transaction = self.database.write().await?;
         sqlx::query(INSERT)
-            .bind(&project.id)
+            .bind(project.id.as_str())
             .bind(&project.tenant.as_bytes()[..])
             .bind(&project.name)
             .bind(&project.description)
@@ -92,7 +101,7 @@ impl Projects for SqliteCatalog {
             .await
             .map_err(failure::of_adding(Kind::Project))?;
         sqlx::query("INSERT INTO policies (project, policy) VALUES (?, ?)")
-            .bind(&project.id)
+            .bind(project.id.as_str())
             .bind(policy)
             .execute(&mut *transaction)
             .await
@@ -101,7 +110,7 @@ impl Projects for SqliteCatalog {
         transaction.commit().await
     }
 
-    async fn project(&self, tenant: TenantId, id: &str) -> Result<Option<Project>> {
+    async fn project(&self, tenant: TenantId, id: &ProjectId) -> Result<Option<Project>> {
         find(&self.database, SELECT_ONE, tenant, id).await
     }
 
@@ -119,7 +128,7 @@ impl Projects for SqliteCatalog {
     async fn change_project(
         &self,
         tenant: TenantId,
-        id: &str,
+        id: &ProjectId,
         change: &ProjectChange,
         now: Timestamp,
     ) -> Result<Project> {
@@ -139,7 +148,12 @@ impl Projects for SqliteCatalog {
         Ok(project)
     }
 
-    async fn begin_removal(&self, tenant: TenantId, id: &str, now: Timestamp) -> Result<Project> {
+    async fn begin_removal(
+        &self,
+        tenant: TenantId,
+        id: &ProjectId,
+        now: Timestamp,
+    ) -> Result<Project> {
         let mut transaction = self.database.write().await?;
         let project = require(&mut transaction, tenant, id).await?;
         if !project.removing
@@ -159,8 +173,8 @@ impl Projects for SqliteCatalog {
         Ok(project)
     }
 
-    async fn remove_project(&self, id: &str) -> Result<bool> {
-        match is_removing(&self.database, id).await? {
+    async fn remove_project(&self, tenant: TenantId, id: &ProjectId) -> Result<bool> {
+        match is_removing(&self.database, tenant, id).await? {
             None => return Ok(false),
             Some(false) => return Err(Error::Refused("the project is not being removed".into())),
             Some(true) => {}
@@ -170,12 +184,13 @@ impl Projects for SqliteCatalog {
         }
         let mut transaction = self.database.write().await?;
         sqlx::query("DELETE FROM policies WHERE project = ?")
-            .bind(id)
+            .bind(id.as_str())
             .execute(&mut *transaction)
             .await
             .map_err(failure::of)?;
-        let done = sqlx::query("DELETE FROM projects WHERE id = ?")
-            .bind(id)
+        let done = sqlx::query("DELETE FROM projects WHERE tenant = ? AND id = ?")
+            .bind(&tenant.as_bytes()[..])
+            .bind(id.as_str())
             .execute(&mut *transaction)
             .await
             .map_err(failure::of)?;
@@ -222,26 +237,31 @@ fn push_filters(builder: &mut QueryBuilder<Sqlite>, query: &ProjectQuery) {
 async fn sandbox_on(
     connection: &mut SqliteConnection,
     tenant: TenantId,
-    project: &str,
-) -> Result<Option<String>> {
+    project: &ProjectId,
+) -> Result<Option<SandboxId>> {
     let select = "SELECT sandboxes.id FROM workspaces JOIN sandboxes \
                   ON sandboxes.tenant = workspaces.tenant AND sandboxes.workspace = workspaces.id \
                   WHERE workspaces.tenant = ? AND workspaces.project = ? AND NOT sandboxes.removing \
                   LIMIT 1";
-    sqlx::query_scalar(select)
+    let found: Option<Column<SandboxId>> = sqlx::query_scalar(select)
         .bind(&tenant.as_bytes()[..])
-        .bind(project)
+        .bind(project.as_str())
         .fetch_optional(connection)
         .await
-        .map_err(failure::of)
+        .map_err(failure::of)?;
+    Ok(found.map(SandboxId::from))
 }
 
 /// Reads a project in the transaction of a change, so that no other change can
 /// affect it until the transaction ends. `NotFound` if there is none.
-async fn require(connection: &mut SqliteConnection, tenant: TenantId, id: &str) -> Result<Project> {
+async fn require(
+    connection: &mut SqliteConnection,
+    tenant: TenantId,
+    id: &ProjectId,
+) -> Result<Project> {
     let found = sqlx::query_as(SELECT_ONE)
         .bind(&tenant.as_bytes()[..])
-        .bind(id)
+        .bind(id.as_str())
         .fetch_optional(connection)
         .await
         .map_err(failure::of)?;
@@ -253,7 +273,7 @@ async fn require(connection: &mut SqliteConnection, tenant: TenantId, id: &str) 
 pub(super) async fn require_not_removing(
     connection: &mut SqliteConnection,
     tenant: TenantId,
-    id: &str,
+    id: &ProjectId,
 ) -> Result<Project> {
     let project = require(connection, tenant, id).await?;
     if project.removing {
@@ -273,24 +293,29 @@ pub(super) async fn update(connection: &mut SqliteConnection, project: &Project)
         .bind(count)
         .bind(micros(project.updated)?)
         .bind(project.removing)
-        .bind(&project.id)
+        .bind(project.id.as_str())
         .execute(connection)
         .await
         .map_err(failure::of_adding(Kind::Project))?;
     Ok(())
 }
 
-async fn is_removing(database: &Database, id: &str) -> Result<Option<bool>> {
-    sqlx::query_scalar("SELECT removing FROM projects WHERE id = ?")
-        .bind(id)
+async fn is_removing(
+    database: &Database,
+    tenant: TenantId,
+    id: &ProjectId,
+) -> Result<Option<bool>> {
+    sqlx::query_scalar("SELECT removing FROM projects WHERE tenant = ? AND id = ?")
+        .bind(&tenant.as_bytes()[..])
+        .bind(id.as_str())
         .fetch_optional(database.readers())
         .await
         .map_err(failure::of)
 }
 
-async fn delete_all(database: &Database, delete: &'static str, project: &str) -> Result<()> {
+async fn delete_all(database: &Database, delete: &'static str, project: &ProjectId) -> Result<()> {
     loop {
-        let statement = sqlx::query(delete).bind(project).bind(BATCH);
+        let statement = sqlx::query(delete).bind(project.as_str()).bind(BATCH);
         let done = database.run(statement).await?;
         if done < u64::from(BATCH) {
             return Ok(());

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use async_trait::async_trait;
-use elevo_core::{TenantId, Timestamp};
+use elevo_core::{ProjectId, TenantId, Timestamp};
 use elevo_objects::SnapshotId;
 use sqlx::{SqliteConnection, SqliteExecutor};
 
@@ -17,20 +17,25 @@ use crate::records::{Project, ReplacedVersion, Unkept, UnkeptQuery};
 
 /// Versions that are not the newest, each with the landing that replaced it,
 /// except versions that became the head again later.
-pub(super) const SELECT_REPLACED: &str = "SELECT sequence - 1 AS version, parent AS snapshot, created AS replaced, \
+pub(super) const SELECT_REPLACED: &str = concat!(
+    "SELECT sequence - 1 AS version, parent AS snapshot, created AS replaced, \
      (SELECT created FROM landings own WHERE own.project = landings.project \
       AND own.sequence = landings.sequence - 1) AS created \
-     FROM landings WHERE project = ? AND sequence > ? \
+     FROM landings WHERE project = ",
+    projects::own!(),
+    " AND sequence > ? \
      AND NOT EXISTS (SELECT 1 FROM dropped_versions gone \
       WHERE gone.project = landings.project AND gone.snapshot = landings.parent) \
      AND NOT EXISTS (SELECT 1 FROM landings later INDEXED BY landings_by_snapshot \
       WHERE later.project = landings.project AND later.snapshot = landings.parent \
       AND later.sequence >= landings.sequence) \
-     ORDER BY sequence LIMIT ?";
+     ORDER BY sequence LIMIT ?"
+);
 
 /// The versions that records of a project need, regardless of its retention.
-pub(super) const SELECT_NEEDED: &str = "SELECT head AS snapshot FROM projects WHERE id = ?2 \
-     UNION ALL SELECT snapshot FROM tags WHERE project = ?2 \
+pub(super) const SELECT_NEEDED: &str = "SELECT head AS snapshot FROM projects WHERE tenant = ?1 AND id = ?2 \
+     UNION ALL SELECT snapshot FROM tags \
+      WHERE project = (SELECT id FROM projects WHERE tenant = ?1 AND id = ?2) \
      UNION ALL SELECT base FROM workspaces WHERE tenant = ?1 AND project = ?2 \
      UNION ALL SELECT synced FROM workspaces WHERE tenant = ?1 AND project = ?2 \
      UNION ALL SELECT base_snapshot FROM reviews INDEXED BY reviews_open_of_project \
@@ -79,7 +84,8 @@ impl VersionRetention for SqliteCatalog {
         // The landing that replaced a version has the next sequence number.
         let after = query.after.map_or(0, |version| version.saturating_add(1));
         let rows: Vec<ReplacedRow> = sqlx::query_as(SELECT_REPLACED)
-            .bind(&project.id)
+            .bind(&project.tenant.as_bytes()[..])
+            .bind(project.id.as_str())
             .bind(i64::try_from(after).unwrap_or(i64::MAX))
             .bind(query.limit)
             .fetch_all(self.database.readers())
@@ -129,7 +135,7 @@ impl VersionRetention for SqliteCatalog {
         let mut dropped = Vec::new();
         for snapshot in snapshots.iter().filter(|one| !needed.contains(one)) {
             let done = sqlx::query(INSERT)
-                .bind(&project.id)
+                .bind(project.id.as_str())
                 .bind(&snapshot.0.as_bytes()[..])
                 .bind(now)
                 .execute(&mut *transaction)
@@ -143,13 +149,14 @@ impl VersionRetention for SqliteCatalog {
         Ok(dropped)
     }
 
-    async fn dropped_from(&self, tenant: TenantId, snapshot: SnapshotId) -> Result<Vec<String>> {
-        sqlx::query_scalar(SELECT_DROPPED_FROM)
+    async fn dropped_from(&self, tenant: TenantId, snapshot: SnapshotId) -> Result<Vec<ProjectId>> {
+        let found: Vec<Column<ProjectId>> = sqlx::query_scalar(SELECT_DROPPED_FROM)
             .bind(&snapshot.0.as_bytes()[..])
             .bind(&tenant.as_bytes()[..])
             .fetch_all(self.database.readers())
             .await
-            .map_err(failure::of)
+            .map_err(failure::of)?;
+        Ok(found.into_iter().map(ProjectId::from).collect())
     }
 }
 
@@ -159,7 +166,7 @@ async fn needed(
 ) -> Result<HashSet<SnapshotId>> {
     let needed: Vec<Column<SnapshotId>> = sqlx::query_scalar(SELECT_NEEDED)
         .bind(&project.tenant.as_bytes()[..])
-        .bind(&project.id)
+        .bind(project.id.as_str())
         .fetch_all(executor)
         .await
         .map_err(failure::of)?;
@@ -170,13 +177,13 @@ async fn needed(
 /// that needs them in the same transaction.
 pub(super) async fn check_not_dropped(
     connection: &mut SqliteConnection,
-    project: &str,
+    project: &ProjectId,
     snapshots: impl IntoIterator<Item = SnapshotId>,
 ) -> Result<()> {
     let snapshots: BTreeSet<_> = snapshots.into_iter().collect();
     for snapshot in snapshots {
         let row = sqlx::query(SELECT_DROPPED)
-            .bind(project)
+            .bind(project.as_str())
             .bind(&snapshot.0.as_bytes()[..])
             .fetch_optional(&mut *connection)
             .await

@@ -1,10 +1,10 @@
 //! Statements on reviews.
 
 use async_trait::async_trait;
-use elevo_core::{TenantId, Timestamp, TreePath};
+use elevo_core::{TenantId, Timestamp, TreePath, WorkspaceId};
 use elevo_objects::Entry;
 use serde_json::json;
-use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
+use sqlx::{QueryBuilder, Sqlite, SqliteConnection, SqliteExecutor};
 
 use super::{SqliteCatalog, events, failure, pages, retention, values};
 use crate::bounds::{self, micros};
@@ -22,12 +22,17 @@ macro_rules! columns {
     };
 }
 
-const SELECT_ONE: &str = concat!("SELECT ", columns!(), " FROM reviews WHERE id = ?");
+const SELECT_ONE: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM reviews WHERE id = ? AND tenant = ?"
+);
 
 pub(super) const SELECT_OPEN_OF: &str = concat!(
     "SELECT ",
     columns!(),
-    " FROM reviews WHERE state = 'open' AND workspace = ? AND path >= ? ORDER BY path LIMIT ?"
+    " FROM reviews WHERE state = 'open' AND tenant = ? AND workspace = ? AND path >= ? \
+     ORDER BY path LIMIT ?"
 );
 
 pub(super) const SELECT_EXPIRED: &str = concat!(
@@ -51,12 +56,7 @@ const UPDATE: &str = "UPDATE reviews SET base = ?, ours = ?, theirs = ?, base_sn
 #[async_trait]
 impl Reviews for SqliteCatalog {
     async fn review(&self, tenant: TenantId, id: &str) -> Result<Option<Review>> {
-        let found: Option<Review> = sqlx::query_as(SELECT_ONE)
-            .bind(id)
-            .fetch_optional(self.database.readers())
-            .await
-            .map_err(failure::of)?;
-        Ok(found.filter(|review| review.tenant == tenant))
+        find(self.database.readers(), tenant, id).await
     }
 
     async fn reviews(&self, query: &ReviewQuery) -> Result<Page<Review>> {
@@ -69,13 +69,15 @@ impl Reviews for SqliteCatalog {
 
     async fn open_reviews_of(
         &self,
-        workspace: &str,
+        tenant: TenantId,
+        workspace: &WorkspaceId,
         after: Option<&TreePath>,
         limit: u32,
     ) -> Result<Vec<Review>> {
         bounds::limit(limit)?;
         sqlx::query_as(SELECT_OPEN_OF)
-            .bind(workspace)
+            .bind(&tenant.as_bytes()[..])
+            .bind(workspace.as_str())
             .bind(stored::path_after(after))
             .bind(limit)
             .fetch_all(self.database.readers())
@@ -83,7 +85,11 @@ impl Reviews for SqliteCatalog {
             .map_err(failure::of)
     }
 
-    async fn expired_reviews(&self, now: Timestamp, limit: u32) -> Result<Vec<Review>> {
+    async fn expired_reviews_of_all_tenants(
+        &self,
+        now: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<Review>> {
         bounds::limit(limit)?;
         sqlx::query_as(SELECT_EXPIRED)
             .bind(micros(now)?)
@@ -95,12 +101,13 @@ impl Reviews for SqliteCatalog {
 
     async fn change_review(
         &self,
+        tenant: TenantId,
         id: &str,
         change: &ReviewChange,
         now: Timestamp,
     ) -> Result<Review> {
         let mut transaction = self.database.write().await?;
-        let review = apply(&mut transaction, id, change, now).await?;
+        let review = apply(&mut transaction, tenant, id, change, now).await?;
         transaction.commit().await?;
         Ok(review)
     }
@@ -112,8 +119,8 @@ pub(super) async fn insert(connection: &mut SqliteConnection, review: &Review) -
     sqlx::query(INSERT)
         .bind(&review.id)
         .bind(&review.tenant.as_bytes()[..])
-        .bind(&review.project)
-        .bind(&review.workspace)
+        .bind(review.project.as_str())
+        .bind(review.workspace.as_deref())
         .bind(&review.agent)
         .bind(stored::path(&review.path))
         .bind(&review.kind)
@@ -139,18 +146,31 @@ pub(super) async fn insert(connection: &mut SqliteConnection, review: &Review) -
     Ok(())
 }
 
+async fn find(
+    executor: impl SqliteExecutor<'_>,
+    tenant: TenantId,
+    id: &str,
+) -> Result<Option<Review>> {
+    sqlx::query_as(SELECT_ONE)
+        .bind(id)
+        .bind(&tenant.as_bytes()[..])
+        .fetch_optional(executor)
+        .await
+        .map_err(failure::of)
+}
+
 fn entry(entry: &Option<Entry>) -> Option<Vec<u8>> {
     entry.as_ref().map(stored::entry)
 }
 
 /// Reads a review in the transaction of a change, so that no other change can
 /// affect it until the transaction ends. `NotFound` if there is none.
-pub(super) async fn require(connection: &mut SqliteConnection, id: &str) -> Result<Review> {
-    let found = sqlx::query_as(SELECT_ONE)
-        .bind(id)
-        .fetch_optional(connection)
-        .await
-        .map_err(failure::of)?;
+pub(super) async fn require(
+    connection: &mut SqliteConnection,
+    tenant: TenantId,
+    id: &str,
+) -> Result<Review> {
+    let found = find(connection, tenant, id).await?;
     let what = Kind::Review;
     found.ok_or(Error::NotFound { what })
 }
@@ -186,11 +206,12 @@ pub(super) async fn update(connection: &mut SqliteConnection, review: &Review) -
 /// Changes a review, and records an event if it was opened or has ended.
 pub(super) async fn apply(
     connection: &mut SqliteConnection,
+    tenant: TenantId,
     id: &str,
     change: &ReviewChange,
     now: Timestamp,
 ) -> Result<Review> {
-    let before = require(connection, id).await?;
+    let before = require(connection, tenant, id).await?;
     let was = before.state;
     let review = change.apply(before, now)?;
     update(connection, &review).await?;
@@ -214,7 +235,7 @@ pub(super) async fn record_event(
         tenant: review.tenant,
         agent: review.agent.clone(),
         kind,
-        subject: review.project.clone(),
+        subject: review.project.to_string(),
         at,
         data: json!({
             "projectId": review.project,
@@ -242,10 +263,12 @@ fn push_filtered(builder: &mut QueryBuilder<Sqlite>, query: &ReviewQuery) {
     if let Some(workspace) = &query.workspace {
         builder
             .push(" AND workspace = ")
-            .push_bind(workspace.clone());
+            .push_bind(workspace.to_string());
     }
     if let Some(project) = &query.project {
-        builder.push(" AND project = ").push_bind(project.clone());
+        builder
+            .push(" AND project = ")
+            .push_bind(project.to_string());
     }
     match query.state {
         None => {}

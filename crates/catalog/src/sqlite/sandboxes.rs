@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
-use elevo_core::{SandboxState, TenantId, Timestamp};
-use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
+use elevo_core::{SandboxId, SandboxState, TenantId, Timestamp, WorkspaceId};
+use sqlx::{QueryBuilder, Sqlite, SqliteConnection, SqliteExecutor};
 
 use super::{SqliteCatalog, events, failure, pages, quotas};
 use crate::bounds::{self, micros};
@@ -19,11 +19,17 @@ use crate::records::{EventKind, Sandbox};
 macro_rules! columns {
     () => {
         "id, tenant, agent, api_key, name, state, reason, template, container, workspace, \
-         token_hash, created, expires, updated, removing, keep_workspace, spec"
+         token_hash, created, expires, updated, removing, keep_workspace, started_before, spec"
     };
 }
 
-const SELECT_ONE: &str = concat!("SELECT ", columns!(), " FROM sandboxes WHERE id = ?");
+const SELECT_OF_ANY_TENANT: &str = concat!("SELECT ", columns!(), " FROM sandboxes WHERE id = ?");
+
+const SELECT_ONE: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM sandboxes WHERE id = ? AND tenant = ?"
+);
 
 pub(super) const SELECT_BY_WORKSPACE: &str = concat!(
     "SELECT ",
@@ -40,13 +46,13 @@ pub(super) const SELECT_EXPIRED: &str = concat!(
 const INSERT: &str = concat!(
     "INSERT INTO sandboxes (",
     columns!(),
-    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 );
 
 /// Sets the columns that a change can set.
 const UPDATE: &str = "UPDATE sandboxes SET name = ?, state = ?, reason = ?, container = ?, \
                       workspace = ?, token_hash = ?, expires = ?, updated = ?, removing = ?, \
-                      keep_workspace = ?, spec = ? WHERE id = ?";
+                      keep_workspace = ?, started_before = ?, spec = ? WHERE id = ?";
 
 /// The sandboxes of the key and of all other keys of its agent.
 pub(super) const COUNT_OF_KEY: &str = "SELECT count(*) FROM sandboxes \
@@ -92,14 +98,13 @@ impl Sandboxes for SqliteCatalog {
         transaction.commit().await
     }
 
-    async fn sandbox(&self, tenant: TenantId, id: &str) -> Result<Option<Sandbox>> {
-        let found = self.sandbox_of_any_tenant(id).await?;
-        Ok(found.filter(|sandbox| sandbox.tenant == tenant))
+    async fn sandbox(&self, tenant: TenantId, id: &SandboxId) -> Result<Option<Sandbox>> {
+        find(self.database.readers(), tenant, id).await
     }
 
-    async fn sandbox_of_any_tenant(&self, id: &str) -> Result<Option<Sandbox>> {
-        sqlx::query_as(SELECT_ONE)
-            .bind(id)
+    async fn sandbox_of_any_tenant(&self, id: &SandboxId) -> Result<Option<Sandbox>> {
+        sqlx::query_as(SELECT_OF_ANY_TENANT)
+            .bind(id.as_str())
             .fetch_optional(self.database.readers())
             .await
             .map_err(failure::of)
@@ -108,11 +113,11 @@ impl Sandboxes for SqliteCatalog {
     async fn sandbox_of_workspace(
         &self,
         tenant: TenantId,
-        workspace: &str,
+        workspace: &WorkspaceId,
     ) -> Result<Option<Sandbox>> {
         sqlx::query_as(SELECT_BY_WORKSPACE)
             .bind(&tenant.as_bytes()[..])
-            .bind(workspace)
+            .bind(workspace.as_str())
             .fetch_optional(self.database.readers())
             .await
             .map_err(failure::of)
@@ -125,7 +130,11 @@ impl Sandboxes for SqliteCatalog {
         pages::page(&self.database, count, select_page(query)?).await
     }
 
-    async fn expired(&self, now: Timestamp, limit: u32) -> Result<Vec<Sandbox>> {
+    async fn expired_sandboxes_of_all_tenants(
+        &self,
+        now: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<Sandbox>> {
         bounds::limit(limit)?;
         sqlx::query_as(SELECT_EXPIRED)
             .bind(micros(now)?)
@@ -137,12 +146,13 @@ impl Sandboxes for SqliteCatalog {
 
     async fn change_sandbox(
         &self,
-        id: &str,
+        tenant: TenantId,
+        id: &SandboxId,
         change: &SandboxChange,
         now: Timestamp,
     ) -> Result<Sandbox> {
         let mut transaction = self.database.write().await?;
-        let found = find(&mut transaction, id).await?;
+        let found = find(&mut *transaction, tenant, id).await?;
         let what = Kind::Sandbox;
         let sandbox = change.apply(found.ok_or(Error::NotFound { what })?, now)?;
         sqlx::query(UPDATE)
@@ -150,14 +160,15 @@ impl Sandboxes for SqliteCatalog {
             .bind(sandbox.state.name())
             .bind(&sandbox.reason)
             .bind(&sandbox.container)
-            .bind(&sandbox.workspace)
+            .bind(sandbox.workspace.as_str())
             .bind(&sandbox.token_hash[..])
             .bind(micros(sandbox.expires)?)
             .bind(micros(sandbox.updated)?)
             .bind(sandbox.removing)
             .bind(sandbox.keep_workspace)
+            .bind(sandbox.started_before)
             .bind(bounds::spec(&sandbox)?)
-            .bind(&sandbox.id)
+            .bind(sandbox.id.as_str())
             .execute(&mut *transaction)
             .await
             .map_err(failure::of)?;
@@ -168,15 +179,20 @@ impl Sandboxes for SqliteCatalog {
         Ok(sandbox)
     }
 
-    async fn remove_sandbox(&self, id: &str, now: Timestamp) -> Result<bool> {
+    async fn remove_sandbox(
+        &self,
+        tenant: TenantId,
+        id: &SandboxId,
+        now: Timestamp,
+    ) -> Result<bool> {
         let mut transaction = self.database.write().await?;
-        let Some(sandbox) = find(&mut transaction, id).await? else {
+        let Some(sandbox) = find(&mut *transaction, tenant, id).await? else {
             return Ok(false);
         };
         let deleted = EventKind::SandboxDeleted;
         events::record_of_sandbox(&mut transaction, &sandbox, deleted, now).await?;
         sqlx::query("DELETE FROM sandboxes WHERE id = ?")
-            .bind(id)
+            .bind(id.as_str())
             .execute(&mut *transaction)
             .await
             .map_err(failure::of)?;
@@ -197,12 +213,17 @@ impl Sandboxes for SqliteCatalog {
     }
 }
 
-/// Reads a sandbox in the transaction of a change, so that no other change can
-/// affect it until the transaction ends.
-async fn find(connection: &mut SqliteConnection, id: &str) -> Result<Option<Sandbox>> {
+/// Reads a sandbox. In the transaction of a change, no other change can affect the
+/// sandbox until the transaction ends.
+async fn find(
+    executor: impl SqliteExecutor<'_>,
+    tenant: TenantId,
+    id: &SandboxId,
+) -> Result<Option<Sandbox>> {
     sqlx::query_as(SELECT_ONE)
-        .bind(id)
-        .fetch_optional(connection)
+        .bind(id.as_str())
+        .bind(&tenant.as_bytes()[..])
+        .fetch_optional(executor)
         .await
         .map_err(failure::of)
 }
@@ -245,7 +266,7 @@ fn check(count: i64, which: Limit, limit: u32) -> Result<()> {
 
 async fn insert(connection: &mut SqliteConnection, sandbox: &Sandbox) -> Result<()> {
     sqlx::query(INSERT)
-        .bind(&sandbox.id)
+        .bind(sandbox.id.as_str())
         .bind(&sandbox.tenant.as_bytes()[..])
         .bind(&sandbox.agent)
         .bind(&sandbox.key)
@@ -254,13 +275,14 @@ async fn insert(connection: &mut SqliteConnection, sandbox: &Sandbox) -> Result<
         .bind(sandbox.reason.as_deref().map(bounds::reason))
         .bind(&sandbox.template)
         .bind(&sandbox.container)
-        .bind(&sandbox.workspace)
+        .bind(sandbox.workspace.as_str())
         .bind(&sandbox.token_hash[..])
         .bind(micros(sandbox.created)?)
         .bind(micros(sandbox.expires)?)
         .bind(micros(sandbox.updated)?)
         .bind(sandbox.removing)
         .bind(sandbox.keep_workspace)
+        .bind(sandbox.started_before)
         .bind(bounds::spec(sandbox)?)
         .execute(connection)
         .await

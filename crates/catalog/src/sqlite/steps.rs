@@ -41,7 +41,7 @@ pub(super) async fn carry_out(
                 tenant: landing.tenant,
                 agent: step.agent.clone(),
                 kind: EventKind::ProjectLanded,
-                subject: project.clone(),
+                subject: project.to_string(),
                 at: landing.now,
                 data: json!({ "projectId": project, "sequence": sequence }),
             };
@@ -52,12 +52,13 @@ pub(super) async fn carry_out(
     // First the changes, which may close reviews: a new review may be for the
     // same path.
     for ReviewStep { id, change } in &step.reviews {
-        let review = reviews::require(connection, id).await?;
-        if (review.tenant, &review.project) != (landing.tenant, &landing.project) {
+        let tenant = landing.tenant;
+        let review = reviews::require(connection, tenant, id).await?;
+        if review.project != landing.project {
             let what = Kind::Review;
             return Err(Error::NotFound { what });
         }
-        reviews::apply(connection, id, change, landing.now).await?;
+        reviews::apply(connection, tenant, id, change, landing.now).await?;
     }
     for review in &step.opens {
         reviews::insert(connection, review).await?;
@@ -75,13 +76,13 @@ async fn insert(
     sequence: u64,
 ) -> Result<()> {
     sqlx::query(INSERT)
-        .bind(&landing.project)
+        .bind(landing.project.as_str())
         .bind(sequence as i64)
         .bind(&step.snapshot.0.as_bytes()[..])
         .bind(&parent.0.as_bytes()[..])
         .bind(values::to_word(step.kind))
         .bind(&step.agent)
-        .bind(&step.workspace)
+        .bind(step.workspace.as_deref())
         .bind(&step.key)
         .bind(&step.message)
         .bind(&step.request)
@@ -103,7 +104,7 @@ async fn record_held_request(
     };
     // The step has no entry in the log, where a retry would find its request.
     sqlx::query("INSERT INTO held_requests (project, request, head) VALUES (?, ?, ?)")
-        .bind(&landing.project)
+        .bind(landing.project.as_str())
         .bind(request)
         .bind(&step.snapshot.0.as_bytes()[..])
         .execute(connection)

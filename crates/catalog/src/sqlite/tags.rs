@@ -1,7 +1,7 @@
 //! Statements on tags.
 
 use async_trait::async_trait;
-use elevo_core::TenantId;
+use elevo_core::{ProjectId, TenantId};
 
 use super::{SqliteCatalog, database, failure, projects, retention};
 use crate::bounds::{self, micros};
@@ -18,19 +18,29 @@ macro_rules! columns {
 pub(super) const SELECT_ONE: &str = concat!(
     "SELECT ",
     columns!(),
-    " FROM tags WHERE project = ? AND name = ?"
+    " FROM tags WHERE project = ",
+    projects::own!(),
+    " AND name = ?"
 );
 
 pub(super) const SELECT_PAGE: &str = concat!(
     "SELECT ",
     columns!(),
-    " FROM tags WHERE project = ? AND name > ? ORDER BY name LIMIT ?"
+    " FROM tags WHERE project = ",
+    projects::own!(),
+    " AND name > ? ORDER BY name LIMIT ?"
 );
 
 const SET: &str = concat!(
     "INSERT OR REPLACE INTO tags (",
     columns!(),
     ") VALUES (?, ?, ?, ?, ?, ?, ?)"
+);
+
+const DELETE: &str = concat!(
+    "DELETE FROM tags WHERE project = ",
+    projects::own!(),
+    " AND name = ?"
 );
 
 #[async_trait]
@@ -40,7 +50,8 @@ impl Tags for SqliteCatalog {
         let mut transaction = self.database.write().await?;
         projects::require_not_removing(&mut transaction, tenant, &tag.project).await?;
         let existing = sqlx::query(SELECT_ONE)
-            .bind(&tag.project)
+            .bind(&tenant.as_bytes()[..])
+            .bind(tag.project.as_str())
             .bind(&tag.name)
             .fetch_optional(&mut *transaction)
             .await
@@ -50,13 +61,13 @@ impl Tags for SqliteCatalog {
             Some(_) => {}
             None => {
                 let count = sqlx::query("SELECT count(*) FROM tags WHERE project = ?");
-                let count = count.bind(&tag.project);
+                let count = count.bind(tag.project.as_str());
                 database::check_max_listed(&mut transaction, count, Limit::Tags).await?;
             }
         }
         retention::check_not_dropped(&mut transaction, &tag.project, [tag.snapshot]).await?;
         sqlx::query(SET)
-            .bind(&tag.project)
+            .bind(tag.project.as_str())
             .bind(&tag.name)
             .bind(&tag.snapshot.0.as_bytes()[..])
             .bind(&tag.key)
@@ -69,19 +80,27 @@ impl Tags for SqliteCatalog {
         transaction.commit().await
     }
 
-    async fn tag(&self, project: &str, name: &str) -> Result<Option<Tag>> {
+    async fn tag(&self, tenant: TenantId, project: &ProjectId, name: &str) -> Result<Option<Tag>> {
         sqlx::query_as(SELECT_ONE)
-            .bind(project)
+            .bind(&tenant.as_bytes()[..])
+            .bind(project.as_str())
             .bind(name)
             .fetch_optional(self.database.readers())
             .await
             .map_err(failure::of)
     }
 
-    async fn tags(&self, project: &str, after: Option<&str>, limit: u32) -> Result<Vec<Tag>> {
+    async fn tags(
+        &self,
+        tenant: TenantId,
+        project: &ProjectId,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<Tag>> {
         bounds::limit(limit)?;
         sqlx::query_as(SELECT_PAGE)
-            .bind(project)
+            .bind(&tenant.as_bytes()[..])
+            .bind(project.as_str())
             .bind(after.unwrap_or_default())
             .bind(limit)
             .fetch_all(self.database.readers())
@@ -89,9 +108,10 @@ impl Tags for SqliteCatalog {
             .map_err(failure::of)
     }
 
-    async fn remove_tag(&self, project: &str, name: &str) -> Result<bool> {
-        let statement = sqlx::query("DELETE FROM tags WHERE project = ? AND name = ?")
-            .bind(project)
+    async fn remove_tag(&self, tenant: TenantId, project: &ProjectId, name: &str) -> Result<bool> {
+        let statement = sqlx::query(DELETE)
+            .bind(&tenant.as_bytes()[..])
+            .bind(project.as_str())
             .bind(name);
         let done = self.database.run(statement).await?;
         Ok(done > 0)

@@ -1,13 +1,15 @@
 //! Tenants, and their erasure in small transactions.
 
 use async_trait::async_trait;
-use elevo_core::{TenantId, Timestamp};
+use elevo_core::{ProjectId, TenantId, Timestamp};
 use sqlx::error::ErrorKind;
+use sqlx::{Decode, Sqlite, Type};
 
 use super::database::{self, Database};
 use super::{SqliteCatalog, failure, values};
 use crate::bounds::{self, micros};
 use crate::catalog::{Projects, Tenants};
+use crate::columns::Column;
 use crate::error::{Error, Kind, Limit, Result};
 use crate::records::Tenant;
 
@@ -124,16 +126,12 @@ impl Tenants for SqliteCatalog {
             return Err(Error::InUse { what, sandbox });
         }
         delete_all(&self.database, DELETE_UNSETTLED, id).await?;
-        while let Some(project) = first(
-            &self.database,
-            "SELECT id FROM projects WHERE tenant = ?",
-            id,
-        )
-        .await?
-        {
-            let mark = sqlx::query("UPDATE projects SET removing = 1 WHERE id = ?").bind(&project);
+        let project = "SELECT id FROM projects WHERE tenant = ?";
+        while let Some(project) = first::<ProjectId>(&self.database, project, id).await? {
+            let mark = sqlx::query("UPDATE projects SET removing = 1 WHERE id = ?");
+            let mark = mark.bind(project.as_str());
             self.database.run(mark).await?;
-            self.remove_project(&project).await?;
+            self.remove_project(id, &project).await?;
         }
         for delete in DELETE {
             delete_all(&self.database, delete, id).await?;
@@ -173,16 +171,16 @@ async fn check_erasing(catalog: &SqliteCatalog, id: TenantId) -> Result<bool> {
     }
 }
 
-async fn first(
-    database: &Database,
-    select: &'static str,
-    tenant: TenantId,
-) -> Result<Option<String>> {
-    sqlx::query_scalar(select)
+async fn first<T>(database: &Database, select: &'static str, tenant: TenantId) -> Result<Option<T>>
+where
+    Column<T>: for<'r> Decode<'r, Sqlite> + Type<Sqlite> + Send + Unpin,
+{
+    let found: Option<Column<T>> = sqlx::query_scalar(select)
         .bind(&tenant.as_bytes()[..])
         .fetch_optional(database.readers())
         .await
-        .map_err(failure::of)
+        .map_err(failure::of)?;
+    Ok(found.map(|column| column.0))
 }
 
 async fn delete_all(database: &Database, delete: &'static str, tenant: TenantId) -> Result<()> {

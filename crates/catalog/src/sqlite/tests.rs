@@ -5,18 +5,25 @@ mod damage;
 mod file;
 mod format;
 mod plans;
+mod version_12;
 mod version_2;
 mod version_4;
 mod write_queue;
 
 use std::path::PathBuf;
 
+use elevo_core::Id;
 use sqlx::sqlite::SqliteConnectOptions;
 use tempfile::TempDir;
 
 use super::{SqliteCatalog, SqliteOptions};
 use crate::conformance::Backend;
 use crate::error::Result;
+
+/// Reads an id.
+fn id_of<T: Id>(text: &str) -> T {
+    text.parse().unwrap()
+}
 
 struct Temporary(TempDir);
 

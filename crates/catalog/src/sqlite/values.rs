@@ -1,5 +1,6 @@
 //! The stored forms of values that a statement binds.
 
+use elevo_core::TenantId;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
@@ -7,6 +8,11 @@ use crate::error::{Error, Result};
 /// Returns a value as JSON.
 pub(super) fn to_json(value: &impl Serialize) -> Result<String> {
     serde_json::to_string(value).map_err(|error| Error::Failed(Box::new(error)))
+}
+
+/// Returns the owner of a webhook: a tenant, or NULL for the server.
+pub(super) fn to_owner(owner: Option<TenantId>) -> Option<Vec<u8>> {
+    owner.map(|tenant| tenant.as_bytes().to_vec())
 }
 
 /// Returns the name of a variant.

@@ -1,11 +1,11 @@
 //! Statements on the history of paths.
 
 use async_trait::async_trait;
-use elevo_core::TreePath;
+use elevo_core::{ProjectId, TenantId, TreePath};
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
 use super::values::{self, sequence_bound};
-use super::{SqliteCatalog, failure};
+use super::{SqliteCatalog, failure, projects};
 use crate::bounds;
 use crate::catalog::Versions;
 use crate::error::Result;
@@ -25,8 +25,9 @@ macro_rules! columns {
 pub(super) const SELECT_IN: &str = concat!(
     "SELECT ",
     columns!(),
-    " FROM versions JOIN landings USING (project, sequence) \
-      WHERE project = ? AND sequence = ? AND path >= ? ORDER BY path LIMIT ?"
+    " FROM versions JOIN landings USING (project, sequence) WHERE project = ",
+    projects::own!(),
+    " AND sequence = ? AND path >= ? ORDER BY path LIMIT ?"
 );
 
 /// Looks into each landing once, from new to old, until it has enough.
@@ -34,7 +35,8 @@ pub(super) const SELECT_BELOW: &str = concat!(
     "WITH found (sequence, path) AS (SELECT sequence, (SELECT min(path) FROM versions \
      WHERE project = ?1 AND versions.sequence = landings.sequence AND path >= ?3 \
      AND (?4 IS NULL OR path < ?4)) AS first FROM landings \
-     WHERE project = ?1 AND sequence < ?2 AND first IS NOT NULL \
+     WHERE project = (SELECT id FROM projects WHERE tenant = ?6 AND id = ?1) \
+     AND sequence < ?2 AND first IS NOT NULL \
      ORDER BY sequence DESC LIMIT ?5) SELECT ",
     columns!(),
     " FROM found CROSS JOIN versions USING (sequence, path) \
@@ -46,20 +48,23 @@ pub(super) const SELECT_BELOW: &str = concat!(
 impl Versions for SqliteCatalog {
     async fn versions_of(
         &self,
-        project: &str,
+        tenant: TenantId,
+        project: &ProjectId,
         path: &TreePath,
         before: Option<u64>,
         limit: u32,
     ) -> Result<Vec<FileVersion>> {
         bounds::limit(limit)?;
-        let mut select = select_of(&stored::path_and_above(path), project, before, limit);
+        let paths = stored::path_and_above(path);
+        let mut select = select_of(&paths, tenant, project, before, limit);
         let found = select.build_query_as().fetch_all(self.database.readers());
         found.await.map_err(failure::of)
     }
 
     async fn versions_below(
         &self,
-        project: &str,
+        tenant: TenantId,
+        project: &ProjectId,
         directory: &TreePath,
         before: Option<u64>,
         limit: u32,
@@ -67,31 +72,39 @@ impl Versions for SqliteCatalog {
         bounds::limit(limit)?;
         let (first, end) = stored::paths_below(directory);
         sqlx::query_as(SELECT_BELOW)
-            .bind(project)
+            .bind(project.as_str())
             .bind(sequence_bound(before))
             .bind(first)
             .bind(end)
             .bind(limit)
+            .bind(&tenant.as_bytes()[..])
             .fetch_all(self.database.readers())
             .await
             .map_err(failure::of)
     }
 
-    async fn last_version(&self, project: &str, path: &TreePath) -> Result<Option<FileVersion>> {
-        let last = self.versions_of(project, path, None, 1).await?;
+    async fn last_version(
+        &self,
+        tenant: TenantId,
+        project: &ProjectId,
+        path: &TreePath,
+    ) -> Result<Option<FileVersion>> {
+        let last = self.versions_of(tenant, project, path, None, 1).await?;
         Ok(last.into_iter().next())
     }
 
     async fn versions_in(
         &self,
-        project: &str,
+        tenant: TenantId,
+        project: &ProjectId,
         sequence: u64,
         after: Option<&TreePath>,
         limit: u32,
     ) -> Result<Vec<FileVersion>> {
         bounds::limit(limit)?;
         sqlx::query_as(SELECT_IN)
-            .bind(project)
+            .bind(&tenant.as_bytes()[..])
+            .bind(project.as_str())
             .bind(sequence_bound(Some(sequence)))
             .bind(stored::path_after(after))
             .bind(limit)
@@ -106,7 +119,7 @@ impl Versions for SqliteCatalog {
 /// index are inserted together.
 pub(super) async fn insert(
     connection: &mut SqliteConnection,
-    project: &str,
+    project: &ProjectId,
     sequence: u64,
     changes: &[PathChange],
 ) -> Result<()> {
@@ -123,7 +136,7 @@ pub(super) async fn insert(
 
 async fn insert_some(
     connection: &mut SqliteConnection,
-    project: &str,
+    project: &ProjectId,
     sequence: u64,
     changes: &[&PathChange],
 ) -> Result<()> {
@@ -132,7 +145,7 @@ async fn insert_some(
          files, whole, algorithm) ",
     );
     insert.push_values(changes, |mut row, change| {
-        row.push_bind(project.to_owned())
+        row.push_bind(project.to_string())
             .push_bind(sequence as i64)
             .push_bind(stored::path(&change.path))
             .push_bind(values::to_word(change.kind))
@@ -152,11 +165,15 @@ async fn insert_some(
 /// each path is a prefix of the next.
 pub(super) fn select_of(
     paths: &[Vec<u8>],
-    project: &str,
+    tenant: TenantId,
+    project: &ProjectId,
     before: Option<u64>,
     limit: u32,
 ) -> QueryBuilder<Sqlite> {
-    let mut select = QueryBuilder::new("WITH asked (path, every) AS (");
+    let mut select = QueryBuilder::new("WITH own (id) AS (SELECT id FROM projects WHERE tenant = ");
+    select.push_bind(tenant.as_bytes().to_vec());
+    select.push(" AND id = ").push_bind(project.to_string());
+    select.push("), asked (path, every) AS (");
     select.push_values(paths.iter().enumerate(), |mut row, (n, path)| {
         row.push_bind(path.clone())
             .push(if n == 0 { "1" } else { "0" });
@@ -168,24 +185,19 @@ pub(super) fn select_of(
          AND (asked.every OR other.whole) AND other.sequence < ",
     );
     select.push_bind(sequence_bound(before));
-    select
-        .push(" AND other.project = ")
-        .push_bind(project.to_owned());
-    select
-        .push(" ORDER BY other.sequence DESC LIMIT ")
-        .push_bind(limit);
-    select
-        .push(") WHERE one.project = ")
-        .push_bind(project.to_owned());
-    select.push(" GROUP BY one.sequence ORDER BY one.sequence DESC LIMIT ");
+    select.push(" AND other.project = (SELECT id FROM own) ORDER BY other.sequence DESC LIMIT ");
+    select.push_bind(limit);
+    select.push(
+        ") WHERE one.project = (SELECT id FROM own) \
+         GROUP BY one.sequence ORDER BY one.sequence DESC LIMIT ",
+    );
     select.push_bind(limit);
     select.push(concat!(
         ") SELECT ",
         columns!(),
         " FROM found CROSS JOIN versions USING (sequence, path) \
-          CROSS JOIN landings USING (project, sequence) WHERE project = "
+          CROSS JOIN landings USING (project, sequence) WHERE project = (SELECT id FROM own) \
+          ORDER BY found.sequence DESC"
     ));
-    select.push_bind(project.to_owned());
-    select.push(" ORDER BY found.sequence DESC");
     select
 }

@@ -2,7 +2,6 @@
 
 use async_trait::async_trait;
 use elevo_core::TenantId;
-use sqlx::QueryBuilder;
 
 use super::{SqliteCatalog, events, failure, values};
 use crate::bounds::{self, micros};
@@ -18,7 +17,14 @@ macro_rules! columns {
 }
 pub(super) use columns;
 
-const SELECT: &str = concat!("SELECT ", columns!(), " FROM webhooks");
+macro_rules! select {
+    () => {
+        concat!("SELECT ", columns!(), " FROM webhooks")
+    };
+}
+
+pub(super) const SELECT_OF_OWNER: &str =
+    concat!(select!(), " WHERE tenant IS ? ORDER BY created, id");
 
 const INSERT: &str = concat!(
     "INSERT INTO webhooks (",
@@ -46,7 +52,7 @@ impl Webhooks for SqliteCatalog {
         let position = events::last_in(&mut transaction).await?;
         sqlx::query(INSERT)
             .bind(&webhook.id)
-            .bind(webhook.tenant.map(|tenant| tenant.as_bytes().to_vec()))
+            .bind(values::to_owner(webhook.tenant))
             .bind(&webhook.agent)
             .bind(&webhook.url)
             .bind(&webhook.secret)
@@ -59,35 +65,49 @@ impl Webhooks for SqliteCatalog {
         transaction.commit().await
     }
 
-    async fn webhook(&self, id: &str) -> Result<Option<Webhook>> {
-        let mut select = QueryBuilder::new(SELECT);
-        select.push(" WHERE id = ").push_bind(id);
-        let found = select
-            .build_query_as()
-            .fetch_optional(self.database.readers());
-        found.await.map_err(failure::of)
+    async fn webhook(&self, owner: Option<TenantId>, id: &str) -> Result<Option<Webhook>> {
+        sqlx::query_as(concat!(select!(), " WHERE id = ? AND tenant IS ?"))
+            .bind(id)
+            .bind(values::to_owner(owner))
+            .fetch_optional(self.database.readers())
+            .await
+            .map_err(failure::of)
     }
 
-    async fn webhooks(&self, tenant: Option<TenantId>) -> Result<Vec<Webhook>> {
-        let mut select = QueryBuilder::new(SELECT);
-        if let Some(tenant) = tenant {
-            select.push(" WHERE tenant = ");
-            select.push_bind(tenant.as_bytes().to_vec());
-        }
-        select.push(" ORDER BY created, id");
-        let found = select.build_query_as().fetch_all(self.database.readers());
-        found.await.map_err(failure::of)
+    async fn webhooks(&self, owner: Option<TenantId>) -> Result<Vec<Webhook>> {
+        sqlx::query_as(SELECT_OF_OWNER)
+            .bind(values::to_owner(owner))
+            .fetch_all(self.database.readers())
+            .await
+            .map_err(failure::of)
     }
 
-    async fn set_webhook_secret(&self, id: &str, secret: &str) -> Result<bool> {
+    async fn webhooks_of_all_tenants(&self) -> Result<Vec<Webhook>> {
+        sqlx::query_as(concat!(select!(), " ORDER BY created, id"))
+            .fetch_all(self.database.readers())
+            .await
+            .map_err(failure::of)
+    }
+
+    async fn set_webhook_secret(
+        &self,
+        owner: Option<TenantId>,
+        id: &str,
+        secret: &str,
+    ) -> Result<bool> {
         bounds::secret(secret)?;
-        let statement = sqlx::query("UPDATE webhooks SET secret = ? WHERE id = ?");
-        let done = self.database.run(statement.bind(secret).bind(id)).await?;
+        let statement = sqlx::query("UPDATE webhooks SET secret = ? WHERE id = ? AND tenant IS ?")
+            .bind(secret)
+            .bind(id)
+            .bind(values::to_owner(owner));
+        let done = self.database.run(statement).await?;
         Ok(done > 0)
     }
 
-    async fn remove_webhook(&self, id: &str) -> Result<bool> {
-        let statement = sqlx::query("DELETE FROM webhooks WHERE id = ?").bind(id);
+    async fn remove_webhook(&self, owner: Option<TenantId>, id: &str) -> Result<bool> {
+        let statement = sqlx::query("DELETE FROM webhooks WHERE id = ? AND tenant IS ?")
+            .bind(id)
+            .bind(values::to_owner(owner));
         let done = self.database.run(statement).await?;
         Ok(done > 0)
     }

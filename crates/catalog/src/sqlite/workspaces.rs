@@ -1,7 +1,7 @@
 //! Statements on workspaces.
 
 use async_trait::async_trait;
-use elevo_core::{TenantId, Timestamp};
+use elevo_core::{TenantId, Timestamp, WorkspaceId};
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
 use super::{
@@ -59,9 +59,9 @@ impl Workspaces for SqliteCatalog {
         }
         check_not_dropped(&mut transaction, workspace).await?;
         sqlx::query(INSERT)
-            .bind(&workspace.id)
+            .bind(workspace.id.as_str())
             .bind(&workspace.tenant.as_bytes()[..])
-            .bind(&workspace.project)
+            .bind(workspace.project.as_deref())
             .bind(&workspace.agent)
             .bind(&workspace.key)
             .bind(&workspace.name)
@@ -83,10 +83,10 @@ impl Workspaces for SqliteCatalog {
         transaction.commit().await
     }
 
-    async fn workspace(&self, tenant: TenantId, id: &str) -> Result<Option<Workspace>> {
+    async fn workspace(&self, tenant: TenantId, id: &WorkspaceId) -> Result<Option<Workspace>> {
         sqlx::query_as(SELECT_ONE)
             .bind(&tenant.as_bytes()[..])
-            .bind(id)
+            .bind(id.as_str())
             .fetch_optional(self.database.readers())
             .await
             .map_err(failure::of)
@@ -99,7 +99,11 @@ impl Workspaces for SqliteCatalog {
         pages::page(&self.database, count, select_page(query)?).await
     }
 
-    async fn expired_workspaces(&self, now: Timestamp, limit: u32) -> Result<Vec<Workspace>> {
+    async fn expired_workspaces_of_all_tenants(
+        &self,
+        now: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<Workspace>> {
         bounds::limit(limit)?;
         sqlx::query_as(SELECT_EXPIRED)
             .bind(micros(now)?)
@@ -112,7 +116,7 @@ impl Workspaces for SqliteCatalog {
     async fn change_workspace(
         &self,
         tenant: TenantId,
-        id: &str,
+        id: &WorkspaceId,
         change: &WorkspaceChange,
         now: Timestamp,
     ) -> Result<Workspace> {
@@ -137,19 +141,19 @@ impl Workspaces for SqliteCatalog {
         Ok(workspace)
     }
 
-    async fn unsettled(&self, tenant: TenantId, workspace: &str) -> Result<Vec<Unsettled>> {
+    async fn unsettled(&self, tenant: TenantId, workspace: &WorkspaceId) -> Result<Vec<Unsettled>> {
         sqlx::query_as(unsettled::SELECT)
             .bind(&tenant.as_bytes()[..])
-            .bind(workspace)
+            .bind(workspace.as_str())
             .fetch_all(self.database.readers())
             .await
             .map_err(failure::of)
     }
 
-    async fn remove_workspace(&self, tenant: TenantId, id: &str) -> Result<bool> {
+    async fn remove_workspace(&self, tenant: TenantId, id: &WorkspaceId) -> Result<bool> {
         let statement = sqlx::query("DELETE FROM workspaces WHERE tenant = ? AND id = ?")
             .bind(&tenant.as_bytes()[..])
-            .bind(id);
+            .bind(id.as_str());
         let done = self.database.run(statement).await?;
         Ok(done > 0)
     }
@@ -181,7 +185,9 @@ fn push_filters(builder: &mut QueryBuilder<Sqlite>, query: &WorkspaceQuery) {
         builder.push_bind(tenant.as_bytes().to_vec());
     }
     if let Some(project) = &query.project {
-        builder.push(" AND project = ").push_bind(project.clone());
+        builder
+            .push(" AND project = ")
+            .push_bind(project.to_string());
     }
     if let Some(agent) = &query.agent {
         builder.push(" AND agent = ").push_bind(agent.clone());
@@ -208,11 +214,11 @@ async fn check_not_dropped(connection: &mut SqliteConnection, workspace: &Worksp
 pub(super) async fn require(
     connection: &mut SqliteConnection,
     tenant: TenantId,
-    id: &str,
+    id: &WorkspaceId,
 ) -> Result<Workspace> {
     let found = sqlx::query_as(SELECT_ONE)
         .bind(&tenant.as_bytes()[..])
-        .bind(id)
+        .bind(id.as_str())
         .fetch_optional(connection)
         .await
         .map_err(failure::of)?;
@@ -233,7 +239,7 @@ pub(super) async fn update(connection: &mut SqliteConnection, workspace: &Worksp
         .bind(workspace.last_merge.map(micros).transpose()?)
         .bind(workspace.expires.map(micros).transpose()?)
         .bind(micros(workspace.updated)?)
-        .bind(&workspace.id)
+        .bind(workspace.id.as_str())
         .execute(connection)
         .await
         .map_err(failure::of)?;

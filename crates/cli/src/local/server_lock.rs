@@ -324,8 +324,9 @@ mod tests {
         let (_directory, data) = data();
         let mut lock = ServerLock::acquire(&data).unwrap();
         let mut other = Command::new("sleep").arg("600").spawn().unwrap();
-        // As if the holder's id had been given to `sleep`.
+        // As if the holder's id had been given to `sleep`, which started later.
         lock.holder.pid = other.id().try_into().unwrap();
+        lock.holder.start_ticks = start_ticks(Pid::from_child(&other)).unwrap() - 1;
         lock.enter(Phase::Running).unwrap();
         let error = ServerProcess::find(&data).unwrap_err();
         let problem = error.downcast_ref::<ProcessProblem>();

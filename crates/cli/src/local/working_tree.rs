@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use elevo_engine::{Ignoring, ImportOptions, Progress, Repository, look_again};
+use elevo_engine::{Ignoring, ImportOptions, Progress, Repository, scan_with_cache};
 use elevo_merge::IgnoreFiles;
 use elevo_objects::{Snapshot, SnapshotId, Tree};
 
@@ -43,7 +43,7 @@ impl WorkingTree {
         };
         let cache = stat_caches::known(store, directory);
         let (tree, repository) = progress::watch(session.hides_progress(), watch, || {
-            look_again(repository, directory, &options, &progress, &cache)
+            scan_with_cache(repository, directory, &options, &progress, &cache)
         })?;
         Ok(Self { tree, repository })
     }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use elevo_core::{ID_BYTES, Id};
 use elevo_engine::{Progress, Repository};
 use elevo_workspace::{
     LazyServer, Options, ProviderKind, Record, Snapshotted, State, WorkspaceId, Workspaces,
@@ -271,11 +272,9 @@ pub(crate) fn is_live_in_store(
 
 /// Returns a random id.
 pub(crate) fn new_workspace_id() -> anyhow::Result<WorkspaceId> {
-    const LETTERS: &[u8] = b"abcdefghjkmnpqrstvwxyz0123456789";
-    let mut random = [0; 8];
+    let mut random = [0; ID_BYTES];
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
-    let letters = random.map(|byte| char::from(LETTERS[usize::from(byte) % LETTERS.len()]));
-    Ok(format!("ws-{}", String::from_iter(letters)).parse()?)
+    Ok(WorkspaceId::from_bytes(&random))
 }
 
 /// Prints the snapshot of a workspace and the losses. `done` is the verb.

@@ -402,7 +402,7 @@ fn commands_options_and_values_are_completed() {
     assert_eq!(complete(&["completi"]), "completions");
     assert!(complete(&["ws", "create", "--prov"]).contains("--provider"));
     assert!(complete(&["ws", "create", "--provider", ""]).contains("overlay"));
-    assert!(complete(&["state", "show", "v"]).contains("v1\nv2"));
+    assert!(complete(&["show", "v"]).contains("v1\nv2"));
 }
 
 #[test]

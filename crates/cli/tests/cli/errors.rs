@@ -165,7 +165,7 @@ fn without_arguments_the_help_is_shown() {
 
 #[test]
 fn the_usage_of_an_error_does_not_demand_options_that_variables_fill() {
-    for words in [&["review", "show"][..], &["state", "checkout"]] {
+    for words in [&["review", "show"][..], &["checkout"]] {
         let mut command = elevo();
         for name in ["ELEVO_DATA", "ELEVO_SERVER", "ELEVO_CA", "ELEVO_STORE"] {
             command.env(name, "/nowhere");
@@ -180,10 +180,10 @@ fn the_usage_of_an_error_does_not_demand_options_that_variables_fill() {
 
 #[test]
 fn an_unknown_command_has_no_help() {
-    let ended = ended(elevo().args(["help", "state", "nonsense"]));
+    let ended = ended(elevo().args(["help", "store", "nonsense"]));
     assert_eq!(ended.code, 2);
     assert!(
-        ended.stderr.contains("`elevo state nonsense`"),
+        ended.stderr.contains("`elevo store nonsense`"),
         "{}",
         ended.stderr
     );

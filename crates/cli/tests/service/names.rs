@@ -31,15 +31,7 @@ fn with_steps() -> Server {
 fn a_name_or_a_unique_prefix_stands_for_an_id() {
     let server = with_steps();
     let agent = server.ok(["agent", "create", "ada"]);
-    let create = [
-        "ws",
-        "create",
-        "--project",
-        "site",
-        "--json",
-        "--name",
-        "try",
-    ];
+    let create = ["ws", "create", "--project", "site", "--json", "try"];
     let made = server.ok(create.into_iter().chain(["--agent", "ada"]));
     let made: Value = serde_json::from_str(&made).unwrap();
     assert_eq!(made["agent"], agent.trim());
@@ -89,7 +81,7 @@ fn a_revision_is_a_step_a_tag_digits_or_some_steps_before_them() {
     assert_eq!(diff(&["v1"]), diff(&["v1..head"]));
     assert_eq!(diff(&["v1.."]), "M\tsrc/app\nA\tsrc/lib\n");
 
-    let here = server.ok(["ws", "create", "--project", "site", "2"]);
+    let here = server.ok(["ws", "create", "--project", "site", "--from", "2"]);
     let mut command = server.command(["project", "files", "site@@:src"]);
     let files = command.current_dir(here.trim_end()).output().unwrap();
     assert_eq!(Ended::new(files).text(), "src/app\n");
@@ -136,7 +128,7 @@ fn the_audit_log_names_refusals_and_dry_runs() {
     let server = with_steps();
     assert_eq!(server.run(["project", "create", "site"]).code, 4);
     server.ok(["project", "import", "site", "site", "--dry-run"]);
-    let path = server.ok(["ws", "create", "--project", "site", "--name", "try"]);
+    let path = server.ok(["ws", "create", "--project", "site", "try"]);
     fs::write(format!("{}/page", path.trim_end()), "three\n").unwrap();
     server.ok(["ws", "merge", "try", "--dry-run"]);
     let log = server.ok(["audit", "log"]);

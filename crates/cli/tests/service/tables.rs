@@ -51,9 +51,9 @@ impl Site {
     fn transcript(&self, words: &[&str]) -> String {
         let ended = self.server.run(words.iter().copied());
         let stdout = String::from_utf8_lossy(&ended.stdout).into_owned();
-        let text = format!("{stdout}{}[{}]\n", ended.stderr, ended.code);
-        format!("$ elevo {}\n{}", words.join(" "), redacted(&text))
-            .replace(&*self.server.directory.path().to_string_lossy(), "ROOT")
+        let (command, code) = (words.join(" "), ended.code);
+        let text = format!("$ elevo {command}\n{stdout}{}[{code}]\n", ended.stderr);
+        redacted(&text).replace(&*self.server.directory.path().to_string_lossy(), "ROOT")
     }
 
     fn transcripts(&self, commands: &[&str]) -> String {
@@ -67,7 +67,7 @@ impl Site {
 fn workspace(server: &Server, agent: &str) -> PathBuf {
     let name = format!("{agent}-1");
     let create = ["ws", "create", "--project", "site", "--agent", agent];
-    let made = server.ok(create.into_iter().chain(["--name", &name]));
+    let made = server.ok(create.into_iter().chain([name.as_str()]));
     made.trim_end().into()
 }
 

@@ -11,7 +11,7 @@ use elevo_api as api;
 use elevo_api::Scope;
 use elevo_catalog::Catalog;
 use elevo_catalog::{Event, EventKind, EventQuery, NewEvent, Sandbox, SandboxChange};
-use elevo_core::ErrorCode;
+use elevo_core::{ErrorCode, SandboxId};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::sync::watch;
@@ -162,10 +162,8 @@ impl Events {
             let sequence = data["sequence"].as_u64();
             let is_shown = match sequence.filter(|_| *kind == EventKind::ProjectLanded) {
                 Some(sequence) if !is_own => {
-                    let project = &event.event.subject;
-                    self.projects
-                        .shows_step(who, project, sequence, &mut rows)
-                        .await?
+                    let step = (&*event.event.subject, sequence);
+                    self.projects.shows_step(who, step, &mut rows).await?
                 }
                 _ => true,
             };
@@ -224,15 +222,27 @@ impl Events {
         }
     }
 
+    /// Records an event for the sandbox of any tenant that has this id. A sandbox
+    /// in a warm pool has no row and gets no event.
+    pub(crate) async fn announce_by_id(&self, id: &SandboxId, kind: EventKind) -> Result<()> {
+        match self.catalog.sandbox_of_any_tenant(id).await? {
+            Some(sandbox) => self.announce(&sandbox, kind).await,
+            None => Ok(()),
+        }
+    }
+
     /// Records an event for a sandbox without changing the sandbox.
-    pub(crate) async fn announce(&self, id: &str, kind: EventKind) -> Result<()> {
+    async fn announce(&self, sandbox: &Sandbox, kind: EventKind) -> Result<()> {
+        let Sandbox { tenant, id, .. } = sandbox;
         let change = SandboxChange {
             tells: vec![kind],
             ..SandboxChange::default()
         };
-        let told = self.catalog.change_sandbox(id, &change, clock::now()).await;
-        match told {
-            // The sandbox was deleted, or is in a warm pool and has no row.
+        let told = self
+            .catalog
+            .change_sandbox(*tenant, id, &change, clock::now());
+        match told.await {
+            // The sandbox was deleted.
             Ok(_) | Err(elevo_catalog::Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -241,9 +251,15 @@ impl Events {
     /// Records an event for each sandbox that expires soon: one event for each
     /// expiry time, so a sandbox that is extended gets another event later.
     /// `told` holds the sandboxes and expiry times that have their event.
-    pub(crate) async fn announce_expiring(&self, told: &mut HashSet<(String, i64)>) -> Result<()> {
+    pub(crate) async fn announce_expiring(
+        &self,
+        told: &mut HashSet<(SandboxId, i64)>,
+    ) -> Result<()> {
         let soon = clock::after(self.time.now().await?, EXPIRING);
-        let ending = self.catalog.expired(soon, 1000).await?;
+        let ending = self
+            .catalog
+            .expired_sandboxes_of_all_tenants(soon, 1000)
+            .await?;
         let name = |row: &Sandbox| (row.id.clone(), row.expires.seconds());
         let now: HashSet<_> = ending.iter().map(name).collect();
         told.retain(|known| now.contains(known));
@@ -253,7 +269,7 @@ impl Events {
             let is_short = clock::after(row.created, EXPIRING) >= row.expires;
             if !is_short && !row.removing && told.insert(name(&row)) && !self.was_told(&row).await?
             {
-                self.announce(&row.id, EventKind::SandboxExpiring).await?;
+                self.announce(&row, EventKind::SandboxExpiring).await?;
             }
         }
         Ok(())
@@ -265,7 +281,7 @@ impl Events {
         let query = EventQuery {
             tenant: Some(row.tenant),
             kinds: vec![EventKind::SandboxExpiring],
-            subject: Some(row.id.clone()),
+            subject: Some(row.id.to_string()),
             limit: 1000,
             ..EventQuery::default()
         };

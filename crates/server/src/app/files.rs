@@ -11,7 +11,7 @@ use std::sync::Arc;
 use elevo_api as api;
 use elevo_api::Scope;
 use elevo_archive::{Limits, Received};
-use elevo_core::{ErrorCode, Name};
+use elevo_core::{ErrorCode, Name, SandboxId};
 use elevo_engine::{CommitInfo, ImportOptions, Loss, Progress, Repository};
 use elevo_objects::SnapshotId;
 use elevo_workspace::Owner;
@@ -21,7 +21,7 @@ use crate::app::access::principal::Principal;
 use crate::app::resources::Resources;
 use crate::app::sandboxes::Sandboxes;
 use crate::app::snapshots::{Snapshots, info, losses_out};
-use crate::app::tenant_stores::{self, TenantStores};
+use crate::app::tenant_stores::TenantStores;
 use crate::config::Config;
 use crate::failure::{Failure, Result};
 use crate::platform::archive::{self, ArchiveError, Rules};
@@ -77,7 +77,7 @@ impl Files {
     pub(crate) async fn archive_out<W: io::Write + Send + 'static>(
         &self,
         who: &Principal,
-        id: &str,
+        id: &SandboxId,
         path: &str,
         out: W,
     ) -> Result<impl Future<Output = Result<()>> + Send + use<W>> {
@@ -93,7 +93,7 @@ impl Files {
     pub(crate) async fn archive_in(
         &self,
         who: &Principal,
-        id: &str,
+        id: &SandboxId,
         path: &str,
         from: impl io::Read + Send + 'static,
     ) -> Result<u64> {
@@ -113,14 +113,14 @@ impl Files {
     async fn archive_place(
         &self,
         who: &Principal,
-        id: &str,
+        id: &SandboxId,
         path: &str,
     ) -> Result<(PathBuf, PathBuf, Option<Owner>)> {
         let sandbox = self.sandboxes.visible(who, id).await?;
         let relative = archive::relative(path);
         let relative =
             relative.ok_or_else(|| Failure::invalid("`path` leads out of the workspace"))?;
-        let workspace = tenant_stores::workspace_id(&sandbox.workspace)?;
+        let workspace = sandbox.workspace.clone();
         let root = self.stores.with(sandbox.tenant, move |workspaces| {
             let owner = workspaces.get(&workspace)?.owner;
             Ok((workspaces.path(&workspace)?, owner))

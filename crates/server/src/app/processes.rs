@@ -13,7 +13,7 @@ use elevo_agent_link::AgentLinks;
 use elevo_agent_link::{Command, LinkError, Process, ProcessKind};
 use elevo_api as api;
 use elevo_api::Scope;
-use elevo_core::ErrorCode;
+use elevo_core::{ErrorCode, SandboxId};
 
 use crate::app::access::principal::Principal;
 use crate::app::access::secrets::Secrets;
@@ -74,7 +74,7 @@ impl Processes {
     pub(crate) async fn run(
         self: &Arc<Self>,
         who: &Principal,
-        id: &str,
+        id: &SandboxId,
         wish: api::RunCommand,
         once: Once,
     ) -> Result<Streamed> {
@@ -83,7 +83,7 @@ impl Processes {
             return self.run_before(who, id, command, &wish).await;
         }
         let started = clock::instant();
-        let mut command = self.command(&wish, once.id("cmd-"))?;
+        let mut command = self.command(&wish, once.name("cmd-"))?;
         let (link, sandbox) = self.sandboxes.agent_and_row(who, id).await?;
         command.envs = self.secrets.with_variables(&sandbox, command.envs)?;
         if let Some(parent) = crate::platform::trace::traceparent() {
@@ -112,7 +112,7 @@ impl Processes {
         };
         let reading = Reading {
             links: self.links.clone(),
-            sandbox: id.to_owned(),
+            sandbox: id.clone(),
             process,
             position: 0,
             output,
@@ -131,7 +131,7 @@ impl Processes {
     async fn run_before(
         self: &Arc<Self>,
         who: &Principal,
-        id: &str,
+        id: &SandboxId,
         command: String,
         wish: &api::RunCommand,
     ) -> Result<Streamed> {
@@ -232,7 +232,7 @@ impl Processes {
     pub(crate) async fn attach(
         self: &Arc<Self>,
         who: &Principal,
-        id: &str,
+        id: &SandboxId,
         process: &str,
         offset: u64,
     ) -> Result<Reading> {
@@ -242,14 +242,14 @@ impl Processes {
         let output = output.map_err(|error| about_process(error, process))?;
         Ok(Reading {
             links: self.links.clone(),
-            sandbox: id.to_owned(),
+            sandbox: id.clone(),
             process: process.to_owned(),
             position: offset,
             output,
         })
     }
 
-    pub(crate) async fn list(&self, who: &Principal, id: &str) -> Result<api::CommandList> {
+    pub(crate) async fn list(&self, who: &Principal, id: &SandboxId) -> Result<api::CommandList> {
         who.needs(Scope::Process)?;
         let link = self.sandboxes.agent_of(who, id).await?;
         let commands = link
@@ -264,7 +264,7 @@ impl Processes {
     pub(crate) async fn get(
         &self,
         who: &Principal,
-        id: &str,
+        id: &SandboxId,
         process: &str,
     ) -> Result<api::CommandInfo> {
         who.needs(Scope::Process)?;
@@ -279,7 +279,7 @@ impl Processes {
     pub(crate) async fn kill(
         &self,
         who: &Principal,
-        id: &str,
+        id: &SandboxId,
         process: &str,
         wish: api::Kill,
     ) -> Result<()> {
@@ -296,7 +296,7 @@ impl Processes {
     pub(crate) async fn input(
         &self,
         who: &Principal,
-        id: &str,
+        id: &SandboxId,
         process: &str,
         wish: api::CommandInput,
         once: Once,

@@ -10,6 +10,7 @@ pub(crate) mod out;
 pub(crate) mod packing;
 mod path_history;
 pub(crate) mod policies;
+pub(crate) mod project_ref;
 pub(crate) mod reading;
 pub(crate) mod retention;
 pub(crate) mod reviews;
@@ -20,7 +21,7 @@ use elevo_api as api;
 use elevo_api::Scope;
 use elevo_catalog::Catalog;
 use elevo_catalog::{Position, Project, ProjectChange, ProjectQuery, Workspace, WorkspaceQuery};
-use elevo_core::TenantId;
+use elevo_core::{ProjectId, TenantId};
 use elevo_engine::StateTree;
 use elevo_policy::View;
 use std::sync::Arc;
@@ -29,10 +30,11 @@ use crate::app::access::keys::check_name;
 use crate::app::access::principal::Principal;
 use crate::app::missing::no_project;
 use crate::app::projects::policies::Policies;
+use crate::app::projects::project_ref::ProjectRef;
 use crate::app::requests::once::Once;
 use crate::app::resources::Resources;
 use crate::app::snapshots::{Kept, Snapshots, info};
-use crate::app::tenant_stores::{self, TenantStores};
+use crate::app::tenant_stores::TenantStores;
 use crate::failure::{Failure, Result};
 use crate::platform::{audit, clock};
 
@@ -70,7 +72,7 @@ impl Projects {
         once: Once,
     ) -> Result<api::Project> {
         who.needs(Scope::ProjectsAdmin)?;
-        let id = once.id("prj-");
+        let id = once.id();
         if once.is_again()
             && let Some(made) = self.catalog.project(who.tenant, &id).await?
         {
@@ -110,10 +112,15 @@ impl Projects {
         trees::committed(&tree, said).await
     }
 
-    /// Returns the project of the principal's tenant with the id `name`, or else
-    /// the one with the name `name`.
-    pub(crate) async fn find(&self, who: &Principal, name: &str) -> Result<Project> {
-        let mut found = self.catalog.project(who.tenant, name).await?;
+    /// Returns the project of the principal's tenant with this id, or else the one
+    /// with this name.
+    pub(crate) async fn find(&self, who: &Principal, project: &ProjectRef) -> Result<Project> {
+        let mut found = match project {
+            ProjectRef::Id(id) => self.catalog.project(who.tenant, id).await?,
+            ProjectRef::Name(_) => None,
+        };
+        let name = project.as_str();
+        // A name can have the form of an id.
         if found.is_none() {
             found = self.catalog.project_by_name(who.tenant, name).await?;
         }
@@ -131,7 +138,7 @@ impl Projects {
         Ok(policy.for_agent(who.agent.as_deref()))
     }
 
-    pub(crate) async fn get(&self, who: &Principal, id: &str) -> Result<api::Project> {
+    pub(crate) async fn get(&self, who: &Principal, id: &ProjectRef) -> Result<api::Project> {
         who.needs(Scope::ProjectsRead)?;
         let project = self.find(who, id).await?;
         self.project_out(who, &project).await
@@ -159,7 +166,7 @@ impl Projects {
     pub(crate) async fn change(
         &self,
         who: &Principal,
-        id: &str,
+        id: &ProjectRef,
         wish: api::ChangeProject,
     ) -> Result<api::Project> {
         who.needs(Scope::ProjectsAdmin)?;
@@ -182,7 +189,7 @@ impl Projects {
 
     /// Deletes a project with its workspaces. Garbage collection deletes the
     /// snapshots that nothing else needs.
-    pub(crate) async fn delete(&self, who: &Principal, id: &str) -> Result<()> {
+    pub(crate) async fn delete(&self, who: &Principal, id: &ProjectRef) -> Result<()> {
         who.needs(Scope::ProjectsAdmin)?;
         let project = self.find(who, id).await?;
         self.catalog
@@ -194,17 +201,21 @@ impl Projects {
     /// Deletes the workspaces and then the rows of a project that is marked for
     /// deletion. Each step can be repeated, so the cleanup calls this after an
     /// interruption.
-    pub(crate) async fn finish_removal(&self, tenant: TenantId, project: &str) -> Result<()> {
+    pub(crate) async fn finish_removal(&self, tenant: TenantId, project: &ProjectId) -> Result<()> {
         for workspace in self.workspaces_on(tenant, project).await? {
-            let id = tenant_stores::workspace_id(&workspace.id)?;
+            let id = workspace.id.clone();
             self.stores.remove_workspace(tenant, id).await?;
         }
-        self.catalog.remove_project(project).await?;
-        tracing::info!(project, "project deleted");
+        self.catalog.remove_project(tenant, project).await?;
+        tracing::info!(%project, "project deleted");
         Ok(())
     }
 
-    pub(crate) async fn policy(&self, who: &Principal, id: &str) -> Result<api::ProjectPolicy> {
+    pub(crate) async fn policy(
+        &self,
+        who: &Principal,
+        id: &ProjectRef,
+    ) -> Result<api::ProjectPolicy> {
         who.needs(Scope::ProjectsRead)?;
         let project = self.find(who, id).await?;
         // A policy names the paths that are hidden from agents, so an agent
@@ -213,7 +224,7 @@ impl Projects {
             who.needs(Scope::ProjectsAdmin)?;
         }
         let found = self.catalog.policy(who.tenant, &project.id).await?;
-        let found = found.ok_or_else(|| no_project(id))?;
+        let found = found.ok_or_else(|| no_project(id.as_str()))?;
         Ok(api::ProjectPolicy {
             version: found.version,
             policy: policies::read(found.policy)?,
@@ -223,7 +234,7 @@ impl Projects {
     pub(crate) async fn set_policy(
         &self,
         who: &Principal,
-        id: &str,
+        id: &ProjectRef,
         wish: api::SetPolicy,
         once: Once,
     ) -> Result<api::ProjectPolicy> {
@@ -261,7 +272,7 @@ impl Projects {
         let repository = self.stores.repository(project.tenant);
         let tree = repository.snapshot(project.head).await?.tree;
         Ok(api::Project {
-            id: project.id.clone(),
+            id: project.id.to_string(),
             name: project.name.clone(),
             description: project.description.clone(),
             head: project.head.to_string(),
@@ -279,7 +290,7 @@ impl Projects {
     pub(crate) async fn of_workspace(&self, row: &Workspace) -> Result<Project> {
         let id = row
             .project
-            .as_deref()
+            .as_ref()
             .ok_or_else(|| crate::app::missing::on_no_project(row))?;
         let found = self.catalog.project(row.tenant, id).await?;
         let found = found.filter(|project| !project.removing);
@@ -290,11 +301,11 @@ impl Projects {
     pub(crate) async fn workspaces_on(
         &self,
         tenant: TenantId,
-        project: &str,
+        project: &ProjectId,
     ) -> Result<Vec<Workspace>> {
         let mut query = WorkspaceQuery {
             tenant: Some(tenant),
-            project: Some(project.to_owned()),
+            project: Some(project.clone()),
             ..WorkspaceQuery::default()
         };
         let mut all = Vec::new();

@@ -229,7 +229,7 @@ impl Requests {
     pub(crate) fn new(resources: &Resources) -> Self {
         Self {
             catalog: resources.catalog.clone(),
-            process: crate::platform::clock::id("srv-"),
+            process: crate::platform::clock::name("srv-"),
             at_work: Arc::default(),
             unreleased: AtomicBool::default(),
         }
@@ -251,7 +251,7 @@ impl Requests {
                 process: self.process.clone(),
             },
             fingerprint: sent.fingerprint,
-            id: clock::id(""),
+            id: clock::name(""),
             now,
             keep_until: clock::after(now, KEPT),
         };

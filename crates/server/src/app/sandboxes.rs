@@ -27,7 +27,7 @@ use elevo_api as api;
 use elevo_api::Scope;
 use elevo_catalog::Catalog;
 use elevo_catalog::{Sandbox, SandboxQuery};
-use elevo_core::{ErrorCode, SandboxState};
+use elevo_core::{ErrorCode, SandboxId, SandboxState};
 use elevo_sandbox::SandboxRuntime;
 
 use crate::app::access::principal::Principal;
@@ -40,7 +40,7 @@ use crate::app::sandboxes::spec::Spec;
 use crate::app::sandboxes::starts::Starts;
 use crate::app::sandboxes::warm_pools::WarmPools;
 use crate::app::snapshots::Snapshots;
-use crate::app::tenant_stores::{self, TenantStores};
+use crate::app::tenant_stores::TenantStores;
 use crate::app::timekeeping::Timekeeper;
 use crate::app::workspaces::Workspaces;
 use crate::config::Config;
@@ -108,7 +108,7 @@ impl Sandboxes {
         }
     }
 
-    pub(crate) async fn get(&self, who: &Principal, id: &str) -> Result<api::Sandbox> {
+    pub(crate) async fn get(&self, who: &Principal, id: &SandboxId) -> Result<api::Sandbox> {
         who.needs(Scope::SandboxesRead)?;
         spec::out(&self.visible(who, id).await?)
     }
@@ -139,7 +139,7 @@ impl Sandboxes {
     pub(crate) async fn logs(
         &self,
         who: &Principal,
-        id: &str,
+        id: &SandboxId,
         query: LogsQuery,
     ) -> Result<api::Logs> {
         who.needs(Scope::SandboxesRead)?;
@@ -163,7 +163,7 @@ impl Sandboxes {
         })
     }
 
-    pub(crate) async fn stats(&self, who: &Principal, id: &str) -> Result<api::SandboxStats> {
+    pub(crate) async fn stats(&self, who: &Principal, id: &SandboxId) -> Result<api::SandboxStats> {
         who.needs(Scope::SandboxesRead)?;
         let sandbox = self.visible(who, id).await?;
         let spec = Spec::of(&sandbox)?;
@@ -171,14 +171,14 @@ impl Sandboxes {
         let container = container.filter(|_| sandbox.state == SandboxState::Running);
         let container = container.ok_or_else(|| wrong_state(&sandbox, "be measured"))?;
         let stats = self.runtime.stats(&container).await?;
-        let workspace = tenant_stores::workspace_id(&sandbox.workspace)?;
+        let workspace = sandbox.workspace.clone();
         let usage = self.stores.with(sandbox.tenant, move |workspaces| {
             Ok(workspaces.limit_usage(&workspace)?)
         });
         let usage = usage.await?;
         let limit = stats.memory_limit.max(1);
         Ok(api::SandboxStats {
-            sandbox_id: sandbox.id,
+            sandbox_id: sandbox.id.to_string(),
             cpu: api::StatsCpu {
                 usage: (stats.cpu_percent * 1000.0 / f64::from(spec.cpu)).clamp(0.0, 100.0),
                 limit: format!("{}", f64::from(spec.cpu) / 1000.0),
@@ -203,14 +203,14 @@ impl Sandboxes {
 
     /// Returns a sandbox that the principal may see and that is not being
     /// deleted.
-    pub(crate) async fn visible(&self, who: &Principal, id: &str) -> Result<Sandbox> {
+    pub(crate) async fn visible(&self, who: &Principal, id: &SandboxId) -> Result<Sandbox> {
         let found = self.catalog.sandbox(who.tenant, id).await?;
         let found = found.filter(|sandbox| who.sees(sandbox) && !sandbox.removing);
         found.ok_or_else(|| Failure::no_sandbox(id))
     }
 
     /// Returns the connection to the workspace agent of a running sandbox.
-    pub(crate) async fn agent_of(&self, who: &Principal, id: &str) -> Result<AgentLink> {
+    pub(crate) async fn agent_of(&self, who: &Principal, id: &SandboxId) -> Result<AgentLink> {
         Ok(self.agent_and_row(who, id).await?.0)
     }
 
@@ -219,7 +219,7 @@ impl Sandboxes {
     pub(crate) async fn agent_and_row(
         &self,
         who: &Principal,
-        id: &str,
+        id: &SandboxId,
     ) -> Result<(AgentLink, Sandbox)> {
         let sandbox = self.visible(who, id).await?;
         if sandbox.state != SandboxState::Running {

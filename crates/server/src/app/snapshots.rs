@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use elevo_catalog::Catalog;
 use elevo_catalog::{Project, Retention};
-use elevo_core::{ErrorCode, TenantId};
+use elevo_core::{ErrorCode, ProjectId, TenantId};
 use elevo_engine::{CommitInfo, Error as EngineError, Guard, Loss, LossKind, Repository};
 use elevo_objects::SnapshotId;
 use futures::executor::block_on;
@@ -116,7 +116,11 @@ impl Snapshots {
     }
 
     /// Reads the row of a project, and keeps its head.
-    pub(crate) async fn with_head(&self, tenant: TenantId, id: &str) -> Result<(Project, Kept)> {
+    pub(crate) async fn with_head(
+        &self,
+        tenant: TenantId,
+        id: &ProjectId,
+    ) -> Result<(Project, Kept)> {
         let mut last = no_project(id);
         for _ in 0..ATTEMPTS {
             let found = self.catalog.project(tenant, id).await?;
@@ -140,7 +144,10 @@ impl Snapshots {
 
     /// Returns the failure of a request for a version whose content was dropped.
     pub(crate) async fn dropped(&self, project: &Project, id: SnapshotId) -> Result<Failure> {
-        let landed = self.catalog.landing_of_snapshot(&project.id, id).await?;
+        let landed = self
+            .catalog
+            .landing_of_snapshot(project.tenant, &project.id, id)
+            .await?;
         let which = match &landed {
             Some(entry) => format!("version {}", entry.sequence),
             None => "the first version".into(),

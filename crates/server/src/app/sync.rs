@@ -6,6 +6,7 @@
 
 pub(crate) mod refusals;
 
+use elevo_core::{ProjectId, WorkspaceId};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -41,7 +42,7 @@ const WRITTEN: Duration = Duration::from_secs(2);
 
 /// The last check of each workspace with automatic sync, by id.
 #[derive(Debug, Default)]
-pub(crate) struct Looks(HashMap<String, Look>);
+pub(crate) struct Looks(HashMap<WorkspaceId, Look>);
 
 /// The last check of a workspace, and its result.
 #[derive(Debug)]
@@ -128,7 +129,7 @@ impl Syncing {
                          suspended"
                     }
                 };
-                tracing::info!(workspace = row.id, "the sync of a workspace {what}");
+                tracing::info!(workspace = %row.id, "the sync of a workspace {what}");
             }
             if look.paused || !self.tenants.may_store(row.tenant).await.unwrap_or(true) {
                 continue;
@@ -140,7 +141,7 @@ impl Syncing {
     }
 
     /// Refreshes the workspaces of a project whose sync has the mode `event`.
-    pub(crate) async fn head_has_moved(self: &Arc<Self>, project: &str) -> Result<()> {
+    pub(crate) async fn head_has_moved(self: &Arc<Self>, project: &ProjectId) -> Result<()> {
         if self.room.is_full() {
             return Ok(());
         }
@@ -228,7 +229,7 @@ impl Syncing {
     /// Returns the inputs of the next merge; `None` if the workspace has no
     /// unmerged changes.
     async fn unmerged(&self, row: &Workspace) -> Result<Option<Inputs>> {
-        let id = tenant_stores::workspace_id(&row.id)?;
+        let id = row.id.clone();
         let base = self
             .stores
             .repository(row.tenant)
@@ -246,9 +247,9 @@ impl Syncing {
 
     /// Returns the live workspaces with automatic sync, of one project or of
     /// all.
-    async fn synchronised(&self, project: Option<&str>) -> Result<Vec<Workspace>> {
+    async fn synchronised(&self, project: Option<&ProjectId>) -> Result<Vec<Workspace>> {
         let mut query = WorkspaceQuery {
-            project: project.map(str::to_owned),
+            project: project.cloned(),
             state: Some(WorkspaceState::Live),
             ..WorkspaceQuery::default()
         };
@@ -296,5 +297,5 @@ fn sync_of(row: &Workspace) -> api::Sync {
 }
 
 fn told(row: &Workspace, what: &str, failure: &crate::failure::Failure) {
-    tracing::warn!(workspace = row.id, cause = failure.summary(), "{what}");
+    tracing::warn!(workspace = %row.id, cause = failure.summary(), "{what}");
 }

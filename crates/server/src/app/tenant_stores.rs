@@ -263,8 +263,3 @@ pub(crate) async fn blocking<T: Send + 'static>(
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|error| Err(Failure::internal(&error)))
 }
-
-/// Parses the id of a workspace from a row.
-pub(crate) fn workspace_id(text: &str) -> Result<WorkspaceId> {
-    text.parse().map_err(|error| Failure::internal(&error))
-}

@@ -14,19 +14,20 @@ use elevo_api as api;
 use elevo_api::Scope;
 use elevo_catalog::Catalog;
 use elevo_catalog::{Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState};
-use elevo_core::ErrorCode;
+use elevo_core::{ErrorCode, WorkspaceId};
 use elevo_engine::Progress;
 use elevo_merge::Drivers;
 use elevo_workspace::Owner;
 
 use crate::app::access::principal::Principal;
 use crate::app::missing::no_workspace;
+use crate::app::projects::project_ref::ProjectRef;
 use crate::app::projects::{PageQuery, Projects};
 use crate::app::resources::Resources;
 use crate::app::sandboxes::freezer::Freezer;
 use crate::app::sandboxes::locks::SandboxLocks;
 use crate::app::snapshots::{Kept, Snapshots, own_info};
-use crate::app::tenant_stores::{self, TenantStores};
+use crate::app::tenant_stores::TenantStores;
 use crate::app::timekeeping::Timekeeper;
 use crate::config::Config;
 use crate::failure::{Failure, Result};
@@ -69,7 +70,7 @@ impl Workspaces {
 
     /// Returns a workspace that the principal may see and that is not being
     /// deleted.
-    pub(crate) async fn visible(&self, who: &Principal, id: &str) -> Result<Workspace> {
+    pub(crate) async fn visible(&self, who: &Principal, id: &WorkspaceId) -> Result<Workspace> {
         let found = self.catalog.workspace(who.tenant, id).await?;
         let found = found.filter(|row| {
             let same_agent = who.agent.is_none() || who.agent == row.agent;
@@ -78,7 +79,7 @@ impl Workspaces {
         found.ok_or_else(|| no_workspace(id))
     }
 
-    pub(crate) async fn get(&self, who: &Principal, id: &str) -> Result<api::Workspace> {
+    pub(crate) async fn get(&self, who: &Principal, id: &WorkspaceId) -> Result<api::Workspace> {
         who.needs_any(&[Scope::ProjectsRead, Scope::SandboxesRead])?;
         let row = self.visible(who, id).await?;
         self.out(&row).await
@@ -87,7 +88,7 @@ impl Workspaces {
     pub(crate) async fn list(
         &self,
         who: &Principal,
-        project: Option<&str>,
+        project: Option<&ProjectRef>,
         state: Option<api::WorkspaceState>,
         query: PageQuery,
     ) -> Result<api::WorkspacePage> {
@@ -117,7 +118,7 @@ impl Workspaces {
         Ok(api::WorkspacePage { items, next })
     }
 
-    pub(crate) async fn delete(&self, who: &Principal, id: &str) -> Result<()> {
+    pub(crate) async fn delete(&self, who: &Principal, id: &WorkspaceId) -> Result<()> {
         who.needs_any(&[Scope::ProjectsWrite, Scope::SandboxesWrite])?;
         let row = self.visible(who, id).await?;
         who.needs(match row.project {
@@ -136,7 +137,7 @@ impl Workspaces {
                 let message = "a sandbox uses the workspace";
                 let failure = Failure::new(ErrorCode::WorkspaceBusy, message);
                 Err(failure
-                    .about("sandboxId", sandbox.id)
+                    .about("sandboxId", sandbox.id.as_str())
                     .remediation("Merge the workspace, then delete the sandbox."))
             }
             _ => Ok(()),
@@ -183,7 +184,7 @@ impl Workspaces {
     /// Deletes the directory and the row of a workspace that is marked for
     /// deletion.
     pub(crate) async fn finish_forgetting(&self, row: &Workspace) -> Result<()> {
-        let id = tenant_stores::workspace_id(&row.id)?;
+        let id = row.id.clone();
         self.stores.remove_workspace(row.tenant, id).await?;
         self.catalog.remove_workspace(row.tenant, &row.id).await?;
         Ok(())
@@ -196,7 +197,7 @@ impl Workspaces {
             Some(sandbox) => self.freezer.frozen(&sandbox),
             None => self.freezer.frozen_nothing(),
         };
-        let id = tenant_stores::workspace_id(&row.id)?;
+        let id = row.id.clone();
         let info = own_info(who, format!("merge of {}", row.id));
         let taken = self.stores.with(row.tenant, move |workspaces| {
             match workspaces.snapshot(&id, info, &frozen, &Progress::new()) {
@@ -212,7 +213,7 @@ impl Workspaces {
     /// `None` if the workspace has no directory. Gives that owner access to the
     /// directories above.
     async fn place_of(&self, row: &Workspace) -> Result<Option<(PathBuf, Option<Owner>)>> {
-        let id = tenant_stores::workspace_id(&row.id)?;
+        let id = row.id.clone();
         let (uid, gid) = self.config.sandbox_user;
         let tops = [&self.config.data_dir, &self.config.workspace_root].map(Clone::clone);
         let place = self.stores.with(row.tenant, move |workspaces| {
@@ -249,8 +250,8 @@ impl Workspaces {
         let path = path.map(|path| path.to_string_lossy().into_owned());
         let sync = serde_json::from_value(row.sync.clone());
         Ok(api::Workspace {
-            id: row.id.clone(),
-            project: row.project.clone(),
+            id: row.id.to_string(),
+            project: row.project.as_ref().map(ToString::to_string),
             agent: row.agent.clone(),
             name: row.name.clone(),
             state: match row.state {
@@ -259,7 +260,7 @@ impl Workspaces {
             },
             path,
             owner: owner.flatten().map(|owner| owner.uid),
-            sandbox: sandbox.map(|sandbox| sandbox.id),
+            sandbox: sandbox.map(|sandbox| sandbox.id.to_string()),
             synced: row.synced.to_string(),
             read_only: row.read_only,
             sync: sync.map_err(|error| Failure::internal(&error))?,

@@ -6,7 +6,7 @@ use axum::middleware::from_fn;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use elevo_api as api;
-use elevo_core::ErrorCode;
+use elevo_core::{ErrorCode, WorkspaceId};
 
 use crate::failure::Failure;
 use crate::http::answer::{Answer, ApiError};
@@ -49,7 +49,7 @@ async fn list_quarantine(State(shared): State<Shared>) -> Answer<Json<api::Quara
 
 async fn restore_quarantined(
     State(shared): State<Shared>,
-    Path(id): Path<String>,
+    Path(id): Path<WorkspaceId>,
 ) -> Answer<StatusCode> {
     shared.app.quarantine.restore(&id).await?;
     Ok(StatusCode::NO_CONTENT)

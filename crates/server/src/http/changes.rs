@@ -8,6 +8,7 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::app::projects::project_ref::ProjectRef;
 use crate::app::requests::once::Once;
 use crate::http::answer::Answer;
 use crate::http::request::{Body, Path, Query, Who};
@@ -46,7 +47,7 @@ pub(super) fn routes() -> OpenApiRouter<Shared> {
 pub(super) async fn apply(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<ProjectRef>,
     once: Once,
     Body(wish): Body<api::Apply>,
 ) -> Answer<Json<api::MergeResult>> {
@@ -67,7 +68,7 @@ pub(super) async fn apply(
 pub(super) async fn revert(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<ProjectRef>,
     once: Once,
     Body(wish): Body<api::Revert>,
 ) -> Answer<Json<api::MergeResult>> {
@@ -90,7 +91,7 @@ pub(super) async fn revert(
 pub(super) async fn restore_path(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<ProjectRef>,
     once: Once,
     Body(wish): Body<api::RestorePath>,
 ) -> Answer<Json<api::MergeResult>> {
@@ -119,7 +120,7 @@ pub(super) async fn restore_path(
 pub(super) async fn import(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<ProjectRef>,
     once: Once,
     Body(wish): Body<api::ImportSource>,
 ) -> Answer<Json<api::ImportResult>> {
@@ -154,7 +155,7 @@ pub(super) struct Which {
 pub(super) async fn archive_out(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<ProjectRef>,
     Query(which): Query<Which>,
 ) -> Answer<Response> {
     let (pipe, written) = tar::pipe();
@@ -186,7 +187,7 @@ pub(super) struct Where {
 pub(super) async fn archive_in(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<ProjectRef>,
     Query(place): Query<Where>,
     once: Once,
     body: RawBody,

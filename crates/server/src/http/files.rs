@@ -1,3 +1,4 @@
+use elevo_core::SandboxId;
 use std::num::NonZeroU32;
 
 use axum::Json;
@@ -34,7 +35,7 @@ use crate::platform::audit;
 pub(super) async fn fork(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<SandboxId>,
     once: Once,
     MaybeBody(wish): MaybeBody<api::Fork>,
 ) -> Answer<(StatusCode, Json<api::Forked>)> {
@@ -62,7 +63,7 @@ pub(super) async fn fork(
 pub(super) async fn snapshot(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<SandboxId>,
     MaybeBody(wish): MaybeBody<api::TakeSnapshot>,
 ) -> Answer<(StatusCode, Json<api::SnapshotTaken>)> {
     let taken = shared.app.sandboxes.snapshot(&who, &id, wish).await?;
@@ -81,7 +82,7 @@ pub(super) async fn snapshot(
 pub(super) async fn restore(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<SandboxId>,
     Body(wish): Body<api::Restore>,
 ) -> Answer<Json<api::Sandbox>> {
     Ok(Json(shared.app.sandboxes.restore(&who, &id, wish).await?))
@@ -121,7 +122,7 @@ pub(super) struct Diff {
 pub(super) async fn diff(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<SandboxId>,
     Query(query): Query<Diff>,
 ) -> Answer<Response> {
     let limit = query.limit.unwrap_or(1000);
@@ -160,7 +161,7 @@ pub(super) struct Place {
 pub(super) async fn archive_out(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<SandboxId>,
     Query(place): Query<Place>,
 ) -> Answer<Response> {
     let (pipe, written) = tar::pipe();
@@ -179,7 +180,7 @@ pub(super) async fn archive_out(
 pub(super) async fn archive_in(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<SandboxId>,
     Query(place): Query<Place>,
     body: RawBody,
 ) -> Answer<StatusCode> {

@@ -1,3 +1,4 @@
+use crate::app::projects::project_ref::ProjectRef;
 use axum::Json;
 use axum::extract::State;
 use axum::http::header::{CONTENT_TYPE, HeaderName};
@@ -38,7 +39,7 @@ pub(super) struct Log {
 pub(super) async fn log(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<ProjectRef>,
     Query(query): Query<Log>,
 ) -> Answer<Json<api::LogPage>> {
     let page = (query.before, limit(query.limit, 20, 100)?);
@@ -65,7 +66,7 @@ pub(super) struct Step {
 pub(super) async fn step(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path((id, sequence)): Path<(String, u64)>,
+    Path((id, sequence)): Path<(ProjectRef, u64)>,
     Query(query): Query<Step>,
 ) -> Answer<Json<api::VersionPage>> {
     let page = (query.after.as_deref(), limit(query.limit, 100, 100)?);
@@ -97,7 +98,7 @@ pub(super) struct History {
 pub(super) async fn history(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<ProjectRef>,
     Query(query): Query<History>,
 ) -> Answer<Json<api::VersionPage>> {
     let page = (query.before, limit(query.limit, 20, 100)?);
@@ -124,7 +125,7 @@ pub(super) struct At {
 pub(super) async fn blame(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<ProjectRef>,
     Query(query): Query<At>,
 ) -> Answer<Json<api::Blame>> {
     let at = query.snapshot.as_deref();
@@ -148,7 +149,7 @@ pub(super) async fn blame(
 pub(super) async fn file(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<ProjectRef>,
     Query(query): Query<At>,
 ) -> Answer<Response> {
     let at = query.snapshot.as_deref();
@@ -189,7 +190,7 @@ pub(super) struct Directory {
 pub(super) async fn tree(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<ProjectRef>,
     Query(query): Query<Directory>,
 ) -> Answer<Json<api::TreePage>> {
     let path = query.path.as_deref().unwrap_or_default();
@@ -234,7 +235,7 @@ pub(super) struct Between {
 pub(super) async fn diff(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<ProjectRef>,
     Query(query): Query<Between>,
 ) -> Answer<Response> {
     let states = (query.from.as_deref(), query.to.as_deref());

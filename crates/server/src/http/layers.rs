@@ -45,7 +45,7 @@ pub(super) async fn observe(request: Request, next: Next) -> Response {
         .and_then(|id| id.to_str().ok());
     let id = match given.filter(|id| is_plain(id)) {
         Some(id) => id.to_owned(),
-        None => clock::id("req-"),
+        None => clock::name("req-"),
     };
     let path = request.extensions().get::<MatchedPath>();
     let endpoint = path.map_or("unknown", MatchedPath::as_str).to_owned();

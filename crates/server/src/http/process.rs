@@ -3,6 +3,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use elevo_api as api;
+use elevo_core::SandboxId;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -38,7 +39,7 @@ const LARGE: usize = 1 << 20;
 pub(super) async fn run(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<SandboxId>,
     once: Once,
     Body(wish): Body<api::RunCommand>,
 ) -> Answer<Response> {
@@ -67,7 +68,7 @@ pub(super) async fn run(
 pub(super) async fn list(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<SandboxId>,
 ) -> Answer<Json<api::CommandList>> {
     Ok(Json(shared.app.processes.list(&who, &id).await?))
 }
@@ -81,7 +82,7 @@ pub(super) async fn list(
 pub(super) async fn get(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path((id, command)): Path<(String, String)>,
+    Path((id, command)): Path<(SandboxId, String)>,
 ) -> Answer<Json<api::CommandInfo>> {
     Ok(Json(shared.app.processes.get(&who, &id, &command).await?))
 }
@@ -107,7 +108,7 @@ pub(super) struct Output {
 pub(super) async fn output(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path((id, command)): Path<(String, String)>,
+    Path((id, command)): Path<(SandboxId, String)>,
     Query(query): Query<Output>,
     headers: HeaderMap,
 ) -> Answer<Response> {
@@ -138,7 +139,7 @@ pub(super) async fn output(
 pub(super) async fn input(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path((id, command)): Path<(String, String)>,
+    Path((id, command)): Path<(SandboxId, String)>,
     once: Once,
     Body(wish): Body<api::CommandInput>,
 ) -> Answer<StatusCode> {
@@ -160,7 +161,7 @@ pub(super) async fn input(
 pub(super) async fn kill(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path((id, command)): Path<(String, String)>,
+    Path((id, command)): Path<(SandboxId, String)>,
     MaybeBody(wish): MaybeBody<api::Kill>,
 ) -> Answer<StatusCode> {
     shared.app.processes.kill(&who, &id, &command, wish).await?;

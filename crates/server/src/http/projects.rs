@@ -6,6 +6,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::app::projects::PageQuery;
+use crate::app::projects::project_ref::ProjectRef;
 use crate::app::requests::once::Once;
 use crate::failure::{Failure, Result};
 use crate::http::answer::Answer;
@@ -76,7 +77,7 @@ pub(super) async fn list(
 pub(super) async fn get(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<ProjectRef>,
 ) -> Answer<Json<api::Project>> {
     Ok(Json(shared.app.projects.get(&who, &id).await?))
 }
@@ -91,7 +92,7 @@ pub(super) async fn get(
 pub(super) async fn change(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<ProjectRef>,
     Body(wish): Body<api::ChangeProject>,
 ) -> Answer<Json<api::Project>> {
     Ok(Json(shared.app.projects.change(&who, &id, wish).await?))
@@ -106,7 +107,7 @@ pub(super) async fn change(
 pub(super) async fn delete(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<ProjectRef>,
 ) -> Answer<StatusCode> {
     shared.app.projects.delete(&who, &id).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -120,7 +121,7 @@ pub(super) async fn delete(
 pub(super) async fn policy(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<ProjectRef>,
 ) -> Answer<Json<api::ProjectPolicy>> {
     Ok(Json(shared.app.projects.policy(&who, &id).await?))
 }
@@ -138,7 +139,7 @@ pub(super) async fn policy(
 pub(super) async fn set_policy(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<ProjectRef>,
     once: Once,
     Body(wish): Body<api::SetPolicy>,
 ) -> Answer<Json<api::ProjectPolicy>> {

@@ -1,3 +1,4 @@
+use elevo_core::SandboxId;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,7 +47,7 @@ const LEAVING: Duration = Duration::from_secs(1);
 pub(super) async fn create(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<SandboxId>,
     headers: HeaderMap,
     once: Once,
     Body(wish): Body<api::CreatePty>,
@@ -94,7 +95,7 @@ fn websocket_base(config: &Config, headers: &HeaderMap) -> String {
 pub(super) async fn resize(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path((id, pty)): Path<(String, String)>,
+    Path((id, pty)): Path<(SandboxId, String)>,
     Body(wish): Body<api::Resize>,
 ) -> Answer<StatusCode> {
     shared.app.terminals.resize(&who, &id, &pty, wish).await?;
@@ -111,7 +112,7 @@ pub(super) async fn resize(
 pub(super) async fn close(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path((id, pty)): Path<(String, String)>,
+    Path((id, pty)): Path<(SandboxId, String)>,
 ) -> Answer<StatusCode> {
     shared.app.terminals.close(&who, &id, &pty).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -151,7 +152,7 @@ pub(super) struct Connect {
 pub(super) async fn connect(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path((id, pty)): Path<(String, String)>,
+    Path((id, pty)): Path<(SandboxId, String)>,
     Query(query): Query<Connect>,
     Upgrade(upgrade): Upgrade,
 ) -> Answer<Response> {
@@ -193,7 +194,7 @@ impl FromRequestParts<Shared> for Upgrade {
 struct Connected {
     app: Arc<App>,
     who: Principal,
-    sandbox: String,
+    sandbox: SandboxId,
     pty: String,
     frames: Frames,
     offset: u64,

@@ -6,12 +6,14 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::StatusCode;
 use axum::http::header::{AUTHORIZATION, HeaderMap};
 use axum::http::request::Parts;
-use elevo_core::ErrorCode;
+use elevo_core::{ErrorCode, SandboxId, WorkspaceId};
 use serde::de::DeserializeOwned;
 
 use crate::app::access::principal::Principal;
+use crate::app::missing::no_workspace;
+use crate::app::projects::project_ref::ProjectRef;
 use crate::app::requests::once::Once;
-use crate::failure::Failure;
+use crate::failure::{Failure, short};
 use crate::http::answer::ApiError;
 use crate::http::enter::Entered;
 use crate::http::shared::Shared;
@@ -128,14 +130,69 @@ impl<T: DeserializeOwned> FromRequestParts<Shared> for Query<T> {
     }
 }
 
+/// The parameters in the path of a request: one [`PathPart`], or two.
 pub(crate) struct Path<T>(pub(crate) T);
 
-impl<T: DeserializeOwned + Send> FromRequestParts<Shared> for Path<T> {
+/// A parameter in a path. A text that cannot be an id is answered like the id of
+/// a missing record.
+pub(crate) trait PathPart: Sized {
+    fn decode(text: String) -> Result<Self, Failure>;
+}
+
+impl<T: PathPart> FromRequestParts<Shared> for Path<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, ApiError> {
-        let read = axum::extract::Path::<T>::from_request_parts(parts, shared).await;
-        let read = read.map_err(|error| Failure::invalid(error.body_text()))?;
-        Ok(Self(read.0))
+        let text = texts(parts, shared).await?;
+        Ok(Self(T::decode(text)?))
+    }
+}
+
+impl<T: PathPart, U: PathPart> FromRequestParts<Shared> for Path<(T, U)> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, ApiError> {
+        let (first, second) = texts(parts, shared).await?;
+        Ok(Self((T::decode(first)?, U::decode(second)?)))
+    }
+}
+
+async fn texts<T: DeserializeOwned + Send>(
+    parts: &mut Parts,
+    shared: &Shared,
+) -> Result<T, Failure> {
+    let read = axum::extract::Path::<T>::from_request_parts(parts, shared).await;
+    let read = read.map_err(|error| Failure::invalid(error.body_text()))?;
+    Ok(read.0)
+}
+
+impl PathPart for String {
+    fn decode(text: String) -> Result<Self, Failure> {
+        Ok(text)
+    }
+}
+
+impl PathPart for u64 {
+    fn decode(text: String) -> Result<Self, Failure> {
+        let invalid = |_| Failure::invalid(format!("`{}` is not a number", short(&text)));
+        text.parse().map_err(invalid)
+    }
+}
+
+impl PathPart for SandboxId {
+    fn decode(text: String) -> Result<Self, Failure> {
+        text.parse().map_err(|_| Failure::no_sandbox(&text))
+    }
+}
+
+impl PathPart for WorkspaceId {
+    fn decode(text: String) -> Result<Self, Failure> {
+        text.parse().map_err(|_| no_workspace(&text))
+    }
+}
+
+impl PathPart for ProjectRef {
+    fn decode(text: String) -> Result<Self, Failure> {
+        Ok(text.as_str().into())
     }
 }

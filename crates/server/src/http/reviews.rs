@@ -43,7 +43,7 @@ pub(super) async fn list(
     Query(query): Query<List>,
 ) -> Answer<Json<api::ReviewPage>> {
     let wanted = ReviewsQuery {
-        project: query.project,
+        project: query.project.as_deref().map(Into::into),
         workspace: query.workspace,
         state: query.state,
         page: page(query.after, query.limit)?,

@@ -2,6 +2,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use elevo_api as api;
+use elevo_core::SandboxId;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -82,7 +83,7 @@ pub(super) async fn list(
 pub(super) async fn get(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<SandboxId>,
 ) -> Answer<Json<api::Sandbox>> {
     Ok(Json(shared.app.sandboxes.get(&who, &id).await?))
 }
@@ -105,7 +106,7 @@ pub(super) struct Delete {
 pub(super) async fn delete(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<SandboxId>,
     Query(query): Query<Delete>,
 ) -> Answer<StatusCode> {
     let keep = query.keep_workspace.unwrap_or_default();
@@ -143,7 +144,7 @@ pub(super) async fn batch_delete(
 pub(super) async fn stop(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<SandboxId>,
 ) -> Answer<Json<api::Sandbox>> {
     Ok(Json(shared.app.sandboxes.stop(&who, &id).await?))
 }
@@ -157,7 +158,7 @@ pub(super) async fn stop(
 pub(super) async fn start(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<SandboxId>,
 ) -> Answer<Json<api::Sandbox>> {
     Ok(Json(shared.app.sandboxes.start(&who, &id).await?))
 }
@@ -172,7 +173,7 @@ pub(super) async fn start(
 pub(super) async fn extend(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<SandboxId>,
     once: Once,
     Body(wish): Body<api::Extend>,
 ) -> Answer<Json<api::Sandbox>> {
@@ -203,7 +204,7 @@ pub(super) struct Logs {
 pub(super) async fn logs(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<SandboxId>,
     Query(query): Query<Logs>,
 ) -> Answer<Json<api::Logs>> {
     let time = |text: Option<String>, name: &str| match text {
@@ -235,7 +236,7 @@ pub(super) async fn logs(
 pub(super) async fn stats(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<SandboxId>,
 ) -> Answer<Json<api::SandboxStats>> {
     Ok(Json(shared.app.sandboxes.stats(&who, &id).await?))
 }

@@ -3,6 +3,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use elevo_api as api;
 
+use crate::app::projects::project_ref::ProjectRef;
 use crate::app::requests::once::Once;
 use crate::http::answer::Answer;
 use crate::http::projects::Page;
@@ -19,7 +20,7 @@ use crate::http::shared::Shared;
 pub(super) async fn set(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<ProjectRef>,
     once: Once,
     Body(wish): Body<api::SetTag>,
 ) -> Answer<(StatusCode, Json<api::Tag>)> {
@@ -35,7 +36,7 @@ pub(super) async fn set(
 pub(super) async fn list(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<ProjectRef>,
     Query(query): Query<Page>,
 ) -> Answer<Json<api::TagPage>> {
     Ok(Json(
@@ -59,7 +60,7 @@ pub(super) async fn list(
 pub(super) async fn remove(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path((id, name)): Path<(String, String)>,
+    Path((id, name)): Path<(ProjectRef, String)>,
 ) -> Answer<StatusCode> {
     shared.app.projects.remove_tag(&who, &id, &name).await?;
     Ok(StatusCode::NO_CONTENT)

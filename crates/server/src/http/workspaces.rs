@@ -2,9 +2,11 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use elevo_api as api;
+use elevo_core::WorkspaceId;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
+use crate::app::projects::project_ref::ProjectRef;
 use crate::app::requests::once::Once;
 use crate::app::workspaces::refresh::OnConflict;
 use crate::http::answer::Answer;
@@ -58,11 +60,11 @@ pub(super) async fn list(
     Query(query): Query<List>,
 ) -> Answer<Json<api::WorkspacePage>> {
     let wanted = page(query.after, query.limit)?;
-    let project = query.project.as_deref();
+    let project = query.project.as_deref().map(ProjectRef::from);
     let found = shared
         .app
         .workspaces
-        .list(&who, project, query.state, wanted);
+        .list(&who, project.as_ref(), query.state, wanted);
     Ok(Json(found.await?))
 }
 
@@ -74,7 +76,7 @@ pub(super) async fn list(
 pub(super) async fn get(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<WorkspaceId>,
 ) -> Answer<Json<api::Workspace>> {
     Ok(Json(shared.app.workspaces.get(&who, &id).await?))
 }
@@ -88,7 +90,7 @@ pub(super) async fn get(
 pub(super) async fn delete(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<WorkspaceId>,
 ) -> Answer<StatusCode> {
     shared.app.workspaces.delete(&who, &id).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -109,7 +111,7 @@ pub(super) async fn delete(
 pub(super) async fn merge(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<WorkspaceId>,
     once: Once,
     MaybeBody(wish): MaybeBody<api::Merge>,
 ) -> Answer<Json<api::MergeResult>> {
@@ -128,7 +130,7 @@ pub(super) async fn merge(
 pub(super) async fn complete(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<WorkspaceId>,
     once: Once,
     MaybeBody(wish): MaybeBody<api::Merge>,
 ) -> Answer<Json<api::MergeResult>> {
@@ -152,7 +154,7 @@ pub(super) async fn complete(
 pub(super) async fn refresh(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<WorkspaceId>,
     MaybeBody(wish): MaybeBody<api::Refresh>,
 ) -> Answer<Json<api::Refreshed>> {
     if wish.dry_run {

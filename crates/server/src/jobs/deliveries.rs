@@ -55,11 +55,11 @@ pub(crate) async fn run(app: Arc<App>) {
                 running.remove(&id);
             }
         }
-        match app.catalog.webhooks(None).await {
+        match app.catalog.webhooks_of_all_tenants().await {
             Ok(all) => {
                 for webhook in all {
                     if running.insert(webhook.id.clone()) {
-                        tasks.spawn(serve(app.clone(), webhook.id, client.clone()));
+                        tasks.spawn(serve(app.clone(), webhook, client.clone()));
                     }
                 }
             }
@@ -70,10 +70,11 @@ pub(crate) async fn run(app: Arc<App>) {
 }
 
 /// Delivers events to one webhook until the webhook is deleted. Returns its id.
-async fn serve(app: Arc<App>, id: String, client: Client) -> String {
+async fn serve(app: Arc<App>, served: Webhook, client: Client) -> String {
+    let (owner, id) = (served.tenant, served.id);
     let mut pulse = app.events.pulse();
     loop {
-        match app.catalog.webhook(&id).await {
+        match app.catalog.webhook(owner, &id).await {
             Ok(None) => return id,
             Ok(Some(webhook)) => match round(&app, &webhook, &client).await {
                 Ok(true) => continue,
@@ -100,16 +101,18 @@ async fn serve(app: Arc<App>, id: String, client: Client) -> String {
 /// Sends the deliveries of a webhook that are due, and records the attempts.
 /// Returns true if any delivery was due.
 async fn round(app: &App, webhook: &Webhook, client: &Client) -> Result<bool> {
-    let mut pending = app.catalog.pending_deliveries(&webhook.id, WINDOW).await?;
+    let Webhook { tenant, id, .. } = webhook;
+    let read = || app.catalog.pending_deliveries(*tenant, id, WINDOW);
+    let mut pending = read().await?;
     // Turns new events into pending deliveries, up to the window.
     while pending.len() < WINDOW as usize / 2 {
         let queued = app
             .catalog
-            .queue_deliveries(&webhook.id, WINDOW / 2, clock::now());
+            .queue_deliveries(*tenant, id, WINDOW / 2, clock::now());
         if queued.await? == 0 {
             break;
         }
-        pending = app.catalog.pending_deliveries(&webhook.id, WINDOW).await?;
+        pending = read().await?;
     }
     let now = clock::now();
     // If the first delivery of a group waits for its retry, the later ones wait
@@ -130,14 +133,14 @@ async fn round(app: &App, webhook: &Webhook, client: &Client) -> Result<bool> {
         if attempts.len() >= 500 {
             let noted = app
                 .catalog
-                .note_attempts(&webhook.id, &attempts, clock::now());
+                .note_attempts(*tenant, id, &attempts, clock::now());
             noted.await?;
             attempts.clear();
         }
     }
     let noted = app
         .catalog
-        .note_attempts(&webhook.id, &attempts, clock::now());
+        .note_attempts(*tenant, id, &attempts, clock::now());
     noted.await?;
     Ok(true)
 }

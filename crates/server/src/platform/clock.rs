@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use elevo_core::Timestamp;
+use elevo_core::{Id, Timestamp, id_text};
 use rand::RngExt;
 
 /// Returns the current time.
@@ -90,29 +90,14 @@ pub(crate) fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
-const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
-const ID_LETTERS: usize = 16;
-
-/// Returns a new id: a prefix, and 80 random bits as lowercase letters and
-/// digits.
-pub(crate) fn id(prefix: &str) -> String {
-    id_of(prefix, &random())
+/// Returns a new id with 80 random bits.
+pub(crate) fn id<T: Id>() -> T {
+    T::from_bytes(&random())
 }
 
-/// Returns the id that encodes these bytes.
-pub(crate) fn id_of(prefix: &str, bytes: &[u8; ID_LETTERS]) -> String {
-    let letters = bytes
-        .iter()
-        .map(|byte| char::from(LETTERS[usize::from(byte % 32)]));
-    std::iter::once(prefix.to_owned())
-        .chain(letters.map(String::from))
-        .collect()
-}
-
-/// Whether [`id`] could have returned this text.
-pub(crate) fn is_id(prefix: &str, text: &str) -> bool {
-    let letters = text.strip_prefix(prefix).unwrap_or_default();
-    letters.len() == ID_LETTERS && letters.bytes().all(|letter| LETTERS.contains(&letter))
+/// Returns a prefix and 80 random bits as lowercase letters and digits.
+pub(crate) fn name(prefix: &str) -> String {
+    id_text(prefix, &random())
 }
 
 /// A reading of the machine's clocks at one moment.

@@ -168,7 +168,7 @@ impl Installation {
         if is_adopted {
             self.set(catalog, ADOPTING, "yes").await?;
         }
-        let id = found.installation().unwrap_or_else(|| clock::id(""));
+        let id = found.installation().unwrap_or_else(|| clock::name(""));
         if found.catalog_installation() != Some(&id) {
             self.set(catalog, INSTALLATION, &id).await?;
         }

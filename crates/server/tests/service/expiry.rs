@@ -197,7 +197,7 @@ async fn unmerged_work_on_a_project_is_parked_and_can_be_merged() {
 
 #[tokio::test]
 async fn a_kept_workspace_is_listed_resumed_and_deleted() {
-    let mut service = Service::start().await;
+    let service = Service::start().await;
     let key =
         json!({"name": "ordinary", "scopes": ["sandboxes:read", "sandboxes:write", "process"]});
     let key = service.post("/api/v1/keys", key).await;
@@ -228,19 +228,6 @@ async fn a_kept_workspace_is_listed_resumed_and_deleted() {
     let refused = service.expect(Method::DELETE, &path, None, 409).await;
     assert_eq!(refused["error"]["details"]["sandboxId"], json!(sandbox));
 
-    // Recorded as by earlier servers: a setting, and no row.
-    service.stop();
-    service
-        .sql(&format!(
-            "delete from sandboxes; delete from workspaces; \
-         insert into settings values ('kept-workspace:{id}', 'true')"
-        ))
-        .await;
-    service.run();
-    assert_eq!(parked(&service).await, [id.as_str()]);
-    let made = resume(&service, &id, 201).await;
-    let sandbox = made["id"].as_str().unwrap();
-    assert_eq!(service.output_of(sandbox, "cat file").await, "mine\n");
     let keep = format!("/api/v1/sandboxes/{sandbox}?keep_workspace=true");
     service.expect(Method::DELETE, &keep, None, 204).await;
     service
@@ -248,13 +235,6 @@ async fn a_kept_workspace_is_listed_resumed_and_deleted() {
         .await;
     assert!(parked(&service).await.is_empty());
     service.expect(Method::GET, &path, None, 404).await;
-    let settings = service.data.join("catalog.db");
-    let output = Command::new("sqlite3")
-        .arg(settings)
-        .arg("select count(*) from settings where name like 'kept-workspace:%'")
-        .output()
-        .unwrap();
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "0\n");
 }
 
 #[tokio::test]

@@ -193,8 +193,7 @@ async fn a_policy_that_was_set_binds_merges_that_began_before() {
             .post(format!("{}{}", service.url, at(&ws, "merge")));
         let merging = tokio::spawn(request.bearer_auth(&key).send());
         // The policy is set at another moment of the merge in each round; the
-        // server does not report how far a merge is. The test passes whichever
-        // comes first.
+        // server does not report how far a merge is. Both orders are correct.
         tokio::time::sleep(std::time::Duration::from_millis(20 * round)).await;
         let read_only = json!({"rules": [{"pattern": "src", "agents": ["alice"], "access": "r"}]});
         set_policy(&service, &id, &read_only, 200).await;

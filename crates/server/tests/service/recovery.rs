@@ -38,10 +38,11 @@ async fn only_a_sandbox_whose_id_was_never_returned_is_rolled_back() {
     service.output_of(&again, "echo mine > file").await;
     service.kill();
     // The rows of a sandbox that is being created, and of one that restarts.
-    for (id, reason) in [(&fresh, "null"), (&again, "'it is being started again'")] {
+    for (id, started_before) in [(&fresh, 0), (&again, 1)] {
         service
             .sql(&format!(
-                "update sandboxes set state = 'starting', reason = {reason} where id = '{id}'"
+                "update sandboxes set state = 'starting', started_before = {started_before} \
+                 where id = '{id}'"
             ))
             .await;
     }

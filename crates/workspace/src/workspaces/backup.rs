@@ -7,9 +7,9 @@ use elevo_engine::{CommitInfo, Progress};
 use super::Workspaces;
 use crate::error::Result;
 use crate::freeze::Freeze;
-use crate::id::WorkspaceId;
 use crate::record::{Record, State};
 use crate::registry::Registry;
+use elevo_core::WorkspaceId;
 
 impl Workspaces {
     /// Stores the files and the home of a workspace, and returns the record of

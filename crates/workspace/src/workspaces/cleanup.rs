@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use super::locked::{LOCK, LockedWorkspace};
 use super::{Workspaces, origin};
+use elevo_core::WorkspaceId;
+
 use crate::error::{Error, Result};
 use crate::lock;
 #[cfg(target_os = "linux")]
@@ -95,7 +97,7 @@ impl Workspaces {
         for entry in list().map_err(Error::io("list", &live))? {
             let name = entry.file_name();
             let id = name.to_str().and_then(|name| name.parse().ok());
-            let record = id.as_ref().and_then(|id| registry.records().get(id));
+            let record = id.and_then(|id: WorkspaceId| registry.records().get(&id));
             if record.is_some_and(|record| record.state == State::Live) {
                 continue;
             }

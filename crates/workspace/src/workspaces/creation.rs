@@ -18,9 +18,9 @@ use elevo_engine::Progress;
 use super::locked::{LOCK, LockedWorkspace};
 use super::{Workspaces, origin};
 use crate::error::{Error, Result};
-use crate::id::WorkspaceId;
 use crate::provider::Origin;
 use crate::record::Record;
+use elevo_core::WorkspaceId;
 
 /// A workspace that has a directory, but is not in the registry yet.
 struct NewWorkspace {

@@ -6,8 +6,8 @@ use super::locked::LockedWorkspace;
 use super::{Snapshotted, Workspaces};
 use crate::error::Result;
 use crate::freeze::{Freeze, pause};
-use crate::id::WorkspaceId;
 use crate::record::Record;
+use elevo_core::WorkspaceId;
 
 impl Workspaces {
     /// Creates a writable workspace for each of `into` with the current files

@@ -7,9 +7,9 @@ use elevo_engine::{CommitInfo, Progress};
 use super::{Snapshotted, Workspaces};
 use crate::error::{Error, Result};
 use crate::freeze::{Freeze, pause};
-use crate::id::WorkspaceId;
 use crate::provider::ProviderKind;
 use crate::record::{Record, State};
+use elevo_core::WorkspaceId;
 
 impl Workspaces {
     /// Takes a snapshot of a workspace and deletes its directory. Its home is

@@ -9,9 +9,9 @@ use elevo_engine::Progress;
 
 use super::{Workspaces, origin};
 use crate::error::{Error, Result};
-use crate::id::WorkspaceId;
 use crate::lock;
 use crate::record::{Record, State};
+use elevo_core::WorkspaceId;
 
 /// A workspace that this caller has locked.
 #[derive(Debug)]

@@ -8,8 +8,8 @@ use elevo_engine::{CommitInfo, Progress};
 use super::{Snapshotted, Workspaces, origin};
 use crate::error::{Error, Result};
 use crate::freeze::NeverFreeze;
-use crate::id::WorkspaceId;
 use crate::record::Record;
+use elevo_core::WorkspaceId;
 
 /// The way in which a process reaches the files of a workspace.
 #[derive(Clone, Debug)]

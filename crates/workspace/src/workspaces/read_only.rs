@@ -9,8 +9,8 @@ use elevo_objects::SnapshotId;
 use super::locked::LockedWorkspace;
 use super::{Workspaces, origin};
 use crate::error::{Error, Result};
-use crate::id::WorkspaceId;
 use crate::record::Record;
+use elevo_core::WorkspaceId;
 
 /// A read-only workspace that is about to be bound into a container. The
 /// workspace is locked until this is dropped or passed to [`Workspaces::show`].

@@ -8,7 +8,7 @@ use super::restore::Unsaved;
 use super::{Snapshotted, Workspaces};
 use crate::error::Error;
 use crate::freeze::{Freeze, pause};
-use crate::id::WorkspaceId;
+use elevo_core::WorkspaceId;
 
 /// The result of a refresh.
 #[derive(Clone, Debug)]

@@ -11,9 +11,9 @@ use super::locked::LockedWorkspace;
 use super::{Workspaces, origin};
 use crate::error::{Error, Result};
 use crate::freeze::{Freeze, pause};
-use crate::id::WorkspaceId;
 use crate::provider::Scan;
 use crate::record::Record;
+use elevo_core::WorkspaceId;
 
 /// Maximum attempts to write to a workspace that reports a full disk.
 const ATTEMPTS: usize = 16;

@@ -13,10 +13,10 @@ use super::{Snapshotted, Workspaces, origin};
 use crate::changes::Changes;
 use crate::error::{Error, Result};
 use crate::freeze::{Freeze, Thaw, pause};
-use crate::id::WorkspaceId;
 use crate::provider::{Origin, Reading, Scan, WorkspaceProvider};
 use crate::record::Record;
 use crate::registry::{Registry, has_entries};
+use elevo_core::WorkspaceId;
 
 /// Returns the snapshots that the workspaces in `root` need; none if there are
 /// no workspaces.

@@ -9,8 +9,8 @@ use crate::conformance::assertions::{
 use crate::conformance::backend::Backend;
 use crate::conformance::samples::{
     ALICE, BOB, add_project, add_workspace, added, assert_chain, at, first, full_step, furnished,
-    furnished_with_project, get_project, get_review, land, landing, move_base, open, path, project,
-    requested, review, snapshot, step, supersede, whole_log, workspace,
+    furnished_with_project, get_project, get_review, id_of, land, landing, move_base, open, path,
+    project, requested, review, snapshot, step, supersede, whole_log, workspace,
 };
 use crate::error::{Error, Kind};
 use crate::limits::{MAX_CHANGES, MAX_COUNTS_BYTES, MAX_REVIEWS, MAX_STEPS, MAX_TEXT_BYTES};
@@ -21,7 +21,7 @@ pub async fn an_unexpected_landing_changes_nothing(backend: &impl Backend) {
     let (catalog, one) = furnished_with_project(backend).await;
     let other = project(ALICE, "q");
     add_project(&catalog, &other).await;
-    add_workspace(&catalog, &workspace(ALICE, "of q", Some("q"))).await;
+    add_workspace(&catalog, &workspace(ALICE, "of-q", Some("q"))).await;
     open(&catalog, &other, vec![review(&other, "r of q", None, "x")]).await;
     let fine = || full_step(&one);
     let land = async |bad: Step| {
@@ -69,9 +69,9 @@ pub async fn an_unexpected_landing_changes_nothing(backend: &impl Backend) {
         ..fine()
     };
     assert_changed(land(from_elsewhere).await, Kind::Workspace);
-    for id in ["unknown", "of q"] {
+    for id in ["unknown", "of-q"] {
         let of_another = Step {
-            workspace: Some(id.into()),
+            workspace: Some(id_of(id)),
             ..fine()
         };
         assert_not_found(land(of_another).await, Kind::Workspace);
@@ -81,11 +81,18 @@ pub async fn an_unexpected_landing_changes_nothing(backend: &impl Backend) {
     let kept = review(&one, "r", Some("w"), "a/b");
     assert_eq!(get_review(&catalog, &kept).await, kept);
     assert_eq!(catalog.review(ALICE, "s").await.expect("review"), None);
-    let versions = catalog.versions_of("p", &path("a"), None, 10).await;
+    let versions = catalog
+        .versions_of(ALICE, &id_of("p"), &path("a"), None, 10)
+        .await;
     assert!(versions.expect("versions").is_empty());
-    let workspace = catalog.workspace(ALICE, "w").await.expect("workspace");
+    let workspace = catalog
+        .workspace(ALICE, &id_of("w"))
+        .await
+        .expect("workspace");
     assert_eq!(workspace.expect("it exists").merges, 0);
-    let known = catalog.landing_by_request("p", "request").await;
+    let known = catalog
+        .landing_by_request(ALICE, &id_of("p"), "request")
+        .await;
     assert_eq!(known.expect("landing"), None);
     land(fine()).await.expect("all is as expected");
 }
@@ -136,7 +143,9 @@ pub async fn a_landing_is_carried_out_once(backend: &impl Backend) {
             assert!(matches!(again, Err(Error::Repeated { .. })), "{again:?}");
         }
         // Another project has its own requests.
-        let known = handles[0].landing_by_request("q", request).await;
+        let known = handles[0]
+            .landing_by_request(ALICE, &id_of("q"), request)
+            .await;
         assert_eq!(known.expect("landing"), None);
     }
     land(&handles[0], &other, vec![requested(snapshot(5), "lands")]).await;

@@ -6,7 +6,7 @@ use super::projects::{
     add_project, add_workspace, added, get_project, move_base, open, project, review, snapshot,
     step, whole_log, workspace,
 };
-use super::tenants::{AGENT, ALICE, furnished};
+use super::tenants::{AGENT, ALICE, furnished, id_of};
 use crate::catalog::Catalog;
 use crate::conformance::backend::Backend;
 use crate::records::{LandingKind, LogEntry, Project, ReviewChange, ReviewState, ReviewStep, Step};
@@ -36,7 +36,7 @@ pub(crate) fn full_step(one: &Project) -> Step {
     Step {
         kind: LandingKind::Resolve,
         agent: Some(AGENT.into()),
-        workspace: Some("w".into()),
+        workspace: Some(id_of("w")),
         message: "why\nnot".into(),
         request: Some("request".into()),
         counts: json!({ "added": 2 }),

@@ -4,7 +4,7 @@ use elevo_core::{TenantId, TreePath};
 use elevo_objects::{Content, Entry, Hash, Mode, SnapshotId, Tree};
 use serde_json::json;
 
-use super::tenants::{KEY, at};
+use super::tenants::{KEY, at, id_of};
 use crate::catalog::*;
 use crate::records::{
     BaseMove, Landed, Landing, LandingKind, LogEntry, PathChange, Project, Retention, Review,
@@ -50,7 +50,7 @@ pub(crate) fn directory(files: u64) -> Entry {
 
 pub(crate) fn project(tenant: TenantId, id: &str) -> Project {
     Project {
-        id: id.into(),
+        id: id_of(id),
         tenant,
         name: format!("name of {id}"),
         description: None,
@@ -72,9 +72,9 @@ pub(crate) async fn add_project(catalog: &impl Catalog, project: &Project) {
 /// A live workspace, created with [`KEY`].
 pub(crate) fn workspace(tenant: TenantId, id: &str, project: Option<&str>) -> Workspace {
     Workspace {
-        id: id.into(),
+        id: id_of(id),
         tenant,
-        project: project.map(Into::into),
+        project: project.map(id_of),
         agent: None,
         key: KEY.into(),
         name: None,
@@ -196,7 +196,7 @@ pub(crate) async fn get_project(catalog: &impl Catalog, project: &Project) -> Pr
 
 pub(crate) async fn whole_log(catalog: &impl Catalog, project: &Project) -> Vec<LogEntry> {
     let log = catalog
-        .log(&project.id, None, crate::limits::MAX_PAGE)
+        .log(project.tenant, &project.id, None, crate::limits::MAX_PAGE)
         .await;
     log.expect("log")
 }
@@ -212,7 +212,7 @@ pub(crate) fn review(
         id: id.into(),
         tenant: project.tenant,
         project: project.id.clone(),
-        workspace: workspace.map(Into::into),
+        workspace: workspace.map(id_of),
         agent: None,
         path: path(at_path),
         kind: "conflict".into(),

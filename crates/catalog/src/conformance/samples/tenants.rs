@@ -1,6 +1,6 @@
 //! Sample tenants, agents, keys and sandboxes, and calls that must succeed.
 
-use elevo_core::{SandboxState, TenantId, Timestamp};
+use elevo_core::{Id, SandboxState, TenantId, Timestamp};
 use serde_json::json;
 
 use crate::catalog::*;
@@ -23,6 +23,19 @@ pub(crate) const NO_LIMITS: AddLimits = AddLimits {
     per_key: None,
     total: None,
 };
+
+/// Returns the id that is the text, or its prefix and the text.
+pub(crate) fn id_of<T: Id>(text: &str) -> T {
+    let id = text
+        .parse()
+        .or_else(|_| format!("{}{text}", T::PREFIX).parse());
+    id.expect("an id")
+}
+
+/// Returns an id without its prefix.
+pub(crate) fn short<T: Id>(id: &T) -> String {
+    id.strip_prefix(T::PREFIX).unwrap_or(id).to_owned()
+}
 
 pub(crate) fn at(seconds: i64) -> Timestamp {
     Timestamp::new(seconds, 0).expect("no nanoseconds")
@@ -65,7 +78,7 @@ pub(crate) fn key(tenant: TenantId, id: &str, agent: Option<&str>) -> ApiKey {
 /// A sandbox in state `starting`, created with [`KEY`].
 pub(crate) fn sandbox(tenant: TenantId, id: &str) -> Sandbox {
     Sandbox {
-        id: id.into(),
+        id: id_of(id),
         tenant,
         agent: None,
         key: KEY.into(),
@@ -74,13 +87,14 @@ pub(crate) fn sandbox(tenant: TenantId, id: &str) -> Sandbox {
         reason: None,
         template: "base".into(),
         container: None,
-        workspace: format!("workspace of {id}"),
+        workspace: id_of(&format!("workspace-of-{id}")),
         token_hash: [7; 32],
         created: at(100),
         expires: at(1000),
         updated: at(100),
         removing: false,
         keep_workspace: false,
+        started_before: false,
         spec: json!({ "memory": 1 << 30, "env": { "A": "b" } }),
     }
 }
@@ -131,10 +145,12 @@ pub(crate) async fn add(catalog: &impl Catalog, sandbox: &Sandbox) {
 }
 
 pub(crate) async fn get(catalog: &impl Catalog, id: &str) -> Option<Sandbox> {
-    catalog.sandbox_of_any_tenant(id).await.expect("sandbox")
+    let found = catalog.sandbox_of_any_tenant(&id_of(id)).await;
+    found.expect("sandbox")
 }
 
+/// Returns the ids of a page of sandboxes, without their prefix.
 pub(crate) async fn list(catalog: &impl Catalog, query: &SandboxQuery) -> Vec<String> {
     let page = catalog.sandboxes(query).await.expect("sandboxes");
-    page.items.into_iter().map(|sandbox| sandbox.id).collect()
+    page.items.iter().map(|one| short(&one.id)).collect()
 }

@@ -8,7 +8,9 @@ use crate::catalog::*;
 use crate::change::SandboxChange;
 use crate::conformance::assertions::{assert_not_found, assert_refused};
 use crate::conformance::backend::Backend;
-use crate::conformance::samples::{ALICE, add, at, furnished, get, of_state, removing, sandbox};
+use crate::conformance::samples::{
+    ALICE, add, at, furnished, get, id_of, of_state, removing, sandbox,
+};
 use crate::error::{Error, Kind};
 use crate::limits::{MAX_REASON_BYTES, MAX_SPEC_BYTES};
 use crate::records::Sandbox;
@@ -19,7 +21,9 @@ pub async fn a_change_sets_only_the_given_fields(backend: &impl Backend) {
     let before = sandbox(ALICE, "a");
     add(&catalog, &before).await;
     let nothing = SandboxChange::default();
-    let changed = catalog.change_sandbox("a", &nothing, at(101)).await;
+    let changed = catalog
+        .change_sandbox(ALICE, &id_of("a"), &nothing, at(101))
+        .await;
     let untouched = Sandbox {
         updated: at(101),
         ..before.clone()
@@ -31,26 +35,30 @@ pub async fn a_change_sets_only_the_given_fields(backend: &impl Backend) {
         reason: Some(Some("\0".repeat(MAX_REASON_BYTES + 1))),
         name: Some(Some("new".into())),
         container: Some(Some("c0ffee".into())),
-        workspace: Some("another".into()),
+        workspace: Some(id_of("another")),
         expires: Some(Timestamp::new(2000, 1_999).expect("a time")),
         token_hash: Some([8; 32]),
         removing: Some(false),
         keep_workspace: Some(true),
+        started_before: Some(true),
         spec: Some(json!({})),
         tells: Vec::new(),
     };
-    let changed = catalog.change_sandbox("a", &everything, at(102)).await;
+    let changed = catalog
+        .change_sandbox(ALICE, &id_of("a"), &everything, at(102))
+        .await;
     let changed = changed.expect("it was starting");
     let expected = Sandbox {
         state: SandboxState::Running,
         reason: Some("?".repeat(MAX_REASON_BYTES)),
         name: Some("new".into()),
         container: Some("c0ffee".into()),
-        workspace: "another".into(),
+        workspace: id_of("another"),
         expires: Timestamp::new(2000, 1_000).expect("a time"),
         token_hash: [8; 32],
         updated: at(102),
         keep_workspace: true,
+        started_before: true,
         spec: json!({}),
         ..before
     };
@@ -62,7 +70,9 @@ pub async fn a_change_sets_only_the_given_fields(backend: &impl Backend) {
         container: Some(None),
         ..SandboxChange::default()
     };
-    let changed = catalog.change_sandbox("a", &emptied, at(103)).await;
+    let changed = catalog
+        .change_sandbox(ALICE, &id_of("a"), &emptied, at(103))
+        .await;
     let changed = changed.expect("it exists");
     let rest = (changed.reason, changed.name, changed.container);
     assert_eq!(rest, (None, None, None));
@@ -77,7 +87,7 @@ pub async fn a_state_changes_only_as_allowed(backend: &impl Backend) {
             one.state = is;
             add(&catalog, &one).await;
             let changed = catalog
-                .change_sandbox(&one.id, &of_state(to), at(101))
+                .change_sandbox(ALICE, &one.id, &of_state(to), at(101))
                 .await;
             match changed {
                 Ok(changed) if is.can_become(to) => assert_eq!(changed.state, to),
@@ -102,11 +112,16 @@ pub async fn an_unexpected_change_changes_nothing(backend: &impl Backend) {
             reason: Some(Some("why".into())),
             ..SandboxChange::default()
         };
-        match catalog.change_sandbox("a", &change, at(101)).await {
+        match catalog
+            .change_sandbox(ALICE, &id_of("a"), &change, at(101))
+            .await
+        {
             Err(Error::WrongState { is }) => assert_eq!(is, SandboxState::Starting),
             other => panic!("expected `WrongState`, got {other:?}"),
         }
-        let unknown = catalog.change_sandbox("b", &change, at(101)).await;
+        let unknown = catalog
+            .change_sandbox(ALICE, &id_of("b"), &change, at(101))
+            .await;
         assert_not_found(unknown, Kind::Sandbox);
     }
     let long = SandboxChange {
@@ -118,11 +133,19 @@ pub async fn an_unexpected_change_changes_nothing(backend: &impl Backend) {
         ..of_state(SandboxState::Running)
     };
     for change in [long, unnamed] {
-        assert_refused(catalog.change_sandbox("a", &change, at(101)).await);
+        assert_refused(
+            catalog
+                .change_sandbox(ALICE, &id_of("a"), &change, at(101))
+                .await,
+        );
     }
     let never = Timestamp::new(i64::MAX, 0).expect("a time");
     let change = of_state(SandboxState::Running);
-    assert_refused(catalog.change_sandbox("a", &change, never).await);
+    assert_refused(
+        catalog
+            .change_sandbox(ALICE, &id_of("a"), &change, never)
+            .await,
+    );
     assert_eq!(get(&catalog, "a").await, Some(before));
 }
 
@@ -130,7 +153,11 @@ pub async fn an_unexpected_change_changes_nothing(backend: &impl Backend) {
 pub async fn a_sandbox_that_is_being_removed_cannot_start(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     add(&catalog, &sandbox(ALICE, "a")).await;
-    let change = async |change: SandboxChange| catalog.change_sandbox("a", &change, at(101)).await;
+    let change = async |change: SandboxChange| {
+        catalog
+            .change_sandbox(ALICE, &id_of("a"), &change, at(101))
+            .await
+    };
     for _ in 0..2 {
         let marked = change(removing()).await.expect("marked, also twice");
         assert!(marked.removing);
@@ -169,7 +196,11 @@ pub async fn one_of_several_concurrent_changes_wins(backend: &impl Backend) {
                 ..of_state(path[round % 3])
             };
             let catalog = &handles[n % 2];
-            async move { catalog.change_sandbox("a", &change, at(101)).await }
+            async move {
+                catalog
+                    .change_sandbox(ALICE, &id_of("a"), &change, at(101))
+                    .await
+            }
         });
         let mut won = Vec::new();
         for result in join_all(tries).await {
@@ -194,7 +225,9 @@ pub async fn concurrent_changes_of_different_fields_all_apply(backend: &impl Bac
                 reason: Some(Some(n.to_string())),
                 ..SandboxChange::default()
             };
-            let changed = one.change_sandbox("a", &change, at(101)).await;
+            let changed = one
+                .change_sandbox(ALICE, &id_of("a"), &change, at(101))
+                .await;
             assert_eq!(changed.expect("change").reason, Some(n.to_string()));
         }
     };
@@ -204,7 +237,9 @@ pub async fn concurrent_changes_of_different_fields_all_apply(backend: &impl Bac
                 container: Some(Some(n.to_string())),
                 ..SandboxChange::default()
             };
-            let changed = two.change_sandbox("a", &change, at(101)).await;
+            let changed = two
+                .change_sandbox(ALICE, &id_of("a"), &change, at(101))
+                .await;
             assert_eq!(changed.expect("change").container, Some(n.to_string()));
         }
     };

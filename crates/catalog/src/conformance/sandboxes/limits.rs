@@ -5,7 +5,7 @@ use futures::future::join_all;
 use crate::catalog::*;
 use crate::conformance::backend::Backend;
 use crate::conformance::samples::{
-    AGENT_KEYS, ALICE, BOB, add, at, furnished, list, of_tenant, removing, sandbox,
+    AGENT_KEYS, ALICE, BOB, add, at, furnished, id_of, list, of_tenant, removing, sandbox,
 };
 use crate::error::{Error, Limit, Result};
 use crate::query::{AddLimits, SandboxQuery};
@@ -100,11 +100,16 @@ pub async fn sandboxes_that_are_being_removed_do_not_count(backend: &impl Backen
     let third = sandbox(ALICE, "c");
     let added = catalog.add_sandbox(&third, limits).await;
     assert_limited(added, Limit::Sandboxes, 2);
-    let marked = catalog.change_sandbox("a", &removing(), at(101)).await;
+    let marked = catalog
+        .change_sandbox(ALICE, &id_of("a"), &removing(), at(101))
+        .await;
     marked.expect("mark it");
     let added = catalog.add_sandbox(&third, limits).await;
     added.expect("one of two is being removed");
-    catalog.remove_sandbox("b", at(900)).await.expect("remove");
+    catalog
+        .remove_sandbox(ALICE, &id_of("b"), at(900))
+        .await
+        .expect("remove");
     let added = catalog.add_sandbox(&sandbox(ALICE, "d"), limits).await;
     added.expect("one is gone");
     let none = AddLimits {

@@ -4,7 +4,7 @@ use std::fs;
 
 use elevo_core::{TenantId, TreePath};
 
-use super::Temporary;
+use super::{Temporary, id_of};
 use crate::conformance::Backend;
 use crate::error::{Error, Result};
 use crate::query::SandboxQuery;
@@ -13,21 +13,21 @@ const ROW: &str = "
     INSERT INTO tenants VALUES (zeroblob(16), 't', 1, '{}', NULL, NULL);
     INSERT INTO api_keys VALUES
         (zeroblob(16), 'k', NULL, 'k', zeroblob(32), '[]', '{}', 1, NULL, NULL);
-    INSERT INTO sandboxes VALUES ('s', zeroblob(16), NULL, 'k', NULL, 'running', NULL, 't', NULL,
-        'w', zeroblob(32), 1, 1, 1, 0, 0, '{}');
+    INSERT INTO sandboxes VALUES ('sbx-1', zeroblob(16), NULL, 'k', NULL, 'running', NULL, 't', NULL,
+        'w', zeroblob(32), 1, 1, 1, 0, 0, '{}', 1);
     INSERT INTO templates VALUES ('t', 'i', NULL, '[]', 1, 0, 1);
 ";
 
 const PROJECT: &str = "
-    INSERT INTO projects VALUES ('p', zeroblob(16), 'p', NULL, zeroblob(32), 1, 0, 1, 1, 0,
+    INSERT INTO projects VALUES ('prj-1', zeroblob(16), 'p', NULL, zeroblob(32), 1, 0, 1, 1, 0,
         'all', NULL);
-    INSERT INTO policies VALUES ('p', '{}');
-    INSERT INTO workspaces VALUES ('w', zeroblob(16), 'p', NULL, 'k', NULL, zeroblob(32),
+    INSERT INTO policies VALUES ('prj-1', '{}');
+    INSERT INTO workspaces VALUES ('w', zeroblob(16), 'prj-1', NULL, 'k', NULL, zeroblob(32),
         zeroblob(32), 0, '{}', 0, 0, 'live', NULL, 1, 1, NULL);
-    INSERT INTO landings VALUES ('p', 1, zeroblob(32), zeroblob(32), 'merge', NULL, NULL, 'k', '',
+    INSERT INTO landings VALUES ('prj-1', 1, zeroblob(32), zeroblob(32), 'merge', NULL, NULL, 'k', '',
         NULL, '{}', 1);
-    INSERT INTO versions VALUES ('p', 1, x'61', 'added', NULL, NULL, x'0101a4', 1, 0, 'take');
-    INSERT INTO reviews VALUES ('r', zeroblob(16), 'p', NULL, NULL, x'61', 'c', NULL, NULL, NULL,
+    INSERT INTO versions VALUES ('prj-1', 1, x'61', 'added', NULL, NULL, x'0101a4', 1, 0, 'take');
+    INSERT INTO reviews VALUES ('r', zeroblob(16), 'prj-1', NULL, NULL, x'61', 'c', NULL, NULL, NULL,
         zeroblob(32), zeroblob(32), zeroblob(32), 'a', 'open', '{}', 1, NULL, NULL, NULL, NULL,
         NULL, 0);
 ";
@@ -48,6 +48,7 @@ async fn a_file_that_is_not_a_database_is_not_overwritten() {
 #[tokio::test]
 async fn impossible_values_are_reported_as_damage() {
     for meddling in [
+        "UPDATE sandboxes SET workspace = 'not an id'",
         "UPDATE sandboxes SET state = 'dancing'",
         "UPDATE sandboxes SET spec = '{'",
         "UPDATE api_keys SET scopes = 'null'",
@@ -59,10 +60,10 @@ async fn impossible_values_are_reported_as_damage() {
         temporary.meddle(meddling).await;
         let catalog = temporary.open().await;
         if meddling.contains("sandboxes") {
-            assert_damaged(catalog.sandbox_of_any_tenant("s").await);
+            assert_damaged(catalog.sandbox_of_any_tenant(&id_of("sbx-1")).await);
             assert_damaged(catalog.sandboxes(&SandboxQuery::default()).await);
         } else if meddling.contains("api_keys") {
-            assert_damaged(catalog.key_by_hash(&[0; 32]).await);
+            assert_damaged(catalog.key_of_any_tenant(&[0; 32]).await);
         } else {
             assert_damaged(catalog.templates().await);
         }
@@ -100,11 +101,29 @@ async fn impossible_values_of_projects_are_reported_as_damage() {
         let catalog = temporary.open().await;
         let table = meddling.split(' ').nth(1).unwrap_or_default();
         let found = [
-            ("projects", catalog.project(tenant, "p").await.map(drop)),
-            ("policies", catalog.policy(tenant, "p").await.map(drop)),
-            ("workspaces", catalog.workspace(tenant, "w").await.map(drop)),
-            ("landings", catalog.landing("p", 1).await.map(drop)),
-            ("versions", catalog.last_version("p", &a).await.map(drop)),
+            (
+                "projects",
+                catalog.project(tenant, &id_of("prj-1")).await.map(drop),
+            ),
+            (
+                "policies",
+                catalog.policy(tenant, &id_of("prj-1")).await.map(drop),
+            ),
+            (
+                "workspaces",
+                catalog.workspace(tenant, &id_of("w")).await.map(drop),
+            ),
+            (
+                "landings",
+                catalog.landing(tenant, &id_of("prj-1"), 1).await.map(drop),
+            ),
+            (
+                "versions",
+                catalog
+                    .last_version(tenant, &id_of("prj-1"), &a)
+                    .await
+                    .map(drop),
+            ),
             ("reviews", catalog.review(tenant, "r").await.map(drop)),
         ];
         for (of, result) in found {

@@ -5,7 +5,7 @@ use serde_json::json;
 use sqlx::Row;
 
 use super::super::SqliteCatalog;
-use super::Temporary;
+use super::{Temporary, id_of};
 use crate::conformance::Backend;
 use crate::error::Error;
 use crate::query::SandboxQuery;
@@ -141,7 +141,7 @@ fn key() -> ApiKey {
 
 fn sandbox() -> Sandbox {
     Sandbox {
-        id: "sbx-1".into(),
+        id: id_of("sbx-1"),
         tenant: TENANT,
         agent: Some("agt-1".into()),
         key: "key-1".into(),
@@ -150,13 +150,14 @@ fn sandbox() -> Sandbox {
         reason: Some("it was asked to".into()),
         template: "base".into(),
         container: Some("c0ffee".into()),
-        workspace: "ws-1".into(),
+        workspace: id_of("ws-1"),
         token_hash: [0x22; 32],
         created: at(1_700_000_003),
         expires: at(1_700_003_600),
         updated: at(1_700_000_004),
         removing: true,
         keep_workspace: true,
+        started_before: true,
         spec: json!({ "memory": 1 << 30, "env": { "A": "b\nc" } }),
     }
 }

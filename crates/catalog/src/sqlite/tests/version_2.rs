@@ -5,7 +5,7 @@ use elevo_objects::{Content, Entry, Hash, Link, Mode, SnapshotId, Tree};
 use serde_json::json;
 
 use super::super::SqliteCatalog;
-use super::Temporary;
+use super::{Temporary, id_of};
 use crate::conformance::Backend;
 use crate::records::{
     FileVersion, LandedStep, LandingKind, LogEntry, PathChange, Project, ProjectPolicy, Retention,
@@ -32,7 +32,7 @@ fn path(text: &str) -> TreePath {
 
 pub(super) fn project() -> Project {
     Project {
-        id: "prj-1".into(),
+        id: id_of("prj-1"),
         tenant: TENANT,
         name: "handbook".into(),
         description: Some("words".into()),
@@ -48,9 +48,9 @@ pub(super) fn project() -> Project {
 
 fn workspace() -> Workspace {
     Workspace {
-        id: "ws-1".into(),
+        id: id_of("ws-1"),
         tenant: TENANT,
-        project: Some("prj-1".into()),
+        project: Some(id_of("prj-1")),
         agent: Some("agt-1".into()),
         key: "key-1".into(),
         name: Some("mine".into()),
@@ -70,7 +70,7 @@ fn workspace() -> Workspace {
 
 pub(super) fn log() -> [LogEntry; 2] {
     let import = LogEntry {
-        project: "prj-1".into(),
+        project: id_of("prj-1"),
         sequence: 1,
         snapshot: snapshot(1),
         parent: snapshot(0),
@@ -90,7 +90,7 @@ pub(super) fn log() -> [LogEntry; 2] {
         parent: snapshot(1),
         kind: LandingKind::Merge,
         agent: Some("agt-1".into()),
-        workspace: Some("ws-1".into()),
+        workspace: Some(id_of("ws-1")),
         message: "better\nwords".into(),
         request: Some("req-1".into()),
         counts: json!({ "added": 1 }),
@@ -176,8 +176,8 @@ fn reviews() -> [Review; 2] {
     let open = Review {
         id: "rev-2".into(),
         tenant: TENANT,
-        project: "prj-1".into(),
-        workspace: Some("ws-1".into()),
+        project: id_of("prj-1"),
+        workspace: Some(id_of("ws-1")),
         agent: Some("agt-1".into()),
         path: path("a/c"),
         kind: "conflict".into(),
@@ -223,17 +223,23 @@ async fn a_catalog_of_version_2_is_read() {
     let temporary = Temporary::new();
     temporary.restore(include_str!("version-2.sql")).await;
     let catalog = temporary.open().await;
-    let found = catalog.project(TENANT, "prj-1").await.unwrap();
+    let found = catalog.project(TENANT, &id_of("prj-1")).await.unwrap();
     assert_eq!(found, Some(project()));
-    let found = catalog.workspace(TENANT, "ws-1").await.unwrap();
+    let found = catalog.workspace(TENANT, &id_of("ws-1")).await.unwrap();
     assert_eq!(found, Some(workspace()));
     let policy = ProjectPolicy {
         version: 3,
         policy: json!({ "rules": [] }),
     };
-    let found = catalog.policy(TENANT, "prj-1").await.unwrap();
+    let found = catalog.policy(TENANT, &id_of("prj-1")).await.unwrap();
     assert_eq!(found, Some(policy));
-    assert_eq!(catalog.log("prj-1", None, 10).await.unwrap(), log());
+    assert_eq!(
+        catalog
+            .log(TENANT, &id_of("prj-1"), None, 10)
+            .await
+            .unwrap(),
+        log()
+    );
     for review in reviews() {
         let found = catalog.review(TENANT, &review.id).await.unwrap();
         assert_eq!(found, Some(review));
@@ -248,7 +254,10 @@ async fn assert_requests(catalog: &SqliteCatalog) {
             sequence,
             head: snapshot(head),
         };
-        let found = catalog.landing_by_request("prj-1", request).await.unwrap();
+        let found = catalog
+            .landing_by_request(TENANT, &id_of("prj-1"), request)
+            .await
+            .unwrap();
         assert_eq!(found, Some(landed));
     }
 }
@@ -263,9 +272,13 @@ async fn assert_versions(catalog: &SqliteCatalog) {
             workspace: entry.workspace.clone(),
             created: entry.created,
         });
-        let found = catalog.versions_in("prj-1", entry.sequence, None, 10).await;
+        let found = catalog
+            .versions_in(TENANT, &id_of("prj-1"), entry.sequence, None, 10)
+            .await;
         assert_eq!(found.unwrap(), versions.collect::<Vec<_>>());
     }
-    let history = catalog.versions_of("prj-1", &path("a/b"), None, 10).await;
+    let history = catalog
+        .versions_of(TENANT, &id_of("prj-1"), &path("a/b"), None, 10)
+        .await;
     assert_eq!(history.unwrap().len(), 2, "the root counts");
 }

@@ -1,7 +1,7 @@
 //! Tests of a catalog that version 4 wrote, with retention and tags.
 
-use super::Temporary;
 use super::version_2::{TENANT, at, log, project, snapshot};
+use super::{Temporary, id_of};
 use crate::conformance::Backend;
 use crate::records::{Project, Retention, Tag};
 
@@ -14,17 +14,23 @@ async fn a_catalog_of_version_4_is_read() {
         retention: Retention::Daily(30),
         ..project()
     };
-    let found = catalog.project(TENANT, "prj-1").await.unwrap();
+    let found = catalog.project(TENANT, &id_of("prj-1")).await.unwrap();
     assert_eq!(found, Some(expected));
     let mut entries = log();
     entries[1].dropped = Some(at(4));
-    assert_eq!(catalog.log("prj-1", None, 10).await.unwrap(), entries);
+    assert_eq!(
+        catalog
+            .log(TENANT, &id_of("prj-1"), None, 10)
+            .await
+            .unwrap(),
+        entries
+    );
     for (which, projects) in [(0, vec!["prj-1"]), (1, vec!["prj-1"]), (2, vec![])] {
         let found = catalog.dropped_from(TENANT, snapshot(which)).await;
         assert_eq!(found.unwrap(), projects);
     }
     let one = Tag {
-        project: "prj-1".into(),
+        project: id_of("prj-1"),
         name: "v1".into(),
         snapshot: snapshot(2),
         key: "key-1".into(),
@@ -39,6 +45,9 @@ async fn a_catalog_of_version_4_is_read() {
         created: at(6),
         ..one.clone()
     };
-    let found = catalog.tags("prj-1", None, 10).await.unwrap();
+    let found = catalog
+        .tags(TENANT, &id_of("prj-1"), None, 10)
+        .await
+        .unwrap();
     assert_eq!(found, [one, two]);
 }

@@ -9,8 +9,8 @@ use elevo_testkit::wait::until_async;
 use futures::future::join_all;
 use serde_json::json;
 
-use super::Temporary;
 use super::file::HASTY;
+use super::{Temporary, id_of};
 use crate::conformance::Backend;
 use crate::error::Error;
 use crate::records::{
@@ -147,7 +147,7 @@ fn snapshot(n: u8) -> SnapshotId {
 /// A landing with this many changes, on a new project.
 async fn landing(catalog: &SqliteCatalog, id: &str, changes: u64) -> Landing {
     let project = Project {
-        id: id.into(),
+        id: id_of(id),
         tenant: TenantId::LOCAL,
         name: id.into(),
         description: None,
@@ -185,7 +185,7 @@ async fn landing(catalog: &SqliteCatalog, id: &str, changes: u64) -> Landing {
     };
     Landing {
         tenant: TenantId::LOCAL,
-        project: id.into(),
+        project: project.id,
         expected_head: snapshot(0),
         expected_policy: 0,
         steps: vec![step],
@@ -200,7 +200,13 @@ async fn small_changes_come_between_large_ones() {
     let tenant = Tenant::new(TenantId::LOCAL, "local", NOW);
     catalog.add_tenant(&tenant).await.unwrap();
     let mut landings = Vec::new();
-    for (id, changes) in [("a", 5001), ("b", 5001), ("c", 5001), ("d", 1), ("e", 1)] {
+    for (id, changes) in [
+        ("prj-a", 5001),
+        ("prj-b", 5001),
+        ("prj-c", 5001),
+        ("prj-d", 1),
+        ("prj-e", 1),
+    ] {
         landings.push(landing(&catalog, id, changes).await);
     }
     let turn = catalog.database.write().await.unwrap();
@@ -215,5 +221,5 @@ async fn small_changes_come_between_large_ones() {
     };
     let events = catalog.events(&query).await.unwrap();
     let order: Vec<_> = events.iter().map(|event| &*event.event.subject).collect();
-    assert_eq!(order, ["a", "d", "e", "b", "c"]);
+    assert_eq!(order, ["prj-a", "prj-d", "prj-e", "prj-b", "prj-c"]);
 }

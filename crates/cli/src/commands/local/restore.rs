@@ -3,7 +3,9 @@ use std::sync::Arc;
 
 use clap::Args;
 use elevo_core::TreePath;
-use elevo_engine::{CheckoutOptions, Error, Present, Progress, Repository, StateTree, checkout};
+use elevo_engine::{
+    CheckoutOptions, Error, ExistingContent, Progress, Repository, StateTree, checkout,
+};
 use elevo_merge::IgnoreFiles;
 use elevo_objects::{Snapshot, Tree};
 
@@ -154,10 +156,10 @@ fn write(
         leave_out: left_out(),
         ignoring: Some(Arc::new(IgnoreFiles::default())),
         force: true,
-        seed: None,
+        clone_source: None,
         owner: None,
     };
-    let present = Present::Found {
+    let present = ExistingContent::Found {
         tree: now.tree,
         view: repository.clone(),
     };

@@ -63,7 +63,10 @@ pub(super) fn run(at: &OperatorOptions, args: &Logs) -> anyhow::Result<Exit> {
         print(&mut output, &line)?;
     }
     output.finish()?;
-    while args.follow {
+    if !args.follow {
+        return Ok(Exit::Done);
+    }
+    loop {
         // Reads the rest of a rotated file before the new one.
         let is_rotated = log.is_rotated(&path);
         let lines = log.lines().map_err(failed)?;
@@ -77,7 +80,6 @@ pub(super) fn run(at: &OperatorOptions, args: &Logs) -> anyhow::Result<Exit> {
         }
         output.finish()?;
     }
-    Ok(Exit::Done)
 }
 
 fn keep_last(last: &mut VecDeque<String>, lines: Vec<String>, limit: usize) {

@@ -117,13 +117,13 @@ impl Keys {
     /// attempt: its secret was never returned and is not stored.
     async fn id_for_key(&self, who: &Principal, once: &Once) -> Result<String> {
         if !once.is_again() {
-            return Ok(once.id("key-"));
+            return Ok(once.name("key-"));
         }
         // The second and later attempts record the ids that they replace.
-        let before: String = once.noted().unwrap_or_else(|| once.id("key-"));
+        let before: String = once.noted().unwrap_or_else(|| once.name("key-"));
         let now = clock::now();
         self.catalog.revoke_key(who.tenant, &before, now).await?;
-        let id = clock::id("key-");
+        let id = clock::name("key-");
         once.note(&id).await?;
         Ok(id)
     }
@@ -162,7 +162,7 @@ impl Keys {
             let message = "a key that is bound to an agent cannot add agents";
             return Err(Failure::new(ErrorCode::Forbidden, message));
         }
-        let id = once.id("agt-");
+        let id = once.name("agt-");
         if once.is_again()
             && let Some(made) = self.catalog.agent(who.tenant, &id).await?
         {
@@ -227,7 +227,7 @@ impl Keys {
         scopes: &[Scope],
     ) -> Result<()> {
         let key = ApiKey {
-            id: clock::id("key-"),
+            id: clock::name("key-"),
             tenant,
             agent: None,
             name: name.into(),

@@ -52,7 +52,7 @@ impl Principals {
     /// unknown, revoked or expired, or if its tenant may not send requests.
     pub(crate) async fn authenticate(&self, secret: &str) -> Result<Principal> {
         let hash = crate::app::access::keys::hash_of(secret);
-        let key = self.catalog.key_by_hash(&hash).await?;
+        let key = self.catalog.key_of_any_tenant(&hash).await?;
         let unknown = || Failure::new(ErrorCode::Unauthorized, "this key is not known");
         let key = key.ok_or_else(unknown)?;
         check_valid(&key)?;

@@ -122,9 +122,9 @@ impl Secrets {
                 spec: Some(spec),
                 ..SandboxChange::default()
             };
-            let changed = self
-                .catalog
-                .change_sandbox(&sandbox.id, &change, clock::now());
+            let changed =
+                self.catalog
+                    .change_sandbox(sandbox.tenant, &sandbox.id, &change, clock::now());
             match changed.await {
                 // The deletion of a sandbox deletes its variables as well.
                 Ok(_) | Err(elevo_catalog::Error::Removing) => sealed += 1,
@@ -162,7 +162,7 @@ impl Secrets {
 
     async fn seal_webhooks(&self) -> Result<usize> {
         let mut sealed = 0;
-        for webhook in self.catalog.webhooks(None).await? {
+        for webhook in self.catalog.webhooks_of_all_tenants().await? {
             let kept = &webhook.secret;
             if kept.is_empty() || self.vault.is_present(kept) {
                 continue;
@@ -179,7 +179,7 @@ impl Secrets {
             let belonging = Belonging::webhook(webhook.tenant);
             let secret = self.seal_secret(belonging, &secret).await?;
             self.catalog
-                .set_webhook_secret(&webhook.id, &secret)
+                .set_webhook_secret(webhook.tenant, &webhook.id, &secret)
                 .await?;
             sealed += 1;
         }

@@ -82,7 +82,7 @@ impl Tenants {
             return Ok(());
         };
         let hash = crate::app::access::keys::hash_of(&secret.0);
-        match self.catalog.key_by_hash(&hash).await? {
+        match self.catalog.key_of_any_tenant(&hash).await? {
             None => {
                 self.keys
                     .add_owner_key(tenant, OF_THE_SETTINGS, hash, &Scope::ALL)

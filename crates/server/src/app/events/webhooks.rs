@@ -69,9 +69,9 @@ impl Webhooks {
         once: &Once,
     ) -> Result<api::Webhook> {
         who.needs(Scope::Webhooks)?;
-        let id = once.id("wh-");
+        let id = once.name("wh-");
         if once.is_again()
-            && let Some(made) = self.catalog.webhook(&id).await?
+            && let Some(made) = self.catalog.webhook(Some(who.tenant), &id).await?
         {
             return Ok(out(made));
         }
@@ -115,7 +115,9 @@ impl Webhooks {
 
     pub(crate) async fn remove(&self, who: &Principal, id: &str) -> Result<()> {
         let webhook = self.own(who, id).await?;
-        self.catalog.remove_webhook(&webhook.id).await?;
+        self.catalog
+            .remove_webhook(webhook.tenant, &webhook.id)
+            .await?;
         self.look_again();
         Ok(())
     }
@@ -124,7 +126,7 @@ impl Webhooks {
     /// failure is the same as for a missing one.
     async fn own(&self, who: &Principal, id: &str) -> Result<Webhook> {
         who.needs(Scope::Webhooks)?;
-        let found = self.catalog.webhook(id).await?;
+        let found = self.catalog.webhook(Some(who.tenant), id).await?;
         let found = found.filter(|webhook| is_own(who, webhook));
         found.ok_or_else(|| {
             let message = format!("there is no webhook `{}`", short(id));
@@ -149,7 +151,7 @@ impl Webhooks {
             .map_err(|why| Failure::invalid(short(&why)))?;
         let found = self
             .catalog
-            .deliveries(&webhook.id, state, query.before, limit)
+            .deliveries(webhook.tenant, &webhook.id, state, query.before, limit)
             .await?;
         Ok(api::DeliveryPage {
             items: found.into_iter().map(delivery_out).collect(),
@@ -162,7 +164,7 @@ impl Webhooks {
         let webhook = self.own(who, id).await?;
         match self
             .catalog
-            .replay(&webhook.id, event, clock::now())
+            .replay(webhook.tenant, &webhook.id, event, clock::now())
             .await?
         {
             true => {
@@ -180,7 +182,7 @@ impl Webhooks {
     /// replaces or deletes it.
     pub(crate) async fn adopt_configured(&self) -> Result<()> {
         let settings = &self.config.webhooks;
-        let there = self.catalog.webhook(OWN).await?;
+        let there = self.catalog.webhook(None, OWN).await?;
         let secret = settings.secret.as_ref().map_or("", |secret| &secret.0);
         let is_same = |webhook: &Webhook| {
             let has_secret = |kept: Option<String>| kept.as_deref().unwrap_or("") == secret;
@@ -191,7 +193,7 @@ impl Webhooks {
             return Ok(());
         }
         if there.is_some() {
-            self.catalog.remove_webhook(OWN).await?;
+            self.catalog.remove_webhook(None, OWN).await?;
         }
         if let Some(url) = &settings.url {
             let webhook = Webhook {
@@ -213,10 +215,10 @@ impl Webhooks {
     }
 }
 
-/// Returns true if a webhook belongs to the tenant of the principal and, for a
-/// key that is bound to an agent, to that agent.
+/// Returns true if a webhook of the tenant belongs, for a key that is bound to an
+/// agent, to that agent.
 fn is_own(who: &Principal, webhook: &Webhook) -> bool {
-    webhook.tenant == Some(who.tenant) && (who.agent.is_none() || who.agent == webhook.agent)
+    who.agent.is_none() || who.agent == webhook.agent
 }
 
 fn out(webhook: Webhook) -> api::Webhook {

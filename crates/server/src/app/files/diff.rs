@@ -2,7 +2,7 @@
 
 use elevo_api as api;
 use elevo_api::Scope;
-use elevo_core::ErrorCode;
+use elevo_core::{ErrorCode, SandboxId};
 use elevo_engine::{LineBudget, PatchOptions, Progress, Repository};
 use elevo_objects::{Entry, SnapshotId};
 use elevo_workspace::Changes;
@@ -10,7 +10,6 @@ use futures::executor::block_on;
 
 use crate::app::access::principal::Principal;
 use crate::app::files::Files;
-use crate::app::tenant_stores;
 use crate::failure::{Failure, Result};
 
 /// The options of a diff.
@@ -34,7 +33,7 @@ impl Files {
     async fn with_changes<T: Send + 'static>(
         &self,
         who: &Principal,
-        id: &str,
+        id: &SandboxId,
         query: &DiffQuery,
         contents: bool,
         read: impl FnOnce(elevo_engine::Diff, &Repository, SnapshotId) -> Result<T> + Send + 'static,
@@ -45,7 +44,7 @@ impl Files {
             Some(from) => Some(self.snapshots.snapshot_id(who, from).await?),
             None => None,
         };
-        let workspace = tenant_stores::workspace_id(&sandbox.workspace)?;
+        let workspace = sandbox.workspace.clone();
         let repository = self.stores.repository(who.tenant);
         let looked = self.stores.with(sandbox.tenant, move |workspaces| {
             let progress = Progress::new();
@@ -66,7 +65,7 @@ impl Files {
     pub(crate) async fn diff(
         &self,
         who: &Principal,
-        id: &str,
+        id: &SandboxId,
         query: DiffQuery,
     ) -> Result<api::Diff> {
         let limit = query.limit;
@@ -91,7 +90,12 @@ impl Files {
     }
 
     /// Returns the changes of a workspace as a patch for `git apply`.
-    pub(crate) async fn patch(&self, who: &Principal, id: &str, query: DiffQuery) -> Result<Patch> {
+    pub(crate) async fn patch(
+        &self,
+        who: &Principal,
+        id: &SandboxId,
+        query: DiffQuery,
+    ) -> Result<Patch> {
         const LARGEST: usize = 16 << 20;
         self.with_changes(who, id, &query, true, move |mut diff, repository, _| {
             let (mut bytes, options) = (Vec::new(), PatchOptions::default());

@@ -234,7 +234,7 @@ impl Backups {
     async fn copy_workspace(&self, tenant: TenantId, id: &WorkspaceId) -> Result<Option<Record>> {
         let _held = self.locks.hold(id.as_str()).await;
         for _ in 0..ATTEMPTS {
-            let frozen = match self.catalog.sandbox(tenant, id.as_str()).await? {
+            let frozen = match self.catalog.sandbox_of_workspace(tenant, id).await? {
                 Some(sandbox) => self.freezer.frozen(&sandbox),
                 None => self.freezer.frozen_nothing(),
             };

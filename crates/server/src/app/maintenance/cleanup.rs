@@ -11,7 +11,7 @@ use std::sync::Arc;
 use elevo_api as api;
 use elevo_catalog::Catalog;
 use elevo_catalog::{ProjectQuery, Sandbox, SandboxQuery, WorkspaceQuery, WorkspaceState};
-use elevo_core::TenantId;
+use elevo_core::{SandboxId, TenantId, WorkspaceId, is_id_text};
 use elevo_sandbox::SandboxRuntime;
 
 use crate::app::maintenance::quarantine::Quarantine;
@@ -22,7 +22,6 @@ use crate::app::sandboxes::starts::Starts;
 use crate::app::sandboxes::warm_pools::WarmPools;
 use crate::app::tenant_stores::TenantStores;
 use crate::app::workspaces::Workspaces;
-use crate::app::workspaces::parking::kept_name;
 use crate::failure::{Result, log_failure};
 use crate::platform::clock;
 
@@ -96,7 +95,7 @@ impl Cleanup {
             if used.contains(&(tenant, id.as_str())) {
                 continue;
             }
-            let standing = self.standing(tenant, id.as_str()).await;
+            let standing = self.standing(tenant, &id).await;
             match log_failure(standing, "workspace", id.as_str(), SKIPPED) {
                 Some(Standing::Removing) => {
                     let name = id.to_string();
@@ -133,8 +132,10 @@ impl Cleanup {
         let all = rows.iter().chain(&newer);
         let known: HashSet<_> = all.map(|row| row.id.as_str()).collect();
         let warm = self.pools.ids();
-        let unknown = containers.into_iter().map(|container| container.sandbox);
-        let unknown = unknown.filter(|name| !known.contains(name.as_str()) && !warm.contains(name));
+        // The server did not create a container with another name.
+        let found = containers.iter();
+        let found = found.filter_map(|container| container.sandbox.parse().ok());
+        let unknown = found.filter(|id: &SandboxId| !known.contains(&**id) && !warm.contains(id));
         let removed = self.pools.discard_all(unknown.collect()).await;
         log_failure(
             self.pools.clear_slots(&known).await,
@@ -146,10 +147,10 @@ impl Cleanup {
     }
 
     /// Returns whether the catalog knows a workspace that no sandbox uses.
-    async fn standing(&self, tenant: TenantId, id: &str) -> Result<Standing> {
+    async fn standing(&self, tenant: TenantId, id: &WorkspaceId) -> Result<Standing> {
         // The server did not create a workspace with another name, so the server
         // must not delete it.
-        if !["sbx-", "ws-"].iter().any(|form| clock::is_id(form, id)) {
+        if !["sbx-", "ws-"].iter().any(|form| is_id_text(form, id)) {
             return Ok(Standing::Known);
         }
         if let Some(row) = self.catalog.workspace(tenant, id).await? {
@@ -158,13 +159,7 @@ impl Cleanup {
                 _ => Standing::Known,
             });
         }
-        // Earlier versions of the server recorded a workspace that outlives its
-        // sandbox in a setting, without a row.
-        let kept = self.catalog.setting(&kept_name(id)).await?;
-        Ok(match kept {
-            Some(_) => Standing::Known,
-            None => Standing::Unknown,
-        })
+        Ok(Standing::Unknown)
     }
 
     /// Finishes interrupted deletions of projects and workspaces.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use elevo_agent_link::AgentLinks;
 use elevo_catalog::Catalog;
 use elevo_catalog::{Sandbox, Workspace, WorkspaceState};
-use elevo_core::{ErrorCode, SandboxState, TenantId};
+use elevo_core::{ErrorCode, SandboxState, TenantId, WorkspaceId};
 use elevo_engine::Progress;
 use elevo_sandbox::SandboxRuntime;
 use elevo_workspace::{Error as WorkspaceError, NeverFreeze, State};
@@ -219,7 +219,7 @@ impl DiskSpace {
             };
             held.push(guard);
             // The row may have changed before the lock was acquired.
-            if let Some(row) = self.catalog.sandbox_of_any_tenant(&sandbox.id).await? {
+            if let Some(row) = self.catalog.sandbox(tenant, &sandbox.id).await? {
                 self.end_stuck(&row).await?;
             }
         }
@@ -238,7 +238,7 @@ impl DiskSpace {
             let (from, reason) = ([SandboxState::Running], Some(STUCK.into()));
             let changed = self
                 .starts
-                .change(&sandbox.id, &from, SandboxState::Error, reason);
+                .change(sandbox, &from, SandboxState::Error, reason);
             changed.await?;
         }
         Ok(())
@@ -255,7 +255,7 @@ impl DiskSpace {
             let listed = log_failure(listed.await, "tenant", &tenant.to_string(), what);
             for record in listed.into_iter().flatten() {
                 if record.state == State::Live && !self.room.is_full() {
-                    let stored = self.store_one(tenant, record.id.as_str()).await;
+                    let stored = self.store_one(tenant, &record.id).await;
                     log_failure(
                         stored,
                         "workspace",
@@ -267,7 +267,7 @@ impl DiskSpace {
         }
     }
 
-    async fn store_one(&self, tenant: TenantId, id: &str) -> Result<()> {
+    async fn store_one(&self, tenant: TenantId, id: &WorkspaceId) -> Result<()> {
         let is_parked = |row: &Workspace| row.state == WorkspaceState::Parked;
         let row = self.catalog.workspace(tenant, id).await?;
         let Some(row) = row.filter(is_parked) else {
@@ -283,7 +283,7 @@ impl DiskSpace {
         if held.sandbox.is_some() {
             return Ok(());
         }
-        let workspace = tenant_stores::workspace_id(id)?;
+        let workspace = id.clone();
         let author = row.agent.as_ref().unwrap_or(&row.key).clone();
         let info = parked_info(author, &workspace);
         let parked = self.stores.with(tenant, move |workspaces| {

@@ -168,7 +168,7 @@ impl Erasure {
                 continue;
             }
             if let Err(failure) = self.starts.remove(&sandbox).await {
-                let (id, cause) = (&sandbox.id, failure.summary());
+                let (id, cause) = (sandbox.id.as_str(), failure.summary());
                 tracing::warn!(
                     sandbox = id,
                     cause,

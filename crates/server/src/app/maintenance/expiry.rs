@@ -33,7 +33,7 @@ use crate::app::sandboxes::rows::container_of;
 use crate::app::sandboxes::spec::Spec;
 use crate::app::sandboxes::starts::Starts;
 use crate::app::snapshots::OWN;
-use crate::app::tenant_stores::{self, TenantStores};
+use crate::app::tenant_stores::TenantStores;
 use crate::app::timekeeping::Timekeeper;
 use crate::app::workspaces::Workspaces;
 use crate::failure::Result;
@@ -132,11 +132,13 @@ impl Expiry {
     pub(crate) async fn begin_expiry(self: &Arc<Self>) -> Result<Vec<JoinHandle<(u64, u64)>>> {
         let (now, most) = (self.time.now().await?, elevo_catalog::MAX_PAGE);
         let mut expired: BTreeMap<_, Vec<_>> = BTreeMap::new();
-        for sandbox in self.catalog.expired(now, most).await? {
+        let sandboxes = self.catalog.expired_sandboxes_of_all_tenants(now, most);
+        for sandbox in sandboxes.await? {
             let of_tenant = expired.entry(sandbox.tenant).or_default();
             of_tenant.push(Expired::Sandbox(sandbox));
         }
-        for row in self.catalog.expired_workspaces(now, most).await? {
+        let workspaces = self.catalog.expired_workspaces_of_all_tenants(now, most);
+        for row in workspaces.await? {
             let of_tenant = expired.entry(row.tenant).or_default();
             of_tenant.push(Expired::Workspace(row));
         }
@@ -180,12 +182,12 @@ impl Expiry {
     async fn end_one(&self, expired: Expired, now: Timestamp) -> Result<bool> {
         let (id, ended) = match &expired {
             Expired::Sandbox(sandbox) => {
-                let ended = self.expire_sandbox(&sandbox.id, now).await;
-                (&sandbox.id, ended)
+                let ended = self.expire_sandbox(sandbox, now).await;
+                (sandbox.id.as_str(), ended)
             }
             Expired::Workspace(row) => {
                 let ended = self.expire_workspace(row, now).await;
-                (&row.id, ended.map(|()| false))
+                (row.id.as_str(), ended.map(|()| false))
             }
         };
         if let Err(failure) = &ended {
@@ -201,9 +203,10 @@ impl Expiry {
     /// Expires a sandbox. Returns false if it is not due at `now`, the time at
     /// which the expired sandboxes were listed. A new reading of the clock would
     /// be wrong if the clock was set in between.
-    async fn expire_sandbox(&self, id: &str, now: Timestamp) -> Result<bool> {
+    async fn expire_sandbox(&self, listed: &Sandbox, now: Timestamp) -> Result<bool> {
+        let (tenant, id) = (listed.tenant, &listed.id);
         let held = self.locks.hold(id).await;
-        let found = self.catalog.sandbox_of_any_tenant(id).await?;
+        let found = self.catalog.sandbox(tenant, id).await?;
         // The sandbox may have been extended or deleted after it was listed. A
         // starting sandbox expires after its start.
         let is_over = |sandbox: &Sandbox| {
@@ -221,9 +224,12 @@ impl Expiry {
             tells: vec![EventKind::SandboxExpired],
             ..SandboxChange::default()
         };
-        let marked = self.catalog.change_sandbox(id, &mark, clock::now()).await?;
+        let marked = self
+            .catalog
+            .change_sandbox(tenant, id, &mark, clock::now())
+            .await?;
         let parked = marked.keep_workspace;
-        tracing::info!(sandbox = id, parked, "sandbox expired");
+        tracing::info!(sandbox = %id, parked, "sandbox expired");
         self.audit_expired(&marked).await;
         // The deletion acquires the same lock.
         drop(held);
@@ -255,7 +261,7 @@ impl Expiry {
         self.has_work(sandbox).await.unwrap_or_else(|failure| {
             let cause = failure.summary();
             tracing::warn!(
-                sandbox = sandbox.id,
+                sandbox = %sandbox.id,
                 cause,
                 "cannot check for unsaved changes, so the workspace is parked"
             );
@@ -267,7 +273,7 @@ impl Expiry {
     /// neither landed in its project nor equal to a snapshot that a client knows.
     /// Reads the changed files.
     async fn has_work(&self, sandbox: &Sandbox) -> Result<bool> {
-        let id = tenant_stores::workspace_id(&sandbox.workspace)?;
+        let id = sandbox.workspace.clone();
         let repository = self.stores.repository(sandbox.tenant);
         let row = self.catalog.workspace(sandbox.tenant, &sandbox.workspace);
         let row = row.await?.filter(|row| row.project.is_some());
@@ -327,7 +333,7 @@ impl Expiry {
             Err(elevo_catalog::Error::Changed { .. }) => return Ok(()),
             marked => marked?,
         }
-        tracing::info!(workspace = row.id, "parked workspace expired");
+        tracing::info!(workspace = %row.id, "parked workspace expired");
         let entry = Entry {
             event: "workspace.expired",
             about: vec![

@@ -22,13 +22,11 @@ use std::time::Duration;
 
 use elevo_api as api;
 use elevo_catalog::Catalog;
-use elevo_core::{ErrorCode, TenantId, Timestamp};
-use elevo_workspace::WorkspaceId;
+use elevo_core::{ErrorCode, TenantId, Timestamp, WorkspaceId};
 
 use crate::app::resources::Resources;
-use crate::app::tenant_stores::{self, TenantStores};
+use crate::app::tenant_stores::TenantStores;
 use crate::app::workspaces::Workspaces;
-use crate::app::workspaces::parking::kept_name;
 use crate::config::Config;
 use crate::failure::{Failure, Result, short};
 use crate::platform::audit::{Audit, Entry};
@@ -38,28 +36,30 @@ use crate::platform::clock;
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Plan {
     /// Workspaces that were found without a row for the first time.
-    enter: Vec<String>,
+    enter: Vec<WorkspaceId>,
     /// Workspaces that have a row now or no longer exist.
-    leave: Vec<String>,
+    leave: Vec<WorkspaceId>,
     /// Workspaces whose time in the quarantine is over.
-    delete: Vec<String>,
+    delete: Vec<WorkspaceId>,
 }
 
 /// Compares the quarantine of a tenant (`known`, with the times of the first
 /// finding) with the workspaces that have no row (`unknown`).
 fn plan(
-    known: &BTreeMap<String, Timestamp>,
-    unknown: &HashSet<&str>,
+    known: &BTreeMap<WorkspaceId, Timestamp>,
+    unknown: &HashSet<&WorkspaceId>,
     now: Timestamp,
     keep: Duration,
 ) -> Plan {
-    let enter = unknown.iter().filter(|id| !known.contains_key(**id));
+    let enter = unknown
+        .iter()
+        .filter(|id| !known.contains_key::<WorkspaceId>(id));
     let mut plan = Plan {
-        enter: enter.map(|id| (*id).to_owned()).collect(),
+        enter: enter.map(|id| (*id).clone()).collect(),
         ..Plan::default()
     };
     for (id, found) in known {
-        match unknown.contains(id.as_str()) {
+        match unknown.contains(id) {
             false => plan.leave.push(id.clone()),
             true if clock::after(*found, keep) <= now => plan.delete.push(id.clone()),
             true => {}
@@ -97,7 +97,7 @@ impl Quarantine {
         let mut deleted = 0;
         for tenant in self.stores.known() {
             let of_tenant = unknown.iter().filter(|(owner, _)| *owner == tenant);
-            let of_tenant = of_tenant.map(|(_, id)| id.as_str()).collect();
+            let of_tenant = of_tenant.map(|(_, id)| id).collect();
             match self.quarantine_of(tenant, &of_tenant, now).await {
                 Ok(count) => deleted += count,
                 Err(failure) => {
@@ -115,7 +115,7 @@ impl Quarantine {
     async fn quarantine_of(
         &self,
         tenant: TenantId,
-        unknown: &HashSet<&str>,
+        unknown: &HashSet<&WorkspaceId>,
         now: Timestamp,
     ) -> Result<u64> {
         let directory = self.quarantine_directory(tenant);
@@ -130,11 +130,7 @@ impl Quarantine {
         }
         let mut deleted = 0;
         for id in &plan.delete {
-            match self
-                .stores
-                .remove_workspace(tenant, tenant_stores::workspace_id(id)?)
-                .await
-            {
+            match self.stores.remove_workspace(tenant, id.clone()).await {
                 Ok(()) => {
                     forget(&directory, id)?;
                     tracing::warn!(
@@ -156,18 +152,18 @@ impl Quarantine {
         Ok(deleted)
     }
 
-    fn enter_quarantine(&self, directory: &Path, id: &str, now: Timestamp) -> Result<()> {
+    fn enter_quarantine(&self, directory: &Path, id: &WorkspaceId, now: Timestamp) -> Result<()> {
         let write = || {
             fs::create_dir_all(directory)?;
             let mut file = tempfile::NamedTempFile::new_in(directory)?;
             io::Write::write_all(&mut file, clock::text(now).as_bytes())?;
-            file.persist(directory.join(id))
+            file.persist(directory.join(id.as_str()))
                 .map_err(|error| error.error)
         };
         write().map_err(|error| unreadable(directory, &error))?;
         let until = clock::text(clock::after(now, self.config.quarantine_keep));
         tracing::warn!(
-            workspace = id,
+            workspace = id.as_str(),
             until,
             "the catalog has no row for this workspace, so it is in quarantine; `elevo server quarantine` lists it"
         );
@@ -180,7 +176,7 @@ impl Quarantine {
 
     /// Returns every workspace in quarantine, with its tenant and the time it
     /// was found.
-    fn quarantined(&self) -> Result<Vec<(TenantId, String, Timestamp)>> {
+    fn quarantined(&self) -> Result<Vec<(TenantId, WorkspaceId, Timestamp)>> {
         let mut all = Vec::new();
         for tenant in self.stores.known() {
             let directory = self.quarantine_directory(tenant);
@@ -194,8 +190,8 @@ impl Quarantine {
     /// Returns the workspaces in quarantine, the oldest first.
     pub(crate) fn list(&self) -> Result<api::QuarantineList> {
         let keep = self.config.quarantine_keep;
-        let out = |(tenant, id, found): (TenantId, String, Timestamp)| api::Quarantined {
-            id,
+        let out = |(tenant, id, found): (TenantId, WorkspaceId, Timestamp)| api::Quarantined {
+            id: id.to_string(),
             tenant: tenant.to_string(),
             found_at: clock::text(found),
             deleted_at: clock::text(clock::after(found, keep)),
@@ -205,7 +201,7 @@ impl Quarantine {
     }
 
     /// Moves a workspace from the quarantine to the parked workspaces.
-    pub(crate) async fn restore(&self, id: &str) -> Result<()> {
+    pub(crate) async fn restore(&self, id: &WorkspaceId) -> Result<()> {
         let mut found = self.quarantined()?.into_iter();
         let found = found.find(|(_, name, _)| name == id);
         let missing = || {
@@ -221,17 +217,14 @@ impl Quarantine {
                 "Stop the server, restore a catalog that has the tenant, and start with --adopt.",
             ));
         }
-        // The setting makes `adopt_one` add a row. It is written first: after a
-        // crash, the recovery adopts the workspace.
-        self.catalog.set_setting(&kept_name(id), "yes").await?;
+        // The row is added first: after a crash, the clean-up finds the row and
+        // takes the workspace out of the quarantine.
+        self.workspaces.add_parked(tenant, id).await?;
         forget(&self.quarantine_directory(tenant), id)?;
-        self.workspaces
-            .adopt_one(tenant, &tenant_stores::workspace_id(id)?)
-            .await?;
         let entry = Entry {
             event: "workspace.restored",
             about: vec![
-                ("workspace_id", id.into()),
+                ("workspace_id", id.as_str().into()),
                 ("tenant", tenant.to_string().into()),
             ],
             ..Entry::default()
@@ -244,7 +237,7 @@ impl Quarantine {
 /// Returns the workspaces in a tenant's quarantine, with the time when each was
 /// found. A file that cannot be read counts as found now, so that nothing is
 /// deleted early.
-fn entries(directory: &Path) -> io::Result<BTreeMap<String, Timestamp>> {
+fn entries(directory: &Path) -> io::Result<BTreeMap<WorkspaceId, Timestamp>> {
     let mut found = BTreeMap::new();
     let list = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
@@ -252,12 +245,10 @@ fn entries(directory: &Path) -> io::Result<BTreeMap<String, Timestamp>> {
     };
     for entry in list {
         let entry = entry?;
-        let Ok(id) = entry.file_name().into_string() else {
-            continue;
-        };
+        let name = entry.file_name();
         // A server that was killed may have left temporary files. Their names
         // start with a dot and are not valid ids.
-        if id.parse::<WorkspaceId>().is_ok() {
+        if let Some(Ok(id)) = name.to_str().map(str::parse) {
             let text = fs::read_to_string(entry.path()).unwrap_or_default();
             let time = clock::parse(text.trim()).unwrap_or_else(clock::now);
             found.insert(id, time);
@@ -266,8 +257,8 @@ fn entries(directory: &Path) -> io::Result<BTreeMap<String, Timestamp>> {
     Ok(found)
 }
 
-fn forget(directory: &Path, id: &str) -> Result<()> {
-    match fs::remove_file(directory.join(id)) {
+fn forget(directory: &Path, id: &WorkspaceId) -> Result<()> {
+    match fs::remove_file(directory.join(id.as_str())) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(unreadable(directory, &error)),
         _ => Ok(()),
     }
@@ -289,21 +280,23 @@ mod tests {
         Timestamp::new(seconds, 0).unwrap()
     }
 
+    fn id(text: &str) -> WorkspaceId {
+        text.parse().unwrap()
+    }
+
     #[test]
     fn a_workspace_is_deleted_only_when_it_was_unknown_for_long_enough() {
-        let known = BTreeMap::from([("old".to_owned(), at(0)), ("new".to_owned(), at(5))]);
-        let unknown = HashSet::from(["old", "new", "first"]);
+        let known = BTreeMap::from([(id("old"), at(0)), (id("new"), at(5))]);
+        let (old, new, first) = (id("old"), id("new"), id("first"));
+        let unknown = HashSet::from([&old, &new, &first]);
         let keep = Duration::from_secs(10);
         let found = plan(&known, &unknown, at(9), keep);
         assert_eq!(found.enter, ["first"]);
         assert!(found.leave.is_empty() && found.delete.is_empty());
         let found = plan(&known, &unknown, at(10), keep);
         assert_eq!(found.delete, ["old"]);
-        let found = plan(&known, &HashSet::from(["new"]), at(99), keep);
-        assert_eq!(
-            (found.leave, found.delete),
-            (vec!["old".into()], vec!["new".into()])
-        );
+        let found = plan(&known, &HashSet::from([&new]), at(99), keep);
+        assert_eq!((found.leave, found.delete), (vec![old], vec![new]));
     }
 
     #[test]

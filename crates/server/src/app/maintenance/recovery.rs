@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use elevo_catalog::Catalog;
 use elevo_catalog::Sandbox;
-use elevo_core::{ErrorCode, SandboxState};
+use elevo_core::{ErrorCode, SandboxId, SandboxState};
 use elevo_sandbox::SandboxRuntime;
 use elevo_sandbox::{Container, ContainerState};
 use parking_lot::MutexGuard;
@@ -32,7 +32,6 @@ use crate::app::sandboxes::reasons::GONE;
 use crate::app::sandboxes::rows::all_sandboxes;
 use crate::app::sandboxes::starts::Starts;
 use crate::app::tenant_stores::TenantStores;
-use crate::app::workspaces::Workspaces;
 use crate::failure::Result;
 
 /// Makes the catalog match the containers and workspaces after a start. Holds
@@ -44,10 +43,9 @@ pub(crate) struct Recovery {
     cleanup: Arc<Cleanup>,
     containers: Arc<Containers>,
     starts: Arc<Starts>,
-    workspaces: Arc<Workspaces>,
     /// Ids of sandboxes of the previous server process that were not compared
     /// with their containers yet.
-    unrecovered: parking_lot::Mutex<HashSet<String>>,
+    unrecovered: parking_lot::Mutex<HashSet<SandboxId>>,
 }
 
 impl Recovery {
@@ -56,7 +54,6 @@ impl Recovery {
         cleanup: &Arc<Cleanup>,
         containers: &Arc<Containers>,
         starts: &Arc<Starts>,
-        workspaces: &Arc<Workspaces>,
     ) -> Self {
         Self {
             catalog: resources.catalog.clone(),
@@ -65,7 +62,6 @@ impl Recovery {
             runtime: resources.runtime.clone(),
             starts: starts.clone(),
             stores: resources.stores.clone(),
-            workspaces: workspaces.clone(),
             unrecovered: parking_lot::Mutex::default(),
         }
     }
@@ -82,7 +78,6 @@ impl Recovery {
                 "cannot recover sandboxes; a job retries until the container engine responds"
             );
         }
-        self.workspaces.adopt_kept().await;
         let cleared = self.cleanup.run().await;
         tracing::info!(
             sandboxes = cleared.cleaned_sandboxes,
@@ -92,7 +87,7 @@ impl Recovery {
         Ok(())
     }
 
-    fn unrecovered(&self) -> MutexGuard<'_, HashSet<String>> {
+    fn unrecovered(&self) -> MutexGuard<'_, HashSet<SandboxId>> {
         self.unrecovered.lock()
     }
 
@@ -110,7 +105,7 @@ impl Recovery {
             .map(|container| (container.sandbox.clone(), container))
             .collect();
         for id in ids {
-            match self.recover_by_id(&id, containers.get(&id)).await {
+            match self.recover_by_id(&id, containers.get(id.as_str())).await {
                 Err(failure) if failure.code == ErrorCode::RuntimeUnavailable => {
                     // This sandbox and the remaining ones stay in the set, so
                     // that the next call retries them.
@@ -118,7 +113,7 @@ impl Recovery {
                 }
                 Err(failure) => {
                     let cause = failure.summary();
-                    tracing::error!(sandbox = id, cause, "cannot recover a sandbox");
+                    tracing::error!(sandbox = %id, cause, "cannot recover a sandbox");
                 }
                 Ok(()) => {}
             }
@@ -127,7 +122,7 @@ impl Recovery {
         Ok(())
     }
 
-    async fn recover_by_id(&self, id: &str, container: Option<&Container>) -> Result<()> {
+    async fn recover_by_id(&self, id: &SandboxId, container: Option<&Container>) -> Result<()> {
         // The ids are from the start of the server. If the engine did not
         // respond then, the row may have changed or been deleted since.
         match self.catalog.sandbox_of_any_tenant(id).await? {
@@ -146,14 +141,15 @@ impl Recovery {
         let runs = container.is_some_and(|container| {
             container.state != ContainerState::Exited && container.state != ContainerState::Created
         });
-        let id = &sandbox.id;
         match sandbox.state {
-            // A first start has no reason. No client knows the id of this
-            // sandbox: the response with the id is sent when the sandbox runs.
-            Starting if sandbox.reason.is_none() => self.starts.give_up(id).await,
+            // No client knows the id of a sandbox in its first start: the
+            // response with the id is sent when the sandbox runs.
+            Starting if !sandbox.started_before => self.starts.give_up(sandbox).await,
             Starting => {
                 let reason = Some("the server stopped while the sandbox was starting".into());
-                self.starts.change(id, &[Starting], Error, reason).await?;
+                self.starts
+                    .change(sandbox, &[Starting], Error, reason)
+                    .await?;
             }
             Running if runs => {
                 self.thaw(container).await;
@@ -165,7 +161,7 @@ impl Recovery {
                     None => GONE.to_owned(),
                 };
                 self.starts
-                    .change(id, &[Running], Error, Some(reason))
+                    .change(sandbox, &[Running], Error, Some(reason))
                     .await?;
             }
             Stopping | Stopped => {
@@ -173,7 +169,9 @@ impl Recovery {
                     self.runtime.kill(&container.id).await?;
                 }
                 if sandbox.state == Stopping {
-                    self.starts.change(id, &[Stopping], Stopped, None).await?;
+                    self.starts
+                        .change(sandbox, &[Stopping], Stopped, None)
+                        .await?;
                 }
             }
             Error => {}
@@ -185,7 +183,7 @@ impl Recovery {
     /// workspace is shared into it. A server that was killed while it attached
     /// the workspace may not have done so.
     async fn show_again(&self, sandbox: &Sandbox) -> Result<()> {
-        let id = crate::app::tenant_stores::workspace_id(&sandbox.workspace)?;
+        let id = sandbox.workspace.clone();
         let shown = self.stores.with(sandbox.tenant, move |workspaces| {
             if workspaces.follows_in_containers(&id)? {
                 let binding = workspaces.bind(&id)?;

@@ -9,14 +9,14 @@ use elevo_agent_link::AgentLinks;
 use elevo_agent_link::{Event, Exit, LinkError, Output, Stream};
 use elevo_api as api;
 use elevo_api::Encoding;
-use elevo_core::{ErrorCode, TenantId};
+use elevo_core::{ErrorCode, SandboxId, TenantId};
 use std::time::Duration;
 
 /// The output of a command or terminal as it arrives. It continues after the
 /// agent has lost its connection and reconnected.
 pub(crate) struct Reading {
     pub(super) links: AgentLinks,
-    pub(super) sandbox: String,
+    pub(super) sandbox: SandboxId,
     pub(crate) process: String,
     /// The offset of the next byte of output.
     pub(super) position: u64,

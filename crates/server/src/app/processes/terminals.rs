@@ -10,7 +10,7 @@ use elevo_agent_link::AgentLinks;
 use elevo_agent_link::{AgentLink, LinkError, ProcessKind, Terminal};
 use elevo_api as api;
 use elevo_api::Scope;
-use elevo_core::ErrorCode;
+use elevo_core::{ErrorCode, SandboxId};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::app::access::principal::Principal;
@@ -27,7 +27,7 @@ use crate::platform::clock;
 
 /// The clients of each open terminal, by sandbox and terminal.
 #[derive(Debug, Default)]
-pub(crate) struct Watched(Mutex<HashMap<(String, String), Watch>>);
+pub(crate) struct Watched(Mutex<HashMap<(SandboxId, String), Watch>>);
 
 /// The clients of one terminal.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ struct Watch {
 /// The connection of a client to a terminal, counted until dropped.
 pub(crate) struct Watcher {
     terminals: Arc<Terminals>,
-    name: (String, String),
+    name: (SandboxId, String),
 }
 
 impl Drop for Watcher {
@@ -54,13 +54,13 @@ impl Drop for Watcher {
 }
 
 impl Watched {
-    fn lock(&self) -> MutexGuard<'_, HashMap<(String, String), Watch>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<(SandboxId, String), Watch>> {
         self.0.lock()
     }
 
     /// Adds `count` clients to a terminal, and restarts the time that it may be
     /// without a client.
-    fn note(&self, name: (String, String), count: usize) {
+    fn note(&self, name: (SandboxId, String), count: usize) {
         let since = clock::instant();
         let mut watched = self.lock();
         let watch = watched.entry(name).or_insert(Watch { count: 0, since });
@@ -102,7 +102,7 @@ impl Terminals {
     pub(crate) async fn create(
         &self,
         who: &Principal,
-        id: &str,
+        id: &SandboxId,
         wish: api::CreatePty,
         once: &Once,
     ) -> Result<String> {
@@ -113,7 +113,7 @@ impl Terminals {
             .map_err(|_| Failure::invalid("`shell` must be an absolute path"))?;
         spec::check_envs(&wish.envs)?;
         let (link, sandbox) = self.sandboxes.agent_and_row(who, id).await?;
-        let name = once.id("pty-");
+        let name = once.name("pty-");
         if once.is_again() && link.process(&name).is_some() {
             return Ok(name);
         }
@@ -135,11 +135,11 @@ impl Terminals {
                 }
                 error => error.into(),
             })?;
-        self.watched.note((id.to_owned(), name.clone()), 0);
+        self.watched.note((id.clone(), name.clone()), 0);
         Ok(name)
     }
 
-    async fn terminal(&self, who: &Principal, id: &str, pty: &str) -> Result<AgentLink> {
+    async fn terminal(&self, who: &Principal, id: &SandboxId, pty: &str) -> Result<AgentLink> {
         who.needs(Scope::Process)?;
         let link = self.sandboxes.agent_of(who, id).await?;
         let found = link
@@ -152,7 +152,7 @@ impl Terminals {
     pub(crate) async fn resize(
         &self,
         who: &Principal,
-        id: &str,
+        id: &SandboxId,
         pty: &str,
         wish: api::Resize,
     ) -> Result<()> {
@@ -161,10 +161,10 @@ impl Terminals {
         Ok(link.resize(pty, wish.cols, wish.rows).await?)
     }
 
-    pub(crate) async fn close(&self, who: &Principal, id: &str, pty: &str) -> Result<()> {
+    pub(crate) async fn close(&self, who: &Principal, id: &SandboxId, pty: &str) -> Result<()> {
         let link = self.terminal(who, id, pty).await?;
         link.close_terminal(pty).await?;
-        self.watched.lock().remove(&(id.to_owned(), pty.to_owned()));
+        self.watched.lock().remove(&(id.clone(), pty.to_owned()));
         Ok(())
     }
 
@@ -172,12 +172,12 @@ impl Terminals {
     pub(crate) async fn watch(
         self: &Arc<Self>,
         who: &Principal,
-        id: &str,
+        id: &SandboxId,
         pty: &str,
         offset: u64,
     ) -> Result<(Reading, Watcher)> {
         self.terminal(who, id, pty).await?;
-        let name = (id.to_owned(), pty.to_owned());
+        let name = (id.clone(), pty.to_owned());
         let reading = self.processes.attach(who, id, pty, offset).await;
         let reading = reading.map_err(|failure| match failure.code {
             ErrorCode::ProcessNotFound => no_pty(pty),
@@ -190,13 +190,19 @@ impl Terminals {
 
     /// Sends input to a terminal. The caller has checked the rights of the
     /// client when the client connected.
-    pub(crate) async fn input(&self, id: &str, pty: &str, data: Bytes) -> Result<()> {
+    pub(crate) async fn input(&self, id: &SandboxId, pty: &str, data: Bytes) -> Result<()> {
         let link = self.links.connected(id).await;
         Ok(link.input(pty, data, false).await?)
     }
 
     /// Resizes a terminal for a client that is connected to it.
-    pub(crate) async fn resize_now(&self, id: &str, pty: &str, cols: u16, rows: u16) -> Result<()> {
+    pub(crate) async fn resize_now(
+        &self,
+        id: &SandboxId,
+        pty: &str,
+        cols: u16,
+        rows: u16,
+    ) -> Result<()> {
         check_size(cols, rows)?;
         let link = self.links.connected(id).await;
         Ok(link.resize(pty, cols, rows).await?)
@@ -207,7 +213,7 @@ impl Terminals {
         let patience = self.config.limits.terminal_patience;
         let left: Vec<_> = {
             let mut watched = self.watched.lock();
-            let is_left = |_: &(String, String), watch: &mut Watch| {
+            let is_left = |_: &(SandboxId, String), watch: &mut Watch| {
                 watch.count == 0 && watch.since.elapsed() > patience
             };
             watched.extract_if(is_left).map(|(name, _)| name).collect()
@@ -217,13 +223,16 @@ impl Terminals {
                 // An error is ignored: the shell may have exited.
                 let _ = link.close_terminal(&pty).await;
                 tracing::info!(
-                    sandbox,
+                    %sandbox,
                     pty,
                     "closed a terminal that had no client for too long"
                 );
                 let entry = Entry {
                     event: "terminal.closed",
-                    about: vec![("sandbox_id", sandbox.into()), ("terminal_id", pty.into())],
+                    about: vec![
+                        ("sandbox_id", sandbox.as_str().into()),
+                        ("terminal_id", pty.into()),
+                    ],
                     ..Entry::default()
                 };
                 self.audit.tell(entry).await;
@@ -233,7 +242,7 @@ impl Terminals {
 
     /// Registers the open terminals of an agent that has connected. After a
     /// restart of the server, they are closed unless a client connects in time.
-    pub(crate) fn note_terminals(&self, sandbox: &str) {
+    pub(crate) fn note_terminals(&self, sandbox: &SandboxId) {
         let Some(link) = self.links.get(sandbox) else {
             return;
         };
@@ -241,7 +250,7 @@ impl Terminals {
         for terminal in
             open.filter(|process| process.kind == ProcessKind::Terminal && process.exit.is_none())
         {
-            self.watched.note((sandbox.to_owned(), terminal.id), 0);
+            self.watched.note((sandbox.clone(), terminal.id), 0);
         }
     }
 }

@@ -29,6 +29,7 @@ use crate::app::projects::changes::patch::{
 };
 use crate::app::projects::landing::Landings;
 use crate::app::projects::landing::job::Job;
+use crate::app::projects::project_ref::ProjectRef;
 use crate::app::projects::trees::committed;
 use crate::app::requests::once::Once;
 use crate::app::resources::Resources;
@@ -73,7 +74,7 @@ impl Changes {
     pub(crate) async fn apply(
         self: &Arc<Self>,
         who: &Principal,
-        id: &str,
+        id: &ProjectRef,
         wish: api::Apply,
         once: Once,
     ) -> Result<api::MergeResult> {

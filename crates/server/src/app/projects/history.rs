@@ -13,6 +13,7 @@ use elevo_policy::View;
 
 use crate::app::access::principal::Principal;
 use crate::app::files::diff::readable;
+use crate::app::projects::project_ref::ProjectRef;
 use crate::app::projects::reading::{Seen, is_directory, shows, tree_path};
 use crate::app::projects::{Projects, out};
 use crate::failure::{Failure, Result};
@@ -39,7 +40,7 @@ impl Rows {
     }
 
     /// Subtracts rows that were read.
-    const fn look_at(&mut self, count: usize) {
+    pub(super) const fn look_at(&mut self, count: usize) {
         self.0 = self.0.saturating_sub(count);
     }
 
@@ -54,13 +55,14 @@ impl Projects {
     pub(crate) async fn log(
         &self,
         who: &Principal,
-        project: &str,
+        project: &ProjectRef,
         (mut before, limit): (Option<u64>, u32),
     ) -> Result<api::LogPage> {
         let seen = self.seen(who, project, None).await?;
+        let (tenant, id) = (who.tenant, &seen.project.id);
         let (mut items, mut rows) = (Vec::new(), Rows::of_one_answer());
         loop {
-            let page = self.catalog.log(&seen.project.id, before, MAX_PAGE).await?;
+            let page = self.catalog.log(tenant, id, before, MAX_PAGE).await?;
             for entry in &page {
                 rows.look_at(1);
                 before = Some(entry.sequence);
@@ -95,11 +97,12 @@ impl Projects {
         enough: u64,
         rows: &mut Rows,
     ) -> Result<u64> {
+        let Project { tenant, id, .. } = project;
         let (mut after, mut shown): (Option<TreePath>, u64) = (None, 0);
         loop {
             let page = self
                 .catalog
-                .versions_in(&project.id, sequence, after.as_ref(), MAX_PAGE);
+                .versions_in(*tenant, id, sequence, after.as_ref(), MAX_PAGE);
             let page = page.await?;
             rows.look_at(page.len());
             let found = page.iter().filter_map(|version| version_out(view, version));
@@ -118,12 +121,14 @@ impl Projects {
     pub(crate) async fn shows_step(
         &self,
         who: &Principal,
-        project: &str,
-        sequence: u64,
+        (project, sequence): (&str, u64),
         rows: &mut Rows,
     ) -> Result<bool> {
         rows.look_at(1);
-        let Some(project) = self.catalog.project(who.tenant, project).await? else {
+        let Ok(project) = project.parse() else {
+            return Ok(false);
+        };
+        let Some(project) = self.catalog.project(who.tenant, &project).await? else {
             return Ok(false);
         };
         let view = self.view(who, &project).await?;
@@ -138,17 +143,18 @@ impl Projects {
     pub(crate) async fn step(
         &self,
         who: &Principal,
-        project: &str,
+        project: &ProjectRef,
         sequence: u64,
         (after, limit): (Option<&str>, u32),
     ) -> Result<api::VersionPage> {
         let seen = self.seen(who, project, None).await?;
+        let id = &seen.project.id;
         let mut after = after.map(tree_path).transpose()?;
         let mut items = Vec::new();
         loop {
-            let page =
-                self.catalog
-                    .versions_in(&seen.project.id, sequence, after.as_ref(), MAX_PAGE);
+            let page = self
+                .catalog
+                .versions_in(who.tenant, id, sequence, after.as_ref(), MAX_PAGE);
             let page = page.await?;
             for version in &page {
                 let Some(item) = version_out(&seen.view, version) else {
@@ -175,7 +181,7 @@ impl Projects {
     pub(crate) async fn history(
         &self,
         who: &Principal,
-        project: &str,
+        project: &ProjectRef,
         path: &str,
         (mut before, limit): (Option<u64>, u32),
     ) -> Result<api::VersionPage> {
@@ -189,7 +195,8 @@ impl Projects {
         }
         let (mut items, mut rows) = (Vec::new(), Rows::of_one_answer());
         loop {
-            let page = self.changes_at(&seen, &path, before, limit).await?;
+            let page = self.changes_at(&seen, &path, (before, limit), &mut rows);
+            let page = page.await?;
             for version in &page {
                 rows.look_at(1);
                 before = Some(version.sequence);
@@ -209,7 +216,7 @@ impl Projects {
     pub(crate) async fn blame(
         &self,
         who: &Principal,
-        project: &str,
+        project: &ProjectRef,
         path: &str,
         at: Option<&str>,
     ) -> Result<api::Blame> {
@@ -219,7 +226,7 @@ impl Projects {
         let content = self.text_of(&seen, &entry).await?;
         let landed = self
             .catalog
-            .landing_of_snapshot(&seen.project.id, seen.snapshot)
+            .landing_of_snapshot(seen.project.tenant, &seen.project.id, seen.snapshot)
             .await?;
         let before = Some(landed.map_or(0, |entry| entry.sequence) + 1);
         let (lines, known_since) = self.blamed(&seen, &path, content, before).await?;
@@ -274,7 +281,7 @@ impl Projects {
             }
             let page = self
                 .catalog
-                .versions_of(&seen.project.id, &path, before, 1)
+                .versions_of(seen.project.tenant, &seen.project.id, &path, before, 1)
                 .await?;
             let Some(version) = page.into_iter().next() else {
                 break;
@@ -336,7 +343,9 @@ impl Projects {
             Err(error @ EngineError::MissingObject(_)) => error,
             read => return Ok(Some(read?)),
         };
-        let step = self.catalog.landing(&seen.project.id, version.sequence);
+        let step = self
+            .catalog
+            .landing(seen.project.tenant, &seen.project.id, version.sequence);
         let Some(step) = step.await? else {
             return Err(missing.into());
         };
@@ -384,7 +393,7 @@ fn log_out(entry: &LogEntry) -> api::LogEntry {
         parent: entry.parent.to_string(),
         kind: entry.kind.to_string(),
         agent: entry.agent.clone(),
-        workspace: entry.workspace.clone(),
+        workspace: entry.workspace.as_ref().map(ToString::to_string),
         decided: serde_json::from_value(entry.counts["decided"].clone()).unwrap_or_default(),
         message: entry.message.clone(),
         changed: entry.counts["landed"].as_u64().unwrap_or_default(),
@@ -429,7 +438,7 @@ pub(super) fn version_out(view: &View, version: &FileVersion) -> Option<api::Fil
         sequence: version.sequence,
         snapshot: version.snapshot.to_string(),
         agent: version.agent.clone(),
-        workspace: version.workspace.clone(),
+        workspace: version.workspace.as_ref().map(ToString::to_string),
         before: before.map(|entry| out::version(view, earlier, entry)),
         after: after.map(|entry| out::version(view, &change.path, entry)),
         created_at: clock::text(version.created),

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use elevo_api as api;
 use elevo_catalog::{Catalog, Error as CatalogError, Landing, Project};
-use elevo_core::{ErrorCode, TenantId};
+use elevo_core::{ErrorCode, ProjectId, TenantId};
 use elevo_engine::{Commit, Guard, Object, Repository};
 use elevo_objects::ObjectKey;
 use elevo_policy::Strategy;
@@ -113,7 +113,7 @@ impl Landings {
 
     /// Lands a batch of jobs, with a limited number of attempts, and sends each
     /// job its result.
-    async fn carry_out(&self, tenant: TenantId, project: &str, jobs: Vec<Waiting>) {
+    async fn carry_out(&self, tenant: TenantId, project: &ProjectId, jobs: Vec<Waiting>) {
         let mut left = jobs;
         for _ in 0..ATTEMPTS {
             left = match self.attempt(tenant, project, left).await {
@@ -130,7 +130,7 @@ impl Landings {
 
     /// Merges the jobs of a batch into the head, one after another, and moves
     /// the head in one transaction.
-    async fn attempt(&self, tenant: TenantId, project: &str, jobs: Vec<Waiting>) -> Attempt {
+    async fn attempt(&self, tenant: TenantId, project: &ProjectId, jobs: Vec<Waiting>) -> Attempt {
         let mut base = match self.preparer.base(tenant, project).await {
             Ok(base) => base,
             Err(failure) => {
@@ -202,7 +202,7 @@ impl Landings {
     async fn not_landed(
         &self,
         tenant: TenantId,
-        project: &str,
+        project: &ProjectId,
         error: CatalogError,
         mut waiting: Vec<Waiting>,
     ) -> Attempt {
@@ -258,7 +258,10 @@ impl Landings {
         let view = view.for_agent(job.rights.as_deref());
         if dry_run {
             let (head, merge) = self.preparer.rehearse(project, &job).await?;
-            let open = self.preparer.open_reviews(job.workspace.as_deref()).await?;
+            let open = self
+                .preparer
+                .open_reviews(project.tenant, job.workspace.as_ref())
+                .await?;
             let done = Done {
                 head,
                 sequence: None,

@@ -9,7 +9,7 @@ use elevo_api as api;
 use elevo_api::Scope;
 use elevo_catalog::Catalog;
 use elevo_catalog::{LandingKind, Workspace};
-use elevo_core::ErrorCode;
+use elevo_core::{ErrorCode, WorkspaceId};
 
 use crate::app::access::principal::Principal;
 use crate::app::projects::landing::Landings;
@@ -52,7 +52,7 @@ impl Merges {
     pub(crate) async fn merge(
         self: &Arc<Self>,
         who: &Principal,
-        id: &str,
+        id: &WorkspaceId,
         wish: api::Merge,
         once: Once,
     ) -> Result<api::MergeResult> {
@@ -125,7 +125,7 @@ impl Merges {
     pub(crate) async fn complete(
         self: &Arc<Self>,
         who: &Principal,
-        id: &str,
+        id: &WorkspaceId,
         wish: api::Merge,
         once: Once,
     ) -> Result<api::MergeResult> {

@@ -62,7 +62,7 @@ pub(crate) fn merge_result(
 /// Returns the result of a merge without changes.
 pub(crate) fn nothing(project: &Project, head: SnapshotId) -> api::MergeResult {
     api::MergeResult {
-        project: project.id.clone(),
+        project: project.id.to_string(),
         head: head.to_string(),
         sequence: None,
         snapshot: head.to_string(),

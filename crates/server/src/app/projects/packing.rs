@@ -7,6 +7,7 @@ use elevo_engine::Progress;
 
 use crate::app::access::principal::Principal;
 use crate::app::projects::Projects;
+use crate::app::projects::project_ref::ProjectRef;
 use crate::app::projects::reading::tree_path;
 use crate::failure::Result;
 
@@ -16,7 +17,7 @@ impl Projects {
     pub(crate) async fn pack<W: Write + Send + 'static>(
         &self,
         who: &Principal,
-        project: &str,
+        project: &ProjectRef,
         path: &str,
         at: Option<&str>,
         out: W,

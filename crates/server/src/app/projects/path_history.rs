@@ -4,7 +4,7 @@ use elevo_catalog::{FileVersion, MAX_PAGE};
 use elevo_core::TreePath;
 
 use crate::app::projects::Projects;
-use crate::app::projects::history::version_out;
+use crate::app::projects::history::{Rows, version_out};
 use crate::app::projects::reading::Seen;
 use crate::failure::Result;
 
@@ -16,21 +16,21 @@ impl Projects {
         &self,
         seen: &Seen,
         path: &TreePath,
-        before: Option<u64>,
-        limit: u32,
+        (before, limit): (Option<u64>, u32),
+        rows: &mut Rows,
     ) -> Result<Vec<FileVersion>> {
-        let project = &seen.project.id;
+        let (tenant, project) = (seen.project.tenant, &seen.project.id);
         let mut found = self
             .catalog
-            .versions_of(project, path, before, limit)
+            .versions_of(tenant, project, path, before, limit)
             .await?;
         let below = self
             .catalog
-            .versions_below(project, path, before, limit)
+            .versions_below(tenant, project, path, before, limit)
             .await?;
         for version in below {
             if found.iter().all(|it| it.sequence != version.sequence) {
-                found.push(self.first_shown(seen, path, version).await?);
+                found.push(self.first_shown(seen, path, version, rows).await?);
             }
         }
         found.sort_by_key(|version| std::cmp::Reverse(version.sequence));
@@ -39,24 +39,27 @@ impl Projects {
     }
 
     /// Returns the first change of a step below a directory that the principal may
-    /// see, from `first` on; `first` if there is none.
+    /// see, from `first` on; `first` if there is none, or if the rows of the
+    /// response are used up before one is found.
     async fn first_shown(
         &self,
         seen: &Seen,
         directory: &TreePath,
         first: FileVersion,
+        rows: &mut Rows,
     ) -> Result<FileVersion> {
         if version_out(&seen.view, &first).is_some() {
             return Ok(first);
         }
         let mut after = first.change.path.clone();
         loop {
-            let (project, step) = (&seen.project.id, first.sequence);
+            let (tenant, project) = (seen.project.tenant, &seen.project.id);
             let page = self
                 .catalog
-                .versions_in(project, step, Some(&after), MAX_PAGE)
+                .versions_in(tenant, project, first.sequence, Some(&after), MAX_PAGE)
                 .await?;
-            let is_last = page.len() < MAX_PAGE as usize;
+            rows.look_at(page.len());
+            let is_last = page.len() < MAX_PAGE as usize || rows.are_used_up();
             for version in page {
                 let path = &version.change.path;
                 if !path.starts_with(directory) {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use elevo_catalog::{LandingKind, Project};
-use elevo_core::{ErrorCode, TenantId};
+use elevo_core::{ErrorCode, ProjectId, TenantId};
 use elevo_policy::{Agents, Bound, Compiled, Policy, PolicyError};
 use quick_cache::sync::Cache;
 use serde_json::Value;
@@ -17,9 +17,9 @@ use crate::failure::{Failure, Result};
 pub(crate) struct Policies {
     /// The key is the project, the version of its policy, and true if
     /// `.gitignore` files may apply.
-    compiled: Cache<(String, u64, bool), Arc<Compiled>>,
+    compiled: Cache<(ProjectId, u64, bool), Arc<Compiled>>,
     /// Projects and policy versions whose unknown agents are in the log.
-    warned: Cache<(String, u64), ()>,
+    warned: Cache<(ProjectId, u64), ()>,
 }
 
 impl Default for Policies {
@@ -42,7 +42,7 @@ impl Policies {
         self.warned.insert(key, ());
         let problems: Vec<_> = bound.problems.iter().map(ToString::to_string).collect();
         tracing::warn!(
-            project = project.id,
+            project = %project.id,
             problems = problems.join("; "),
             "the policy names agents that do not exist; correct their names and set the policy \
              with `elevo project policy`"

@@ -17,6 +17,7 @@ use elevo_policy::{Access, View};
 use crate::app::access::principal::Principal;
 use crate::app::files::content::Content;
 use crate::app::files::diff::{change_out, count, readable};
+use crate::app::projects::project_ref::ProjectRef;
 use crate::app::projects::{Projects, out};
 use crate::app::snapshots::{Kept, info};
 use crate::app::workspaces::hide::hide;
@@ -38,7 +39,7 @@ impl Projects {
     pub(crate) async fn seen(
         &self,
         who: &Principal,
-        project: &str,
+        project: &ProjectRef,
         at: Option<&str>,
     ) -> Result<Seen> {
         who.needs(Scope::ProjectsRead)?;
@@ -59,7 +60,7 @@ impl Projects {
     pub(crate) async fn file(
         self: &Arc<Self>,
         who: &Principal,
-        project: &str,
+        project: &ProjectRef,
         path: &str,
         at: Option<&str>,
     ) -> Result<(api::Version, Content)> {
@@ -80,7 +81,7 @@ impl Projects {
     pub(crate) async fn tree(
         &self,
         who: &Principal,
-        project: &str,
+        project: &ProjectRef,
         path: &str,
         at: Option<&str>,
         (after, limit): (Option<&str>, u32),
@@ -130,7 +131,7 @@ impl Projects {
     pub(crate) async fn diff(
         &self,
         who: &Principal,
-        project: &str,
+        project: &ProjectRef,
         (from, to): (Option<&str>, Option<&str>),
         limit: usize,
     ) -> Result<api::Diff> {
@@ -157,7 +158,7 @@ impl Projects {
     pub(crate) async fn patch(
         &self,
         who: &Principal,
-        project: &str,
+        project: &ProjectRef,
         (from, to): (Option<&str>, Option<&str>),
     ) -> Result<Vec<u8>> {
         let (mut diff, seen, _base) = self.states(who, project, from, to).await?;
@@ -180,7 +181,7 @@ impl Projects {
     pub(crate) async fn stat(
         &self,
         who: &Principal,
-        project: &str,
+        project: &ProjectRef,
         (from, to): (Option<&str>, Option<&str>),
         limit: usize,
     ) -> Result<api::DiffStat> {
@@ -217,7 +218,7 @@ impl Projects {
     async fn states(
         &self,
         who: &Principal,
-        project: &str,
+        project: &ProjectRef,
         from: Option<&str>,
         to: Option<&str>,
     ) -> Result<(Diff, Seen, Kept)> {
@@ -235,9 +236,9 @@ impl Projects {
     /// Returns the version before this one; for the first version, that version
     /// itself.
     pub(crate) async fn before(&self, seen: &Seen) -> Result<Kept> {
-        let landed = self
-            .catalog
-            .landing_of_snapshot(&seen.project.id, seen.snapshot);
+        let landed =
+            self.catalog
+                .landing_of_snapshot(seen.project.tenant, &seen.project.id, seen.snapshot);
         let before = landed.await?.map_or(seen.snapshot, |entry| entry.parent);
         self.snapshots.keep_version(&seen.project, before).await
     }
@@ -261,12 +262,15 @@ impl Projects {
     }
 
     async fn was_head(&self, project: &Project, id: SnapshotId) -> Result<bool> {
-        let landed = self.catalog.landing_of_snapshot(&project.id, id).await?;
+        let landed = self
+            .catalog
+            .landing_of_snapshot(project.tenant, &project.id, id)
+            .await?;
         if landed.is_some() {
             return Ok(true);
         }
         // The first version has no step; it is the parent of step 1.
-        let first = self.catalog.landing(&project.id, 1).await?;
+        let first = self.catalog.landing(project.tenant, &project.id, 1).await?;
         Ok(first.is_some_and(|first| first.parent == id))
     }
 

@@ -18,6 +18,7 @@ use crate::app::access::principal::Principal;
 use crate::app::files::content::Content;
 use crate::app::projects::landing::Landings;
 use crate::app::projects::landing::prepare::Preparer;
+use crate::app::projects::project_ref::ProjectRef;
 use crate::app::projects::{PageQuery, Projects, out, policies};
 use crate::app::resources::Resources;
 use crate::app::snapshots::Snapshots;
@@ -29,7 +30,7 @@ use crate::platform::clock;
 /// The filters of a list of reviews.
 #[derive(Clone, Debug)]
 pub(crate) struct ReviewsQuery {
-    pub(crate) project: Option<String>,
+    pub(crate) project: Option<ProjectRef>,
     pub(crate) workspace: Option<String>,
     pub(crate) state: Option<api::ReviewState>,
     pub(crate) page: PageQuery,
@@ -84,9 +85,17 @@ impl Reviews {
             Some(name) => Some(self.projects.find(who, name).await?.id),
             None => None,
         };
+        let workspace = wanted.workspace.as_deref().map(str::parse);
+        let Ok(workspace) = workspace.transpose() else {
+            // No workspace has such an id, so no review has such a workspace.
+            return Ok(api::ReviewPage {
+                items: Vec::new(),
+                next: None,
+            });
+        };
         let mut query = ReviewQuery {
             project,
-            workspace: wanted.workspace,
+            workspace,
             state: wanted.state.map(state_in),
             after: crate::app::projects::position(wanted.page.after.as_deref())?,
             limit: wanted.page.limit,
@@ -146,7 +155,10 @@ impl Reviews {
         let review = review.ok_or_else(missing)?;
         let view = self.view(who, &review).await?;
         let view = view.ok_or_else(missing)?;
-        let project = self.projects.find(who, &review.project).await?;
+        let project = self
+            .projects
+            .find(who, &review.project.clone().into())
+            .await?;
         Ok((review, project, view))
     }
 
@@ -192,15 +204,16 @@ impl Reviews {
         let now = self.time.now().await?;
         for review in self
             .catalog
-            .expired_reviews(now, elevo_catalog::MAX_PAGE)
+            .expired_reviews_of_all_tenants(now, elevo_catalog::MAX_PAGE)
             .await?
         {
             let change = ReviewChange::new(ReviewState::Open, ReviewState::Expired);
-            match self.catalog.change_review(&review.id, &change, now).await {
+            let (tenant, id) = (review.tenant, &review.id);
+            match self.catalog.change_review(tenant, id, &change, now).await {
                 // `Changed` means that a request has closed the review.
                 Ok(_) | Err(elevo_catalog::Error::Changed { .. }) => {}
                 Err(error) => {
-                    let (id, cause) = (&review.id, crate::failure::chain(&error));
+                    let cause = crate::failure::chain(&error);
                     tracing::error!(review = id, cause, "cannot close an expired review");
                 }
             }
@@ -240,8 +253,8 @@ fn review_out(who: &Principal, view: &View, review: &Review) -> api::Review {
     let resolution = review.resolution.as_ref();
     api::Review {
         id: review.id.clone(),
-        project: review.project.clone(),
-        workspace: review.workspace.clone(),
+        project: review.project.to_string(),
+        workspace: review.workspace.as_ref().map(ToString::to_string),
         agent: review.agent.clone(),
         state: state_out(review.state),
         conflict: api::Conflict {

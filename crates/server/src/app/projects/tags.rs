@@ -7,6 +7,7 @@ use elevo_core::ErrorCode;
 use elevo_objects::SnapshotId;
 
 use crate::app::access::principal::Principal;
+use crate::app::projects::project_ref::ProjectRef;
 use crate::app::projects::{PageQuery, Projects};
 use crate::app::requests::once::Once;
 use crate::app::snapshots::no_snapshot;
@@ -20,7 +21,7 @@ impl Projects {
     pub(crate) async fn set_tag(
         &self,
         who: &Principal,
-        project: &str,
+        project: &ProjectRef,
         wish: api::SetTag,
         once: &Once,
     ) -> Result<api::Tag> {
@@ -32,7 +33,10 @@ impl Projects {
         let project = self.find(who, project).await?;
         // A retry: the earlier attempt has set this tag.
         if let Some(noted) = once.noted::<String>()
-            && let Some(tag) = self.catalog.tag(&project.id, &wish.name).await?
+            && let Some(tag) = self
+                .catalog
+                .tag(project.tenant, &project.id, &wish.name)
+                .await?
             && tag.snapshot.to_string() == noted
         {
             return self.tag_out(&project, tag).await;
@@ -59,14 +63,17 @@ impl Projects {
     pub(crate) async fn list_tags(
         &self,
         who: &Principal,
-        project: &str,
+        project: &ProjectRef,
         page: PageQuery,
     ) -> Result<api::TagPage> {
         who.needs(Scope::ProjectsRead)?;
         let project = self.find(who, project).await?;
-        let found = self
-            .catalog
-            .tags(&project.id, page.after.as_deref(), page.limit);
+        let found = self.catalog.tags(
+            project.tenant,
+            &project.id,
+            page.after.as_deref(),
+            page.limit,
+        );
         let found = found.await?;
         let last = found.last().filter(|_| found.len() >= page.limit as usize);
         let next = last.map(|tag| tag.name.clone());
@@ -80,12 +87,16 @@ impl Projects {
     pub(crate) async fn remove_tag(
         &self,
         who: &Principal,
-        project: &str,
+        project: &ProjectRef,
         name: &str,
     ) -> Result<()> {
         who.needs(Scope::ProjectsWrite)?;
         let project = self.find(who, project).await?;
-        match self.catalog.remove_tag(&project.id, name).await? {
+        match self
+            .catalog
+            .remove_tag(project.tenant, &project.id, name)
+            .await?
+        {
             true => Ok(()),
             false => {
                 let message = format!("the project has no tag `{}`", short(name));
@@ -96,7 +107,7 @@ impl Projects {
 
     /// Returns the version that a tag names.
     pub(crate) async fn tagged(&self, project: &Project, name: &str) -> Result<SnapshotId> {
-        let found = self.catalog.tag(&project.id, name).await?;
+        let found = self.catalog.tag(project.tenant, &project.id, name).await?;
         let found = found.map(|tag| tag.snapshot);
         found.ok_or_else(|| no_snapshot(name).remediation(UNKNOWN))
     }
@@ -104,7 +115,7 @@ impl Projects {
     async fn tag_out(&self, project: &Project, tag: Tag) -> Result<api::Tag> {
         let landed = self
             .catalog
-            .landing_of_snapshot(&project.id, tag.snapshot)
+            .landing_of_snapshot(project.tenant, &project.id, tag.snapshot)
             .await?;
         Ok(api::Tag {
             name: tag.name,

@@ -4,6 +4,7 @@ use crate::app::requests::{AtWork, hash};
 use crate::failure::{Failure, Result};
 use crate::platform::clock;
 use elevo_catalog::{Catalog, RequestRun};
+use elevo_core::Id;
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -57,21 +58,26 @@ impl Once {
     }
 
     /// Returns the id for the only resource that the request creates.
-    pub(crate) fn id(&self, prefix: &str) -> String {
+    pub(crate) fn id<T: Id>(&self) -> T {
+        T::from_bytes(&self.bytes())
+    }
+
+    /// Returns the name for the only command or terminal that the request starts.
+    pub(crate) fn name(&self, prefix: &str) -> String {
         match &self.0 {
             Some(request) => format!("{prefix}{}", request.id),
-            None => clock::id(prefix),
+            None => clock::name(prefix),
         }
     }
 
     /// Returns the id for one of several resources that the request creates.
-    pub(crate) fn id_of(&self, prefix: &str, number: u32) -> String {
+    pub(crate) fn id_of<T: Id>(&self, number: u32) -> T {
         let Some(request) = &self.0 else {
-            return clock::id(prefix);
+            return clock::id();
         };
         let number = number.to_le_bytes();
         let bytes = hash("id", [request.id.as_bytes(), &number[..]]);
-        clock::id_of(prefix, &first_half(bytes))
+        T::from_bytes(&first_half(bytes))
     }
 
     /// Returns the binary id for the only resource that the request creates.
@@ -85,7 +91,7 @@ impl Once {
     /// Returns the name of the request in the history of a project, by which a
     /// retry finds its landing; `None` without an `Idempotency-Key`.
     pub(crate) fn landing(&self) -> Option<String> {
-        self.0.as_ref().map(|_| self.id("req-"))
+        self.0.as_ref().map(|_| self.name("req-"))
     }
 
     /// Returns the note that this or an earlier attempt has recorded.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use elevo_agent_link::AgentLinks;
 use elevo_catalog::secret::SandboxToken;
-use elevo_core::ErrorCode;
+use elevo_core::{ErrorCode, SandboxId, WorkspaceId};
 use elevo_sandbox::{ContainerId, ContainerSpec, Mount, Network, SandboxRuntime, User};
 use elevo_workspace::{Binding, Owner, Slot, Slots};
 use tokio::sync::Semaphore;
@@ -106,22 +106,22 @@ impl Containers {
 
     /// Mounts the workspace of a sandbox into its slot, which makes the files
     /// visible in the running container.
-    pub(crate) async fn fill_slot(&self, id: &str, places: &Places) -> Result<()> {
-        let (slots, id) = (self.slots.clone(), tenant_stores::workspace_id(id)?);
+    pub(crate) async fn fill_slot(&self, id: &SandboxId, places: &Places) -> Result<()> {
+        let (slots, id) = (self.slots.clone(), WorkspaceId::from(id));
         let (files, home) = (places.files.clone(), places.home.clone());
         tenant_stores::blocking(move || Ok(slots.fill(&id, &files, &home)?)).await
     }
 
     /// Deletes the slot of a sandbox, if it has one.
-    pub(crate) async fn remove_slot(&self, id: &str) -> Result<()> {
-        let (slots, id) = (self.slots.clone(), tenant_stores::workspace_id(id)?);
+    pub(crate) async fn remove_slot(&self, id: WorkspaceId) -> Result<()> {
+        let slots = self.slots.clone();
         tenant_stores::blocking(move || Ok(slots.remove(&id)?)).await
     }
 
     /// Returns true if the container of a sandbox has a slot, because it comes
     /// from a warm pool.
-    pub(crate) fn has_slot(&self, id: &str) -> Result<bool> {
-        Ok(self.slots.get(&tenant_stores::workspace_id(id)?).is_some())
+    pub(crate) fn has_slot(&self, id: &SandboxId) -> bool {
+        self.slots.get(&id.into()).is_some()
     }
 
     /// Waits for a permit to create a sandbox. Fails at once if so many creations
@@ -141,12 +141,12 @@ impl Containers {
 
     /// Deletes the container of a sandbox and its slot, and closes the connection
     /// to its agent.
-    pub(crate) async fn remove_container(&self, id: &str) -> Result<()> {
-        if let Some(container) = ContainerId::new(id) {
+    pub(crate) async fn remove_container(&self, id: &SandboxId) -> Result<()> {
+        if let Some(container) = ContainerId::new(id.as_str()) {
             self.runtime.remove(&container).await?;
         }
         self.links.forget(id);
-        self.remove_slot(id).await
+        self.remove_slot(id.into()).await
     }
 
     /// Returns the user that processes in new sandboxes run as.
@@ -157,7 +157,7 @@ impl Containers {
 
     pub(crate) fn container_spec(
         &self,
-        id: &str,
+        id: &SandboxId,
         spec: &Spec,
         places: &Places,
         token: &SandboxToken,
@@ -169,11 +169,11 @@ impl Containers {
         let env = BTreeMap::from([
             ("HOME".into(), HOME.into()),
             ("WORKSPACE_SERVER".into(), server),
-            ("SANDBOX_ID".into(), id.into()),
+            ("SANDBOX_ID".into(), id.to_string()),
             ("SANDBOX_TOKEN".into(), token.reveal()),
         ]);
         ContainerSpec {
-            sandbox: id.into(),
+            sandbox: id.to_string(),
             image: spec.image.clone(),
             user: User { uid, gid },
             mounts: vec![
@@ -202,7 +202,7 @@ impl Containers {
             runtime: spec.runtime.clone(),
             writable_root: spec.writable_root,
             tmpfs: vec![("/tmp".into(), (spec.memory / 2).max(1 << 20))],
-            hostname: Some(id.into()),
+            hostname: Some(id.to_string()),
         }
     }
 }

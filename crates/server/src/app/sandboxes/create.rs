@@ -17,7 +17,7 @@ use elevo_api as api;
 use elevo_api::Scope;
 use elevo_catalog::secret::SandboxToken;
 use elevo_catalog::{AddLimits, Sandbox};
-use elevo_core::{ErrorCode, SandboxState, Timestamp};
+use elevo_core::{ErrorCode, SandboxId, SandboxState, Timestamp, WorkspaceId};
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::Instrument;
@@ -142,7 +142,7 @@ impl Sandboxes {
     pub(crate) fn new_row(
         &self,
         who: &Principal,
-        (id, template): (String, &str),
+        (id, template): (SandboxId, &str),
         name: Option<String>,
         spec: &Spec,
         warm: Option<Taken>,
@@ -152,8 +152,8 @@ impl Sandboxes {
         let token_hash = warm.as_ref().map(Taken::token_hash);
         let making = self.starts.enter(&id);
         let row = Sandbox {
-            workspace: id.clone(),
-            container: warm.is_some().then(|| id.clone()),
+            workspace: WorkspaceId::from(&id),
+            container: warm.is_some().then(|| id.to_string()),
             id,
             tenant: who.tenant,
             agent: who.agent.clone(),
@@ -168,6 +168,7 @@ impl Sandboxes {
             updated: now,
             removing: false,
             keep_workspace: false,
+            started_before: false,
             spec: serde_json::to_value(spec).map_err(|error| Failure::internal(&error))?,
         };
         Ok(NewSandbox {

@@ -1,6 +1,7 @@
 //! The files of sandboxes: the sources of new ones, forks, snapshots and
 //! restores.
 
+use elevo_core::SandboxId;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -12,6 +13,8 @@ use tracing::Instrument;
 
 use crate::app::access::keys;
 use crate::app::access::principal::Principal;
+use crate::app::files;
+use crate::app::missing::no_workspace;
 use crate::app::requests::once::Once;
 use crate::app::sandboxes::new_sandbox::NewSandbox;
 use crate::app::sandboxes::retries::ids_for_forks;
@@ -19,7 +22,6 @@ use crate::app::sandboxes::spec::{self, Boundary, Spec};
 use crate::app::sandboxes::starts::Source;
 use crate::app::sandboxes::{Sandboxes, failed};
 use crate::app::snapshots::{Kept, info, losses_out, writing};
-use crate::app::{files, tenant_stores};
 use crate::failure::{Failure, Result};
 use crate::platform::clock;
 use crate::platform::trace::step;
@@ -54,11 +56,12 @@ impl Sandboxes {
                     read_only: project.read_only,
                     sync: project.sync,
                 };
-                let new = self.workspaces.new_row(who, &wish, String::new()).await?;
+                let new = self.workspaces.new_row(who, &wish, clock::id()).await?;
                 Ok(Source::Project(Box::new(new)))
             }
             Some(api::WorkspaceSource::Fork(from)) => {
-                let origin = self.visible(who, from).await?;
+                let from = from.parse().map_err(|_| Failure::no_sandbox(from))?;
+                let origin = self.visible(who, &from).await?;
                 let disk = Spec::of(&origin)?.disk;
                 spec.keep_disk(
                     wish,
@@ -68,7 +71,8 @@ impl Sandboxes {
                 Ok(Source::Fork(Box::new((who.clone(), origin))))
             }
             Some(api::WorkspaceSource::Existing(id)) => {
-                let row = self.workspaces.parked(who, id, wish, spec).await?;
+                let id = id.parse().map_err(|_| no_workspace(id))?;
+                let row = self.workspaces.parked(who, &id, wish, spec).await?;
                 Ok(Source::Existing(Box::new(row)))
             }
         }
@@ -93,7 +97,7 @@ impl Sandboxes {
     pub(crate) async fn fork(
         self: &Arc<Self>,
         who: &Principal,
-        id: &str,
+        id: &SandboxId,
         wish: api::Fork,
         once: Once,
     ) -> Result<api::Forked> {
@@ -109,7 +113,7 @@ impl Sandboxes {
     async fn fork_once(
         self: &Arc<Self>,
         who: &Principal,
-        id: &str,
+        id: &SandboxId,
         wish: api::Fork,
         once: &Once,
     ) -> Result<api::Forked> {
@@ -150,7 +154,7 @@ impl Sandboxes {
         self.add_rows(who, &mut new).await?;
         if let Err(failure) = self.starts.fork_workspace(who, &origin, &rows).await {
             for row in &rows {
-                self.starts.give_up(&row.id).await;
+                self.starts.give_up(row).await;
             }
             return Err(failure);
         }
@@ -172,7 +176,7 @@ impl Sandboxes {
             let made = made.map_err(|error| Failure::internal(&error));
             match made.and_then(|made| spec::out(&made?)) {
                 Ok(made) => outcome.succeeded.push(made),
-                Err(failure) => outcome.failed.push(failed(id, failure)),
+                Err(failure) => outcome.failed.push(failed(id.to_string(), failure)),
             }
         }
         outcome
@@ -181,7 +185,7 @@ impl Sandboxes {
     pub(crate) async fn snapshot(
         &self,
         who: &Principal,
-        id: &str,
+        id: &SandboxId,
         wish: api::TakeSnapshot,
     ) -> Result<api::SnapshotTaken> {
         who.needs(Scope::SandboxesWrite)?;
@@ -191,7 +195,7 @@ impl Sandboxes {
         let started = clock::instant();
         let _held = self.locks.hold(id).await;
         let sandbox = self.visible(who, id).await?;
-        let workspace = tenant_stores::workspace_id(&sandbox.workspace)?;
+        let workspace = sandbox.workspace.clone();
         let (frozen, info) = (self.freezer.frozen(&sandbox), info(who, wish.message));
         let taken = self.stores.with(sandbox.tenant, move |workspaces| {
             Ok(workspaces.snapshot(&workspace, info, &frozen, &Progress::new())?)
@@ -208,14 +212,14 @@ impl Sandboxes {
     pub(crate) async fn restore(
         &self,
         who: &Principal,
-        id: &str,
+        id: &SandboxId,
         wish: api::Restore,
     ) -> Result<api::Sandbox> {
         who.needs(Scope::SandboxesWrite)?;
         let _held = self.locks.hold(id).await;
         let sandbox = self.visible(who, id).await?;
         let snapshot = self.snapshots.snapshot_id(who, &wish.snapshot_id).await?;
-        let workspace = tenant_stores::workspace_id(&sandbox.workspace)?;
+        let workspace = sandbox.workspace.clone();
         let frozen = self.freezer.frozen(&sandbox);
         let restored = self.stores.with(sandbox.tenant, move |workspaces| {
             workspaces.restore(&workspace, snapshot.id, &frozen, &Progress::new())?;

@@ -10,7 +10,7 @@ use crate::platform::clock;
 use elevo_api as api;
 use elevo_api::Scope;
 use elevo_catalog::{Sandbox, SandboxChange};
-use elevo_core::{ErrorCode, SandboxState, Timestamp};
+use elevo_core::{ErrorCode, SandboxId, SandboxState, Timestamp};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ impl Sandboxes {
     pub(crate) async fn delete(
         self: &Arc<Self>,
         who: &Principal,
-        id: &str,
+        id: &SandboxId,
         keep_workspace: bool,
     ) -> Result<()> {
         who.needs(Scope::SandboxesWrite)?;
@@ -30,7 +30,10 @@ impl Sandboxes {
             keep_workspace: Some(keep_workspace),
             ..SandboxChange::default()
         };
-        let marked = self.catalog.change_sandbox(id, &mark, clock::now()).await;
+        let marked = self
+            .catalog
+            .change_sandbox(who.tenant, id, &mark, clock::now())
+            .await;
         let sandbox = marked.map_err(|error| match error {
             elevo_catalog::Error::NotFound { .. } => Failure::no_sandbox(id),
             error => error.into(),
@@ -40,6 +43,17 @@ impl Sandboxes {
         let app = self.clone();
         let removing = tokio::spawn(async move { app.starts.remove(&sandbox).await });
         removing.await.map_err(|error| Failure::internal(&error))?
+    }
+
+    /// Deletes one sandbox of a batch.
+    async fn delete_text(
+        self: &Arc<Self>,
+        who: &Principal,
+        id: &str,
+        keep_workspace: bool,
+    ) -> Result<()> {
+        let id = id.parse().map_err(|_| Failure::no_sandbox(id))?;
+        self.delete(who, &id, keep_workspace).await
     }
 
     pub(crate) async fn batch_delete(
@@ -53,10 +67,11 @@ impl Sandboxes {
             return Err(Failure::invalid("`ids` has more than 50 entries"));
         }
         let before = self.deleted_before(who, &wish.ids, &once).await?;
+        let keep = wish.keep_workspace;
         let deletions = wish
             .ids
             .iter()
-            .map(|id| async move { (id.clone(), self.delete(who, id, wish.keep_workspace).await) });
+            .map(|id| async move { (id.clone(), self.delete_text(who, id, keep).await) });
         let mut outcome = api::BatchDeleted::default();
         for (id, deleted) in futures::future::join_all(deletions).await {
             match deleted {
@@ -70,21 +85,26 @@ impl Sandboxes {
     }
 
     /// Stops the processes and the container of a sandbox. Its workspace stays.
-    pub(crate) async fn stop(self: &Arc<Self>, who: &Principal, id: &str) -> Result<api::Sandbox> {
+    pub(crate) async fn stop(
+        self: &Arc<Self>,
+        who: &Principal,
+        id: &SandboxId,
+    ) -> Result<api::Sandbox> {
         who.needs(Scope::SandboxesWrite)?;
         let sandbox = self.visible(who, id).await?;
         if sandbox.state == SandboxState::Stopped {
             return spec::out(&sandbox);
         }
         let app = self.clone();
-        let stopping = tokio::spawn(async move { app.stop_held(&sandbox.id).await });
+        let stopping = tokio::spawn(async move { app.stop_held(&sandbox).await });
         let stopped = stopping
             .await
             .map_err(|error| Failure::internal(&error))??;
         spec::out(&stopped)
     }
 
-    async fn stop_held(&self, id: &str) -> Result<Sandbox> {
+    async fn stop_held(&self, sandbox: &Sandbox) -> Result<Sandbox> {
+        let id = &sandbox.id;
         let _held = self.locks.hold(id).await;
         let from = [
             SandboxState::Running,
@@ -93,7 +113,7 @@ impl Sandboxes {
         ];
         let sandbox = self
             .starts
-            .change(id, &from, SandboxState::Stopping, None)
+            .change(sandbox, &from, SandboxState::Stopping, None)
             .await?;
         if let Some(link) = self.links.get(id) {
             // An error is ignored: the container is killed below.
@@ -104,28 +124,43 @@ impl Sandboxes {
         {
             let failure = Failure::from(error);
             let cause = failure.summary();
-            tracing::warn!(sandbox = id, cause, "cannot stop a sandbox");
+            tracing::warn!(sandbox = %id, cause, "cannot stop a sandbox");
             let reason = Some(failure.message.clone());
             self.starts
-                .change(id, &[SandboxState::Stopping], SandboxState::Error, reason)
+                .change(
+                    &sandbox,
+                    &[SandboxState::Stopping],
+                    SandboxState::Error,
+                    reason,
+                )
                 .await?;
             return Err(failure);
         }
         self.links.forget(id);
         self.starts
-            .change(id, &[SandboxState::Stopping], SandboxState::Stopped, None)
+            .change(
+                &sandbox,
+                &[SandboxState::Stopping],
+                SandboxState::Stopped,
+                None,
+            )
             .await
     }
 
     /// Starts a sandbox that was stopped or has failed.
-    pub(crate) async fn start(self: &Arc<Self>, who: &Principal, id: &str) -> Result<api::Sandbox> {
+    pub(crate) async fn start(
+        self: &Arc<Self>,
+        who: &Principal,
+        id: &SandboxId,
+    ) -> Result<api::Sandbox> {
         who.needs(Scope::SandboxesWrite)?;
         let sandbox = self.visible(who, id).await?;
         if sandbox.state == SandboxState::Running {
             return spec::out(&sandbox);
         }
         let app = self.clone();
-        let starting = tokio::spawn(async move { app.starts.start_again(&sandbox.id).await });
+        let starting =
+            tokio::spawn(async move { app.starts.start_again(sandbox.tenant, &sandbox.id).await });
         let started = starting
             .await
             .map_err(|error| Failure::internal(&error))??;
@@ -135,7 +170,7 @@ impl Sandboxes {
     pub(crate) async fn extend(
         &self,
         who: &Principal,
-        id: &str,
+        id: &SandboxId,
         wish: api::Extend,
         once: Once,
     ) -> Result<api::Sandbox> {
@@ -146,7 +181,7 @@ impl Sandboxes {
         // the new expiry.
         if let Some((seconds, nanos)) = once.noted() {
             let noted = Timestamp::new(seconds, nanos).unwrap_or(sandbox.expires);
-            return self.expire_at(id, noted.max(sandbox.expires)).await;
+            return self.expire_at(&sandbox, noted.max(sandbox.expires)).await;
         }
         let limits = &self.config.limits;
         let most = limits.max_extension.as_secs();
@@ -169,15 +204,18 @@ impl Sandboxes {
             return Err(failure.about("limit", left));
         }
         once.note(&(expires.seconds(), expires.nanos())).await?;
-        self.expire_at(id, expires).await
+        self.expire_at(&sandbox, expires).await
     }
 
-    async fn expire_at(&self, id: &str, expires: Timestamp) -> Result<api::Sandbox> {
+    async fn expire_at(&self, sandbox: &Sandbox, expires: Timestamp) -> Result<api::Sandbox> {
         let change = SandboxChange {
             expires: Some(expires),
             ..SandboxChange::default()
         };
-        let changed = self.catalog.change_sandbox(id, &change, clock::now());
+        let Sandbox { tenant, id, .. } = sandbox;
+        let changed = self
+            .catalog
+            .change_sandbox(*tenant, id, &change, clock::now());
         spec::out(&changed.await?)
     }
 }

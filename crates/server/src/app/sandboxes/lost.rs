@@ -13,7 +13,7 @@ use std::time::Instant;
 use elevo_agent_link::AgentLinks;
 use elevo_catalog::Catalog;
 use elevo_catalog::Sandbox;
-use elevo_core::SandboxState;
+use elevo_core::{SandboxId, SandboxState};
 use elevo_sandbox::ContainerState;
 use elevo_sandbox::SandboxRuntime;
 use parking_lot::Mutex;
@@ -30,15 +30,15 @@ use crate::platform::clock;
 /// The time at which the agent of each running container was first found
 /// disconnected, by sandbox.
 #[derive(Debug, Default)]
-pub(crate) struct Missing(Mutex<HashMap<String, Instant>>);
+pub(crate) struct Missing(Mutex<HashMap<SandboxId, Instant>>);
 
 impl Missing {
-    fn since(&self, id: &str, now: Instant) -> Instant {
+    fn since(&self, id: &SandboxId, now: Instant) -> Instant {
         let mut missing = self.0.lock();
-        *missing.entry(id.to_owned()).or_insert(now)
+        *missing.entry(id.clone()).or_insert(now)
     }
 
-    fn forget(&self, id: &str) {
+    fn forget(&self, id: &SandboxId) {
         let mut missing = self.0.lock();
         missing.remove(id);
     }
@@ -71,7 +71,7 @@ impl LostSandboxes {
 
     /// Compares the row of a sandbox with its container and its agent, and
     /// updates the row.
-    pub(crate) async fn look_after(&self, id: &str) -> Result<()> {
+    pub(crate) async fn look_after(&self, id: &SandboxId) -> Result<()> {
         let _held = self.locks.hold(id).await;
         let found = self.catalog.sandbox_of_any_tenant(id).await?;
         let Some(sandbox) = found.filter(|sandbox| !sandbox.removing) else {
@@ -85,7 +85,7 @@ impl LostSandboxes {
                 self.missing.forget(id);
                 let from = [SandboxState::Error];
                 self.starts
-                    .change(id, &from, SandboxState::Running, None)
+                    .change(&sandbox, &from, SandboxState::Running, None)
                     .await?;
                 Ok(())
             }
@@ -123,10 +123,10 @@ impl LostSandboxes {
             },
         };
         self.missing.forget(&sandbox.id);
-        tracing::warn!(sandbox = sandbox.id, reason, "a sandbox has failed");
+        tracing::warn!(sandbox = %sandbox.id, reason, "a sandbox has failed");
         let from = [SandboxState::Running];
         self.starts
-            .change(&sandbox.id, &from, SandboxState::Error, Some(reason))
+            .change(sandbox, &from, SandboxState::Error, Some(reason))
             .await?;
         Ok(())
     }

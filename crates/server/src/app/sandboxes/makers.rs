@@ -5,6 +5,7 @@
 //! [`Making`] has no task, and a job rolls it back. Without that, the row would
 //! count for limits until the next start of the server.
 
+use elevo_core::SandboxId;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -13,27 +14,27 @@ use parking_lot::{Mutex, MutexGuard};
 /// The sandboxes that this process is starting, with the number of their tasks.
 /// The number can be 2 for a moment, if a task begins before the last has ended.
 #[derive(Debug, Default)]
-pub(crate) struct Makers(Mutex<HashMap<String, usize>>);
+pub(crate) struct Makers(Mutex<HashMap<SandboxId, usize>>);
 
 /// Marks a sandbox as being started until dropped.
 #[derive(Debug)]
 pub(crate) struct Making {
     makers: Arc<Makers>,
-    id: String,
+    id: SandboxId,
 }
 
 impl Makers {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, HashMap<String, usize>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, HashMap<SandboxId, usize>> {
         self.0.lock()
     }
 
     /// Marks a sandbox as being started. Must be called before its row gets the
     /// state `starting`.
-    pub(crate) fn enter(self: &Arc<Self>, id: &str) -> Making {
-        *self.lock().entry(id.to_owned()).or_default() += 1;
+    pub(crate) fn enter(self: &Arc<Self>, id: &SandboxId) -> Making {
+        *self.lock().entry(id.clone()).or_default() += 1;
         Making {
             makers: self.clone(),
-            id: id.to_owned(),
+            id: id.clone(),
         }
     }
 }

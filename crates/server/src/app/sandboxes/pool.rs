@@ -1,6 +1,7 @@
 //! The state of the warm pools: sandboxes that are ready, being created, or taken
 //! by a request that has not added a row yet.
 
+use elevo_core::SandboxId;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -26,13 +27,13 @@ pub(crate) struct State {
     /// Sandboxes without a row that must not be cleaned up: those that are ready
     /// or being created, and those that were taken. Their ids, with the hashes of
     /// their tokens.
-    pub(crate) known: HashMap<String, [u8; 32]>,
+    pub(crate) known: HashMap<SandboxId, [u8; 32]>,
 }
 
 /// A sandbox of a warm pool that is ready.
 #[derive(Debug)]
 pub(crate) struct Warm {
-    pub(crate) id: String,
+    pub(crate) id: SandboxId,
     /// The warm pool in the settings that this sandbox was created for.
     pub(crate) setting: WarmPool,
     pub(crate) spec: Spec,
@@ -48,12 +49,12 @@ pub(crate) struct Warm {
 pub(crate) struct Taken {
     pub(crate) pool: Arc<Pool>,
     pub(crate) warm: Option<Warm>,
-    pub(crate) id: String,
+    pub(crate) id: SandboxId,
     pub(crate) token_hash: [u8; 32],
 }
 
 impl Taken {
-    pub(crate) fn id(&self) -> &str {
+    pub(crate) fn id(&self) -> &SandboxId {
         &self.id
     }
 
@@ -90,17 +91,17 @@ impl Pool {
     }
 
     /// Returns the ids of the sandboxes in the pool that have no row yet.
-    pub(crate) fn ids(&self) -> HashSet<String> {
+    pub(crate) fn ids(&self) -> HashSet<SandboxId> {
         self.lock().known.keys().cloned().collect()
     }
 
     /// Registers a sandbox, before its container is created.
-    pub(crate) fn know(&self, id: &str, token_hash: [u8; 32]) {
-        self.lock().known.insert(id.into(), token_hash);
+    pub(crate) fn know(&self, id: &SandboxId, token_hash: [u8; 32]) {
+        self.lock().known.insert(id.clone(), token_hash);
     }
 
     /// Removes the registration of a sandbox that has a row or was deleted.
-    pub(crate) fn forget(&self, id: &str) {
+    pub(crate) fn forget(&self, id: &SandboxId) {
         self.lock().known.remove(id);
     }
 

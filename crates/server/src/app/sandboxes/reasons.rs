@@ -5,9 +5,7 @@ use elevo_catalog::Sandbox;
 use elevo_core::SandboxState;
 use elevo_sandbox::ContainerStatus;
 
-/// The reason of an existing sandbox while it is being started. A new sandbox has
-/// no reason while it is being started. The recovery depends on the difference:
-/// it rolls back only a sandbox whose id no client knows.
+/// The reason of an existing sandbox while it is being started.
 pub(crate) const AGAIN: &str = "it is being started again";
 
 /// Beginning of the reason for a container that has ended.

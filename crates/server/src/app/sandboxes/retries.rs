@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use elevo_api as api;
 use elevo_catalog::Sandbox;
-use elevo_core::{ErrorCode, SandboxState};
+use elevo_core::{ErrorCode, SandboxId, SandboxState};
 
 use crate::app::access::principal::Principal;
 use crate::app::requests::once::Once;
@@ -25,11 +25,11 @@ impl Sandboxes {
         if !once.is_again() {
             return Ok(None);
         }
-        let id: String = once.noted().unwrap_or_else(|| once.id("sbx-"));
+        let id = once.noted().unwrap_or_else(|| once.id());
         self.made_before(who, &id).await
     }
 
-    async fn made_before(&self, who: &Principal, id: &str) -> Result<Option<Sandbox>> {
+    async fn made_before(&self, who: &Principal, id: &SandboxId) -> Result<Option<Sandbox>> {
         let found = self.catalog.sandbox(who.tenant, id).await?;
         let Some(found) = found.filter(|sandbox| !sandbox.removing) else {
             return Ok(None);
@@ -44,11 +44,15 @@ impl Sandboxes {
     /// Returns the id of a new sandbox. Records the id if a retry cannot derive
     /// it from the request: a warm container has an id already, and a retry needs
     /// a new id because parts of the rolled back sandbox may still exist.
-    pub(crate) async fn id_for_sandbox(&self, once: &Once, warm: Option<&Taken>) -> Result<String> {
+    pub(crate) async fn id_for_sandbox(
+        &self,
+        once: &Once,
+        warm: Option<&Taken>,
+    ) -> Result<SandboxId> {
         let id = match warm {
-            Some(warm) => warm.id().to_owned(),
-            None if once.is_again() => clock::id("sbx-"),
-            None => return Ok(once.id("sbx-")),
+            Some(warm) => warm.id().clone(),
+            None if once.is_again() => clock::id(),
+            None => return Ok(once.id()),
         };
         once.note(&id).await?;
         Ok(id)
@@ -65,12 +69,8 @@ impl Sandboxes {
         if !once.is_again() {
             return Ok(None);
         }
-        let ids = || {
-            (1..=count)
-                .map(|number| once.id_of("sbx-", number))
-                .collect()
-        };
-        let ids: Vec<String> = once.noted().unwrap_or_else(ids);
+        let ids = || (1..=count).map(|number| once.id_of(number)).collect();
+        let ids: Vec<SandboxId> = once.noted().unwrap_or_else(ids);
         let mut outcome = api::Forked::default();
         for id in ids {
             match self.made_before(who, &id).await? {
@@ -78,7 +78,7 @@ impl Sandboxes {
                 None => {
                     let message = "the server stopped while the fork was being created; fork again";
                     let failure = Failure::new(ErrorCode::SandboxStartFailed, message);
-                    outcome.failed.push(failed(id, failure));
+                    outcome.failed.push(failed(id.to_string(), failure));
                 }
             }
         }
@@ -100,9 +100,13 @@ impl Sandboxes {
         }
         let mut there = HashSet::new();
         for id in ids {
-            match self.visible(who, id).await {
-                Ok(_) => there.insert(id.clone()),
-                Err(_) => gone.insert(id.clone()),
+            let is_there = match id.parse() {
+                Ok(id) => self.visible(who, &id).await.is_ok(),
+                Err(_) => false,
+            };
+            match is_there {
+                true => there.insert(id.clone()),
+                false => gone.insert(id.clone()),
             };
         }
         match once.noted::<HashSet<String>>() {
@@ -118,11 +122,11 @@ impl Sandboxes {
 
 /// Returns the ids of new forks. Records them if a retry cannot derive them from
 /// the request.
-pub(crate) async fn ids_for_forks(once: &Once, warm: &[Option<Taken>]) -> Result<Vec<String>> {
+pub(crate) async fn ids_for_forks(once: &Once, warm: &[Option<Taken>]) -> Result<Vec<SandboxId>> {
     let id = |(number, warm): (u32, &Option<Taken>)| match warm {
-        Some(warm) => warm.id().to_owned(),
-        None if once.is_again() => clock::id("sbx-"),
-        None => once.id_of("sbx-", number),
+        Some(warm) => warm.id().clone(),
+        None if once.is_again() => clock::id(),
+        None => once.id_of(number),
     };
     let ids: Vec<_> = (1..).zip(warm).map(id).collect();
     if once.is_again() || warm.iter().any(Option::is_some) {

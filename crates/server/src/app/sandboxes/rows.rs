@@ -8,7 +8,19 @@ use crate::failure::{Failure, Result};
 
 /// Returns the sandboxes of all tenants.
 pub(crate) async fn all_sandboxes(catalog: &dyn Catalog) -> Result<Vec<Sandbox>> {
-    let mut query = SandboxQuery::default();
+    list(catalog, None).await
+}
+
+/// Returns all sandboxes of a tenant.
+pub(crate) async fn sandboxes_of(catalog: &dyn Catalog, tenant: TenantId) -> Result<Vec<Sandbox>> {
+    list(catalog, Some(tenant)).await
+}
+
+async fn list(catalog: &dyn Catalog, tenant: Option<TenantId>) -> Result<Vec<Sandbox>> {
+    let mut query = SandboxQuery {
+        tenant,
+        ..SandboxQuery::default()
+    };
     let mut all = Vec::new();
     loop {
         let page = catalog.sandboxes(&query).await?;
@@ -19,12 +31,6 @@ pub(crate) async fn all_sandboxes(catalog: &dyn Catalog) -> Result<Vec<Sandbox>>
             return Ok(all);
         }
     }
-}
-
-/// Returns all sandboxes of a tenant.
-pub(crate) async fn sandboxes_of(catalog: &dyn Catalog, tenant: TenantId) -> Result<Vec<Sandbox>> {
-    let all = all_sandboxes(catalog).await?.into_iter();
-    Ok(all.filter(|sandbox| sandbox.tenant == tenant).collect())
 }
 
 /// Returns the container in the row of a sandbox; `None` if the start has not

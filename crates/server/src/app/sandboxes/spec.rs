@@ -223,8 +223,8 @@ pub(crate) fn networks_out(names: Vec<String>) -> Vec<NetworkMode> {
 pub(crate) fn out(sandbox: &Sandbox) -> Result<api::Sandbox> {
     let spec = Spec::of(sandbox)?;
     Ok(api::Sandbox {
-        id: sandbox.id.clone(),
-        workspace_id: sandbox.workspace.clone(),
+        id: sandbox.id.to_string(),
+        workspace_id: sandbox.workspace.to_string(),
         name: sandbox.name.clone(),
         state: sandbox.state.into(),
         reason: sandbox.reason.clone(),

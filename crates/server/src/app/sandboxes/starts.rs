@@ -13,7 +13,7 @@ use elevo_agent_link::AgentLinks;
 use elevo_catalog::Catalog;
 use elevo_catalog::secret::SandboxToken;
 use elevo_catalog::{EventKind, Sandbox, SandboxChange, Workspace};
-use elevo_core::{ErrorCode, SandboxState};
+use elevo_core::{ErrorCode, SandboxId, SandboxState};
 use elevo_engine::Progress;
 use elevo_sandbox::ContainerId;
 use elevo_sandbox::SandboxRuntime;
@@ -26,10 +26,9 @@ use crate::app::sandboxes::freezer::Freezer;
 use crate::app::sandboxes::locks::SandboxLocks;
 use crate::app::sandboxes::makers::{Makers, Making};
 use crate::app::sandboxes::new_sandbox::NewSandbox;
-use crate::app::sandboxes::reasons::AGAIN;
 use crate::app::sandboxes::spec::Spec;
 use crate::app::snapshots::{Kept, own_info};
-use crate::app::tenant_stores::{self, TenantStores};
+use crate::app::tenant_stores::TenantStores;
 use crate::app::workspaces::Workspaces;
 use crate::app::workspaces::create::NewWorkspace;
 use crate::config::Config;
@@ -89,7 +88,7 @@ impl Starts {
 
     /// Marks a sandbox as being started until the result is dropped. Must be
     /// called before its row gets the state `starting`.
-    pub(crate) fn enter(&self, id: &str) -> Making {
+    pub(crate) fn enter(&self, id: &SandboxId) -> Making {
         self.makers.enter(id)
     }
 
@@ -122,11 +121,11 @@ impl Starts {
             Err(failure) => {
                 crate::platform::metrics::creation_failed();
                 tracing::warn!(
-                    sandbox = new.row.id,
+                    sandbox = %new.row.id,
                     cause = failure.summary(),
                     "cannot create a sandbox, so it is rolled back"
                 );
-                self.give_up(&new.row.id).await;
+                self.give_up(&new.row).await;
                 Err(failure)
             }
         }
@@ -161,7 +160,7 @@ impl Starts {
         if let Err(failure) = using.instrument(step!("container.take")).await {
             let cause = failure.summary();
             tracing::warn!(
-                sandbox = sandbox.id,
+                sandbox = %sandbox.id,
                 cause,
                 "cannot use a warm container, so a new one is created"
             );
@@ -180,21 +179,22 @@ impl Starts {
     async fn runs_now(&self, sandbox: &Sandbox, before: &[EventKind]) -> Result<Sandbox> {
         let mut tells = before.to_vec();
         tells.push(EventKind::SandboxRunning);
-        if sandbox.reason.as_deref() != Some(AGAIN) {
+        if !sandbox.started_before {
             tells.push(EventKind::SandboxCreated);
         }
         let change = SandboxChange {
             from: Some(vec![SandboxState::Starting]),
             to: Some(SandboxState::Running),
             reason: Some(None),
+            started_before: Some(true),
             tells,
             ..SandboxChange::default()
         };
-        self.change_as(&sandbox.id, &change).await
+        self.change_as(sandbox, &change).await
     }
 
     /// Mounts a workspace into a warm container, which is running already.
-    async fn use_warm(&self, id: &str, places: &Places) -> Result<()> {
+    async fn use_warm(&self, id: &SandboxId, places: &Places) -> Result<()> {
         if places.read_only {
             let message = "a read-only workspace cannot be mounted into a running container";
             return Err(Failure::new(ErrorCode::SandboxStartFailed, message));
@@ -242,7 +242,7 @@ impl Starts {
     /// Creates, resumes or finds the workspace of a sandbox, depending on the
     /// source. Returns its directories.
     async fn make_workspace(&self, row: &Sandbox, spec: &Spec, source: Source) -> Result<Places> {
-        let id = tenant_stores::workspace_id(&row.workspace)?;
+        let id = row.workspace.clone();
         let (created, limit) = (row.created, spec.disk);
         let made = self.stores.with(row.tenant, move |workspaces| {
             let progress = Progress::new();
@@ -297,13 +297,13 @@ impl Starts {
         token: &SandboxToken,
     ) -> Result<()> {
         let change = SandboxChange {
-            container: Some(Some(sandbox.id.clone())),
+            container: Some(Some(sandbox.id.to_string())),
             token_hash: Some(token.hash()),
             ..SandboxChange::default()
         };
         let now = clock::now();
         self.catalog
-            .change_sandbox(&sandbox.id, &change, now)
+            .change_sandbox(sandbox.tenant, &sandbox.id, &change, now)
             .await?;
         let spec = self
             .containers
@@ -315,8 +315,8 @@ impl Starts {
     /// Starts the container of a sandbox, waits for its agent, and sets the state
     /// to running.
     async fn start_container(&self, sandbox: &Sandbox, places: Places) -> Result<Sandbox> {
-        let id = &*sandbox.id;
-        let container = ContainerId::new(id).ok_or_else(|| Failure::no_sandbox(id))?;
+        let id = &sandbox.id;
+        let container = ContainerId::new(id.as_str()).ok_or_else(|| Failure::no_sandbox(id))?;
         self.runtime.start(&container).await?;
         // A mount that follows a project can be made visible only in a running
         // container.
@@ -326,13 +326,14 @@ impl Starts {
             });
             shown.await?;
         }
-        self.wait_for_start(id).await?;
+        self.wait_for_start(sandbox).await?;
         self.runs_now(sandbox, &[]).await
     }
 
     /// Waits until the agent of a sandbox connects. Fails after `START_TIMEOUT`,
     /// or as soon as a request deletes the sandbox.
-    async fn wait_for_start(&self, id: &str) -> Result<()> {
+    async fn wait_for_start(&self, sandbox: &Sandbox) -> Result<()> {
+        let (tenant, id) = (sandbox.tenant, &sandbox.id);
         let patience = self.config.limits.start_timeout;
         let began = clock::instant();
         while began.elapsed() < patience {
@@ -341,7 +342,7 @@ impl Starts {
             if tokio::time::timeout(look, connected).await.is_ok() {
                 return Ok(());
             }
-            let row = self.catalog.sandbox_of_any_tenant(id).await?;
+            let row = self.catalog.sandbox(tenant, id).await?;
             if row.is_none_or(|row| row.removing) {
                 return Err(Failure::no_sandbox(id));
             }
@@ -360,12 +361,9 @@ impl Starts {
         into: &[Sandbox],
     ) -> Result<()> {
         let _held = self.locks.hold(&from.id).await;
-        let origin = tenant_stores::workspace_id(&from.workspace)?;
+        let origin = from.workspace.clone();
         self.workspaces.add_forks(from, into).await?;
-        let into = into
-            .iter()
-            .map(|row| tenant_stores::workspace_id(&row.workspace));
-        let into = into.collect::<Result<Vec<_>>>()?;
+        let into: Vec<_> = into.iter().map(|row| row.workspace.clone()).collect();
         let info = own_info(who, format!("fork of {}", from.id));
         let frozen = self.freezer.frozen(from);
         let forked = self.stores.with(from.tenant, move |workspaces| {
@@ -379,7 +377,7 @@ impl Starts {
     /// state is not in `from`.
     pub(crate) async fn change(
         &self,
-        id: &str,
+        sandbox: &Sandbox,
         from: &[SandboxState],
         to: SandboxState,
         reason: Option<String>,
@@ -398,15 +396,21 @@ impl Starts {
             tells,
             ..SandboxChange::default()
         };
-        self.change_as(id, &change).await
+        self.change_as(sandbox, &change).await
     }
 
     /// Changes the row of a sandbox. A sandbox that is being deleted counts as
     /// missing.
-    pub(crate) async fn change_as(&self, id: &str, change: &SandboxChange) -> Result<Sandbox> {
+    pub(crate) async fn change_as(
+        &self,
+        Sandbox { tenant, id, .. }: &Sandbox,
+        change: &SandboxChange,
+    ) -> Result<Sandbox> {
         let to = change.to.map_or("another state", SandboxState::name);
-        let changed = self.catalog.change_sandbox(id, change, clock::now()).await;
-        match changed {
+        let changed = self
+            .catalog
+            .change_sandbox(*tenant, id, change, clock::now());
+        match changed.await {
             Ok(sandbox) => Ok(sandbox),
             Err(elevo_catalog::Error::NotFound { .. } | elevo_catalog::Error::Removing) => {
                 Err(Failure::no_sandbox(id))
@@ -414,7 +418,9 @@ impl Starts {
             Err(elevo_catalog::Error::WrongState { is }) => {
                 let message = format!("the sandbox is {is} and cannot become {to} now");
                 let failure = Failure::new(ErrorCode::SandboxWrongState, message);
-                Err(failure.about("sandboxId", id).about("state", is.name()))
+                Err(failure
+                    .about("sandboxId", id.as_str())
+                    .about("state", is.name()))
             }
             Err(error) => Err(error.into()),
         }

@@ -14,7 +14,7 @@ use elevo_agent_link::AgentLinks;
 use elevo_api as api;
 use elevo_catalog::Catalog;
 use elevo_catalog::secret::SandboxToken;
-use elevo_core::{ErrorCode, Retry};
+use elevo_core::{ErrorCode, Retry, SandboxId};
 use elevo_sandbox::ContainerId;
 use elevo_sandbox::SandboxRuntime;
 use elevo_workspace::{Slot, WorkspaceId};
@@ -81,7 +81,7 @@ impl WarmPools {
     }
 
     /// Returns the ids of the sandboxes in the pools that have no row yet.
-    pub(crate) fn ids(&self) -> HashSet<String> {
+    pub(crate) fn ids(&self) -> HashSet<SandboxId> {
         self.pool.ids()
     }
 
@@ -203,10 +203,7 @@ impl WarmPools {
         while self.containers.creations.available_permits() < most {
             tokio::time::sleep(GIVE_WAY).await;
         }
-        let (id, token) = (
-            clock::id("sbx-"),
-            SandboxToken::from_random(clock::random()),
-        );
+        let (id, token) = (clock::id(), SandboxToken::from_random(clock::random()));
         let token_hash = token.hash();
         // Registered before the container exists: the cleanup would delete an
         // unknown container, and the agent's token must be valid.
@@ -228,11 +225,8 @@ impl WarmPools {
 
     /// Creates and starts a container with an empty slot, and waits for its
     /// agent.
-    async fn start_warm(&self, id: &str, token: &SandboxToken, spec: &Spec) -> Result<()> {
-        let (slots, workspace) = (
-            self.containers.slots.clone(),
-            tenant_stores::workspace_id(id)?,
-        );
+    async fn start_warm(&self, id: &SandboxId, token: &SandboxToken, spec: &Spec) -> Result<()> {
+        let (slots, workspace) = (self.containers.slots.clone(), WorkspaceId::from(id));
         let slot = tenant_stores::blocking(move || Ok(slots.make(&workspace)?)).await?;
         let places = Places::of_slot(slot.clone());
         let spec = self.containers.container_spec(id, spec, &places, token);
@@ -251,13 +245,10 @@ impl WarmPools {
     /// Checks that mounts which are made after the start of a container are
     /// visible in it. With some runtimes they are not, and the sandbox would have
     /// an empty workspace.
-    async fn check_slot(&self, container: &ContainerId, id: &str, slot: &Slot) -> Result<()> {
+    async fn check_slot(&self, container: &ContainerId, id: &SandboxId, slot: &Slot) -> Result<()> {
         let status = self.runtime.status(container).await?;
         let pid = status.and_then(|status| status.pid);
-        let (slots, workspace) = (
-            self.containers.slots.clone(),
-            tenant_stores::workspace_id(id)?,
-        );
+        let (slots, workspace) = (self.containers.slots.clone(), WorkspaceId::from(id));
         let probe = slot.home.clone();
         let is_seen = tenant_stores::blocking(move || {
             // Mounts a directory into the slot as a test. It can be any
@@ -281,7 +272,7 @@ impl WarmPools {
     }
 
     /// Deletes a container without a row, and removes it from the pools.
-    async fn discard(&self, id: &str) -> Result<()> {
+    async fn discard(&self, id: &SandboxId) -> Result<()> {
         self.containers.remove_container(id).await?;
         self.pool.forget(id);
         Ok(())
@@ -289,7 +280,7 @@ impl WarmPools {
 
     /// Deletes containers without a row. Logs failures. Returns the number of
     /// deleted containers.
-    pub(crate) async fn discard_all(&self, ids: Vec<String>) -> u64 {
+    pub(crate) async fn discard_all(&self, ids: Vec<SandboxId>) -> u64 {
         let mut removed = 0;
         for some in ids.chunks(REMOVALS) {
             let discarded = some
@@ -317,12 +308,12 @@ impl WarmPools {
         let slots = self.containers.slots.clone();
         let ids: Vec<WorkspaceId> = tenant_stores::blocking(move || Ok(slots.list()?)).await?;
         let warm = self.pool.ids();
-        for id in ids.iter().map(WorkspaceId::as_str) {
-            if !known.contains(id) && !warm.contains(id) {
+        for id in ids {
+            if !known.contains(id.as_str()) && !warm.contains(id.as_str()) {
                 log_failure(
-                    self.containers.remove_slot(id).await,
+                    self.containers.remove_slot(id.clone()).await,
                     "slot",
-                    id,
+                    &id,
                     "cannot delete a slot",
                 );
             }

@@ -87,7 +87,7 @@ impl Syncing {
 }
 
 fn refused_event(row: &Workspace, result: &api::MergeResult) -> NewEvent {
-    let project = row.project.clone().unwrap_or_default();
+    let project = row.project.as_deref().unwrap_or_default();
     NewEvent {
         tenant: row.tenant,
         agent: row.agent.clone(),
@@ -99,7 +99,7 @@ fn refused_event(row: &Workspace, result: &api::MergeResult) -> NewEvent {
             "refusedCount": result.refused_count,
             "refused": listed(&result.refused),
         }),
-        subject: project,
+        subject: project.to_owned(),
     }
 }
 

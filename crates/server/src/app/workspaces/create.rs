@@ -6,14 +6,13 @@ use crate::app::access::principal::Principal;
 use crate::app::requests::once::Once;
 use crate::app::sandboxes::spec;
 use crate::app::snapshots::Kept;
-use crate::app::tenant_stores::{self};
 use crate::app::workspaces::Workspaces;
 use crate::failure::{Failure, Result, short};
 use crate::platform::{clock, owners};
 use elevo_api as api;
 use elevo_api::Scope;
 use elevo_catalog::{Sandbox, Workspace, WorkspaceState};
-use elevo_core::ErrorCode;
+use elevo_core::{ErrorCode, WorkspaceId};
 use elevo_engine::Progress;
 use elevo_workspace::Owner;
 use std::path::PathBuf;
@@ -78,7 +77,7 @@ impl Workspaces {
     ) -> Result<api::Workspace> {
         let limit =
             spec::workspace_disk(&self.config, wish.disk.as_deref(), self.stores.can_limit())?;
-        let id = once.id("ws-");
+        let id = once.id();
         if once.is_again()
             && let Some(row) = self.catalog.workspace(who.tenant, &id).await?
         {
@@ -105,7 +104,7 @@ impl Workspaces {
 
     /// Returns true if a workspace has its directory and is not being deleted.
     async fn has_directory(&self, row: &Workspace) -> Result<bool> {
-        let id = tenant_stores::workspace_id(&row.id)?;
+        let id = row.id.clone();
         let found = self
             .stores
             .with(row.tenant, move |workspaces| match workspaces.get(&id) {
@@ -121,10 +120,13 @@ impl Workspaces {
         &self,
         who: &Principal,
         wish: &api::CreateWorkspace,
-        id: String,
+        id: WorkspaceId,
     ) -> Result<NewWorkspace> {
         let agent = self.agent_for(who, wish.agent.as_deref()).await?;
-        let project = self.projects.find(who, &wish.project).await?;
+        let project = self
+            .projects
+            .find(who, &wish.project.as_str().into())
+            .await?;
         let synced = self
             .projects
             .version(&project, wish.snapshot.as_deref())
@@ -188,7 +190,7 @@ impl Workspaces {
         limit: Option<u64>,
         owner: Option<Owner>,
     ) -> Result<PathBuf> {
-        let id = tenant_stores::workspace_id(&row.id)?;
+        let id = row.id.clone();
         let (base, created, read_only) = (row.base, row.created, row.read_only);
         let made = self.stores.with(row.tenant, move |workspaces| {
             let progress = Progress::new();

@@ -8,19 +8,18 @@ use std::collections::BTreeMap;
 
 use elevo_api as api;
 use elevo_catalog::{Sandbox, Workspace, WorkspaceChange, WorkspaceState};
-use elevo_core::{ErrorCode, TenantId};
+use elevo_core::{ErrorCode, TenantId, WorkspaceId};
 use elevo_engine::{CommitInfo, Progress};
 use elevo_objects::SnapshotId;
-use elevo_workspace::{Error as WorkspaceError, NeverFreeze, Record, WorkspaceId};
+use elevo_workspace::{Error as WorkspaceError, NeverFreeze, Record};
 use tokio::sync::OwnedMutexGuard;
 
 use crate::app::access::principal::Principal;
 use crate::app::missing::no_workspace;
 use crate::app::sandboxes::spec::Spec;
 use crate::app::snapshots::own_label;
-use crate::app::tenant_stores;
 use crate::app::workspaces::Workspaces;
-use crate::failure::{Failure, Result, log_failure};
+use crate::failure::{Failure, Result};
 use crate::platform::clock;
 
 /// The locks of a workspace and of its sandbox, held until this value is
@@ -41,7 +40,7 @@ impl Workspaces {
         let sandbox = || self.catalog.sandbox_of_workspace(row.tenant, &row.id);
         let mut found = sandbox().await?;
         let mut second = None;
-        if let Some(other) = found.as_ref().filter(|sandbox| sandbox.id != row.id) {
+        if let Some(other) = found.as_ref().filter(|sandbox| *sandbox.id != *row.id) {
             second = Some(self.locks.hold(&other.id).await);
             // The sandbox may have changed while this task waited.
             found = sandbox().await?;
@@ -56,7 +55,7 @@ impl Workspaces {
     /// a crash continues. On a full disk the files stay in their directory, and a
     /// job moves them into the store once there is free space.
     pub(crate) async fn park_workspace(&self, sandbox: &Sandbox) -> Result<()> {
-        let id = tenant_stores::workspace_id(&sandbox.workspace)?;
+        let id = sandbox.workspace.clone();
         let author = sandbox.agent.as_ref().unwrap_or(&sandbox.key).clone();
         let info = parked_info(author, &id);
         let room = self.room.clone();
@@ -101,7 +100,7 @@ impl Workspaces {
             expires: Some(Some(expires)),
             ..WorkspaceChange::default()
         };
-        let (tenant, id) = (sandbox.tenant, &*sandbox.workspace);
+        let (tenant, id) = (sandbox.tenant, &sandbox.workspace);
         let changed = self
             .catalog
             .change_workspace(tenant, id, &change, clock::now());
@@ -128,7 +127,7 @@ impl Workspaces {
     pub(crate) async fn parked(
         &self,
         who: &Principal,
-        id: &str,
+        id: &WorkspaceId,
         wish: &api::CreateSandbox,
         spec: &mut Spec,
     ) -> Result<Workspace> {
@@ -139,7 +138,7 @@ impl Workspaces {
         if row.state != WorkspaceState::Parked {
             return Err(in_use(&row));
         }
-        let workspace = tenant_stores::workspace_id(&row.id)?;
+        let workspace = row.id.clone();
         let record = self.stores.with(
             row.tenant,
             move |workspaces| Ok(workspaces.get(&workspace)?),
@@ -173,33 +172,15 @@ impl Workspaces {
         }
     }
 
-    /// Adds rows for the workspaces that earlier versions of the server kept by a
-    /// setting, so that they are parked.
-    pub(crate) async fn adopt_kept(&self) {
-        for (tenant, id) in self.stores.all_workspaces().await {
-            let adopted = self.adopt_one(tenant, &id).await;
-            log_failure(
-                adopted,
-                "workspace",
-                id.as_str(),
-                "cannot convert a kept workspace into a parked one",
-            );
-        }
-    }
-
-    /// Adds the row of a parked workspace if it has the setting of
-    /// [`kept_name`], and deletes the setting.
-    pub(crate) async fn adopt_one(&self, tenant: TenantId, id: &WorkspaceId) -> Result<()> {
-        let setting = kept_name(id.as_str());
-        if self.catalog.setting(&setting).await?.is_none() {
-            return Ok(());
-        }
+    /// Adds the row of a parked workspace for a workspace that has none. Succeeds
+    /// also if there is one.
+    pub(crate) async fn add_parked(&self, tenant: TenantId, id: &WorkspaceId) -> Result<()> {
         let wanted = id.clone();
         let record = self
             .stores
             .with(tenant, move |workspaces| Ok(workspaces.get(&wanted)?));
         let record = record.await?;
-        // The setting does not say which key created the workspace.
+        // The key that created the workspace is not known.
         let keys = self.catalog.keys(tenant).await?;
         let key = keys.first().map(|key| key.id.clone()).unwrap_or_default();
         let row = Workspace {
@@ -208,29 +189,20 @@ impl Workspaces {
                 self.time.now().await?,
                 self.config.expired_keep,
             )),
-            ..parked_row(tenant, id.as_str(), &key, record.base)
+            ..parked_row(tenant, id, &key, record.base)
         };
         match self.catalog.add_workspace(&row).await {
-            Err(elevo_catalog::Error::Exists { .. }) => {}
-            added => added?,
+            Err(elevo_catalog::Error::Exists { .. }) => Ok(()),
+            added => Ok(added?),
         }
-        self.catalog.remove_setting(&setting).await?;
-        Ok(())
     }
 }
 
-/// Returns the name of the setting by which earlier versions of the server
-/// recorded that a workspace outlives its sandbox. The restore from the
-/// quarantine uses it as well.
-pub(crate) fn kept_name(workspace: &str) -> String {
-    format!("kept-workspace:{workspace}")
-}
-
 /// Returns the row of a parked workspace without a project.
-fn parked_row(tenant: TenantId, id: &str, key: &str, base: SnapshotId) -> Workspace {
+fn parked_row(tenant: TenantId, id: &WorkspaceId, key: &str, base: SnapshotId) -> Workspace {
     let now = clock::now();
     Workspace {
-        id: id.to_owned(),
+        id: id.clone(),
         tenant,
         project: None,
         agent: None,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use elevo_api as api;
 use elevo_api::Scope;
 use elevo_catalog::{Project, Unsettled, Workspace, WorkspaceChange};
-use elevo_core::TreePath;
+use elevo_core::{TreePath, WorkspaceId};
 use elevo_engine::{CommitInfo, Progress, StateTree};
 use elevo_merge::{LaterFirst, Limits, Rules, Sides, TreeMerge, merge_trees};
 use elevo_objects::SnapshotId;
@@ -21,7 +21,6 @@ use crate::app::access::principal::Principal;
 use crate::app::projects::trees::committed;
 use crate::app::projects::{out, policies};
 use crate::app::snapshots::{Kept, own_info};
-use crate::app::tenant_stores;
 use crate::app::workspaces::Workspaces;
 use crate::app::workspaces::unsettled::Notes;
 use crate::failure::{Failure, Result};
@@ -71,7 +70,7 @@ impl Workspaces {
     pub(crate) async fn refresh(
         self: &Arc<Self>,
         who: &Principal,
-        id: &str,
+        id: &WorkspaceId,
         wish: api::Refresh,
         on_conflict: OnConflict,
     ) -> Result<api::Refreshed> {
@@ -119,7 +118,7 @@ impl Workspaces {
             Some(sandbox) => self.freezer.frozen(sandbox),
             None => self.freezer.frozen_nothing(),
         };
-        let id = tenant_stores::workspace_id(&row.id)?;
+        let id = row.id.clone();
         let info = own_info(who, format!("refresh of {}", row.id));
         let handle = tokio::runtime::Handle::current();
         let (app, who, copy) = (self.clone(), who.clone(), row.clone());
@@ -194,7 +193,7 @@ impl Workspaces {
             return Ok(Some(done));
         }
         let _held = self.hold_workspace(row).await?;
-        let id = tenant_stores::workspace_id(&row.id)?;
+        let id = row.id.clone();
         let followed = self.stores.with(row.tenant, move |workspaces| {
             Ok(workspaces.follow(&id, target, &Progress::new())?)
         });

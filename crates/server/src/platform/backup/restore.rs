@@ -205,7 +205,7 @@ impl Places {
         };
         let restored =
             elevo_store_local::restore(&backup.join(STORE), &store, false, &options, progress)?;
-        let installation = clock::id("");
+        let installation = clock::name("");
         let secrets_key = self.check_catalog(backup, &installation).await?;
         self.stamp(&installation, manifest.generation)?;
         Ok(RestoredServer {

@@ -152,7 +152,7 @@ fn tenant() -> Tenant {
 
 fn project(head: SnapshotId) -> Project {
     Project {
-        id: "prj-1".into(),
+        id: "prj-1".parse().unwrap(),
         tenant: TenantId::LOCAL,
         name: "site".into(),
         description: None,

@@ -175,7 +175,7 @@ async fn a_sandbox_that_nothing_starts_is_taken_back() {
         &format!(
             "CREATE TEMP TABLE lost AS SELECT * FROM sandboxes WHERE id = '{id}'; \
              UPDATE lost SET id = '{lost}', workspace = '{lost}', container = NULL, \
-             state = 'starting', token_hash = zeroblob(32); \
+             state = 'starting', started_before = 0, token_hash = zeroblob(32); \
              INSERT INTO sandboxes SELECT * FROM lost;"
         ),
     );

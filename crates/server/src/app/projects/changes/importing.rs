@@ -23,6 +23,7 @@ use crate::app::files::diff::readable;
 use crate::app::files::receive;
 use crate::app::projects::changes::Changes;
 use crate::app::projects::landing::job::Job;
+use crate::app::projects::project_ref::ProjectRef;
 use crate::app::projects::reading::tree_path;
 use crate::app::projects::trees::committed;
 use crate::app::requests::once::Once;
@@ -61,7 +62,7 @@ impl Changes {
     pub(crate) async fn import_into(
         self: &Arc<Self>,
         who: &Principal,
-        id: &str,
+        id: &ProjectRef,
         wish: api::ImportSource,
         once: Once,
     ) -> Result<api::ImportResult> {
@@ -113,7 +114,7 @@ impl Changes {
     pub(crate) async fn unpack_into(
         self: &Arc<Self>,
         who: &Principal,
-        id: &str,
+        id: &ProjectRef,
         (path, dry_run): (&str, bool),
         from: impl io::Read + Send + 'static,
         once: Once,
@@ -134,7 +135,13 @@ impl Changes {
         self.land_files(target, LandingKind::Archive, files).await
     }
 
-    async fn target(&self, who: &Principal, id: &str, path: &str, once: Once) -> Result<Target> {
+    async fn target(
+        &self,
+        who: &Principal,
+        id: &ProjectRef,
+        path: &str,
+        once: Once,
+    ) -> Result<Target> {
         Ok(Target {
             who: who.clone(),
             project: self.projects.find(who, id).await?,

@@ -14,6 +14,7 @@ use crate::app::access::principal::Principal;
 use crate::app::files::diff::readable;
 use crate::app::projects::changes::{Changes, not_put, removed};
 use crate::app::projects::landing::job::Job;
+use crate::app::projects::project_ref::ProjectRef;
 use crate::app::projects::reading::tree_path;
 use crate::app::projects::trees::committed;
 use crate::app::requests::once::Once;
@@ -33,7 +34,7 @@ impl Changes {
     pub(crate) async fn revert(
         self: &Arc<Self>,
         who: &Principal,
-        id: &str,
+        id: &ProjectRef,
         wish: api::Revert,
         once: Once,
     ) -> Result<api::MergeResult> {
@@ -65,7 +66,7 @@ impl Changes {
     pub(crate) async fn restore_path(
         self: &Arc<Self>,
         who: &Principal,
-        id: &str,
+        id: &ProjectRef,
         wish: api::RestorePath,
         once: Once,
     ) -> Result<api::MergeResult> {
@@ -158,7 +159,9 @@ impl Changes {
 
     /// Returns the step that created a version.
     async fn step_of(&self, project: &Project, snapshot: SnapshotId) -> Result<LogEntry> {
-        let found = self.catalog.landing_of_snapshot(&project.id, snapshot);
+        let found = self
+            .catalog
+            .landing_of_snapshot(project.tenant, &project.id, snapshot);
         found.await?.ok_or_else(|| {
             let message = "the project began with this version, so there is no step to undo";
             Failure::new(ErrorCode::SnapshotNotFound, message)
@@ -175,7 +178,9 @@ impl Changes {
         path: &TreePath,
     ) -> Result<Undoing> {
         let from = self.projects.version(project, Some(snapshot)).await?;
-        let step = self.catalog.landing_of_snapshot(&project.id, from.id);
+        let step = self
+            .catalog
+            .landing_of_snapshot(project.tenant, &project.id, from.id);
         let number = step.await?.map_or(0, |step| step.sequence);
         let (_, earlier) = self.changeable(who, project, Some(snapshot)).await?;
         let (base, tree) = self.changeable(who, project, None).await?;

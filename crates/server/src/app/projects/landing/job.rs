@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use elevo_api as api;
 use elevo_catalog::{LandingKind, Review, ReviewChange, Unsettled};
-use elevo_core::TreePath;
+use elevo_core::{TreePath, WorkspaceId};
 use elevo_merge::TreeMerge;
 use elevo_objects::SnapshotId;
 use elevo_policy::Strategy;
@@ -34,7 +34,7 @@ pub(crate) struct Job {
     /// The project with the changed files.
     pub(crate) theirs: Kept,
     /// The workspace that the change comes from. Its base moves with the landing.
-    pub(crate) workspace: Option<String>,
+    pub(crate) workspace: Option<WorkspaceId>,
     /// The agent that the step is attributed to.
     pub(crate) agent: Option<String>,
     /// The agent whose access to paths applies; `None` means access to all.

@@ -1,6 +1,6 @@
 //! Decides by the priorities of agents which side of a conflict comes first.
 
-use elevo_catalog::Catalog;
+use elevo_catalog::{Catalog, Project};
 use elevo_core::TreePath;
 use elevo_merge::Precedence;
 use elevo_policy::Compiled;
@@ -9,7 +9,7 @@ use elevo_policy::Compiled;
 /// agent that changed a path last, and the agent whose change lands.
 pub(crate) struct ByPriority<'a> {
     pub(crate) catalog: &'a dyn Catalog,
-    pub(crate) project: &'a str,
+    pub(crate) project: &'a Project,
     pub(crate) policy: &'a Compiled,
     /// The priority of the agent whose change lands.
     pub(crate) theirs: i32,
@@ -24,7 +24,8 @@ impl std::fmt::Debug for ByPriority<'_> {
 #[async_trait::async_trait]
 impl Precedence for ByPriority<'_> {
     async fn theirs_first(&self, path: &TreePath) -> elevo_merge::Result<Option<bool>> {
-        let last = self.catalog.last_version(self.project, path).await;
+        let Project { tenant, id, .. } = self.project;
+        let last = self.catalog.last_version(*tenant, id, path).await;
         let last = last.map_err(|error| elevo_merge::Error::Precedence(error.into()))?;
         let ours = last.and_then(|version| version.agent);
         let ours = self.policy.priority(ours.as_deref());

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use elevo_catalog::{BaseMove, Catalog, Project, Review, Step, Workspace};
-use elevo_core::{ErrorCode, TenantId, TreePath};
+use elevo_core::{ErrorCode, ProjectId, TenantId, TreePath, WorkspaceId};
 use elevo_engine::{Commit, CommitInfo, Repository, StateTree};
 use elevo_merge::{Drivers, Limits, RefusalReason, Refused, Rules, Sides, TreeMerge, merge_trees};
 use elevo_objects::SnapshotId;
@@ -83,7 +83,7 @@ impl Preparer {
     }
 
     /// Reads the project and its head, into which the first job is merged.
-    pub(crate) async fn base(&self, tenant: TenantId, project: &str) -> Result<LandingBase> {
+    pub(crate) async fn base(&self, tenant: TenantId, project: &ProjectId) -> Result<LandingBase> {
         let (project, kept) = self.snapshots.with_head(tenant, project).await?;
         let repository = self.stores.repository(tenant);
         Ok(LandingBase {
@@ -146,7 +146,7 @@ impl Preparer {
         };
         let precedence = ByPriority {
             catalog: &*self.catalog,
-            project: &base.project.id,
+            project: &base.project,
             policy: &base.policy,
             theirs: base.policy.priority(job.agent.as_deref()),
         };
@@ -182,7 +182,7 @@ impl Preparer {
     /// Merges a job into `base`, and computes the step that lands the result.
     /// Fails if no part of the job may land.
     pub(crate) async fn prepare(&self, base: &LandingBase, job: &Job) -> Result<Prepared> {
-        let open = self.open_reviews(job.workspace.as_deref());
+        let open = self.open_reviews(base.project.tenant, job.workspace.as_ref());
         let (workspace, open) = tokio::try_join!(self.workspace_of(base, job), open)?;
         let MergedJob {
             merge,
@@ -241,7 +241,8 @@ impl Preparer {
     /// Returns the open reviews of a workspace, by path.
     pub(crate) async fn open_reviews(
         &self,
-        workspace: Option<&str>,
+        tenant: TenantId,
+        workspace: Option<&WorkspaceId>,
     ) -> Result<HashMap<TreePath, Review>> {
         let mut open = HashMap::new();
         let Some(workspace) = workspace else {
@@ -251,7 +252,7 @@ impl Preparer {
         loop {
             let page = self
                 .catalog
-                .open_reviews_of(workspace, after.as_ref(), elevo_catalog::MAX_PAGE)
+                .open_reviews_of(tenant, workspace, after.as_ref(), elevo_catalog::MAX_PAGE)
                 .await?;
             after = page.last().map(|review| review.path.clone());
             let is_last = page.len() < elevo_catalog::MAX_PAGE as usize;
@@ -372,7 +373,7 @@ fn agreed_info(base: &LandingBase, workspace: &str) -> CommitInfo {
         author: "elevo".into(),
         message: format!("common state of {workspace} and the project"),
         created: clock::now(),
-        labels: BTreeMap::from([(SHARED.to_owned(), base.project.id.clone())]),
+        labels: BTreeMap::from([(SHARED.to_owned(), base.project.id.to_string())]),
         reference: None,
     }
 }
@@ -386,7 +387,7 @@ fn start_of(base: &LandingBase, job: &Job, workspace: Option<&Workspace>) -> Sna
 fn review_inputs<'a>(base: &'a LandingBase, job: &'a Job, start: SnapshotId) -> ReviewInputs<'a> {
     ReviewInputs {
         project: &base.project,
-        workspace: job.workspace.as_deref(),
+        workspace: job.workspace.as_ref(),
         agent: job.agent.as_deref(),
         decides: job.decides.is_some(),
         message: &job.message,
@@ -398,7 +399,7 @@ fn review_inputs<'a>(base: &'a LandingBase, job: &'a Job, start: SnapshotId) -> 
 
 fn head_info(base: &LandingBase, job: &Job) -> CommitInfo {
     let mut labels = BTreeMap::new();
-    labels.insert(SHARED.to_owned(), base.project.id.clone());
+    labels.insert(SHARED.to_owned(), base.project.id.to_string());
     labels.insert("kind".to_owned(), job.kind.to_string());
     CommitInfo {
         parents: vec![base.head],

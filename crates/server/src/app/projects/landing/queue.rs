@@ -2,6 +2,7 @@
 //! lands all jobs that were added during the previous landing in one
 //! transaction.
 
+use elevo_core::ProjectId;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ const WAITING: usize = 1000;
 
 /// The queues of projects, by the id of the project.
 #[derive(Debug, Default)]
-pub(crate) struct Queues(Mutex<HashMap<String, Arc<Queue>>>);
+pub(crate) struct Queues(Mutex<HashMap<ProjectId, Arc<Queue>>>);
 
 /// The queue of one project.
 #[derive(Debug, Default)]
@@ -29,14 +30,14 @@ pub(crate) struct Queue {
 }
 
 impl Queues {
-    pub(crate) fn of(&self, project: &str) -> Arc<Queue> {
+    pub(crate) fn of(&self, project: &ProjectId) -> Arc<Queue> {
         let mut queues = self.0.lock();
         if queues.len() > 1000 {
             // A queue is cloned only here, under the lock. So a queue whose only
             // owner is this map is not in use.
             queues.retain(|_, queue| Arc::strong_count(queue) > 1);
         }
-        queues.entry(project.to_owned()).or_default().clone()
+        queues.entry(project.clone()).or_default().clone()
     }
 }
 

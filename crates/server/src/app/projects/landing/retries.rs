@@ -20,7 +20,9 @@ impl Landings {
         let Some(request) = once.landing().filter(|_| once.is_again()) else {
             return Ok(None);
         };
-        let landed = self.catalog.landing_by_request(&project.id, &request);
+        let landed = self
+            .catalog
+            .landing_by_request(project.tenant, &project.id, &request);
         match landed.await? {
             Some(landed) => self.result_of(project, landed).await.map(Some),
             None => Ok(None),
@@ -35,16 +37,20 @@ impl Landings {
         let Some(sequence) = landed.sequence else {
             return Ok(result);
         };
-        if let Some(entry) = self.catalog.landing(&project.id, sequence).await? {
+        if let Some(entry) = self
+            .catalog
+            .landing(project.tenant, &project.id, sequence)
+            .await?
+        {
             let count = |name: &str| entry.counts[name].as_u64().unwrap_or_default();
             result.landed_count = count("landed");
             result.conflict_count = count("held");
             result.refused_count = count("refused");
             result.local = count("local");
         }
-        let versions = self
-            .catalog
-            .versions_in(&project.id, sequence, None, MAX_PAGE);
+        let versions =
+            self.catalog
+                .versions_in(project.tenant, &project.id, sequence, None, MAX_PAGE);
         let versions = versions.await?;
         result.landed = versions.iter().map(|it| out::changed(&it.change)).collect();
         Ok(result)

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use elevo_catalog::{Project, Review, ReviewChange, ReviewState, ReviewStep, Sides};
-use elevo_core::TreePath;
+use elevo_core::{TreePath, WorkspaceId};
 use elevo_merge::{Conflict, TreeMerge};
 use elevo_objects::SnapshotId;
 
@@ -18,7 +18,7 @@ const REVIEW_TIME: Duration = Duration::from_secs(30 * 24 * 3600);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReviewInputs<'a> {
     pub(crate) project: &'a Project,
-    pub(crate) workspace: Option<&'a str>,
+    pub(crate) workspace: Option<&'a WorkspaceId>,
     pub(crate) agent: Option<&'a str>,
     /// True if the merge carries out a decision on a review. A conflict then
     /// keeps that review open instead of opening another.
@@ -115,10 +115,10 @@ fn superseded(review: Review, by: Option<&str>) -> ReviewStep {
 fn new_review(inputs: ReviewInputs<'_>, conflict: &Conflict, sides: Sides) -> Review {
     let now = clock::now();
     Review {
-        id: clock::id("rev-"),
+        id: clock::name("rev-"),
         tenant: inputs.project.tenant,
         project: inputs.project.id.clone(),
-        workspace: inputs.workspace.map(str::to_owned),
+        workspace: inputs.workspace.cloned(),
         agent: inputs.agent.map(str::to_owned),
         path: conflict.path.clone(),
         kind: conflict.kind.name().to_owned(),

@@ -1,6 +1,7 @@
 //! Retries of requests that complete a workspace, if the server stopped before it
 //! stored their response.
 
+use elevo_core::{ProjectId, WorkspaceId};
 use std::sync::Arc;
 
 use elevo_api as api;
@@ -19,7 +20,7 @@ use crate::failure::Result;
 /// the workspace may have been deleted.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Completing {
-    project: String,
+    project: ProjectId,
     /// The base of a read-only workspace, which has nothing to merge.
     unchanged: Option<String>,
 }
@@ -40,14 +41,14 @@ impl Merges {
     pub(crate) async fn completed_before(
         self: &Arc<Self>,
         who: &Principal,
-        id: &str,
+        id: &WorkspaceId,
         wish: &api::Merge,
         once: &Once,
     ) -> Result<Option<api::MergeResult>> {
         let Some(noted) = once.noted::<Completing>() else {
             return Ok(None);
         };
-        let project = self.projects.find(who, &noted.project).await?;
+        let project = self.projects.find(who, &noted.project.into()).await?;
         let landed = self.landings.landed_before(&project, once).await?;
         let unchanged = noted.unchanged.and_then(|base| base.parse().ok());
         let unchanged = unchanged.map(|base: SnapshotId| out::nothing(&project, base));

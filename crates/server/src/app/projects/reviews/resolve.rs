@@ -194,7 +194,8 @@ impl Reviews {
             },
         }
         let mut info = info(who, format!("a decision on {}", out::path_text(path)));
-        info.labels.insert(SHARED.into(), review.project.clone());
+        info.labels
+            .insert(SHARED.into(), review.project.to_string());
         committed(&tree, info).await
     }
 

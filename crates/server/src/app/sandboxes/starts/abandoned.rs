@@ -1,7 +1,7 @@
 //! Ends starts whose task no longer exists, for example because it panicked.
 
 use elevo_catalog::{Sandbox, SandboxChange, SandboxQuery};
-use elevo_core::{ErrorCode, SandboxState};
+use elevo_core::{ErrorCode, SandboxId, SandboxState};
 
 use crate::app::sandboxes::starts::Starts;
 use crate::failure::{Failure, Result};
@@ -34,7 +34,7 @@ impl Starts {
                     ) => {}
                 Err(failure) => {
                     let cause = failure.summary();
-                    tracing::error!(sandbox = sandbox.id, cause, "cannot end an abandoned start");
+                    tracing::error!(sandbox = %sandbox.id, cause, "cannot end an abandoned start");
                 }
             }
         }
@@ -42,7 +42,7 @@ impl Starts {
     }
 
     /// Returns true if a task of this process is starting the sandbox.
-    pub(crate) fn is_being_made(&self, id: &str) -> bool {
+    pub(crate) fn is_being_made(&self, id: &SandboxId) -> bool {
         self.makers.lock().contains_key(id)
     }
 
@@ -50,13 +50,13 @@ impl Starts {
     /// to error. Fails if the sandbox is no longer in the state `starting`.
     pub(crate) async fn end_start(&self, sandbox: &Sandbox) -> Result<()> {
         let starting = [SandboxState::Starting];
-        if sandbox.reason.is_some() {
+        if sandbox.started_before {
             let reason =
                 Some("the start of the sandbox was interrupted; `start` retries it".into());
-            let changed = self.change(&sandbox.id, &starting, SandboxState::Error, reason);
+            let changed = self.change(sandbox, &starting, SandboxState::Error, reason);
             return changed.await.map(drop);
         }
-        // No client knows the id of a sandbox without a reason: see `AGAIN`.
+        // No client knows the id of a sandbox in its first start.
         let mark = SandboxChange {
             from: Some(starting.to_vec()),
             removing: Some(true),
@@ -64,10 +64,10 @@ impl Starts {
         };
         let marked = self
             .catalog
-            .change_sandbox(&sandbox.id, &mark, clock::now());
+            .change_sandbox(sandbox.tenant, &sandbox.id, &mark, clock::now());
         let marked = marked.await.map_err(Failure::from)?;
         tracing::warn!(
-            sandbox = sandbox.id,
+            sandbox = %sandbox.id,
             "a new sandbox is rolled back, because no task is starting it"
         );
         self.remove(&marked).await

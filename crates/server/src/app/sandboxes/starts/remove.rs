@@ -1,7 +1,6 @@
 //! Deletes sandboxes, and rolls back failed creations.
 
 use crate::app::sandboxes::starts::Starts;
-use crate::app::tenant_stores::{self};
 use crate::failure::Result;
 use crate::platform::clock;
 use elevo_catalog::{Sandbox, SandboxChange};
@@ -9,18 +8,21 @@ use elevo_catalog::{Sandbox, SandboxChange};
 impl Starts {
     /// Rolls back the creation of a sandbox. Marks the row first, so that the
     /// cleanup finishes a rollback that fails or is interrupted.
-    pub(crate) async fn give_up(&self, id: &str) {
+    pub(crate) async fn give_up(&self, sandbox: &Sandbox) {
+        let id = &sandbox.id;
         let mark = SandboxChange {
             removing: Some(true),
             ..SandboxChange::default()
         };
         let given_up = async {
-            let sandbox = self.catalog.change_sandbox(id, &mark, clock::now()).await?;
-            self.remove(&sandbox).await
+            let marked = self
+                .catalog
+                .change_sandbox(sandbox.tenant, id, &mark, clock::now());
+            self.remove(&marked.await?).await
         };
         if let Err(failure) = given_up.await {
             tracing::error!(
-                sandbox = id,
+                sandbox = %id,
                 cause = failure.summary(),
                 "cannot roll back the creation of a sandbox"
             );
@@ -38,7 +40,7 @@ impl Starts {
             _ if self.stores.is_closed(sandbox.tenant) => {}
             true => self.workspaces.park_workspace(sandbox).await?,
             false => {
-                let id = tenant_stores::workspace_id(&sandbox.workspace)?;
+                let id = sandbox.workspace.clone();
                 self.stores.remove_workspace(sandbox.tenant, id).await?;
                 self.catalog
                     .remove_workspace(sandbox.tenant, &sandbox.workspace)
@@ -46,9 +48,9 @@ impl Starts {
             }
         }
         self.catalog
-            .remove_sandbox(&sandbox.id, clock::now())
+            .remove_sandbox(sandbox.tenant, &sandbox.id, clock::now())
             .await?;
-        tracing::info!(sandbox = sandbox.id, "deleted a sandbox");
+        tracing::info!(sandbox = %sandbox.id, "deleted a sandbox");
         Ok(())
     }
 }

@@ -1,0 +1,24 @@
+//! A catalog that version 12 wrote, where the reason of a sandbox said whether it
+//! was started before.
+
+use super::{Temporary, id_of};
+use crate::conformance::Backend;
+
+#[tokio::test]
+async fn a_catalog_of_version_12_keeps_which_sandboxes_were_started_before() {
+    let temporary = Temporary::new();
+    temporary.restore(include_str!("version-12.sql")).await;
+    let catalog = temporary.open().await;
+    for (id, expected) in [
+        ("sbx-new", false),
+        ("sbx-again", true),
+        ("sbx-running", true),
+        ("sbx-failed", true),
+    ] {
+        let found = catalog.sandbox_of_any_tenant(&id_of(id)).await.unwrap();
+        assert_eq!(found.unwrap().started_before, expected, "{id}");
+    }
+    let setting = async |name| catalog.setting(name).await.unwrap();
+    assert_eq!(setting("kept-workspace:sbx-old").await, None);
+    assert_eq!(setting("installation").await.as_deref(), Some("i"));
+}
