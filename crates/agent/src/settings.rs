@@ -86,7 +86,7 @@ pub(crate) fn hide_token() -> anyhow::Result<()> {
         .env(GIVEN, "1")
         .stdin(Stdio::from(reader))
         .exec();
-    Err(error).context("cannot execute the agent again")
+    Err(error).context("cannot re-execute the agent without the token in its environment")
 }
 
 fn token() -> anyhow::Result<String> {

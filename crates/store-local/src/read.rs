@@ -179,8 +179,9 @@ impl LocalStore {
 
 fn read_object(key: &ObjectKey, value: &[u8]) -> StoreResult<Bytes> {
     match key.kind {
-        Kind::Chunk => value::decode(value)
-            .ok_or_else(|| StoreError::Damaged(format!("{}: not a stored chunk", name(key)))),
+        Kind::Chunk => value::decode(value).ok_or_else(|| {
+            StoreError::Damaged(format!("{}: its stored bytes cannot be decoded", name(key)))
+        }),
         _ => Ok(Bytes::copy_from_slice(value)),
     }
 }

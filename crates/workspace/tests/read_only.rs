@@ -26,7 +26,8 @@ on_every_provider_of_root! {
     layers_stay_while_files_in_them_are_open
 }
 
-/// Root can mount; for others, write bits are cleared.
+/// Returns whether the tests run as root. As root, a workspace is made read-only
+/// by a mount; otherwise by clearing the write bits of its files.
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

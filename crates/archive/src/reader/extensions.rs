@@ -180,7 +180,8 @@ pub(super) fn decimal(digits: &[u8]) -> Option<u64> {
     text.parse().ok()
 }
 
-/// Parses seconds with a fraction, to nanoseconds.
+/// Parses a decimal number of seconds. Digits after the ninth decimal place are
+/// ignored.
 fn time(value: &[u8]) -> Option<Timestamp> {
     let (is_negative, value) = match value.strip_prefix(b"-") {
         Some(rest) => (true, rest),

@@ -11,7 +11,7 @@ pub enum Retention {
     /// All versions.
     #[default]
     All,
-    /// The newest versions, this many; at least 1.
+    /// This many of the newest versions; at least 1.
     Last(u32),
     /// The last version of each day in UTC, for this many days; at least 1.
     Daily(u32),

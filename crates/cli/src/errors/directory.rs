@@ -11,7 +11,7 @@ use crate::output::format::short;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DirectoryProblem {
     #[error(
-        "a checkout of {} into {} was interrupted, and the directory holds parts of it and of the previous state",
+        "a checkout of {} into {} was interrupted, so the directory holds a mixture of the new and the previous state",
         short(*.to), .directory.display()
     )]
     Interrupted {

@@ -6,7 +6,8 @@ use std::process::Command;
 
 use crate::common::{ELEVO, clean, ended};
 
-/// The lines after `$ ` in blocks marked `console`.
+/// Returns the commands of a page: the text after `$ ` on each line that starts
+/// with it, in blocks marked `console`.
 fn commands(page: &str) -> Vec<String> {
     let mut in_block = false;
     let mut commands = Vec::new();

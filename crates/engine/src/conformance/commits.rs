@@ -1,4 +1,5 @@
-//! Commits: all or nothing, and the objects that a snapshot needs.
+//! Checks of commits: they are atomic, and are rejected if an object that a
+//! snapshot needs is missing.
 
 use std::thread;
 

@@ -56,8 +56,8 @@ pub(super) enum Family {
     V6,
 }
 
-/// The rules of one network in one packet filter. Empty rules delete the rules
-/// of the installation.
+/// The rules of one network in one packet filter. Applying a value without chains
+/// deletes all rules of the installation from the filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rules {
     /// The comment of this installation's hooks, by which the hooks of a

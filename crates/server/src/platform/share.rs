@@ -226,7 +226,7 @@ async fn turn(one: &Arc<Semaphore>, all: &Arc<Semaphore>) -> Turn {
 
 async fn in_time(turn: impl Future<Output = Turn>) -> Result<Turn> {
     tokio::time::timeout(PATIENCE, turn).await.map_err(|_| {
-        let message = "too many operations are already running for this tenant";
+        let message = "too many operations are already running";
         Failure::new(ErrorCode::Overloaded, message).retry_after(5)
     })
 }

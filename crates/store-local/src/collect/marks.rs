@@ -15,7 +15,7 @@ use crate::store::{LocalStore, read_failed, write_failed};
 /// Reason why an object is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
-    /// It was written or found during a collection.
+    /// Another call wrote it, or looked it up, while the collection was running.
     Kept,
     /// A root needs it, and the objects it refers to are marked as well.
     Walked,

@@ -1,9 +1,10 @@
 //! Returns the space of deleted objects to the disk.
 //!
-//! RocksDB rewrites its tables as rows come and go, but keeps a file with large
-//! values as long as one of them is needed: otherwise commits would pay for
-//! moving values that stay. So this is done here, once, after many objects were
-//! deleted.
+//! RocksDB compacts its tables as rows are added and deleted, but keeps a file of
+//! large values as long as one of the values is needed. Its automatic collection
+//! of such files stays off, because commits would pay for moving the values that
+//! remain. Instead, this module moves those values in one pass, after many
+//! objects were deleted.
 
 use elevo_core::TenantId;
 use elevo_engine::StoreResult;

@@ -114,8 +114,9 @@ impl Workspaces {
         Ok(row.state != WorkspaceState::Removing && found.await?)
     }
 
-    /// Builds the row of a workspace on a project. Its base is the visible part
-    /// of a version, by default of the head.
+    /// Builds the row of a new workspace on a project. The base of the workspace is
+    /// the part of a version that its agent may see. The default version is the
+    /// head.
     pub(crate) async fn new_row(
         &self,
         who: &Principal,

@@ -89,7 +89,7 @@ impl Workspaces {
                 None => continue,
             }
         }
-        let message = "the workspace was merged during every attempt to refresh it";
+        let message = "the workspace or its project changed during every attempt to refresh it";
         Err(Failure::new(elevo_core::ErrorCode::WorkspaceBusy, message).retry_after(1))
     }
 

@@ -168,7 +168,8 @@ impl Keys {
         found.map(|(_, key)| key)
     }
 
-    /// Returns whether the file has the key with this id, or marks it as lost.
+    /// Returns whether the file mentions the key with this id: the key itself, or a
+    /// line that declares it lost.
     pub(crate) fn knows(&self, wanted: &str) -> bool {
         let mut known = self.keys.iter().map(|(id, _)| id).chain(&self.lost);
         known.any(|id| id.as_str() == wanted)
