@@ -53,8 +53,8 @@ pub struct Export<'a> {
     pub repository: &'a Repository,
     /// The snapshot to export.
     pub snapshot: &'a Snapshot,
-    /// The path to export: of a directory, its content; of anything else, the
-    /// entry under its own name.
+    /// The path to export. If it is a directory, the archive has the content of
+    /// the directory; otherwise it has one entry, named like the file or link.
     pub path: &'a TreePath,
     /// The form of the archive.
     pub form: &'a ExportContent,

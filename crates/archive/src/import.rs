@@ -1,9 +1,10 @@
 //! Imports an archive into a tree of a store.
 //!
 //! One thread reads the archive in batches of some megabytes, while others hash
-//! the batch before, store it, and put its entries into the tree. The part of
-//! the tree in memory is stored from time to time. So an archive of any size
-//! and order needs some tens of megabytes.
+//! the previous batch, store it, and put its entries into the tree. The part of
+//! the tree in memory is stored from time to time. So an import needs some tens
+//! of megabytes of memory, whatever the size of the archive and the order of
+//! its entries.
 
 mod batch;
 mod layer;
@@ -51,7 +52,8 @@ pub struct Received {
     pub losses: Vec<Loss>,
     /// Number of entries in the archive, without those below `.elevo`.
     pub entries: u64,
-    /// Protects the objects that it stored, which the tree uses, from garbage
+    /// The layer before it was applied to the base, if there is a base.
+    /// Protects the objects of the layer, which `tree` uses, from garbage
     /// collection.
     _layer: Option<StateTree>,
 }

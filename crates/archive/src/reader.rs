@@ -36,15 +36,17 @@ const MOST_EXTENSIONS: usize = 16;
 /// Maximum size of an extension.
 const EXTENSION_BYTES: u64 = 1 << 20;
 
-/// Maximum bytes after the end mark: archives are padded.
+/// Maximum bytes after the end mark, where programs pad their archives.
 const PADDING: u64 = 16 << 20;
 
-/// Bytes that all headers of any archive may have, in addition to its limit.
+/// Bytes of headers that any archive may have, in addition to the bytes that
+/// its limits and its compressed size allow.
 const ANY_HEADERS: u64 = 16 << 20;
 
-/// Maximum bytes of headers for each byte of a compressed archive. Headers of
-/// real trees compress to a tenth, those of empty files to a hundredth. The
-/// content of files has no such limit, because a file of zeros is legitimate.
+/// Maximum bytes of headers for each byte of a compressed archive. The headers
+/// of real trees compress to a tenth of their size, those of empty files to a
+/// hundredth. The content of files has no such limit, because a file of zeros
+/// is legitimate.
 const MOST_INFLATED: u64 = 1_000;
 
 /// An entry of an archive.
@@ -86,7 +88,7 @@ pub enum EntryKind {
 pub struct Reader<'a> {
     input: Box<dyn Read + Send + 'a>,
     limits: Limits,
-    /// The rest of the limits.
+    /// Bytes and entries that the limits still allow.
     bytes: u64,
     entries: u64,
     /// Bytes of headers so far, including the content of extensions.
@@ -99,7 +101,7 @@ pub struct Reader<'a> {
 /// The unread rest of the current entry.
 #[derive(Default)]
 struct Content {
-    /// Bytes in the archive.
+    /// Unread bytes that the archive stores for the entry, without padding.
     data: u64,
     padding: u64,
     sparse: Option<Sparse>,
@@ -205,7 +207,8 @@ impl<'a> Reader<'a> {
         };
     }
 
-    /// Reads `size` bytes of content, of an entry known to have as many.
+    /// Reads the next `size` bytes of the current content. Fails if it has
+    /// fewer.
     pub(crate) fn whole(&mut self, size: u64) -> Result<Vec<u8>> {
         let mut content = Vec::with_capacity(size as usize);
         let read = self.take(size).read_to_end(&mut content);
@@ -219,7 +222,8 @@ impl<'a> Reader<'a> {
     /// Skips the unread rest of an entry.
     fn pass_over(&mut self) -> Result<()> {
         let Content { data, padding, .. } = std::mem::take(&mut self.content);
-        // Neither exceeds the limits of the archive.
+        // Both numbers were counted against the limits of the archive, so this
+        // reads a bounded number of bytes.
         let rest = data.saturating_add(padding);
         let passed = io::copy(&mut self.input.by_ref().take(rest), &mut io::sink());
         if passed.map_err(Error::read)? == rest {

@@ -16,7 +16,7 @@ pub(crate) enum Whiteout {
     Of(Name),
     /// All entries of the layers below are deleted from the directory.
     Opaque,
-    /// No meaning for files.
+    /// A name that aufs reserves. It does not refer to a file.
     Reserved,
 }
 

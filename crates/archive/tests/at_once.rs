@@ -37,7 +37,8 @@ fn uploads_that_stall_keep_no_threads() {
         for _ in 0..5 * POOLS {
             let (sender, come) = channel();
             senders.push(sender);
-            // More than a round, so that a part of it is already hashed.
+            // More than a batch, so that a part of the archive is hashed before
+            // the rest arrives.
             let archive = Raw::default().file("a", &vec![b'a'; 5 << 20]);
             let length = archive.0.len() - 512;
             let mut first = archive.end();
@@ -53,7 +54,8 @@ fn uploads_that_stall_keep_no_threads() {
                 received.unwrap().tree.count
             }));
         }
-        // All of these finish while the others wait for the rest.
+        // All of these imports finish while the slow ones wait for the rest of
+        // their archives.
         for _ in 0..5 {
             let archive = Raw::default().file("b", b"quick").end();
             let received = read(&repository(), &archive).unwrap();

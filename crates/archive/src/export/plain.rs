@@ -13,7 +13,7 @@ pub(super) struct Plain<F> {
     alone: Option<Visit>,
     base: TreePath,
     shows: F,
-    /// The time of entries without one.
+    /// The modification time for entries whose time is unknown.
     created: Timestamp,
 }
 

@@ -21,9 +21,11 @@ const BATCH_PIECES: usize = 4096;
 /// Maximum bytes that one call stores.
 const PART_BYTES: usize = 256 << 10;
 
-/// Maximum memory of the tree, and estimates for a name and for a directory.
+/// Maximum estimated memory of the tree.
 const TREE_BYTES: usize = 64 << 20;
+/// Estimated memory of a name in the tree.
 const NAME_BYTES: usize = 256;
+/// Estimated memory of a directory in the tree.
 const DIRECTORY_BYTES: usize = 2048;
 
 /// A part of an archive.
@@ -67,7 +69,8 @@ impl Batch {
 /// Puts batches into a tree.
 pub(super) struct Builder<'a> {
     workers: &'a Workers,
-    /// The tree below a layer, which its hard links may refer to.
+    /// The tree below the layer. Hard links of the layer may refer to files in
+    /// this tree.
     base: Option<&'a StateTree>,
     progress: &'a Progress,
     /// Also protects the stored objects from garbage collection.

@@ -80,7 +80,7 @@ async fn remove(onto: &StateTree, directory: &TreePath, whiteout: Whiteout) -> R
     }
 }
 
-/// A missing entry need not be removed.
+/// Ignores the error that an entry to be removed does not exist.
 fn forgiving(removed: elevo_engine::Result<()>) -> Result<()> {
     match removed {
         Err(EngineError::NotFound(_) | EngineError::NotADirectory(_)) => Ok(()),

@@ -92,7 +92,7 @@ fn all_headers_count_against_the_limit() {
     let (error, read) = import_counted(many);
     assert!(matches!(error, Error::Refused { .. } | Error::TooLarge(_)));
     assert!(read < 2 * LIMITS.bytes, "{read}");
-    // Short names, so that the archive is valid in every other way.
+    // Only the total size of these headers is invalid: names are short.
     let mut entry = Raw::default();
     for _ in 0..16 {
         entry = entry.entry("h", b'V', &vec![b'a'; 1 << 20], "");
@@ -126,8 +126,8 @@ fn headers_with_a_high_compression_ratio_are_rejected_early() {
         entries += 1;
     };
     assert!(matches!(error, Error::Malformed(_)), "{error}");
-    // The limit is 16 entries with a megabyte of headers each, and a thousand
-    // bytes for each byte read.
+    // Each entry has a megabyte of headers. The limit is 16 MiB of headers,
+    // plus a thousand bytes for each compressed byte.
     assert!(entries < 16 + bomb.len() / 1_000 + 1, "{entries}");
     // The limit does not apply to zeros in a file.
     let zeros = Raw::default().header("zeros", b'0', 1 << 25, "", |_| {}).0;

@@ -209,7 +209,7 @@ fn contradictory_maps_of_holes_are_rejected() {
     assert!(is_refused(&gnu_sparse(2, 4).content(b"data").end()));
 }
 
-/// Blocks that always announce another block of holes.
+/// Each block of the map announces another block.
 #[test]
 fn a_map_of_holes_without_end_is_refused() {
     let mut block = [0; 512];
@@ -261,7 +261,8 @@ fn a_wrong_size_is_detected() {
     let archive = Raw::default().pax(&[("size", "18446744073709551615")]);
     let archive = archive.file("a", b"x").end();
     assert!(matches!(refused(&archive), Error::TooLarge(_)));
-    // Smaller than the content: the next block is not a header.
+    // The size in the header is smaller than the content, so the next block is
+    // not a header.
     let archive = Raw::default().header("a", b'0', 3, "", |_| {});
     let archive = archive.content(&[b'x'; 2000]).end();
     assert!(matches!(refused(&archive), Error::Malformed(_)));
