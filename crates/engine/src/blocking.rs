@@ -10,12 +10,12 @@ use parking_lot::{Condvar, Mutex};
 use rayon::ThreadPool;
 use tokio::runtime::Handle;
 
-/// Threads for work on files, which blocks, over stores, whose calls may
-/// suspend.
+/// Threads for blocking work on files, which can also wait for the asynchronous
+/// calls of a store.
 ///
 /// Operations share thread pools: up to [`POOLS`] operations with the same
-/// number of threads run at a time, and the next one waits. Threads stay for
-/// the next operation.
+/// number of threads run at a time, and the next one waits. The threads stay
+/// alive for the next operation.
 ///
 /// If the caller is inside a Tokio runtime, stores can use it; the caller
 /// should then be on a thread that may block.
@@ -25,12 +25,14 @@ pub struct Workers {
     runtime: Option<Handle>,
 }
 
-/// Maximum number of pools of one size in a process. Each operation has a pool
-/// to itself: in a shared pool, a thread that waits for a part of its operation
-/// would run parts of others, on the same stack and behind their locks.
+/// Maximum number of pools of one size in a process. Each operation has its own
+/// pool. In a shared pool, a thread that waits for a part of its operation
+/// would run parts of other operations meanwhile, on the same stack, and could
+/// block on their locks.
 pub const POOLS: usize = 8;
 
-/// Large, since deep trees recurse; untouched stack costs nothing.
+/// Stack size of a thread. Large, since work on deep trees recurses; unused
+/// stack costs nothing.
 const STACK_BYTES: usize = 256 * 1024 * 1024;
 
 static SIZES: Mutex<BTreeMap<usize, Size>> = Mutex::new(BTreeMap::new());
@@ -50,7 +52,8 @@ struct Size {
 }
 
 impl Workers {
-    /// Makes sure that a pool of `threads` threads exists, at least one thread.
+    /// Makes sure that a pool of `threads` threads exists, or of one thread if
+    /// `threads` is 0.
     pub fn start(threads: usize) -> io::Result<Self> {
         let threads = threads.max(1);
         let mut sizes = SIZES.lock();
@@ -89,8 +92,8 @@ struct Lease {
 }
 
 impl Lease {
-    /// Takes a pool once one is free. `start` has created at least one of each
-    /// size.
+    /// Waits until a pool is free, and takes it. `start` has created at least
+    /// one pool of this size.
     fn take(threads: usize) -> Self {
         let mut all = SIZES.lock();
         loop {
@@ -125,7 +128,7 @@ impl Drop for Lease {
         let mut sizes = SIZES.lock();
         let size = sizes.entry(self.threads).or_default();
         size.idle.extend(self.pool.take());
-        // Notify all: some may wait for another size.
+        // Notify all threads, since some may wait for a pool of another size.
         RETURNED.notify_all();
     }
 }

@@ -1,5 +1,6 @@
-//! The extent of a change: lines added and removed, text or binary, bytes. More
-//! than [`Diff`](crate::Diff) has, at the price of reading the files.
+//! The extent of a change: the lines added and removed, whether the files are
+//! text, and their sizes. A [`Diff`](crate::Diff) does not count lines, because
+//! that requires reading the files.
 
 use elevo_objects::{Content, Entry};
 use gix_imara_diff::sources::byte_lines;

@@ -1,10 +1,10 @@
 //! Checks out a snapshot into a directory: all of it, or the differences.
 //!
-//! Paths are reached from the directory held open, never through a symbolic
-//! link. A checkout changes nothing before it has examined every path it will
-//! touch: a path that differs from the previous snapshot is in the way, and
-//! stays unless the caller forces it. Nothing is synced: a checkout can be
-//! repeated.
+//! Every path is opened relative to the directory, which is held open, and
+//! never through a symbolic link. A checkout changes nothing before it has
+//! examined every path it will touch: a path that differs from the previous
+//! snapshot is in the way, and stays unless the caller forces it. Nothing is
+//! synced: a checkout can be repeated.
 
 mod attributes;
 mod content;
@@ -75,8 +75,8 @@ pub struct CloneSource {
 /// Content of a directory before a checkout.
 #[derive(Clone, Debug)]
 pub enum ExistingContent {
-    /// Unknown; the directory may also not exist. It is scanned, and only
-    /// differences are changed.
+    /// The content is unknown, and the directory may not exist. The checkout
+    /// scans it, and changes only what differs.
     Unknown,
     /// This snapshot, as recorded when it was checked out. Only paths that
     /// differ between the two snapshots are examined.
@@ -84,7 +84,7 @@ pub enum ExistingContent {
     /// This snapshot, but the whole directory is scanned first. A file with the
     /// size and modification time of the snapshot is taken as unchanged.
     Checked(Snapshot),
-    /// This tree, as the caller has just found by a scan.
+    /// This tree, which the caller has just found by a scan.
     Found {
         /// Content of the directory.
         tree: Tree,

@@ -1,5 +1,5 @@
 //! The changes from one tree to another, as a stream. The cost depends on the
-//! number of changes: equal hashes are skipped unread.
+//! number of changes: subtrees with equal hashes are not read.
 
 mod pairs;
 
@@ -86,7 +86,8 @@ impl ChangeKind {
 pub struct Diff {
     repository: Repository,
     stack: Vec<Level>,
-    /// Whether the last level is that of the difference returned last.
+    /// Whether the last level is the content of the entry of the difference
+    /// that was returned last.
     entered: bool,
 }
 

@@ -197,5 +197,5 @@ pub(crate) fn attributes(fd: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
     }
 }
 
-/// The limit of Linux.
+/// Maximum bytes of the attribute names of a file: the limit of Linux.
 const LONGEST_ATTRIBUTE_LIST: usize = 64 << 10;

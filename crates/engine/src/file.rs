@@ -19,7 +19,7 @@ use crate::store::Object;
 pub(crate) use splice::splice;
 pub(crate) use zeros::ZEROS;
 
-/// Maximum number of chunks loaded in one call when reading on.
+/// Maximum number of chunks that a sequential read loads in one call.
 const CHUNKS_AHEAD: usize = 16;
 
 /// Maximum bytes reserved for a read before its data is loaded.

@@ -25,8 +25,8 @@ use remove::remove_rest;
 const PAGE: usize = 1000;
 /// Nodes read at a time.
 const NODES: usize = 256;
-/// With more nodes waiting than this, nodes are read one at a time, the deepest
-/// first. The list then grows by at most one path of a tree.
+/// If more nodes than this wait to be examined, nodes are read one at a time,
+/// the deepest first. The list then grows by at most one path of a tree.
 const MANY: usize = 100_000;
 
 /// Options of a collection.
@@ -36,8 +36,8 @@ pub struct GcOptions {
     pub scope: GcScope,
     /// Only counts the objects that would be deleted. Always a full collection.
     pub dry_run: bool,
-    /// Keeps snapshots created at this time or later though nothing refers to
-    /// them: their creators may be about to.
+    /// Keeps snapshots that were created at this time or later, even if nothing
+    /// refers to them: their creator may be about to record a reference.
     pub keep_since: Option<Timestamp>,
 }
 
@@ -108,11 +108,11 @@ impl GcProgress {
 }
 
 /// Deletes the objects that neither `roots` nor refs nor guards need. Reads
-/// `roots` only once the collection has begun: a snapshot that becomes a root
-/// later is held or new. Blocks the thread.
+/// `roots` only after the collection has begun. A snapshot that becomes a root
+/// later is kept, because it is held or new. Blocks the thread.
 ///
 /// While writers that began earlier are active, `wait` is called with their
-/// number: it pauses briefly and returns whether to keep waiting.
+/// number. It should pause briefly and return whether to keep waiting.
 pub fn collect_garbage(
     repository: &Repository,
     roots: &mut dyn Iterator<Item = Result<GcRoot>>,
@@ -250,8 +250,9 @@ impl<'a> GcRun<'a> {
         let mut next = vec![root.snapshot];
         let mut is_there = true;
         while let Some(at) = next.pop() {
-            // The mark of a history ends the walk at ancestors that an earlier
-            // root has led to; the mark of a snapshot alone does not.
+            // A history has its own mark, because the mark of a snapshot does
+            // not mean that its ancestors are marked. The walk of a history
+            // ends at a snapshot with both marks.
             let both = [snapshot_key(at), history_key(at)];
             let keys = if root.history { &both[..] } else { &both[..1] };
             let marked = self.collection.marked(keys).await?;
@@ -319,7 +320,7 @@ impl<'a> GcRun<'a> {
         }
         loop {
             // More snapshots may be held while these are marked; `close` ends
-            // the marking only if all of them are known.
+            // the marking only if all held snapshots are marked or kept.
             for id in self.collection.arrivals() {
                 self.mark_snapshot(GcRoot::alone(id)).await?;
             }

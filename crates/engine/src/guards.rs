@@ -60,7 +60,7 @@ struct Tenant {
     /// Number of holders of each snapshot; ordered, so that a collection walks
     /// the snapshots in the same order in every run.
     held: BTreeMap<SnapshotId, usize>,
-    /// Snapshots that the collection has not been given yet.
+    /// Held snapshots that the collection has not taken yet.
     arrived: Vec<SnapshotId>,
 }
 
@@ -125,10 +125,12 @@ impl Guards {
     }
 
     /// Holds snapshots that were committed. Call this before the guard of the
-    /// committing writer is dropped. The collection keeps the new snapshots;
-    /// but while a writer that began before the collection is active, they may
-    /// need objects that were put before it began and are not kept. The
-    /// collection then has to walk them.
+    /// committing writer is dropped.
+    ///
+    /// The collection keeps the new snapshots themselves. But while a writer
+    /// that began before the collection is active, a new snapshot may need
+    /// objects that were put before the collection began and are not kept. The
+    /// collection then has to walk the snapshot.
     pub fn committed(&self, tenant: TenantId, snapshots: &[SnapshotId]) -> Holding {
         self.with(tenant, |tenant| {
             for id in snapshots {
@@ -231,8 +233,8 @@ impl Collecting {
             .with(self.tenant, |tenant| std::mem::take(&mut tenant.arrived))
     }
 
-    /// Ends marking and returns true, unless a held snapshot is not known to be
-    /// needed.
+    /// Ends marking and returns true, unless `is_known` returns false for a
+    /// snapshot that [`Self::arrivals`] has not returned yet.
     pub fn close(&self, is_known: impl Fn(&SnapshotId) -> bool) -> bool {
         self.guards.with(self.tenant, |tenant| {
             tenant.arrived.retain(|id| !is_known(id));

@@ -2,8 +2,8 @@
 //!
 //! Directories are read bottom up on several threads; each becomes a tree as
 //! soon as its content is done, and its objects go to the store in batches.
-//! Memory holds the names of the directories being read (not their entries),
-//! one window of entries of each, and one batch.
+//! Memory holds all names in the directories being read, one window of entries
+//! for each of these directories, and one batch.
 
 mod directory;
 mod earlier;
@@ -310,7 +310,7 @@ impl ReadEntry {
     fn directory(read: &ReadDirectory) -> Self {
         let mut fingerprint = Fingerprint::of(&read.stat);
         if !read.is_whole {
-            // The next scan has to list its names again.
+            // The next scan has to list the names of this directory again.
             fingerprint = fingerprint.unsure();
         }
         Self {

@@ -39,7 +39,8 @@ pub trait Inspect: Store {
     ) -> StoreResult<Vec<Hash>>;
 
     /// Writes and deletes rows without reading the old ones, so that damage
-    /// does not matter. All or nothing, and durable when it returns. Rejects
-    /// objects whose bytes do not match their key.
+    /// does not matter. Either all changes are made or none is; they are
+    /// durable when this returns. Rejects objects whose bytes do not match
+    /// their key.
     async fn repair_rows(&self, tenant: TenantId, repair: RowRepair) -> StoreResult<()>;
 }

@@ -238,7 +238,8 @@ mod tests {
         }
     }
 
-    /// A diff that gives up at once would also stay below the bound.
+    /// Checks that a diff within its bound finds the common lines: a diff that
+    /// gave up at once would stay within the bound too.
     #[test]
     fn every_other_line_of_a_large_text_is_found_to_be_common() {
         let before = short_lines(1 << 20, 1 << 22, usize::MAX);

@@ -86,7 +86,7 @@ impl NumberedTree {
         &self.root
     }
 
-    /// Returns the entry with a number.
+    /// Returns the entry with the number `number`.
     pub async fn get(&self, number: u64) -> Result<Option<NumberedEntry>> {
         let mut at = self.root.clone();
         while at.number != number {
@@ -98,8 +98,8 @@ impl NumberedTree {
         Ok(Some(at))
     }
 
-    /// Returns the number of the directory that contains the entry with a
-    /// number; the root contains itself.
+    /// Returns the number of the directory that contains the entry with the
+    /// number `number`. The root counts as its own parent.
     pub async fn parent(&self, number: u64) -> Result<u64> {
         let (mut above, mut at) = (1, self.root.clone());
         while at.number != number {
@@ -144,9 +144,9 @@ impl NumberedTree {
         }
     }
 
-    /// Returns entries of a directory, in order, beginning with the number
-    /// `from`: those of one leaf, none at the end. The first entry has the
-    /// number after the directory's.
+    /// Returns entries of a directory, in order, beginning with the entry whose
+    /// number is `from`: the rest of one leaf, or nothing at the end. The first
+    /// entry has the number after the directory's.
     pub async fn list(
         &self,
         directory: &NumberedEntry,
@@ -178,7 +178,8 @@ impl NumberedTree {
         Ok(listed)
     }
 
-    /// Returns the entry of a directory that has a number or contains it.
+    /// Returns the entry of a directory that has the number `number`, or that
+    /// contains the entry with this number.
     async fn holder(
         &self,
         directory: &NumberedEntry,
@@ -197,8 +198,8 @@ impl NumberedTree {
         Ok(None)
     }
 
-    /// Returns the leaf of a directory that contains a number, and the number
-    /// of its first item.
+    /// Returns the items of the leaf of a directory in which the entry `number`
+    /// is, at any depth, and the number of the first item.
     async fn leaf_of(
         &self,
         directory: &NumberedEntry,

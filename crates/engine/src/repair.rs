@@ -96,7 +96,8 @@ pub fn repair(
             wanted.retain(|key| !mended.contains(key));
         }
         if mended.is_empty() {
-            // Only now: no source has the objects that are still damaged.
+            // Delete only now, when no source has the objects that are still
+            // damaged.
             repaired.removed = workers.wait(job.remove(&verifier.report()))?;
             break;
         }
@@ -145,8 +146,8 @@ impl Job<'_> {
             self.progress.check()?;
             let mut repair = RowRepair::default();
             for key in keys {
-                // One at a time, and checked: the other store may be damaged
-                // as well.
+                // Objects are read one at a time and checked, since the other
+                // store may be damaged as well.
                 let found = other.get(self.tenant, &[*key]).await;
                 let data = found.ok().and_then(|mut found| found.pop().flatten());
                 let data = data.filter(|data| key.kind.hash(data) == key.hash);
@@ -181,9 +182,9 @@ impl Job<'_> {
         Ok(Some(ObjectKey { kind, hash }))
     }
 
-    /// Restores the snapshots and refs that cannot be read here from another
-    /// store. One that does not exist here stays away: it may have been deleted
-    /// on purpose.
+    /// Restores from another store the snapshots and refs that cannot be read
+    /// here. A snapshot or ref that does not exist here is not restored: it may
+    /// have been deleted on purpose.
     async fn records(&self, other: &dyn Store, repaired: &mut Repaired) -> Result<()> {
         let mut after = None;
         while let Ok(ids) = other.list_snapshots(self.tenant, after, PAGE).await {

@@ -118,7 +118,8 @@ impl Repository {
         }
     }
 
-    /// Returns a copy whose guard on objects put ahead is separate from now on.
+    /// Returns a copy with its own guard on objects put ahead. The copy starts
+    /// with the current guard, and changes to one do not affect the other.
     pub(crate) fn with_own_guard(&self) -> Self {
         Self {
             ahead: Arc::new(Mutex::new(self.ahead.lock().clone())),

@@ -57,7 +57,7 @@ struct State {
 pub struct Stat {
     /// File, directory or link.
     pub kind: EntryKind,
-    /// Permission bits; all of them for a link.
+    /// Permission bits; all of them are set for a link.
     pub mode: Mode,
     /// Bytes of a file or of a link's target; 0 for a directory.
     pub size: u64,

@@ -242,7 +242,8 @@ pub struct Swept {
 /// counts as kept. The objects it refers to do not.
 #[async_trait]
 pub trait Collection: Send + Sync {
-    /// Scope of this collection: also full if the previous one did not finish.
+    /// Scope of this collection. It is always full if the previous collection
+    /// did not finish.
     fn scope(&self) -> GcScope;
 
     /// Number of active writers that began before this collection.

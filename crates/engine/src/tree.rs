@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::repository::{Repository, TreeItem};
 use crate::store::Object;
 
-/// A tree sorted by names.
+/// An item of a tree that is sorted by names.
 pub(crate) trait NamedItem: TreeItem + Item<Key = Name> {}
 
 impl<I: TreeItem + Item<Key = Name>> NamedItem for I {}

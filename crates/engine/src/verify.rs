@@ -160,9 +160,9 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// Records the result of reading a listed object. An object that was
-    /// deleted since the listing was not needed, or the walk will find that it
-    /// is.
+    /// Records the result of reading a listed object. Ignores an object that
+    /// was deleted since the listing: if a snapshot needs it, the walk finds
+    /// that it is missing.
     fn note(&mut self, key: ObjectKey, read: Option<Result<Bytes, DamageKind>>) {
         let Some(read) = read else { return };
         self.report.objects += 1;

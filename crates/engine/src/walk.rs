@@ -13,7 +13,8 @@ use crate::tree::{AscendingLookup, Cursor};
 pub struct Walk {
     repository: Repository,
     stack: Vec<Level>,
-    /// Whether the last level is that of the entry returned last.
+    /// Whether the last level is the content of the entry that was returned
+    /// last.
     entered: bool,
 }
 

@@ -86,7 +86,8 @@ struct Level {
     after: State,
     entries: Pairs<DirItem>,
     times: Pairs<TimeItem>,
-    /// The next name of each, if it has been read.
+    /// The next differing names of `entries` and of `times`, if they have been
+    /// read.
     next_entry: Option<Name>,
     next_time: Option<Name>,
     started: bool,

@@ -46,7 +46,7 @@ struct Edit {
     /// Start and end of the replaced range in the old file.
     start: u64,
     old_end: u64,
-    /// Zeros to insert, and the bytes after them.
+    /// Number of zeros to insert, and the bytes to insert after them.
     gap: u64,
     insert: Bytes,
 }
@@ -76,15 +76,17 @@ struct Splicer {
     edit: Edit,
     /// Old chunks before this position are kept.
     keep_before: u64,
-    /// Old chunks from this position on are kept; set when in step.
+    /// Old chunks from this position on are kept. Set when the end of a new
+    /// chunk coincides with the start of an old one.
     keep_from: u64,
-    /// Old bytes after the edit, and the start of their next chunk.
+    /// Reads the old bytes after the edit; `rest_at` is the start of its next
+    /// chunk.
     rest: ChunkReader,
     rest_at: u64,
     /// Starts of old chunks after the edit that `rest` has read and new chunks
     /// have not passed.
     starts: VecDeque<u64>,
-    /// Bytes of the new file from `at` on that are not cut yet.
+    /// Bytes of the new file from `at` on that are not cut into chunks yet.
     buffer: BytesMut,
     at: u64,
     /// New chunks with their numbers of repetitions.

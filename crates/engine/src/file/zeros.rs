@@ -1,5 +1,6 @@
-//! Holes of a file: the chunk that zeros are cut into, and the number of such
-//! chunks at the beginning of a longer run, without reading it.
+//! Holes of a file. A long run of zeros is cut into equal chunks. This module
+//! has that chunk, and computes the number of such chunks in a run without
+//! reading it.
 
 use std::sync::LazyLock;
 
@@ -35,8 +36,8 @@ impl Zeros {
         data == self.chunk
     }
 
-    /// Number of such chunks that `length` zeros at the start of a chunk begin
-    /// with, independent of the bytes that follow.
+    /// Returns the number of such chunks at the beginning of `length` zeros
+    /// that start at a chunk boundary. The bytes that follow do not change it.
     pub(crate) fn chunks_in(&self, length: u64) -> u64 {
         length.saturating_sub(LOOK_AHEAD as u64) / self.item().size
     }

@@ -59,7 +59,8 @@ async fn remove_snapshots(
     ids: &[SnapshotId],
     progress: &GcProgress,
 ) -> Result<()> {
-    // Read before the deletion: a young collection needs their roots after it.
+    // The snapshots are read before they are deleted, since a young collection
+    // then needs their roots.
     let found = repository.store().snapshots(repository.tenant(), ids);
     let found = found.await?;
     let keys: Vec<_> = ids.iter().map(|id| snapshot_key(*id)).collect();

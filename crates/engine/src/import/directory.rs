@@ -35,7 +35,7 @@ struct ListedDirectory<'a> {
     /// Metadata from before the names were listed.
     stat: Stat,
     has_attributes: bool,
-    /// Without the names that are left out.
+    /// The names in the directory, except those that are left out.
     names: Names,
     has_ignored: bool,
 }
@@ -108,8 +108,8 @@ impl Importer<'_> {
             for (name, entry) in read {
                 writer.push(name, entry)?;
             }
-            // A small directory keeps its nodes to the end, and stores none if
-            // its root is unchanged.
+            // The nodes of a small directory stay in memory to the end, and are
+            // not stored if its root is unchanged.
             if listed.names.len() > WINDOW {
                 writer.flush(self.sink)?;
             }
@@ -263,7 +263,8 @@ impl Importer<'_> {
     fn is_as_recorded(&self, recorded: &Fingerprint, stat: &Stat) -> bool {
         let now = Fingerprint::of(stat);
         match self.new_cache {
-            // Otherwise every scan would list the directory again.
+            // The whole fingerprint must match: with an outdated one in the
+            // cache, every scan would list the directory again.
             Some(_) if self.listed_once == Some(stat.st_dev) => *recorded == now,
             _ => recorded.has_equal_mode_and_time(&now),
         }

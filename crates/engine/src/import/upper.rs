@@ -161,13 +161,13 @@ impl Importer<'_> {
             let known = self.workers.wait(earlier.known(&window))?;
             entries.extend(self.upper_window(upper, &mut fd, window, &known)?);
         }
-        // Taken now, since applying the entries consumes them.
+        // Collected before `applied`, which consumes the entries.
         let to_record: Vec<_> = match writer {
             Some(_) => entries.iter().filter_map(UpperEntry::to_record).collect(),
             None => Vec::new(),
         };
-        // Even if no entry changed: the base may be another one than at the
-        // last read.
+        // Applied even if no entry changed: the base may be another one than at
+        // the last read.
         let below = upper.below.unwrap_or((Tree::EMPTY, None));
         let (tree, times) = self.applied(below, entries)?;
         let record = |mut writer: DirectoryWriter<'_>| {

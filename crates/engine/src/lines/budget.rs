@@ -20,9 +20,9 @@ pub struct LineBudget {
 }
 
 impl LineBudget {
-    /// The budget of a response of a server, which then takes a few seconds at
-    /// most: 2 GiB of text, 128 MiB of which may be in files that both sides
-    /// have.
+    /// The budget of one response of a server: 2 GiB of text, of which 128 MiB
+    /// may be in files that both sides have. Such a response takes a few
+    /// seconds at most.
     pub fn of_one_answer() -> Self {
         Self {
             read: 2 << 30,

@@ -31,7 +31,8 @@ impl Work {
         self.done
     }
 
-    /// Takes this much work; false if less was left, and then nothing is left.
+    /// Counts this much work. Returns false if less than that was left; then
+    /// nothing is left.
     pub(super) fn spend(&mut self, lines: usize) -> bool {
         let enough = lines as u64 <= self.left;
         self.left = self.left.saturating_sub(lines as u64);

@@ -53,8 +53,8 @@ impl MemoryStore {
         tenant: TenantId,
         scope: GcScope,
     ) -> StoreResult<MemoryCollection<'_>> {
-        // Begin first, so that every writer that is not counted as older is
-        // recorded.
+        // Begin before the marks are changed: this fails if another collection
+        // is running.
         let busy = || StoreError::Refused("a collection is already running".into());
         let collecting = self.guards.begin(tenant).ok_or_else(busy)?;
         let scope = self.with(tenant, |tenant| {

@@ -38,10 +38,14 @@ pub fn read_any_stat_cache(path: &Path, data: &[u8]) {
     fs::remove_file(path).expect("it is there");
 }
 
-/// Builds a file from parts: `p`, length (2) and items are a page; `r`, live
-/// bytes (8) and a number of the last pages are a record; `s`, number (8) and
-/// whether to store the end are a slot for the last record; `x` and a slot
-/// without its checksum are that slot.
+/// Builds a file from parts. The first byte of a part is its kind:
+///
+/// - `p`: a page; its length (2 bytes) and its items follow.
+/// - `r`: a record of the last pages; its live bytes (8 bytes) and the number
+///   of pages (1 byte) follow.
+/// - `s`: a slot for the last record; its number (8 bytes) and whether to store
+///   the end (1 byte) follow.
+/// - `x`: a slot; its encoding without the checksum follows.
 fn sealed(mut parts: &[u8]) -> Vec<u8> {
     let mut file = MAGIC.to_vec();
     file.resize(BEGIN as usize, 0);
@@ -179,7 +183,7 @@ fn copied(open: &Open, path: &Path) {
         walk(&copy);
     }
     for path in [path, &NewStatCache::unfinished(path)] {
-        // Only one of them exists.
+        // Only one of the two files exists.
         let _ = fs::remove_file(path);
     }
 }

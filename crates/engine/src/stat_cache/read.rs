@@ -20,7 +20,7 @@ pub struct StatCache(pub(super) Option<Open>);
 pub(super) struct Open {
     pub(super) file: CacheFile,
     pub(super) slot: Slot,
-    /// Index of its slot.
+    /// Index of the slot in `SLOTS`.
     pub(super) at: usize,
 }
 
@@ -163,9 +163,9 @@ impl CachedDirectory {
         }
     }
 
-    /// Passes all names with their modes to `take` until it returns false;
-    /// returns false if it did, or if some are damaged. Goes back to the first
-    /// name.
+    /// Passes all names with their modes to `take`, until it returns false.
+    /// Returns whether `take` returned true for every name and none was
+    /// damaged. Goes back to the first name.
     pub(crate) fn each(&mut self, mut take: impl FnMut(&[u8], u32) -> bool) -> bool {
         self.next_page = 0;
         let mut is_whole = true;
@@ -178,7 +178,7 @@ impl CachedDirectory {
                 let item = Item::decode(&mut rest);
                 is_whole = item.is_some_and(|item| take(item.name, item.seen.fingerprint.mode));
             }
-            // Damaged pages were skipped.
+            // False if `next_page` has skipped damaged pages.
             is_whole &= self.next_page == page;
         }
         self.rewind();

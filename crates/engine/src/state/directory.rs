@@ -23,7 +23,8 @@ pub(super) struct Directory {
     pub(super) tree: Tree,
     pub(super) times: Option<Hash>,
     /// Overrides the stored entries of the same names, including their times.
-    /// Slots are behind a pointer because the map's nodes have room for many.
+    /// Slots are behind a pointer because each node of the map reserves room
+    /// for many slots.
     pub(super) changes: OrdMap<Name, Arc<Slot>>,
 }
 

@@ -37,9 +37,9 @@ impl StateTree {
         })
     }
 
-    /// Puts an entry whose content is stored at `path`, replacing an existing
-    /// entry of any kind; creates parent directories. The entry and its content
-    /// have no modification times.
+    /// Puts an entry at `path`. The content of the entry must already be
+    /// stored. Replaces an existing entry of any kind, and creates parent
+    /// directories. The entry and everything in it get no modification times.
     pub async fn put(&self, path: &TreePath, entry: Entry) -> Result<()> {
         let slot = match entry {
             Entry::Directory { mode, tree } => Slot::Directory {
@@ -74,8 +74,9 @@ impl StateTree {
         }
     }
 
-    /// Puts a file or a link whose content is stored at `path`. Replaces an
-    /// existing entry unless it is a directory; creates parent directories.
+    /// Puts a file or a link at `path`. Its content must already be stored.
+    /// Replaces an existing entry unless it is a directory; creates parent
+    /// directories.
     pub async fn put_leaf(
         &self,
         path: &TreePath,
@@ -140,8 +141,8 @@ impl StateTree {
     }
 
     /// Returns the commit that [`Self::commit`] would make, for a caller that
-    /// stores several snapshots in one batch. Storing it is up to the caller;
-    /// the bulk of a large one is put ahead.
+    /// stores several snapshots in one batch. The caller has to store the
+    /// commit. If it is large, most of its objects have been put ahead of it.
     pub async fn staged(&self, info: CommitInfo) -> Result<(SnapshotId, Commit)> {
         let Sealed {
             tree,

@@ -10,7 +10,8 @@ use elevo_objects::{
 /// A reference from a node to an object.
 pub(super) struct Edge {
     pub(super) key: ObjectKey,
-    /// The entry it belongs to; `None` if it is the node's own path.
+    /// Name of the entry that the object belongs to; `None` if the object
+    /// belongs to the path of the node itself.
     pub(super) name: Option<Name>,
 }
 

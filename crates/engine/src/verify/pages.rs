@@ -1,4 +1,4 @@
-//! Lists that continue behind parts that cannot be read.
+//! Lists hashes, and skips the parts of the list that cannot be read.
 
 use elevo_objects::Hash;
 
@@ -27,7 +27,7 @@ impl Pages {
     }
 
     /// Returns the next hashes; `None` at the end. `list` returns the hashes
-    /// after a hash, up to a number of them.
+    /// after a given one, at most a given number of them.
     pub(super) async fn next(
         &mut self,
         list: impl AsyncFn(Option<Hash>, usize) -> StoreResult<Vec<Hash>>,
@@ -53,9 +53,10 @@ impl Pages {
     }
 }
 
-/// Returns a position behind the unreadable part of a list that begins after
-/// `after`, as close to it as possible; `None` if it has no end. Hashes are
-/// spread evenly, so this is a search among numbers.
+/// Returns a position closely behind the unreadable part of a list that begins
+/// after `after`; `None` if no position behind it can be read. Treats hashes as
+/// numbers: first doubles the distance until a position can be read, then
+/// bisects.
 async fn behind(
     after: Option<Hash>,
     list: &impl AsyncFn(Option<Hash>, usize) -> StoreResult<Vec<Hash>>,
