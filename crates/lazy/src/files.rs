@@ -148,9 +148,9 @@ impl Files {
     }
 
     /// Passes the entries of a directory to `add` until it returns true, each
-    /// with the offset of the next entry: the inode number at which that
-    /// starts. The offsets 0 and 1, which no entry has, stand for the directory
-    /// itself and its parent.
+    /// with the offset at which the listing continues: the inode number of the
+    /// next entry. The offsets 0 and 1, which no entry has, stand for the
+    /// directory itself and its parent.
     fn list(
         &self,
         number: INodeNo,
@@ -205,8 +205,8 @@ fn failed(error: &Error) -> Errno {
 
 impl Filesystem for Files {
     fn init(&mut self, _: &Request, kernel: &mut KernelConfig) -> io::Result<()> {
-        // One by one: a call with a flag that an older kernel lacks sets none,
-        // and the mount works without each of them.
+        // The flags are requested one by one, because a call with a flag that
+        // an older kernel lacks sets none. The mount works without any of them.
         for wanted in [
             InitFlags::FUSE_ASYNC_READ,
             InitFlags::FUSE_DO_READDIRPLUS,
@@ -229,7 +229,7 @@ impl Filesystem for Files {
         match self.find(parent, name) {
             Ok(Some(found)) => reply.entry(&FOR_EVER, &self.attributes(&found), GENERATION),
             Ok(None) => {
-                // Inode 0: the kernel caches the absence too.
+                // With inode 0, the kernel caches that the name does not exist.
                 let mut none = self.attributes(self.numbered.root());
                 none.ino = INodeNo(0);
                 reply.entry(&FOR_EVER, &none, GENERATION);

@@ -34,8 +34,8 @@ const READ_AHEAD_KIB: u32 = 16 << 10;
 pub struct Options {
     /// The user and group of all files.
     pub owner: (u32, u32),
-    /// Whether users other than the one that mounts it may access it. Ignored
-    /// if `fusermount3` mounts it: other users may not.
+    /// Whether other users than the one that mounts the snapshot may access it.
+    /// Ignored if `fusermount3` mounts it: then other users may not.
     pub for_all: bool,
     /// The permission bits of its root.
     pub mode: Mode,
@@ -109,9 +109,9 @@ pub fn mount(
     }
 }
 
-/// Mounts the device. Not done by `fuser`, because a session that has mounted
-/// itself unmounts any mount at its path when it ends: also one that replaced
-/// it.
+/// Mounts the device. This is not left to `fuser`, because a session of `fuser`
+/// that created its own mount unmounts whatever is at its path when it ends,
+/// even a mount that replaced its own.
 fn mount_device(at: &Path, for_all: bool) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     let device = rustix::fs::open(DEVICE, flags, Bits::empty()).map_err(|error| {
@@ -167,7 +167,7 @@ fn mount_by_helper(at: &Path) -> io::Result<OwnedFd> {
     device.ok_or_else(|| io::Error::other(format!("{HELPER} did not send a device")))
 }
 
-/// Unmounts a snapshot; without the right to unmount, with the helper.
+/// Unmounts a snapshot. If this process may not unmount, the helper does it.
 fn unmount_at(at: &Path, flags: UnmountFlags) -> io::Result<()> {
     match unmount(at, flags) {
         Err(Errno::PERM) => run(Command::new(HELPER).args(["-u", "-z", "--"]).arg(at)),
