@@ -44,14 +44,14 @@ pub trait Item: sealed::Sealed + Clone + Debug + PartialEq + Send + Sync + 'stat
     /// Returns a pseudo-random number that decides whether the item is a
     /// boundary.
     fn spread(&self) -> u64;
-    /// Returns that number for a child node with the given last key.
+    /// Returns the same for a child node with the given last key.
     fn child_spread(key: &Self::Key, node: &Hash) -> u64;
     /// Returns the item's share of its node's totals.
     fn totals(&self) -> Totals;
 
-    /// Whether an item or a child can have these totals; if `followed`, one
-    /// that is not the last of its tree. Rules common to all trees are checked
-    /// elsewhere.
+    /// Whether an item or a child can have these totals. `followed` is true if
+    /// it is not the last one of its tree. Rules common to all trees are
+    /// checked elsewhere.
     #[doc(hidden)]
     fn totals_fit(totals: &Totals, followed: bool) -> bool;
     #[doc(hidden)]
@@ -69,8 +69,8 @@ pub trait Item: sealed::Sealed + Clone + Debug + PartialEq + Send + Sync + 'stat
 }
 
 pub(crate) mod sealed {
-    /// Keeps [`Item`](super::Item) to this crate: its implementations are the
-    /// format.
+    /// Prevents implementations of [`Item`](super::Item) outside this crate,
+    /// because they define the format.
     pub trait Sealed {}
 }
 

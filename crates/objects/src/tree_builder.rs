@@ -84,7 +84,7 @@ impl<I: Item> TreeBuilder<I> {
     /// Legal only where [`Self::is_aligned`], and for a node that was not the
     /// last of its level, or after which no item follows. The last node of a
     /// level, and the last nodes below it, ended because there were no more
-    /// items: an item that follows would belong into them.
+    /// items: a further item would belong to these nodes.
     pub fn push_subtree(&mut self, child: Child<I>, height: u8) {
         debug_assert!(self.is_aligned(height));
         self.push_child(child, height + 1);
@@ -115,7 +115,8 @@ impl<I: Item> TreeBuilder<I> {
     /// Appends the items of a leaf of an older tree in which some items were
     /// replaced by others with the same keys, so that it ends at the same key.
     ///
-    /// For trees sorted by keys, and legal where [`Self::push_subtree`] is.
+    /// Only for trees sorted by keys, and legal where [`Self::push_subtree`]
+    /// is.
     pub fn push_leaf(&mut self, items: Vec<I>) {
         debug_assert!(self.is_aligned(0));
         self.leaves = items;

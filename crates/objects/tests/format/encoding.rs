@@ -51,7 +51,7 @@ fn refused_or_canonical<O: Object>(data: &Bytes) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Properties of every object that a tree or a history can contain.
+/// Checks the properties of any object that a tree or a history can contain.
 fn check_valid<O: Object>(object: &O, damage: &Damage) -> Result<(), TestCaseError> {
     let data = object.to_bytes();
     let read = O::from_bytes(&data);

@@ -133,7 +133,9 @@ impl<I: Item> Forest<I> {
         }
     }
 
-    /// A subtree added by reference may have been the end of a higher tree.
+    /// Replaces a root with a single child by that child, as often as possible.
+    /// Such a root remains if a subtree added by reference was the end of a
+    /// higher tree.
     fn step_down(&self, mut root: Root) -> Root {
         while let Node::Index { height, children } = &**self.node(root.hash) {
             let [child] = &children[..] else { break };

@@ -42,8 +42,8 @@ fn check_rule<I: Item>(forest: &Forest<I>, root: &Root) {
     }
 }
 
-/// Checks that the tree after `edit`, made as the engine does, is the one that
-/// `items` give.
+/// Checks that the tree after `edit`, applied as the engine does, equals the
+/// tree built from `items`.
 fn check_edit<I: Item>(
     forest: &mut Forest<I>,
     old: &Root,
@@ -264,8 +264,8 @@ fn a_hundred_thousand_names_make_nodes_of_the_expected_size() {
     let root = forest.build(items).unwrap();
     let shape = shape(&forest, &root);
     assert_eq!(root.height, 2, "{shape:?}");
-    // One item in 64 ends a node, but not its first one, and the 256th always
-    // does.
+    // On average, one item in 64 ends its node; the first item of a node never
+    // does, and the 256th always does.
     let expected = 1.0 + 64.0 * (1.0 - (63.0_f64 / 64.0).powi(255));
     for level in &shape[..2] {
         let (_, whole) = level.split_last().unwrap();
