@@ -3,7 +3,7 @@
 //! ```text
 //! backups/
 //!   lock        locked while a backup is being made
-//!   unfinished/ the one that is being made, or was when its maker was killed
+//!   unfinished/ a backup in progress, or one whose process was killed
 //!   NAME/       a backup; the newest is the last by name
 //!     BACKUP    its files with their hashes: written last
 //!     SERVER    the server of the store, if it has one
@@ -130,9 +130,9 @@ impl LocalStore {
     /// should be times. If the name is taken, a number is appended to it.
     ///
     /// Commits wait for some milliseconds while the checkpoint is created. When
-    /// this returns, the backup is durable; before that, nothing in `backups`
-    /// is taken for it. With `keep`, the oldest backups are deleted until this
-    /// many are left.
+    /// this returns, the backup is durable; before that, no directory in
+    /// `backups` counts as this backup. With `keep`, the oldest backups are
+    /// deleted until this many are left.
     pub fn backup(
         &self,
         backups: &Path,
@@ -356,7 +356,7 @@ fn prune(backups: &Path, keep: usize) -> Result<Vec<PathBuf>, BackupError> {
     let mut old = all(backups)?;
     old.truncate(old.len().saturating_sub(keep));
     for path in &old {
-        // From here on it does not count as a backup.
+        // Rename the backup first, so that it no longer counts as one.
         let unfinished = backups.join(UNFINISHED);
         fs::rename(path, &unfinished).map_err(BackupError::io("remove", path))?;
         remove(&unfinished)?;

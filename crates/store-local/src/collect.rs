@@ -2,11 +2,11 @@
 //!
 //! Marks are rows of a separate family: the needed objects, and the collection
 //! that found them. They are not logged; a collection counts as finished, and
-//! its marks as complete, once they are in table files. Objects that are
-//! written or found during a collection are kept in memory, and spilled to the
-//! marks when there are many. The sweep deletes only while it holds the lock on
-//! the kept objects, so a writer either protects an object in time, or finds it
-//! gone and writes it again.
+//! its marks as complete, once they are in table files. The keys of objects
+//! that are written or found during a collection are kept in memory, and
+//! spilled to the marks when there are many. The sweep deletes only while it
+//! holds the lock on the kept objects, so a writer either protects an object in
+//! time, or finds it gone and writes it again.
 
 pub(crate) mod marks;
 mod pace;
@@ -34,14 +34,16 @@ use pace::Pace;
 
 /// Maximum number of kept keys in memory.
 const KEPT: usize = 200_000;
-/// Number of objects deleted at a time: other calls wait that long.
+/// Number of objects deleted in one batch. Other calls may have to wait until
+/// the batch is written.
 const REMOVED: usize = 256;
 
 /// The running collections.
 #[derive(Debug, Default)]
 pub(crate) struct Collections {
     count: AtomicUsize,
-    /// Number of calls by others during collections.
+    /// Number of calls by readers and writers, so that a collection can rest
+    /// while they arrive.
     calls: AtomicU64,
     by_tenant: Mutex<HashMap<TenantId, Arc<Active>>>,
 }
@@ -64,8 +66,8 @@ impl Collections {
     /// Returns the running collection of a tenant.
     fn of(&self, tenant: TenantId) -> Option<Arc<Active>> {
         // Without a collection, a call takes no lock. A relaxed read is enough:
-        // a writer that begins after the collection has taken the lock of the
-        // guards after it, and so sees the count.
+        // a writer that begins after the collection acquires the lock of the
+        // guards after the collection did, and so sees the count.
         if self.count.load(Ordering::Relaxed) == 0 {
             return None;
         }
@@ -73,7 +75,7 @@ impl Collections {
         self.by_tenant.lock().get(&tenant).cloned()
     }
 
-    /// Whether a collection is still running.
+    /// Whether `active` is still the running collection of the tenant.
     fn has(&self, tenant: TenantId, active: &Arc<Active>) -> bool {
         let by_tenant = self.by_tenant.lock();
         let found = by_tenant.get(&tenant);
@@ -143,8 +145,9 @@ impl LocalStore {
         snapshots: &[SnapshotId],
     ) -> (Holding, Option<Arc<Active>>) {
         self.collections.calls.fetch_add(1, Ordering::Relaxed);
-        // Locked until both are known: otherwise one collection could end in
-        // between, and its phase be taken for that of the next one.
+        // The lock is held until both the phase and the collection are known:
+        // otherwise a collection could end in between, and its phase would be
+        // taken for that of the next one.
         let by_tenant = self.collections.by_tenant.lock();
         let (holding, phase) = self.guards.hold(tenant, snapshots);
         let active = by_tenant.get(&tenant).cloned();
@@ -178,8 +181,8 @@ impl LocalStore {
             number,
             kept: Mutex::default(),
         });
-        // Registered before it begins: a writer that is not among the older
-        // writers must find it, to protect its objects.
+        // Register the collection before it begins: a writer that does not
+        // count as older must find the collection, to protect its objects.
         by_tenant.insert(tenant, active.clone());
         self.collections.count.fetch_add(1, Ordering::Relaxed);
         let collecting = self.guards.begin(tenant);
@@ -244,9 +247,9 @@ impl LocalCollection<'_> {
         self.pace.rest(calls);
     }
 
-    /// Deletes those of `candidates` that are not needed. The marks of the
-    /// candidates were looked up when `kept` had been spilled `spilled` times,
-    /// and there were none.
+    /// Deletes those of `candidates` that are not needed. The caller has found
+    /// no marks of the candidates; `spilled` is the number of times that `kept`
+    /// had been spilled before this lookup.
     fn remove_unkept(
         &self,
         candidates: &[(ObjectKey, ObjectRow)],
@@ -278,8 +281,8 @@ impl LocalCollection<'_> {
                 }
             }
             let mut options = WriteOptions::default();
-            // The objects of a snapshot are deleted after it. A power loss must
-            // not bring it back without them.
+            // The objects of a snapshot are deleted after the snapshot. A power
+            // loss must not bring the snapshot back without its objects.
             options.set_sync(some.iter().any(|(key, _)| key.kind == Kind::Snapshot));
             self.store
                 .db
@@ -357,7 +360,8 @@ impl Collection for LocalCollection<'_> {
     }
 
     async fn remove(&self, keys: &[ObjectKey]) -> StoreResult<Vec<bool>> {
-        // Before the marks are read, so that a spill after that is noticed.
+        // Read this before the marks: if keys are spilled after this,
+        // `remove_unkept` looks up the marks again.
         let spilled = self.active.kept.lock().spilled;
         let mut places = Vec::new();
         let mut candidates = Vec::new();
@@ -394,11 +398,12 @@ impl Collection for LocalCollection<'_> {
             number: self.active.number,
             whole: true,
         };
-        // A backup has this row only together with all marks.
+        // No flush runs meanwhile, so that a backup has this row only together
+        // with all marks.
         let unlogged = &store.unlogged;
         unlogged.without_flushes(|| store.set_numbers(self.tenant, numbers))?;
-        // Objects that were counted but are not stored: written twice, or put
-        // before a crash.
+        // Number of objects that were counted but are not stored: they were
+        // written twice, or put before a crash.
         let missing = match (&self.swept, self.before) {
             (None, Some(before)) => before.minus(self.seen),
             _ => Counts::default(),

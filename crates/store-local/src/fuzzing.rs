@@ -41,7 +41,7 @@ pub fn read_any_row(row: &[u8]) {
         if let Some(id) = keys::snapshot_id(row) {
             assert_eq!(keys::snapshot(tenant, id)[..], *row);
         }
-        // Listing reads only this range.
+        // Only rows with an `r` after the tenant are listed as refs.
         if let (Some(name), Some(b'r')) = (keys::reference_name(row), rest.first()) {
             assert_eq!(keys::reference(tenant, name), row);
         }

@@ -91,7 +91,8 @@ impl LocalStore {
             if key.kind == kind {
                 found.push(key.hash);
             }
-            // The next row may be unreadable, and is not needed.
+            // At the limit, the next row is not needed, and it may be
+            // unreadable.
             if found.len() < limit {
                 rows.next();
             }

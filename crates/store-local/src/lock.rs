@@ -2,7 +2,7 @@
 //!
 //! The lock is the kernel's and ends with the process, however that ends. The
 //! text is only for people to read and never trusted. But a file that is not
-//! empty is a sign: its holder is still active, or was killed.
+//! empty shows that its holder is still active or was killed.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::Read;
@@ -113,7 +113,8 @@ pub(crate) fn retry<T, E>(
     }
 }
 
-/// The file is never empty in between, nor after a power loss.
+/// Writes the description of the holder. The file is not empty at any time
+/// during the write, nor after a power loss.
 fn sign(file: &File, holder: &str) -> std::io::Result<()> {
     let text = format!("{holder}\n");
     file.write_all_at(text.as_bytes(), 0)?;

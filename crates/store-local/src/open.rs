@@ -131,8 +131,9 @@ impl LocalStore {
         Ok(Self::new(db, options, Some(lock)))
     }
 
-    /// Opens the store in `path` for reading and writing. Only one process can;
-    /// another waits for [`Options::wait`] and then gets [`OpenError::Busy`].
+    /// Opens the store in `path` for reading and writing. Only one process can
+    /// have it open for writing; another one waits for [`Options::wait`] and
+    /// then gets [`OpenError::Busy`].
     pub fn open(path: &Path, options: &Options) -> Result<Self, OpenError> {
         if backup::is_backup(path) {
             return Err(OpenError::Backup { path: path.into() });
@@ -165,7 +166,7 @@ impl LocalStore {
         let attempt = || {
             let is_whole = lock::has_ended_orderly(path);
             match rocks::open_read_only(&database, options, is_whole) {
-                // A new writer has begun to write to the log.
+                // Retry: a new writer has begun to write to the log.
                 Err(_) if is_whole && !lock::has_ended_orderly(path) => Ok(None),
                 opened => opened.map_err(|error| OpenError::database(path, error)),
             }

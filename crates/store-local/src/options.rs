@@ -20,14 +20,14 @@ pub struct Options {
     /// Bytes of memory for writes that are not in table files yet.
     pub write_buffers: usize,
     /// Bytes that may be put ahead of a commit before further puts skip the
-    /// log. For less, skipping is not worth the flush that the commit then
-    /// waits for, nor the files that it leaves.
+    /// log. For fewer bytes, skipping the log is not worth its price: the
+    /// commit has to wait for a flush, which leaves additional files.
     pub logged_puts: usize,
     /// Maximum number of open files. A store opened for reading ignores it and
     /// keeps all table files open.
     pub open_files: u16,
-    /// Opens a store although its log is damaged. The entries after the damage
-    /// are lost: the newest commits.
+    /// Opens a store although its log is damaged. The entries after the damage,
+    /// which have the newest commits, are lost.
     pub salvage: bool,
     /// Number of threads that write table files in the background.
     pub background_jobs: u16,

@@ -50,8 +50,8 @@ impl<'a> Rows<'a> {
 
     /// Returns the current row; `None` at the end.
     pub(crate) fn row(&self) -> Result<Option<&[u8]>, String> {
-        // SAFETY: the iterator is open; the key is its own until it moves, for
-        // which it must be borrowed again.
+        // SAFETY: the iterator is open; the key is valid until the iterator
+        // moves, which needs a mutable borrow of `self`.
         unsafe {
             if ffi::rocksdb_iter_valid(self.iterator) == 0 {
                 return self.status().map(|()| None);

@@ -36,7 +36,8 @@ impl<'a> Presence<'a> {
         let store = self.store;
         let family = store.family_of(key.kind);
         let row = keys::object(self.tenant, key);
-        // Filters in memory answer for nearly all objects that are not stored.
+        // Filters in memory show for nearly all missing objects that they are
+        // not stored.
         if !store.db.key_may_exist_cf(family, row) {
             return Ok(false);
         }

@@ -48,16 +48,17 @@ pub(crate) fn create(path: &Path, options: &Options) -> Result<DB, Error> {
     DB::open_cf_descriptors(&database, path, families(options))
 }
 
-/// Opens the database. `is_whole`: whether a crash is known not to have cut off
-/// the log.
+/// Opens the database. `is_whole` must be true only if it is known that no
+/// crash has cut off the log.
 pub(crate) fn open(path: &Path, options: &Options, is_whole: bool) -> Result<DB, Error> {
     let mut database = database(options);
     set_recovery(&mut database, options, is_whole);
     if is_whole && logs(path) < KEPT_LOGS {
-        // Otherwise each process, however short, would leave table files for
-        // the log of the one before it. Only after an orderly end: after the
-        // cut-off end of one log, RocksDB reads the next only if that continues
-        // without a gap, and unlogged writes are a gap.
+        // Without this option, each process, however short-lived, would write
+        // the log of the previous process to new table files. The option is set
+        // only after an orderly end: if a log is cut off, RocksDB reads the
+        // next log only if it continues without a gap, and unlogged writes are
+        // a gap.
         database = database.get_options_from_string("avoid_flush_during_recovery=true")?;
     }
     // A store from before there were collections has no marks.
@@ -104,8 +105,9 @@ pub(crate) fn open_read_only(
     }
 }
 
-/// A log that is known to be complete must be. Otherwise nothing that was
-/// written after a gap may appear: a power loss may have left one.
+/// Sets how the log is replayed. In a log that is known to be complete, any
+/// damage is an error. In any other log, a power loss may have left a gap, and
+/// nothing that was written after the gap may appear.
 fn set_recovery(database: &mut rocksdb::Options, options: &Options, is_whole: bool) {
     let mode = if is_whole && !options.salvage {
         DBRecoveryMode::AbsoluteConsistency

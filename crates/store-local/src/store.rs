@@ -23,8 +23,8 @@ use crate::rocks;
 use crate::unlogged::Unlogged;
 use crate::usage::Usage;
 
-/// With more free bytes than this, writes in memory need not be counted: they
-/// are fewer.
+/// If more bytes than this are free, the bytes in memory need not be counted,
+/// because they are fewer.
 const MUCH: u64 = 1 << 30;
 
 /// A [`Store`] in a directory, on RocksDB. Safe for many threads.
@@ -39,7 +39,8 @@ pub struct LocalStore {
     /// for it.
     pub(crate) backing_up: Mutex<()>,
     full_percent: u8,
-    /// Last, so that the next writer can begin only when RocksDB is closed.
+    /// The last field, because fields are dropped in order: the next writer can
+    /// begin only when RocksDB is closed.
     writer: Option<WriterLock>,
 }
 
@@ -73,8 +74,8 @@ impl LocalStore {
             .unwrap_or_else(|| unreachable!("all families are opened"))
     }
 
-    /// Returns the family of objects of a kind. Snapshots are never stored as
-    /// objects, so their rows in it are never written.
+    /// Returns the family of objects of a kind. For snapshots, which are never
+    /// stored as objects, this is a family that has no rows for them.
     pub(crate) fn family_of(&self, kind: Kind) -> &ColumnFamily {
         self.family(match kind {
             Kind::Chunk => rocks::CHUNKS,
@@ -111,7 +112,8 @@ impl LocalStore {
         self.check_writable()?;
         let mut options = WriteOptions::default();
         options.disable_wal(true);
-        // A write that waits for a compaction is not rejected.
+        // A write that would have to wait for a compaction fails at once with
+        // `Incomplete`. This does not mean that writes are rejected.
         options.set_no_slowdown(true);
         match self.db.write_opt(WriteBatch::default(), &options) {
             Err(error) if error.kind() == ErrorKind::Incomplete => Ok(()),
@@ -170,7 +172,7 @@ pub(crate) fn read_failed(what: impl fmt::Display, error: rocksdb::Error) -> Sto
 }
 
 pub(crate) fn write_failed(error: rocksdb::Error) -> StoreError {
-    // RocksDB has a code for this, which its binding does not pass on.
+    // RocksDB has a code for a full disk, which its binding does not pass on.
     if error.kind() == ErrorKind::IOError && error.as_ref().contains("No space left") {
         StoreError::Full
     } else {

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 pub(crate) struct Unlogged {
     /// Bytes put since the last commit.
     put: AtomicUsize,
-    /// Number of bytes put ahead of a commit that are logged.
+    /// Maximum number of bytes put ahead of a commit that are logged.
     logged: usize,
     writes: Mutex<Writes>,
     /// Writes up to this number are on disk. Locked during a flush: other
@@ -32,8 +32,8 @@ struct Writes {
 }
 
 impl Unlogged {
-    /// Everything after the first `logged` bytes ahead of each commit is
-    /// unlogged.
+    /// Creates a tracker for a store that logs only the first `logged` bytes
+    /// put ahead of each commit.
     pub(crate) fn after(logged: usize) -> Self {
         Self {
             put: AtomicUsize::new(0),
@@ -81,8 +81,8 @@ impl Unlogged {
         Ok(())
     }
 
-    /// Runs `action` while no flush makes objects durable: no commit relies on
-    /// an object that reaches the disk during it.
+    /// Runs `action` while no flush makes objects durable. A commit that needs
+    /// such a flush waits until `action` has ended.
     pub(crate) fn without_flushes<T>(&self, action: impl FnOnce() -> T) -> T {
         let _durable = self.durable.lock();
         action()

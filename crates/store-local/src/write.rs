@@ -55,7 +55,7 @@ impl LocalStore {
             .iter()
             .try_for_each(|update| check_reference_name(&update.name))?;
         let _writing = self.guards.writing(tenant);
-        // Before the lookups below, as in `put_now`.
+        // Protected before the lookups below, as in `put_now`.
         self.keep(tenant, needed(commit))?;
         self.check_roots(tenant, commit)?;
         let bytes: usize = commit.objects.iter().map(|object| object.data.len()).sum();
@@ -80,8 +80,8 @@ impl LocalStore {
         options.set_sync(true);
         self.db.write_opt(batch, &options).map_err(write_failed)?;
         self.unlogged.start_again();
-        // While `_writing` is still registered: otherwise a collection could
-        // begin and miss the new snapshots.
+        // Hold the snapshots while `_writing` is still registered: otherwise a
+        // collection could begin and miss them.
         let held = Guard::new(self.guards.committed(tenant, &ids));
         Ok(Committed { ids, held })
     }
@@ -182,7 +182,7 @@ impl LocalStore {
     /// Flushes objects from memory to table files, synced.
     fn flush_objects(&self) -> StoreResult<()> {
         let (chunks, nodes) = (self.family(rocks::CHUNKS), self.family(rocks::NODES));
-        // Both at once: the first call only starts its flush.
+        // Flush both families at once: the first call only starts a flush.
         let mut start = FlushOptions::default();
         start.set_wait(false);
         self.db.flush_cf_opt(nodes, &start).map_err(write_failed)?;

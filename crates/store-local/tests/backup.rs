@@ -98,7 +98,8 @@ fn old_backups_are_deleted_and_the_others_stay_whole() {
 fn a_backup_has_every_returned_commit_and_no_partial_one() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
-    // Only commits are logged: a checkpoint could tear these apart.
+    // Commits are logged, and the objects put ahead of them are not: a
+    // checkpoint could have a commit without its objects.
     let options = Options {
         logged_puts: 0,
         ..Options::default()

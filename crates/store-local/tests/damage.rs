@@ -28,7 +28,7 @@ fn make(directory: &Path) -> (PathBuf, LocalStore) {
     };
     let store = LocalStore::create(&path, &options).unwrap();
     let (ahead, logged): (Vec<_>, Vec<_>) = (0..COMMITS).partition(|n| n % 4 != 0);
-    // Not logged, so that a commit must flush them.
+    // These objects are not logged, so that a commit must flush them.
     let objects = ahead.iter().flat_map(|n| commits::numbered(*n).objects);
     block_on(store.put(TENANT, objects.collect())).unwrap();
     for n in ahead {

@@ -131,7 +131,8 @@ impl World {
         named.extend(self.roots.iter().map(|(root, _)| root.snapshot));
         for id in self.loose.drain(..).filter(|id| !named.contains(id)) {
             let found = block_on(repository.store().snapshots(TENANT, &[id])).unwrap();
-            // It may be an ancestor of one that stays.
+            // A snapshot that is still stored must be an ancestor of a kept
+            // one.
             if found[0].is_some() {
                 assert!(is_history(repository, &named, id), "{id} is still there");
             }
@@ -263,7 +264,7 @@ fn the_space_of_garbage_is_returned_to_the_disk() {
     collect(&store, GcScope::Full, false, &[]);
     assert_holds(&store, kept, &files);
     drop(store);
-    // The log is deleted by the next process.
+    // Opening the store again deletes the log.
     let store = repository(Arc::new(
         LocalStore::open(&path, &Options::default()).unwrap(),
     ));
@@ -276,7 +277,8 @@ fn commits_and_reads_race_collections() {
     gc_support::race(Duration::from_secs(4), 7);
 }
 
-/// A collection without roots, and then the tenant itself.
+/// A collection without roots deletes the objects of a tenant; then `forget`
+/// deletes its remaining rows.
 #[test]
 fn a_tenant_is_forgotten_only_once_it_is_empty() {
     const OTHER: TenantId = TenantId::new([7; 16]);
@@ -311,7 +313,7 @@ fn a_tenant_is_forgotten_only_once_it_is_empty() {
     assert!(refused(store.forget(OTHER)));
     collect(other, GcScope::Full, false, &[]);
     assert_holds(other, *id, files);
-    // It can be used like a new one.
+    // The tenant can then be used like a new one.
     let tree = StateTree::empty(repository);
     let mut files = Files::new();
     edit(&tree, &mut files, &mut random);

@@ -131,7 +131,8 @@ fn an_acknowledged_backup_survives_the_loss_of_power() {
     victim.kill();
 }
 
-/// Restores without end, each time to a new directory.
+/// Restores without end to the same path. Deletes the restored store before the
+/// next restore.
 fn restore_for_ever(victim: &Victim) -> ! {
     let (from, to) = places(victim.directory());
     loop {
@@ -166,7 +167,7 @@ fn a_killed_restore_leaves_no_store_or_a_whole_one() {
             .step_by(11)
             .for_each(|n| commits::assert_whole(&store, TENANT, n)),
         Err(OpenError::NotAStore { .. }) => halves += 1,
-        // The victim was deleting it.
+        // The victim was killed while it deleted the restored store.
         Err(error) => assert!(fs::remove_dir_all(&to).is_ok(), "{error}"),
     };
     Kills::new(

@@ -44,9 +44,9 @@ fn open(directory: &Path) -> LocalStore {
     LocalStore::open(&directory.join(STORE), &options()).unwrap()
 }
 
-/// Commits without end, each acknowledged by its number. Some put their objects
-/// ahead, together with those of many other commits, and then name only their
-/// root.
+/// Commits without end, each acknowledged by its number. In every third batch,
+/// the objects of all commits are put ahead, and the commits have no objects of
+/// their own.
 fn commit_without_end(victim: &Victim) {
     let store = open(victim.directory());
     let next = AtomicU64::new(0);
@@ -191,8 +191,8 @@ fn lose_power(test: &str, rounds: u32, mut check: impl FnMut(&Path, &[String], b
     victim.kill();
 }
 
-/// Continues after a crash with puts that are partly not logged, with orderly
-/// ends in between.
+/// Continues after a crash with commits and with puts that are not all logged.
+/// Closes the store in order after each commit.
 fn live_on(directory: &Path, numbers: std::ops::Range<u64>) {
     for n in numbers {
         let store = open(directory);

@@ -88,7 +88,8 @@ fn a_flipped_bit_is_harmless_or_reported() {
             flip(&file, at, bit);
             let opened = LocalStore::open_read_only(&path, &options);
             outcomes.add(opened, &content, &whole, &what);
-            // Opening for writing may repair or delete some of it.
+            // Opening for writing may repair or delete files, so it is done on
+            // a copy.
             if n % 4 == 0 {
                 let copied = directory.path().join("copy of the store");
                 copy(&path, &copied);

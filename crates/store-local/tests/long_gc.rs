@@ -127,8 +127,9 @@ fn collections_survive_being_killed() {
     kills
         .longest_life(Duration::from_millis(1500))
         .run(|done: &Acknowledged| {
-            // Commits that a killed process did not acknowledge are between
-            // those of two processes.
+            // Check only the commits of the last process, which follow each
+            // other. Between the commits of two processes, there may be some
+            // that the killed process did not acknowledge.
             let new = &done.all()[known..];
             known = done.all().len();
             check(directory.path(), new);

@@ -218,7 +218,8 @@ fn creating_a_store_finishes_a_killed_attempt() {
     let (directory, whole) = place();
     drop(LocalStore::create(&whole, &options()).unwrap());
     fs::remove_file(whole.join("FORMAT")).unwrap();
-    // As if killed after each file that creating a store writes, in any order.
+    // Each directory gets only the first `missing` of these files, as if the
+    // creation of a store had been killed.
     let leftovers = files(&whole);
     for missing in 0..leftovers.len() {
         let path = directory.path().join(format!("without {missing}"));
@@ -269,7 +270,8 @@ fn a_second_writer_waits_for_the_first() {
     let lock = path.canonicalize().unwrap().join("writer");
     thread::scope(|scope| {
         let second = scope.spawn(|| LocalStore::open(&path, &patient));
-        // Each of them has the file of the lock open.
+        // Both threads have the file of the lock open once the second one waits
+        // for the lock.
         wait::until("the second wants the lock", || {
             let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
             let files = open.filter_map(|open| fs::read_link(open.path()).ok());
@@ -377,7 +379,8 @@ fn readers_come_and_go_while_a_writer_is_busy() {
             }
             drop(openings);
         });
-        // Dropped with this thread, even if it panics.
+        // Moved here, so that it is dropped with this thread, even after a
+        // panic.
         let opened = opened;
         for step in (1..=7).cycle() {
             let before = committed.load(Ordering::SeqCst);

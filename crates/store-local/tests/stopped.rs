@@ -43,7 +43,7 @@ fn a_store_that_rejects_writes_reports_it_until_it_is_opened_again() {
     setrlimit(Resource::Nofile, limit).unwrap();
     assert!(matches!(failed, StoreError::Storage(_)), "{failed:?}");
 
-    // Files can be opened again, and nothing else has changed.
+    // The process can open files again, but the store still rejects writes.
     let refused = store.check_writes().unwrap_err();
     assert!(matches!(refused, StoreError::Storage(_)), "{refused:?}");
     let refused = block_on(store.commit(TENANT, commits::numbered(3)));

@@ -11,7 +11,8 @@ use elevo_engine::Progress;
 use super::BackupError;
 
 const BUFFER: usize = 1 << 20;
-/// Files that never change end with checksums; no two of them are equal.
+/// Number of bytes at the end of two files that are compared. Files that never
+/// change end with checksums, which distinguish them.
 const TAIL: u64 = 4 << 10;
 
 pub(super) struct Copied {

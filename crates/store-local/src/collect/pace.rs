@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Maximum length of a rest. A long step may have waited itself, so its length does
-/// not justify a longer rest.
+/// Maximum length of a rest. A long step may have spent its time waiting, so
+/// its length does not justify a longer rest.
 const REST: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(super) struct Pace(Mutex<Step>);
 #[derive(Debug)]
 struct Step {
     began: Instant,
-    /// Number of calls by others until then.
+    /// Number of calls by readers and writers until the step began.
     calls: u64,
 }
 

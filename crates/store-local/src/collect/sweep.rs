@@ -76,12 +76,14 @@ impl LocalCollection<'_> {
             }
             if is_node { nodes.next() } else { chunks.next() }
         }
-        // The next object of either family, so that no object is seen twice.
+        // Continue at the first unseen row of either family, so that no object
+        // is seen twice.
         let next = [row(&nodes)?, row(&chunks)?].into_iter().flatten().min();
         Ok(next.map(<[u8]>::to_vec))
     }
 
-    /// Whether a row has a mark. Advances `marks`, and collects old ones.
+    /// Whether this collection has marked `row`. Advances `marks` up to the
+    /// row, and adds marks of earlier collections on the way to `found`.
     fn is_marked(
         &self,
         marks: &mut DBRawIterator<'_>,
