@@ -134,7 +134,7 @@ impl Export<'_> {
         }
     }
 
-    /// Fetches the chunks of some entries by one call.
+    /// Fetches the chunks of some entries in one call.
     fn fill(&self, items: &mut [Item], workers: &Workers) -> Result<()> {
         let hash = |item: &Item| only_chunk(&item.entry).map(|(hash, _)| hash);
         let wanted: Vec<Hash> = items.iter().filter_map(hash).collect();

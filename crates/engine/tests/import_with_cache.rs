@@ -145,8 +145,8 @@ proptest! {
         for (changes, wait) in rounds {
             changes.into_iter().for_each(|change| apply(&root, change));
             if wait {
-                // The present files then count as seen, and directories are not
-                // listed.
+                // After this, the cache trusts the present files, and
+                // directories are not listed again.
                 wait_for_tick(directory.path());
                 read_again(&repository, &root, &stat);
             }

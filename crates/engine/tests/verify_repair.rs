@@ -164,7 +164,8 @@ proptest! {
         for file in &lost {
             prop_assert!(places.iter().any(|place| covers(place, file)), "{file:?}");
         }
-        // Times can be lost without any content.
+        // The loss of a time tree affects no content, so its paths are not
+        // checked here.
         for place in places.iter().filter(|(_, _, is_time)| !is_time) {
             prop_assert!(lost.iter().any(|file| covers(place, file)), "{place:?}");
         }
@@ -217,7 +218,8 @@ fn a_directory_that_still_has_the_files_repairs_everything_made_from_it() {
         assert_eq!(read_each(&store, &known), whole);
     }
 
-    // A file that was changed since cannot help, and does no harm.
+    // A file that was changed since the snapshot cannot repair it, and does no
+    // harm.
     fs::write(at.join("a/b/small"), "other").unwrap();
     let small = Kind::Chunk.key(b"small");
     store.damage(TENANT, small, None);

@@ -34,7 +34,8 @@ fn fill(directory: &Path, which: usize) {
     }
 }
 
-/// A checkout over unknown files imports them first, while it is running.
+/// Runs an import, and a checkout over unknown files, which scans these files
+/// within its own operation.
 fn import_and_check_out(directory: &Path, which: usize) {
     let (_store, repository) = repository();
     fill(directory, which);

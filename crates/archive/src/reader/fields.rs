@@ -5,7 +5,8 @@ use tar::Header;
 
 use crate::error::{Error, Result};
 
-/// Whether the checksum is right. Some old programs added signed bytes.
+/// Whether the checksum is right. Accepts the sum of signed bytes as well,
+/// which some old programs wrote.
 pub(super) fn has_checksum(header: &Header) -> bool {
     let Some(expected) = number(&header.as_old().cksum) else {
         return false;

@@ -73,7 +73,8 @@ pub async fn a_full_collection_deletes_unmarked_objects(store: &impl Store) {
     assert_eq!(found, Some(gone.data.clone()), "it can be put again");
 }
 
-/// Counts only the tenant's objects, and returns to 0 when all are garbage.
+/// The number counts only the tenant's objects, and returns to 0 when all of
+/// them are garbage.
 pub async fn stored_bytes_grow_with_objects_and_fall_with_garbage(store: &impl Store) {
     let stored = async |tenant| store.stored_bytes(tenant).await.expect("stored bytes");
     assert_eq!(stored(ALICE).await, 0);

@@ -68,7 +68,7 @@ pub async fn objects_are_listed_in_pages_by_kind(store: &impl Inspect) {
     assert_eq!(listed.expect("list"), [theirs[0].key.hash]);
 }
 
-/// Stores objects, snapshots without a check of their roots, and refs.
+/// A repair stores objects, refs, and snapshots, whose roots are not checked.
 pub async fn repaired_rows_are_stored(store: &impl Inspect) {
     let (new, old) = (chunk("new"), chunk("old"));
     store.put(ALICE, vec![old.clone()]).await.expect("put");

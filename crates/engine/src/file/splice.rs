@@ -83,8 +83,8 @@ struct Splicer {
     /// chunk.
     rest: ChunkReader,
     rest_at: u64,
-    /// Starts of old chunks after the edit that `rest` has read and new chunks
-    /// have not passed.
+    /// Starts of old chunks after the edit that `rest` has read and that new
+    /// chunks have not passed yet.
     starts: VecDeque<u64>,
     /// Bytes of the new file from `at` on that are not cut into chunks yet.
     buffer: BytesMut,

@@ -116,8 +116,8 @@ impl Importer<'_> {
     }
 }
 
-/// Reads an ignore file. One that cannot be read has no effect here; if it is
-/// to be imported, reading it for that fails.
+/// Reads an ignore file. A file that cannot be read has no effect here; if the
+/// import includes the file, the import fails.
 fn read(directory: BorrowedFd<'_>, name: &[u8]) -> Option<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let fd = rustix::fs::openat(directory, name, flags, Mode::empty()).ok()?;

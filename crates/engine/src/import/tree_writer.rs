@@ -87,7 +87,8 @@ impl<'a> TreeWriter<'a> {
         let times = self.times.finish().map(|root| root.hash);
         let (stored_root, stored_times) =
             stored.map_or((None, None), |(tree, times)| (tree.root, times));
-        // The store would have to look up every node that it has already.
+        // Nodes of an unchanged tree are skipped: the store would have to look
+        // up each of them.
         if stored_root.is_none() || tree.root != stored_root {
             sink.add_nodes(self.entries.take_finished())?;
         }

@@ -35,7 +35,8 @@ fn a_hole_stays_a_hole() {
     );
 }
 
-/// Longer than any reader could read, on every file system.
+/// Uses the longest hole that the file system supports. Reading it byte by byte
+/// would take too long.
 #[test]
 fn a_hole_of_any_length_costs_little() {
     let (store, repository) = repository();

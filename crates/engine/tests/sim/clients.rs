@@ -37,7 +37,7 @@ pub struct Work {
     pub tree: StateTree,
     pub files: Files,
     at: Option<(usize, SnapshotId)>,
-    /// Whether the tree holds that commit.
+    /// Whether the tree protects the commit `at` from garbage collection.
     holds: bool,
 }
 
@@ -54,7 +54,7 @@ enum Target<'a> {
     New(&'a str),
 }
 
-/// Only an injected error of the storage is not a defect.
+/// Whether an error was injected into the storage. Any other error is a defect.
 pub fn is_injected(error: &Error) -> bool {
     matches!(error, Error::Store(StoreError::Storage(_)))
 }
@@ -326,7 +326,8 @@ impl Client {
             let mut model = self.model.borrow_mut();
             let before = match (target, at) {
                 (Target::Next(_), Some(at)) => model.attempts[at].history.clone(),
-                // Its ancestors may have been collected by now.
+                // Only the commit itself is held: its ancestors may have been
+                // collected by now.
                 (Target::New(_), Some(at)) if work.holds => vec![at],
                 _ => Vec::new(),
             };
@@ -352,7 +353,8 @@ impl Client {
             labels: BTreeMap::new(),
             reference: name.map(|name| (name.into(), expected)),
         };
-        // Like a server that stores several snapshots together.
+        // Some commits are staged, as in a server that stores several snapshots
+        // together.
         let is_staged = self.sim.chance(0.3);
         let done = if is_staged {
             self.commit_staged(&work.tree, info).await

@@ -1,5 +1,6 @@
 //! Tasks on one thread with a simulated clock. One generator decides which task
-//! runs next, how long a call takes and what fails: a seed is a run.
+//! runs next, how long a call takes and what fails, so a seed determines the
+//! whole run.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,7 +36,7 @@ struct World {
     is_told: bool,
 }
 
-/// How the tasks of a life ended.
+/// How the tasks ended: all were done, or a crash dropped them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     Done,

@@ -1,6 +1,6 @@
 //! Simulated runs of the engine: clients commit, fork, read and collect over a
 //! store whose calls take time, fail, and lose power, on one thread and with a
-//! simulated clock. One seed is one run, to the last event.
+//! simulated clock. A seed determines a run to the last event.
 //!
 //! `docs/decisions/0019-simulation.md` has the reasons for this design.
 
@@ -51,8 +51,9 @@ pub struct Settings {
     errors: f64,
     /// Probability that a call takes time.
     delays: f64,
-    /// Bytes of nodes that a repository caches: almost none, or all. Nothing in
-    /// between: the evictions of a full cache do not depend on the seed.
+    /// Bytes of nodes that a repository caches: almost none, or all. With a
+    /// size in between, a seed would not determine the run, because the
+    /// evictions of a full cache do not depend on the seed.
     cache: u64,
     /// Time that unnamed snapshots are kept, in microseconds.
     keep: Option<u64>,

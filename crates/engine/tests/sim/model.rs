@@ -1,5 +1,5 @@
-//! The expected content of the store, from the results that clients got: plain
-//! maps.
+//! The expected content of the store in plain maps, derived from the results
+//! that clients got.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -85,7 +85,8 @@ impl Reference {
         self.moves.is_empty().then_some(self.base)
     }
 
-    /// Changes when the ref may have dropped its history.
+    /// Returns how often the ref has dropped its history; `None` while a move
+    /// that drops it is in progress.
     fn era(&self) -> Option<u64> {
         let is_dropping = self.moves.iter().any(|step| step.drops);
         (!is_dropping).then_some(self.drops)
@@ -99,7 +100,8 @@ impl Reference {
         }
     }
 
-    /// Sets the value that was found: every acknowledged move must lead there.
+    /// Sets the ref to the value that was found. Panics unless the acknowledged
+    /// moves lead to this value.
     fn settle(&mut self, name: &str, now: Option<usize>) {
         let mut left = std::mem::take(&mut self.moves);
         let mut at = now;
@@ -120,13 +122,13 @@ impl Reference {
 pub struct Model {
     pub attempts: Vec<Attempt>,
     pub references: BTreeMap<String, Reference>,
-    /// Roots that are not in the store, as a catalog has them.
+    /// Commits that are roots because a catalog refers to them, not a ref.
     pub roots: BTreeSet<usize>,
     /// Acknowledged commits that nothing refers to.
     pub unnamed: Vec<usize>,
 }
 
-/// A commit that must exist, as long as its era lasts.
+/// A commit that must exist until the ref `name` drops its history.
 #[derive(Clone, Debug)]
 pub struct Needed {
     pub attempt: usize,
@@ -172,7 +174,8 @@ impl Model {
         reference.settle(name, now);
     }
 
-    /// Returns the current promise of a ref.
+    /// Returns the commit `attempt` as one that the ref `name` keeps from now
+    /// on.
     pub fn watch(&self, name: &str, attempt: usize) -> Needed {
         Needed {
             attempt,

@@ -1,5 +1,5 @@
-//! A store whose calls take time, fail, and end with the machine: a memory
-//! store, and the part of it that a power loss would lose.
+//! A store whose calls take time, may fail, and end when the machine crashes: a
+//! memory store, and a record of the changes that a power loss may undo.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -18,8 +18,8 @@ use super::executor::Sim;
 use super::{Settings, TENANT};
 
 /// The data that survives a crash. Commits, deletions of snapshots and ends of
-/// collections are durable at once; puts are with the next commit that begins
-/// after them, and deletions of objects at any time.
+/// collections are durable at once; puts become durable with the next commit
+/// that begins after them, and deletions of objects at any time.
 #[derive(Debug, Default)]
 pub struct Disk {
     pub memory: Arc<MemoryStore>,
@@ -28,7 +28,7 @@ pub struct Disk {
 
 #[derive(Debug, Default)]
 struct Unsynced {
-    /// Objects that were put, with their order.
+    /// Objects that were put, each with its position in the order of puts.
     puts: BTreeMap<ObjectKey, u64>,
     next: u64,
     /// Objects that were deleted.
@@ -75,8 +75,8 @@ impl Disk {
         }
     }
 
-    /// Leaves the data of a crash: any part of the changes that were not
-    /// durable.
+    /// Simulates a power loss: of the changes that were not durable, only a
+    /// random part survives.
     pub fn lose_power(&self, sim: &Sim) {
         let Unsynced { puts, removed, .. } = std::mem::take(&mut *self.lock());
         let part = sim.pick(&[0.0, 0.5, 1.0]).unwrap_or_default();
@@ -144,7 +144,8 @@ impl SimStore {
     }
 
     async fn put_some(&self, mut objects: Vec<Object>) -> StoreResult<()> {
-        // They come in the order of a hash map.
+        // Sorted, since objects arrive in the order of a hash map, which
+        // differs between runs.
         objects.sort_unstable_by_key(|object| object.key);
         self.may_fail("put").await?;
         let some = self.sim.below(objects.len() + 1);
@@ -162,7 +163,8 @@ impl SimStore {
         commit.objects.sort_unstable_by_key(|object| object.key);
         self.may_fail("commit").await?;
         if self.sim.chance(0.2) {
-            // An error after this leaves only objects.
+            // If an error follows, the commit has stored only some of its
+            // objects.
             let some = self.sim.below(commit.objects.len() + 1);
             self.disk.put(commit.objects[..some].to_vec()).await?;
             self.may_fail("commit").await?;

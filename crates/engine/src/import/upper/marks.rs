@@ -35,9 +35,9 @@ impl DirectoryMarks {
         for name in disk::attributes(directory)?.split(|byte| *byte == 0) {
             match name.strip_prefix(prefix) {
                 Some(b"opaque") => marks.is_opaque = attribute(directory, name)? == b"y",
-                // Any user can write such an attribute. Overlayfs follows no redirect
-                // in it, so the import does not either: it could lead to a directory
-                // that the user may not read.
+                // A redirect in a user attribute is ignored, as overlayfs does:
+                // any user can write it, and it could lead to a directory that
+                // the user may not read.
                 Some(b"redirect") if kind == OverlayXattrs::Trusted => {
                     marks.redirect = Some(attribute(directory, name)?);
                 }
