@@ -93,7 +93,8 @@ pub(crate) fn collections(tenant: TenantId) -> [u8; TENANT + 1] {
 /// one.
 pub(crate) fn range(tenant: TenantId) -> (Vec<u8>, Vec<u8>) {
     let start = tenant.as_bytes().to_vec();
-    // No row is greater: names are text, and no kind of object is 0xff.
+    // No row of the tenant is greater: names are text, and no kind of object is
+    // 0xff.
     let end = [start.as_slice(), &[0xff; HASH + 1]].concat();
     (start, end)
 }

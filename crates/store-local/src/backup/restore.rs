@@ -71,8 +71,8 @@ pub fn restore(
         set_server_stamp(path, &stamp)?;
     }
     format::write(path).map_err(|error| OpenError::io(path, error))?;
-    // The log is as complete as that of the backup, so the next writer has
-    // nothing to repair.
+    // The log is as complete as that of the backup, so this counts as an
+    // orderly end.
     lock.end_orderly();
     Ok(Restored {
         backup,
