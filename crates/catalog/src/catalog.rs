@@ -113,7 +113,7 @@ pub trait Catalog:
 {
     /// Moves the expiry of all sandboxes that are not being removed, of all
     /// workspaces and open reviews that have one, and the `keep_until` of all
-    /// requests by that many microseconds. Sets a setting in the same change.
+    /// requests by `by` microseconds. Sets a setting in the same change.
     async fn move_expiry(&self, by: i64, setting: &str, value: &str) -> Result<()>;
 
     /// Checks that the catalog can be read and written now.

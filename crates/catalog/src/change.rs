@@ -11,8 +11,8 @@ use crate::bounds;
 use crate::error::{Error, Result};
 use crate::records::{EventKind, Sandbox};
 
-/// A change of a sandbox, if its state allows it. Fields that are `None` stay as
-/// they are.
+/// A change of a sandbox, which is made only if the state of the sandbox allows
+/// it. Fields that are `None` stay as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SandboxChange {
     /// The states that the sandbox may be in; `None` for any.

@@ -12,8 +12,8 @@ use sqlx::{Database, Decode, Type};
 
 use crate::stored as forms;
 
-/// A stored value that no record can have produced. The text is the reason; without
-/// one, the name of the column is all there is to report.
+/// A stored value that no record can have produced. The text is the reason.
+/// Without a reason, the error names only the column.
 #[derive(Debug, thiserror::Error)]
 #[error("not a valid value")]
 pub(crate) struct ImpossibleValue(pub(crate) Option<String>);
@@ -78,7 +78,8 @@ where
     }
 }
 
-/// Defines the stored form of a type, and lets a field take the value of a column.
+/// Defines the stored form of a type, and the conversion of its columns into
+/// fields of a record.
 macro_rules! stored {
     (bytes $value:ty, $read:expr) => {
         impl $crate::columns::Stored for $value {
@@ -110,8 +111,8 @@ macro_rules! stored {
         }
         $crate::columns::stored!(field $value);
     };
-    // The error of JSON and of a variant names only the column, the error of a
-    // name quotes the name.
+    // The errors of `json` and `variant` have no reason, so they name only the
+    // column. The errors of `name` and `id` have the reason of the parser.
     (json $value:ty) => {
         $crate::columns::stored!(text $value, |form| serde_json::from_str(form)
             .map_err(|_| $crate::columns::ImpossibleValue(None)));
@@ -177,8 +178,8 @@ mod tests {
     fn times_before_and_after_1970_are_read_back_unchanged() {
         for kept in [i64::MIN, -1_000_001, -1, 0, 1, 999_999, i64::MAX] {
             let read = of_micros(kept).unwrap();
-            // The earliest time can be read, but its seconds overflow in
-            // microseconds.
+            // The earliest time can be read but not converted back: the
+            // conversion of its whole seconds to microseconds overflows.
             if kept != i64::MIN {
                 assert_eq!(micros(read).unwrap(), kept);
             }

@@ -3,7 +3,7 @@
 
 /// Maximum bytes of an id, name, scope or tag.
 pub const MAX_NAME_BYTES: usize = 255;
-/// Maximum bytes of another text: an image, a container, a description, a
+/// Maximum bytes of any other text: an image, a container, a description, a
 /// setting.
 pub const MAX_TEXT_BYTES: usize = 4096;
 /// Maximum number of scopes of a key, and of tags of a template.

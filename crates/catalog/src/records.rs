@@ -99,7 +99,7 @@ pub struct TenantLimits {
 }
 
 impl TenantLimits {
-    /// Returns these limits, with those of `other` where one is absent here.
+    /// Returns these limits; a limit that is `None` is taken from `other`.
     #[must_use]
     pub fn or(&self, other: &Self) -> Self {
         Self {

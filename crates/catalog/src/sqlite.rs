@@ -2,10 +2,11 @@
 //!
 //! One connection writes, so that writers of this process queue instead of
 //! failing; several others read concurrently (WAL). A change is a separate
-//! transaction, or a savepoint in one that it shares with other waiting changes.
-//! It takes the write lock when it begins, so that the rows it reads cannot
-//! change until it ends, and is synced when it ends (`synchronous=FULL`).
-//! Other processes may open the same file: they wait for one another.
+//! transaction, or a savepoint in one that it shares with other waiting
+//! changes. It takes the write lock when it begins, so that the rows it reads
+//! cannot change until it ends, and is synced when it ends
+//! (`synchronous=FULL`). Other processes may open the same file; the writers of
+//! all processes wait for one another.
 
 mod agents;
 mod catalog;
@@ -84,8 +85,9 @@ impl SqliteCatalog {
         copies::copy_from(&mut reader, to).await
     }
 
-    /// Waits for running changes and closes the file. Later calls fail. Without
-    /// it nothing is lost; the next start reads the write-ahead log.
+    /// Waits for running changes and closes the file. Later calls fail. If this
+    /// is not called, nothing is lost: the next start reads the write-ahead
+    /// log.
     pub async fn close(&self) {
         self.database.close().await;
     }

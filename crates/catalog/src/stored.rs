@@ -58,8 +58,9 @@ pub(crate) fn path_and_above(of: &TreePath) -> Vec<Vec<u8>> {
     paths
 }
 
-/// Returns the stored forms between which all paths below a directory are: the
-/// first, and the first after them. The root has no path after those below it.
+/// Returns the range of the stored forms of all paths below a directory: the
+/// start, which is included, and the end, which is not. The range of the root
+/// has no end.
 pub(crate) fn paths_below(directory: &TreePath) -> (Vec<u8>, Option<Vec<u8>>) {
     if directory.is_root() {
         return (vec![SEPARATOR + 1], None);

@@ -39,7 +39,7 @@ const PROJECT: &str = "prj-1";
 /// Number of paths that each step changes.
 const CHANGES: usize = 5;
 
-/// The stages of a sandbox here, in order.
+/// The stages of a sandbox in this test, in order.
 const LIFE: [&str; 4] = ["added", "running", "removing", "removed"];
 
 fn id_of<T: Id>(text: &str) -> T {
@@ -62,7 +62,7 @@ async fn open(directory: &Path) -> SqliteCatalog {
         .unwrap()
 }
 
-/// Adds the tenant and the key, unless an earlier victim did.
+/// Adds the tenant, the key and the project, unless an earlier victim did.
 async fn furnish(catalog: &SqliteCatalog) {
     let tenant = Tenant::new(TENANT, "local", NOW);
     let key = ApiKey {
@@ -110,7 +110,8 @@ fn sandbox(id: &SandboxId) -> Sandbox {
     }
 }
 
-/// Takes a pair of sandboxes through its stages and acknowledges each.
+/// Adds a pair of sandboxes and takes the first one through `steps` further
+/// stages. Acknowledges each stage.
 async fn live(catalog: &SqliteCatalog, victim: &Victim, pair: &str, steps: usize) {
     let ids = ["a", "b"].map(|end| sandbox_id(pair, end));
     let both = ids.each_ref().map(sandbox);
@@ -290,8 +291,8 @@ async fn verify(directory: &Path, acknowledged: &[String]) {
 }
 
 /// Panics unless the log is a chain that ends in the head and has every
-/// acknowledged request exactly once, and the workspaces have the bases that it
-/// leads to.
+/// acknowledged request exactly once, and the bases of the workspaces match the
+/// log.
 async fn assert_landed(catalog: &SqliteCatalog, acknowledged: &[(&str, u64)]) {
     let Some(project) = catalog.project(TENANT, &id_of(PROJECT)).await.unwrap() else {
         assert!(acknowledged.is_empty(), "the project is lost");
@@ -310,7 +311,8 @@ async fn assert_landed(catalog: &SqliteCatalog, acknowledged: &[(&str, u64)]) {
             (head, next) = (entry.parent, next - 1);
             let request = entry.request.unwrap();
             assert_eq!(entry.snapshot, snapshot_of(&request));
-            // The newest entry comes first.
+            // The log has the newest entry of a workspace first, which moved
+            // its base last.
             let newest = (entry.snapshot, 0);
             bases.entry(entry.workspace.unwrap()).or_insert(newest).1 += 1;
             assert_eq!(known.insert(request, entry.sequence), None, "landed twice");
@@ -326,7 +328,8 @@ async fn assert_landed(catalog: &SqliteCatalog, acknowledged: &[(&str, u64)]) {
     }
 }
 
-/// Panics unless every pair is complete and at least at its acknowledged stage.
+/// Panics unless the first sandbox of every pair is at least at its
+/// acknowledged stage and the second one is unchanged.
 async fn assert_lives(catalog: &SqliteCatalog, acknowledged: impl Iterator<Item = &String>) {
     let mut furthest: HashMap<&str, usize> = HashMap::new();
     for line in acknowledged {
@@ -358,8 +361,8 @@ fn stage(pair: &str, one: &Sandbox) -> usize {
     usize::from(is_running) + usize::from(one.removing)
 }
 
-/// Checks the integrity that SQLite reports, that both sandboxes of a pair exist,
-/// and that landings have all their versions.
+/// Runs the integrity check of SQLite. Also checks that no pair has lost its
+/// second sandbox, and that landings have all their versions.
 async fn assert_sound(directory: &Path) {
     let options = SqliteConnectOptions::new().filename(directory.join(FILE));
     let pool = sqlx::SqlitePool::connect_with(options).await.unwrap();
@@ -432,7 +435,8 @@ fn nothing_acknowledged_is_lost_when_power_fails() {
         let after = disk.lose_power("after");
         runtime().block_on(verify(after.path(), &acknowledged));
         after.discard();
-        // Only now: while paused, it does not fill the disk.
+        // The process is resumed only now, so that it does not fill the disk
+        // meanwhile.
         victim.resume();
     }
     long::note(format_args!(

@@ -50,8 +50,8 @@ pub trait Projects {
     /// tags, reviews and workspaces; returns `false` if there is none. `Refused`
     /// if it is not being removed.
     ///
-    /// Deletes in small changes, so that other changes can happen in between and
-    /// readers can see a part. The project itself is deleted last, so after a
-    /// failure another call continues.
+    /// Deletes in small changes, so that other changes can happen in between;
+    /// readers can see a project whose records are partly deleted. The project
+    /// itself is deleted last, so after a failure another call continues.
     async fn remove_project(&self, tenant: TenantId, id: &ProjectId) -> Result<bool>;
 }

@@ -32,8 +32,8 @@ pub trait Requests {
     async fn finish(&self, run: &RequestRun, status: u16, body: Option<&[u8]>) -> Result<()>;
 
     /// Leaves a request unfinished: the next client that sends it begins it
-    /// again, with the same id and record. Does nothing if this process does not
-    /// run the request.
+    /// again, and gets the same id and the recorded resource. Does nothing if
+    /// this process does not run the request.
     async fn release(&self, run: &RequestRun) -> Result<()>;
 
     /// Deletes a request that has changed nothing. Does nothing if this process

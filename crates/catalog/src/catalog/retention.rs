@@ -25,8 +25,8 @@ use crate::records::{Project, Unkept, UnkeptQuery};
 pub trait VersionRetention {
     /// Returns versions of a project, oldest first, that its retention does not
     /// keep and that were not dropped. Does not check whether a record needs
-    /// them; [`drop_versions`](Self::drop_versions) does. A version that was the
-    /// head several times counts as the last of them.
+    /// them; [`drop_versions`](Self::drop_versions) does. For a version that
+    /// was the head several times, only the last time counts.
     async fn unkept_versions(&self, project: &Project, query: &UnkeptQuery) -> Result<Unkept>;
 
     /// Returns the versions that records of a project need, regardless of its

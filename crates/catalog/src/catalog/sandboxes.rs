@@ -67,8 +67,8 @@ pub trait Sandboxes {
         now: Timestamp,
     ) -> Result<Sandbox>;
 
-    /// Deletes a sandbox and records the event of it; returns `false` if there is
-    /// none.
+    /// Deletes a sandbox and records the event of the deletion; returns `false`
+    /// if there is none.
     async fn remove_sandbox(
         &self,
         tenant: TenantId,

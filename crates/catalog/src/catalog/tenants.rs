@@ -16,7 +16,7 @@ use crate::records::Tenant;
 pub trait Tenants {
     /// Adds a tenant that is not being erased; the field `erasing` is ignored.
     /// `Exists` if its id or name is taken, `LimitReached` if there are
-    /// [`MAX_LISTED`](crate::MAX_LISTED).
+    /// [`MAX_LISTED`](crate::MAX_LISTED) tenants.
     async fn add_tenant(&self, tenant: &Tenant) -> Result<()>;
 
     /// Returns all tenants, oldest first: by time of creation, then by id.
@@ -39,8 +39,9 @@ pub trait Tenants {
     /// the tenant itself; returns `false` if there is none. `Refused` if it is
     /// not being erased, `InUse` while it has a sandbox.
     ///
-    /// Deletes in small changes, so that other changes can happen in between and
-    /// readers can see a part. After a failure, another call continues.
+    /// Deletes in small changes, so that other changes can happen in between;
+    /// readers can see a tenant whose records are partly deleted. After a
+    /// failure, another call continues.
     async fn clear_tenant(&self, id: TenantId) -> Result<bool>;
 
     /// Deletes a tenant that is being erased and has no other records; returns

@@ -45,8 +45,8 @@ impl WorkspaceChange {
 }
 
 impl BaseMove {
-    /// Returns the workspace after one more merge. The caller must hold the same
-    /// lock.
+    /// Returns the workspace after one more merge. The caller must hold the
+    /// same lock as for a [`WorkspaceChange`].
     pub(crate) fn apply(&self, workspace: Workspace, now: Timestamp) -> Result<Workspace> {
         if workspace.base != self.expected {
             let what = Kind::Workspace;

@@ -44,14 +44,14 @@ pub async fn nothing_crosses_tenants(backend: &impl Backend) {
     assert!(counts.values().all(|count| *count == 0));
     let revoked = catalog.revoke_key(BOB, "extra", at(9)).await;
     assert!(!revoked.expect("revoke"));
-    // A key of another tenant creates nothing here, though it exists.
+    // A sandbox cannot be added with a key of another tenant.
     let mut borrowed = sandbox(BOB, "b");
     borrowed.key = "extra".into();
     let added = catalog.add_sandbox(&borrowed, NO_LIMITS).await;
     assert_not_found(added, Kind::Owner);
 }
 
-/// Promise 3.
+/// Checks promise 3.
 pub async fn every_handle_reads_the_writes_of_the_others(backend: &impl Backend) {
     let (one, two) = (furnished(backend).await, backend.open().await);
     for n in 0..20 {
@@ -111,8 +111,8 @@ pub async fn a_new_catalog_is_opened_by_many_handles_at_once(backend: &impl Back
     }
 }
 
-/// The expiries of sandboxes, parked workspaces, open reviews and requests move
-/// together with a setting.
+/// One call moves the expiries of sandboxes, parked workspaces, open reviews
+/// and requests, and sets a setting.
 pub async fn every_expiry_moves_together(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let project = project(ALICE, "p");

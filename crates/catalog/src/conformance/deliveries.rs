@@ -55,8 +55,8 @@ pub async fn a_webhook_gets_the_events_that_it_may_see(backend: &impl Backend) {
     assert_eq!(told("some").await, [error]);
 }
 
-/// The outcomes of attempts are recorded, and a replay starts from the first
-/// attempt.
+/// The outcomes of attempts are recorded, and a replayed delivery is pending as
+/// if it had never been tried.
 pub async fn attempts_are_recorded_and_deliveries_replayed(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     catalog.add_webhook(&webhook("a")).await.expect("added");

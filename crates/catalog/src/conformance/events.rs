@@ -121,8 +121,8 @@ pub async fn a_change_of_a_sandbox_records_an_event(backend: &impl Backend) {
     }
 }
 
-/// The events are those of a sandbox that expires and of a parked workspace that
-/// expires later.
+/// Checks the events of two sandboxes that expire, one of which leaves a parked
+/// workspace, and of that workspace, which expires later.
 pub async fn the_event_of_an_expiry_states_whether_the_workspace_is_parked(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     for (id, parked) in [("a", true), ("b", false)] {
@@ -169,8 +169,8 @@ pub async fn the_event_of_an_expiry_states_whether_the_workspace_is_parked(backe
     assert_eq!(last.agent.as_deref(), Some(AGENT));
 }
 
-/// Promise 18: the events are the move of the head, and the reviews that end and
-/// open.
+/// Checks promise 18: a landing records the move of the head, and the reviews
+/// that it ends and opens.
 pub async fn a_landing_records_its_events(backend: &impl Backend) {
     let (catalog, one) = furnished_with_project(backend).await;
     let before = catalog.last_event().await.expect("last");
@@ -198,7 +198,7 @@ pub async fn a_landing_records_its_events(backend: &impl Backend) {
     assert!(events.iter().all(|event| event.event.subject == "prj-p"));
 }
 
-/// The filters are the tenant, agent, kind, subject and number.
+/// Checks the filters by tenant, agent, kind, subject and number.
 pub async fn events_are_found_by_every_filter(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     assert_eq!(catalog.last_event().await.expect("last"), 0);
@@ -310,8 +310,8 @@ pub async fn events_are_seen_in_the_order_of_their_numbers(backend: &impl Backen
     }
 }
 
-/// Events that are young, not queued or not delivered stay, and no number is used
-/// again.
+/// Events that are too young, not queued or not delivered are kept, and no
+/// number is used again.
 pub async fn only_old_delivered_events_are_deleted(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     catalog.add_webhook(&webhook("a")).await.expect("added");

@@ -7,7 +7,7 @@ use crate::conformance::samples::{AGENT, ALICE, BOB, KEY, at, furnished, key};
 use crate::error::Kind;
 use crate::records::{ApiKey, KeyLimits};
 
-/// The key has all its fields.
+/// The key is found with all its fields.
 pub async fn a_revoked_or_expired_key_is_found_by_its_hash(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let full = ApiKey {

@@ -22,7 +22,7 @@ use crate::records::{
     Landed, LandedStep, LandingKind, LogEntry, Project, ReviewState, Step, Workspace,
 };
 
-/// The records are the head, the log, versions, reviews and the base of the
+/// Checks the head, the log, the versions, the reviews and the base of the
 /// workspace.
 pub async fn a_landing_changes_all_its_records(backend: &impl Backend) {
     let (catalog, one) = furnished_with_project(backend).await;
@@ -109,7 +109,7 @@ async fn assert_versions_and_reviews(catalog: &impl Catalog, one: &Project) {
     assert_eq!(get_review(catalog, &new).await, new);
 }
 
-/// Promise 11, for one landing with many steps.
+/// Checks promise 11 for one landing with many steps.
 pub async fn the_steps_of_a_landing_are_a_chain(backend: &impl Backend) {
     let (catalog, one) = furnished_with_project(backend).await;
     let mut steps: Vec<_> = (1..=MAX_STEPS as u64)
@@ -120,7 +120,7 @@ pub async fn the_steps_of_a_landing_are_a_chain(backend: &impl Backend) {
             ..requested(snapshot(n), &n.to_string())
         })
         .collect();
-    // One of them is held entirely.
+    // One of the steps is held for review entirely.
     steps[9].snapshot = snapshot(9);
     steps[9].changes.clear();
     let landed = land(&catalog, &one, steps).await;
@@ -167,8 +167,8 @@ pub async fn the_steps_of_a_landing_are_a_chain(backend: &impl Backend) {
     }
 }
 
-/// Promises 11 and 12, through two handles: each writer continues from the head
-/// that its error reports.
+/// Checks promises 11 and 12 through two handles: each writer continues from
+/// the head that its error reports.
 pub async fn concurrent_landings_are_a_chain(backend: &impl Backend) {
     const WRITERS: u64 = 8;
     const EACH: u64 = 6;
@@ -236,7 +236,7 @@ pub async fn a_held_step_does_not_move_the_head(backend: &impl Backend) {
     assert_eq!((workspace.base, workspace.merges), (snapshot(4), 1));
 }
 
-/// Promise 13, observed through another handle.
+/// Checks promise 13 with a reader that has another handle.
 pub async fn a_landing_becomes_visible_as_a_whole(backend: &impl Backend) {
     const LANDINGS: u64 = 30;
     let (writer, one) = furnished_with_project(backend).await;
@@ -255,7 +255,8 @@ pub async fn a_landing_becomes_visible_as_a_whole(backend: &impl Backend) {
     };
     let read = async {
         loop {
-            // A later read may be newer, never older.
+            // Each of the reads below may see a newer state than the read
+            // before it, never an older one.
             let seen = get_project(&reader, &one).await.sequence;
             assert_eq!(seen % 2, 0, "both steps or none");
             let now = reader
@@ -298,7 +299,7 @@ pub async fn a_landing_becomes_visible_as_a_whole(backend: &impl Backend) {
     assert_chain(&reader, &one).await;
 }
 
-/// The future of the landing is dropped after any number of polls.
+/// Drops the futures of landings after different numbers of polls.
 pub async fn a_dropped_landing_leaves_the_catalog_consistent(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let one = project(ALICE, "p");

@@ -12,7 +12,7 @@ use crate::conformance::samples::{
 use crate::error::{Error, Kind};
 use crate::limits::MAX_POLICY_BYTES;
 
-/// Promise 5, through two handles.
+/// Checks promise 5 through two handles.
 pub async fn one_of_several_concurrent_policies_wins(backend: &impl Backend) {
     let handles = [furnished(backend).await, backend.open().await];
     let one = project(ALICE, "a");

@@ -21,7 +21,7 @@ use crate::records::{
     Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState,
 };
 
-/// The project has all its fields; promises 4 and 10.
+/// The project is read back with all its fields. Also checks promises 4 and 10.
 pub async fn a_project_is_read_back_as_added(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let full = Project {
@@ -204,7 +204,8 @@ pub async fn a_project_with_a_sandbox_is_not_removed(backend: &impl Backend) {
     assert!(removing.expect("no sandbox is left").removing);
 }
 
-/// Landings, changes, policies and workspaces are rejected.
+/// Landings, changes, policies and workspaces are rejected while a project is
+/// being removed.
 pub async fn a_project_that_is_being_removed_gets_no_new_records(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let one = project(ALICE, "a");

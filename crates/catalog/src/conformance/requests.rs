@@ -102,7 +102,8 @@ pub async fn a_request_is_carried_out_once(backend: &impl Backend) {
     );
 }
 
-/// The first request is running, released or finished.
+/// Checks this while the first request is running, after it was released and
+/// after it was finished.
 pub async fn another_content_under_the_same_name_is_a_mismatch(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let first = request(ALICE, 1);
@@ -150,7 +151,7 @@ pub async fn an_old_request_counts_as_unknown(backend: &impl Backend) {
     assert_eq!(forget(30).await, 0);
 }
 
-/// The note of an abandoned request is deleted, too.
+/// Abandoning a request also deletes the text of its `note_made`.
 pub async fn an_abandoned_request_is_new(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let first = request(ALICE, 1);
@@ -164,7 +165,8 @@ pub async fn an_abandoned_request_is_new(backend: &impl Backend) {
     assert_eq!(begin(&catalog, &other).await, again(None));
 }
 
-/// Any process can begin the request again, and gets the last note.
+/// Any process can begin the request again, and gets the text of the last
+/// `note_made`.
 pub async fn a_released_request_is_begun_again_with_its_note(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let first = request(ALICE, 1);
@@ -179,7 +181,7 @@ pub async fn a_released_request_is_begun_again_with_its_note(backend: &impl Back
     let second = elsewhere(&first);
     assert_eq!(begin(&catalog, &second).await, again(Some("that")));
     assert_eq!(begin(&catalog, &first).await, Begun::Running);
-    // The same process begins it again: it has lost track of the request.
+    // A process that has lost track of its request can begin it again.
     assert_eq!(begin(&catalog, &second).await, again(Some("that")));
 }
 
@@ -233,7 +235,8 @@ pub async fn requests_of_dead_processes_are_begun_again(backend: &impl Backend) 
     assert_eq!(release(&[]).await, 3);
 }
 
-/// Promise 22, through two handles: each call is by a different process.
+/// Checks promise 22 through two handles, with a different process for each
+/// call.
 pub async fn one_of_several_equal_concurrent_requests_is_new(backend: &impl Backend) {
     let handles = [furnished(backend).await, backend.open().await];
     let requests = (0..32).map(|n| request_of(run(ALICE, 1, &n.to_string())));

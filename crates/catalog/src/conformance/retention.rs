@@ -97,7 +97,7 @@ fn assert_dropped<T: std::fmt::Debug>(result: crate::Result<T>, which: u64) {
     }
 }
 
-/// The check covers every kind of retention, in pages of any length.
+/// Checks every kind of retention, in pages of several lengths.
 pub async fn versions_outside_the_retention_are_found(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let one = project(ALICE, "p");
@@ -111,7 +111,8 @@ pub async fn versions_outside_the_retention_are_found(backend: &impl Backend) {
         (Retention::Last(1), snapshots(0..6)),
         (Retention::Last(3), snapshots(0..4)),
         (Retention::Last(7), vec![]),
-        // The first version is as old as the project.
+        // Version 0 is as old as the project: from day 0, which only 101 days
+        // include.
         (Retention::Daily(101), snapshots([1, 2, 5])),
         (Retention::Daily(100), snapshots([0, 1, 2, 5])),
         (Retention::Daily(4), snapshots([0, 1, 2, 3, 5])),
@@ -198,7 +199,8 @@ pub async fn a_needed_version_is_not_dropped(backend: &impl Backend) {
     held.sides.ours_snapshot = snapshot(4);
     held.sides.theirs_snapshot = snapshot(5);
     open(&catalog, &one, vec![held]).await;
-    // In another project, so it does not matter for this one.
+    // This workspace is of another project, so it does not keep version 6 of
+    // the first one.
     let mut elsewhere = workspace(ALICE, "x", Some("q"));
     (elsewhere.base, elsewhere.synced) = (snapshot(6), snapshot(6));
     add_workspace(&catalog, &elsewhere).await;
@@ -228,13 +230,13 @@ pub async fn a_needed_version_is_not_dropped(backend: &impl Backend) {
             .expect("removed")
     );
     assert_eq!(drop_unkept(&catalog, &one).await, snapshots([7]));
-    // Even if the caller asks for it.
+    // The head is not dropped even if the caller names it.
     let now = get_project(&catalog, &one).await;
     let head = catalog.drop_versions(&now, &[now.head], at(400)).await;
     assert_eq!(head.expect("nothing"), []);
 }
 
-/// Promise 16, for every record that can need a version.
+/// Checks promise 16 for every record that can need a version.
 pub async fn no_record_comes_to_need_a_dropped_version(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let one = project(ALICE, "p");
@@ -302,7 +304,8 @@ pub async fn no_record_comes_to_need_a_dropped_version(backend: &impl Backend) {
     add_workspace(&catalog, &elsewhere).await;
 }
 
-/// An outdated retention and a project that is being removed are rejected.
+/// Rejects a drop with an outdated retention, and a drop in a project that is
+/// being removed.
 pub async fn versions_are_dropped_only_as_expected(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let one = project(ALICE, "p");
@@ -337,7 +340,7 @@ pub async fn versions_are_dropped_only_as_expected(backend: &impl Backend) {
     assert!(log.iter().all(|entry| entry.dropped.is_none()));
 }
 
-/// A version counts as replaced at its last landing.
+/// For a version that was the head twice, only the second landing counts.
 pub async fn a_version_that_is_the_head_again_is_as_old_as_its_last_landing(
     backend: &impl Backend,
 ) {
@@ -356,7 +359,7 @@ pub async fn a_version_that_is_the_head_again_is_as_old_as_its_last_landing(
     );
 }
 
-/// Promise 16, through two handles.
+/// Checks promise 16 through two handles.
 pub async fn either_a_drop_or_a_concurrent_workspace_wins(backend: &impl Backend) {
     let handles = [furnished(backend).await, backend.open().await];
     let one = project(ALICE, "p");
@@ -376,7 +379,8 @@ pub async fn either_a_drop_or_a_concurrent_workspace_wins(backend: &impl Backend
             }
         }
     });
-    // From the other end, so that the two meet.
+    // Drops the versions in the opposite order, so that drops and additions
+    // meet.
     let dropping = (0..40_u64).rev().map(|n| {
         let (catalog, named) = (&handles[1], &named);
         async move {
@@ -399,7 +403,7 @@ pub async fn a_dropped_version_is_not_a_root(backend: &impl Backend) {
         add_project(&catalog, each).await;
     }
     land_at(&catalog, &one, &[1, 2, 3, 4]).await;
-    // Shares the first version.
+    // The other project also has the snapshots 0 and 1.
     land_at(&catalog, &other, &[1]).await;
     keep(&catalog, &one, Retention::Last(2)).await;
     assert_eq!(drop_unkept(&catalog, &one).await, snapshots(0..3));

@@ -27,7 +27,7 @@ async fn furnished_with_empty_project<P: Backend>(backend: &P) -> (P::Catalog, P
     (catalog, one)
 }
 
-/// The review has all its fields, and no other tenant finds it.
+/// The review is read back with all its fields, and no other tenant finds it.
 pub async fn a_review_is_read_back_as_opened(backend: &impl Backend) {
     let (catalog, one) = furnished_with_empty_project(backend).await;
     let full = Review {
@@ -56,8 +56,7 @@ pub async fn a_review_is_read_back_as_opened(backend: &impl Backend) {
     }
 }
 
-/// The check covers each pair of states, and the fields that record the end of a
-/// review.
+/// Checks each pair of states, and the fields that record the end of a review.
 pub async fn a_review_changes_only_as_allowed(backend: &impl Backend) {
     let (catalog, one) = furnished_with_empty_project(backend).await;
     for &from in ReviewState::VARIANTS {
@@ -144,7 +143,7 @@ pub async fn a_reopened_review_can_have_other_sides(backend: &impl Backend) {
     assert_eq!(get_review(&catalog, &opened).await, expected);
 }
 
-/// Promise 5, through two handles.
+/// Checks promise 5 through two handles.
 pub async fn one_of_several_concurrent_decisions_wins(backend: &impl Backend) {
     let handles = [furnished(backend).await, backend.open().await];
     let one = project(ALICE, "p");
@@ -171,7 +170,7 @@ pub async fn one_of_several_concurrent_decisions_wins(backend: &impl Backend) {
     assert_eq!(won, [get_review(&handles[1], &opened).await]);
 }
 
-/// Promise 15, for every way to open a second review.
+/// Checks promise 15 for every way to open a second review.
 pub async fn a_workspace_has_one_open_review_for_a_path(backend: &impl Backend) {
     let (catalog, one) = furnished_with_empty_project(backend).await;
     let of = |id, workspace, path| review(&one, id, workspace, path);
@@ -286,7 +285,8 @@ pub async fn reviews_are_listed_oldest_first(backend: &impl Backend) {
     assert_refused(catalog.reviews(&none).await);
 }
 
-/// The lists are the open reviews of a workspace by path, and the expired reviews.
+/// Checks the list of a workspace's open reviews by path, and the list of
+/// expired reviews.
 pub async fn open_reviews_are_found(backend: &impl Backend) {
     let (catalog, one) = furnished_with_empty_project(backend).await;
     let names = ["a", "a/b", "a-b", "c", "d"];

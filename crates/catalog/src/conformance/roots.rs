@@ -45,8 +45,9 @@ fn of_sides(review: Review, first: u64) -> Review {
     Review { sides, ..review }
 }
 
-/// Promise 23: the roots are present and earlier heads, tags, bases and synced
-/// heads, and sides of open reviews, of one tenant, in pages of any length.
+/// Checks promise 23 in pages of several lengths: the roots of a tenant are its
+/// present and earlier heads, its tags, the bases and synced heads of its
+/// workspaces, and the sides of its open reviews.
 pub async fn all_snapshots_that_records_need_are_roots(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let mut expected = [(ALICE, BTreeSet::new()), (BOB, BTreeSet::new())];

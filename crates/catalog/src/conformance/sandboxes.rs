@@ -21,7 +21,7 @@ use crate::error::Kind;
 use crate::limits::{MAX_BATCH, MAX_REASON_BYTES};
 use crate::records::Sandbox;
 
-/// The sandbox has all its fields; promise 10.
+/// The sandbox is read back with all its fields. Also checks promise 10.
 pub async fn a_sandbox_is_read_back_as_added(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let full = Sandbox {
@@ -72,7 +72,8 @@ pub async fn a_sandbox_needs_its_owners(backend: &impl Backend) {
     assert_eq!(get(&catalog, "a").await, None);
 }
 
-/// Promise 2, for a batch. The id of a sandbox is unique among all tenants.
+/// Checks promise 2 for a batch. The id of a sandbox is unique among all
+/// tenants.
 pub async fn sandboxes_are_added_all_or_none(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let ids = ["a", "b", "c"];
@@ -146,7 +147,8 @@ pub async fn sandboxes_are_counted_by_state(backend: &impl Backend) {
     assert_eq!(of_all[&SandboxState::Starting], 0);
 }
 
-/// The list ends at the given time and has no sandbox that is being removed.
+/// The list has the sandboxes that have expired at the given time, without
+/// those that are being removed.
 pub async fn expired_sandboxes_are_found_oldest_first(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     for (id, expires) in [("d", 40), ("b", 20), ("a", 20), ("c", 30), ("x", 5)] {

@@ -27,7 +27,7 @@ pub(crate) fn tag(project: &str, name: &str, version: u64) -> Tag {
     }
 }
 
-/// The tag has all its fields, and no other project finds it.
+/// The tag is read back with all its fields, and no other project finds it.
 pub async fn a_tag_is_read_back_as_set(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     for id in ["p", "q"] {
@@ -114,7 +114,7 @@ pub async fn a_tag_moves_only_if_allowed(backend: &impl Backend) {
     assert_being_removed(late, Kind::Project);
 }
 
-/// The list is complete in pages of any length; promise 9.
+/// The list is complete in pages of several lengths. Also checks promise 9.
 pub async fn tags_are_listed_by_name(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     for id in ["p", "q"] {

@@ -33,7 +33,7 @@ pub async fn a_tenant_is_added_once(backend: &impl Backend) {
     assert_eq!(tenants, [alice, bob]);
 }
 
-/// A change to the name of another tenant fails and changes nothing.
+/// Renaming a tenant to the name of another one fails and changes nothing.
 pub async fn a_tenant_is_not_renamed_to_the_name_of_another(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let renamed = catalog.change_tenant(&tenant(ALICE, "bob")).await;
@@ -93,8 +93,8 @@ pub async fn a_tenant_that_is_being_erased_gets_no_new_records(backend: &impl Ba
     add(&catalog, &sandbox(BOB, "s")).await;
 }
 
-/// Adds every kind of record that a tenant can have, some of them in a number that
-/// takes several transactions to delete.
+/// Adds records of most kinds that a tenant can have; of some kinds, more than
+/// one transaction deletes.
 async fn fill(catalog: &impl Catalog, id: TenantId) {
     let name = |text: &str| format!("{text}-{id}");
     let of = project(id, &name("project"));
@@ -137,7 +137,7 @@ async fn fill(catalog: &impl Catalog, id: TenantId) {
     catalog.begin(&request(id, 1)).await.expect("a request");
 }
 
-/// Number of records of each kind.
+/// Returns the number of records of each kind.
 async fn count(catalog: &impl Catalog, id: TenantId) -> [usize; 8] {
     let name = |text: &str| format!("{text}-{id}");
     let events = EventQuery {

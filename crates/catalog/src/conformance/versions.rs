@@ -15,8 +15,8 @@ use crate::conformance::samples::{
 use crate::limits::MAX_PAGE;
 use crate::records::{PathChange, VersionKind};
 
-/// Returns the landings that changed a path, newest first, with the path of each
-/// record.
+/// Returns the history of a path, newest first: the sequence number of each
+/// landing and the path that it changed.
 async fn history(catalog: &impl Catalog, of: &str) -> Vec<(u64, String)> {
     let found = catalog
         .versions_of(ALICE, &id_of("p"), &path(of), None, MAX_PAGE)
@@ -140,7 +140,7 @@ pub async fn histories_are_complete_in_pages_of_any_length(backend: &impl Backen
     let one = project(ALICE, "p");
     add_project(&catalog, &one).await;
     let names = ["", "a", "a/a", "a/b", "a/a/a", "a/a/b", "ab", "b"];
-    // Any sequence will do, if it is the same each time.
+    // Any pseudorandom sequence will do, if each run has the same one.
     let mut random = 0x9e37_79b9_u64;
     let mut below = move |n: u64| {
         random = random
@@ -234,7 +234,7 @@ pub async fn the_changes_of_a_landing_are_listed_by_path(backend: &impl Backend)
     }
 }
 
-/// Paths have any bytes, and entries are of every kind.
+/// Checks paths with arbitrary bytes, and every kind of entry.
 pub async fn any_change_of_a_path_is_read_back_unchanged(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let one = project(ALICE, "p");

@@ -20,7 +20,8 @@ pub(crate) fn webhook(id: &str) -> Webhook {
     }
 }
 
-/// The webhook has all its fields, and a tenant has a limited number of webhooks.
+/// The webhook is read back with all its fields. Also checks the maximum number
+/// of webhooks of a tenant.
 pub async fn a_webhook_is_read_back_as_added(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let full = Webhook {

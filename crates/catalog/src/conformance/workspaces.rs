@@ -25,7 +25,7 @@ async fn get(catalog: &impl Catalog, id: &str) -> Option<Workspace> {
     found.expect("workspace")
 }
 
-/// The workspace has all its fields, with and without a project.
+/// The workspace is read back with all its fields, with and without a project.
 pub async fn a_workspace_is_read_back_as_added(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     add_project(&catalog, &project(ALICE, "p")).await;
@@ -154,7 +154,7 @@ pub async fn workspaces_are_listed_newest_first(backend: &impl Backend) {
     assert_refused(catalog.workspaces(&none).await);
 }
 
-/// The call returns the changed workspace.
+/// Also checks that the call returns the changed workspace.
 pub async fn a_workspace_changes_only_as_expected(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let before = workspace(ALICE, "a", None);
@@ -241,7 +241,7 @@ pub async fn a_workspace_changes_only_as_expected(backend: &impl Backend) {
     assert_being_removed(change(&live).await, Kind::Workspace);
 }
 
-/// The list has only parked workspaces, up to the given time.
+/// The list has the parked workspaces that have expired at the given time.
 pub async fn expired_workspaces_are_found_oldest_first(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let parked = |id: &str, expires| Workspace {
@@ -277,7 +277,7 @@ pub async fn expired_workspaces_are_found_oldest_first(backend: &impl Backend) {
     }
 }
 
-/// Promise 5, through two handles.
+/// Checks promise 5 through two handles.
 pub async fn one_of_several_concurrent_workspace_changes_wins(backend: &impl Backend) {
     let handles = [furnished(backend).await, backend.open().await];
     add_workspace(&handles[0], &workspace(ALICE, "a", None)).await;
@@ -343,8 +343,9 @@ pub(crate) fn with_unsettled(all: &[Unsettled]) -> WorkspaceChange {
     }
 }
 
-/// A change replaces all conflicts of a workspace or none. A landing deletes the
-/// settled ones, the deletion of the workspace all of them.
+/// A change replaces all conflicts of a workspace or none. A landing deletes
+/// the settled conflicts, and the deletion of the workspace deletes all of
+/// them.
 pub async fn unsettled_conflicts_are_kept_until_they_are_settled(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let project = project(ALICE, "p");

@@ -67,7 +67,8 @@ pub struct ReviewStep {
     pub change: ReviewChange,
 }
 
-/// The change of a step's workspace. It also counts one more merge.
+/// The change that a step makes to its workspace. It also increases the
+/// workspace's number of merges by one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BaseMove {
     /// The base that the step was computed from.

@@ -26,7 +26,7 @@ pub struct RequestRun {
     pub process: String,
 }
 
-/// A request that its sender can repeat without it happening again.
+/// A request that is carried out once, even if its sender repeats it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdempotentRequest {
     /// The request, and the process that is about to carry it out.

@@ -17,7 +17,7 @@ pub struct PathChange {
     /// The kind of change.
     #[sqlx(try_from = "Column<VersionKind>")]
     pub kind: VersionKind,
-    /// The old path, if it was renamed.
+    /// The old path, if the entry was renamed.
     #[sqlx(rename = "origin", try_from = "Optional<TreePath>")]
     pub from: Option<TreePath>,
     /// The entry before; `None` if there was none.

@@ -96,7 +96,7 @@ pub struct Unsettled {
     #[sqlx(try_from = "Optional<Entry>")]
     pub seen: Option<Entry>,
     /// The entry that the refresh left in the workspace. The conflict is not
-    /// settled while the workspace still has it.
+    /// settled while the workspace still has this entry.
     #[sqlx(rename = "entry_left", try_from = "Optional<Entry>")]
     pub left: Option<Entry>,
     /// Whether the refresh wrote conflict markers into the file.

@@ -11,7 +11,7 @@ use super::failure;
 use super::found::{beside, connect_to_read, failed};
 use crate::error::{Error, Result};
 
-/// Only the owner may read the file.
+/// The mode of the file: only its owner may read and write it.
 pub(super) const MODE: u32 = 0o600;
 
 /// Copies the catalog in `file`, of any format, to `to`, where no file may exist.

@@ -23,7 +23,8 @@ use crate::limits::MAX_LISTED;
 
 pub(super) static MIGRATIONS: Migrator = sqlx::migrate!("migrations/sqlite");
 
-/// Delay before a file that another process is creating is tried again.
+/// Delay before another attempt to open a file that another process is
+/// creating.
 const RETRY_DELAY: Duration = Duration::from_millis(10);
 
 /// Size in bytes that the write-ahead log is truncated to after a checkpoint.
@@ -41,8 +42,8 @@ pub(super) type Statement<'a> = sqlx::query::Query<'a, Sqlite, sqlx::sqlite::Sql
 pub struct SqliteOptions {
     /// Number of connections that read.
     pub readers: u32,
-    /// Time that a call waits before it fails with `Busy`: for a connection, and
-    /// once more for other processes.
+    /// Time after which a waiting call fails with `Busy`. A call can wait
+    /// twice: first for a connection, then for other processes.
     pub wait: Duration,
 }
 
@@ -83,7 +84,8 @@ impl Database {
             .synchronous(SqliteSynchronous::Full)
             .pragma("journal_size_limit", LOG_BYTES)
             .pragma("cache_size", WRITER_PAGES)
-            // The journal of a single statement needs no file.
+            // Keeps the journal of a single statement in memory instead of a
+            // file.
             .pragma("temp_store", "memory");
         let mut left = options.wait.as_millis() / RETRY_DELAY.as_millis();
         let mut writer = loop {
@@ -106,8 +108,8 @@ impl Database {
     }
 
     pub(super) async fn close(&self) {
-        // The last connection to close empties the log, so it must be able to
-        // write.
+        // The writer is closed last: the last connection empties the log, which
+        // needs write access.
         self.readers.close().await;
         self.queue.close().await;
     }
@@ -117,12 +119,13 @@ impl Database {
         &self.readers
     }
 
-    /// Begins a change, with no concurrent writer. Rolled back when dropped.
+    /// Begins a change, with no concurrent writer. The change is rolled back if
+    /// it is dropped.
     pub(super) async fn write(&self) -> Result<Change> {
         self.queue.write().await
     }
 
-    /// Waits for permission to begin a large change, one at a time. See
+    /// Waits until no other large change is waiting or running. See
     /// [`WriteQueue::large`].
     pub(super) async fn large(&self) -> Result<OwnedMutexGuard<()>> {
         self.queue.large().await
@@ -159,7 +162,8 @@ async fn copy_before_migrating(writer: &mut SqliteConnection, file: &Path) -> Re
     }
 }
 
-/// Runs in one transaction, so that a second process finds the migration done.
+/// Migrates the database in one transaction, so that a second process waits and
+/// then finds the migrations done.
 async fn migrate(writer: &mut SqliteConnection) -> Result<()> {
     let mut transaction = writer
         .begin_with("BEGIN IMMEDIATE")
@@ -174,8 +178,9 @@ async fn migrate(writer: &mut SqliteConnection) -> Result<()> {
     transaction.commit().await.map_err(failure::of)
 }
 
-/// Creates the file if there is none. SQLite gives its log and its index the same
-/// mode.
+/// Creates the file if there is none, and makes sure that only its owner can
+/// read it. SQLite gives the log of the file, and the index of the log, the
+/// same mode.
 ///
 /// Never opens an existing file: closing it would release the locks that other
 /// connections of this process hold on it.

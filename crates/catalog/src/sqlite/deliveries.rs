@@ -30,8 +30,8 @@ macro_rules! select {
     };
 }
 
-/// Names the index: SQLite would read all deliveries of the webhook, also those
-/// that are no longer pending.
+/// Names the index: otherwise SQLite would read all deliveries of the webhook,
+/// also those that are no longer pending.
 pub(super) const SELECT_PENDING: &str = concat!(
     select!("deliveries INDEXED BY deliveries_pending"),
     own!(),
@@ -44,7 +44,7 @@ const SELECT_WEBHOOK: &str = concat!(
     ", position FROM webhooks WHERE id = ? AND tenant IS ?"
 );
 
-/// Selects the number of the last of the next events.
+/// Selects the number of the last event of the next batch after a position.
 const SELECT_LAST: &str =
     "SELECT max(id) FROM (SELECT id FROM events WHERE id > ? ORDER BY id LIMIT ?)";
 

@@ -13,12 +13,13 @@ const CORRUPT: i32 = 11;
 const FULL: i32 = 13;
 const NOT_A_DATABASE: i32 = 26;
 
-/// Converts an error of a statement about an unspecified record.
+/// Converts an error of a statement. Does not recognize violated constraints,
+/// as [`of_adding`] does.
 pub(super) fn of(error: sqlx::Error) -> Error {
     match &error {
         sqlx::Error::PoolTimedOut => Error::Busy,
         sqlx::Error::ColumnDecode { index, source } => match source.downcast_ref() {
-            // An index by name is quoted.
+            // sqlx quotes the index of a column that is selected by name.
             Some(ImpossibleValue(None)) => {
                 Error::Damaged(format!("a value of `{}`", index.trim_matches('"')))
             }

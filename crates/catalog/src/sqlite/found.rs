@@ -14,7 +14,8 @@ pub const INSTALLATION: &str = "installation";
 /// The setting with the generation of the catalog, a number that only grows.
 pub const GENERATION: &str = "generation";
 
-/// The setting that is `yes` while a start adopts parts that do not match.
+/// The setting that is `yes` while a server starts with a catalog, a store and
+/// workspaces that do not belong together, and adopts them.
 pub const ADOPTING: &str = "adopting";
 
 const HAS_TENANTS: &str = "SELECT EXISTS (SELECT 1 FROM tenants)";
@@ -28,7 +29,8 @@ pub struct FoundCatalog {
     pub installation: Option<String>,
     /// Its generation; 0 if it never had one.
     pub generation: u64,
-    /// Whether a start that adopts parts that do not match was interrupted.
+    /// Whether the setting [`ADOPTING`] is `yes`, because such a start was
+    /// interrupted.
     pub is_adopting: bool,
     /// Whether it has a tenant.
     pub has_tenants: bool,
@@ -108,9 +110,9 @@ async fn has_row(
 }
 
 pub(super) async fn connect_to_read(file: &Path) -> Result<SqliteConnection> {
-    // SQLite creates files next to a database that has a write-ahead log. A
-    // database without one can be opened as immutable: the caller keeps writers
-    // away.
+    // To read a database that has a write-ahead log, SQLite needs files next to
+    // it. A database without a log is opened as immutable, so that SQLite
+    // creates no file; the caller ensures that nothing writes to it.
     let has_log = beside(file, "-wal").try_exists().map_err(failed)?;
     SqliteConnectOptions::new()
         .filename(file)
@@ -122,7 +124,8 @@ pub(super) async fn connect_to_read(file: &Path) -> Result<SqliteConnection> {
         .map_err(failure::of)
 }
 
-/// Returns the path of a file whose name is that of `file` and `end`.
+/// Returns the path of the file next to `file` whose name is that of `file`
+/// followed by `end`.
 pub(super) fn beside(file: &Path, end: &str) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(end);

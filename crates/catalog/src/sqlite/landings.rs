@@ -13,7 +13,8 @@ use crate::columns::Column;
 use crate::error::{Error, Kind, Result};
 use crate::records::{Landed, LandedStep, Landing, LogEntry, Step};
 
-/// The columns, and the time at which the content was dropped.
+/// The columns of an entry of the log, and the time at which its content was
+/// dropped.
 macro_rules! selected {
     () => {
         concat!(
@@ -48,7 +49,7 @@ pub(super) const SELECT_PAGE: &str = concat!(
     " AND sequence < ? ORDER BY sequence DESC LIMIT ?"
 );
 
-/// At most one of the two tables has the request.
+/// Selects at most one row, since a request is in only one of the two tables.
 pub(super) const SELECT_BY_REQUEST: &str = concat!(
     "WITH own (id) AS ",
     projects::own!(),
@@ -62,7 +63,7 @@ const LARGE: usize = 5000;
 
 const MOVE_HEAD: &str = "UPDATE projects SET head = ?, sequence = ?, updated = ? WHERE id = ?";
 
-/// The part of a project that a landing expects.
+/// The columns of a project that a landing is compared with.
 #[derive(sqlx::FromRow)]
 struct ProjectState {
     #[sqlx(try_from = "Column<SnapshotId>")]
@@ -80,8 +81,8 @@ impl Landings for SqliteCatalog {
     async fn land(&self, landing: &Landing) -> Result<Landed> {
         bounds::landing(landing)?;
         let changes = landing.steps.iter().map(|step| step.changes.len());
-        // Before `write`: a large change that waits for another one must not make
-        // small changes wait.
+        // Waits for other large changes before `write`, so that small changes
+        // need not wait for them meanwhile.
         let _large = if changes.sum::<usize>() > LARGE {
             Some(self.database.large().await?)
         } else {
@@ -171,8 +172,8 @@ impl Landings for SqliteCatalog {
     }
 }
 
-/// Returns the number of landings, if the checks of the project allow another
-/// one.
+/// Checks whether the project accepts the landing. Returns the number of
+/// landings before it.
 async fn check(connection: &mut SqliteConnection, landing: &Landing) -> Result<u64> {
     let what = Kind::Project;
     let select = "SELECT head, sequence, policy_version, removing FROM projects \

@@ -51,7 +51,8 @@ const INSERT: &str = concat!(
 const UPDATE: &str = "UPDATE projects SET name = ?, description = ?, policy_version = ?, \
                       retention = ?, retention_count = ?, updated = ?, removing = ? WHERE id = ?";
 
-/// Number of rows in one transaction: other changes can happen in between.
+/// Maximum number of rows deleted in one transaction. Other changes can happen
+/// between two transactions.
 const BATCH: u32 = 500;
 
 /// Delete the records of a project, a batch at a time. Rows that refer to others

@@ -32,7 +32,7 @@ fn read(text: &str) -> Result<TenantLimits> {
     serde_json::from_str(text).map_err(|error| Error::Damaged(format!("limits: {error}")))
 }
 
-/// Checks the sandboxes of a tenant after some were added.
+/// Checks the limits on the sandboxes of a tenant, after some were added.
 pub(super) async fn check_sandboxes(
     connection: &mut SqliteConnection,
     tenant: TenantId,
@@ -59,7 +59,7 @@ pub(super) async fn check_sandboxes(
     check(disk as u64, Limit::DiskOfTenant, limits.disk)
 }
 
-/// Checks the workspaces of a tenant after one was added.
+/// Checks the limit on the workspaces of a tenant, after one was added.
 pub(super) async fn check_workspaces(
     connection: &mut SqliteConnection,
     tenant: TenantId,
@@ -69,7 +69,7 @@ pub(super) async fn check_workspaces(
     check_count(connection, tenant, count, Limit::WorkspacesOfTenant, limit).await
 }
 
-/// Checks the projects of a tenant after one was added.
+/// Checks the limit on the projects of a tenant, after one was added.
 pub(super) async fn check_projects(
     connection: &mut SqliteConnection,
     tenant: TenantId,

@@ -12,8 +12,8 @@ use crate::columns::Column;
 use crate::error::{Error, Kind, Result};
 use crate::records::{Begun, IdempotentRequest, RequestRun};
 
-/// Number of old requests deleted in one transaction: other changes can happen in
-/// between.
+/// Maximum number of old requests deleted in one transaction. Other changes can
+/// happen between two transactions.
 const DELETE_BATCH: u32 = 500;
 
 /// Releases the requests that no live process runs.
@@ -58,7 +58,7 @@ impl Requests for SqliteCatalog {
         match &begun {
             Begun::New => insert(&mut transaction, request).await?,
             Begun::Again { .. } => take(&mut transaction, &request.run).await?,
-            // Nothing is written, so there is nothing to sync.
+            // Returns without a commit, since nothing was written.
             Begun::Done { .. } | Begun::Running | Begun::Mismatch => return Ok(begun),
         }
         transaction.commit().await?;

@@ -248,7 +248,8 @@ pub(super) async fn record_event(
     events::insert(connection, &event).await.map(drop)
 }
 
-/// Names the index: where several would do, SQLite chooses a longer one.
+/// Appends the table and the filters. Names the index, since SQLite would
+/// choose a longer one where several are suitable.
 fn push_filtered(builder: &mut QueryBuilder<Sqlite>, query: &ReviewQuery) {
     let is_open = query.state == Some(ReviewState::Open);
     builder.push(match (&query.workspace, &query.project) {

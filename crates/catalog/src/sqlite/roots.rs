@@ -35,7 +35,7 @@ pub(super) const SELECT_LANDINGS: &str = concat!(
     "WHERE tenant = ? AND id = ? AND landings.sequence > ? ORDER BY landings.sequence LIMIT ?"
 );
 
-/// The landings of the projects after it.
+/// The landings of the projects after the one that was read last.
 pub(super) const SELECT_MORE_LANDINGS: &str = concat!(
     landings!(),
     "WHERE tenant = ? AND id > ? ORDER BY id, landings.sequence LIMIT ?"
@@ -53,7 +53,7 @@ pub(super) const SELECT_TAGS: &str = concat!(
     "WHERE tenant = ? AND id = ? AND tags.name > ? ORDER BY tags.name LIMIT ?"
 );
 
-/// The tags of the projects after it.
+/// The tags of the projects after the one that was read last.
 pub(super) const SELECT_MORE_TAGS: &str = concat!(
     tags!(),
     "WHERE tenant = ? AND id > ? ORDER BY id, tags.name LIMIT ?"
@@ -211,7 +211,7 @@ fn reviews(rows: &[ReviewRow], limit: u32) -> Roots {
     }
 }
 
-/// Returns the last row of a full page: there may be more rows after it.
+/// Returns the last row if the page is full: there may be more rows after it.
 fn last_if_more<T>(rows: &[T], limit: u32) -> Option<&T> {
     rows.last().filter(|_| rows.len() == limit as usize)
 }
@@ -249,8 +249,9 @@ async fn landings(
 }
 
 impl LandingRow {
-    /// Returns the parent only for the first landing: every other parent is the
-    /// snapshot of the landing before.
+    /// Returns the snapshots of a landing that were not dropped. Includes the
+    /// parent only for the first landing: every other parent is the snapshot of
+    /// the landing before.
     fn roots(&self) -> impl Iterator<Item = SnapshotId> {
         let is_first = self.sequence == 1;
         let roots = [
@@ -294,7 +295,8 @@ async fn tags(
 
 type Select<'q, T> = QueryAs<'q, Sqlite, T, SqliteArguments>;
 
-/// Reads the rest of one project, and the projects after it, at one moment.
+/// Reads the remaining rows of one project, and then rows of the projects after
+/// it, as of one moment.
 async fn of_projects<T>(
     database: &Database,
     rest: Select<'_, T>,

@@ -54,7 +54,7 @@ const UPDATE: &str = "UPDATE sandboxes SET name = ?, state = ?, reason = ?, cont
                       workspace = ?, token_hash = ?, expires = ?, updated = ?, removing = ?, \
                       keep_workspace = ?, started_before = ?, spec = ? WHERE id = ?";
 
-/// The sandboxes of the key and of all other keys of its agent.
+/// Counts the sandboxes of a key and of all other keys of its agent.
 pub(super) const COUNT_OF_KEY: &str = "SELECT count(*) FROM sandboxes \
     WHERE removing = 0 AND tenant = ?1 AND api_key IN ( \
         SELECT ?2 UNION SELECT other.id FROM api_keys own JOIN api_keys other \

@@ -49,8 +49,8 @@ pub(super) async fn carry_out(
         }
         None => record_held_request(connection, landing, step).await?,
     }
-    // First the changes, which may close reviews: a new review may be for the
-    // same path.
+    // Changes reviews before it opens new ones: a change may close a review,
+    // and a new review may be for the same path.
     for ReviewStep { id, change } in &step.reviews {
         let tenant = landing.tenant;
         let review = reviews::require(connection, tenant, id).await?;
@@ -102,7 +102,8 @@ async fn record_held_request(
     let Some(request) = &step.request else {
         return Ok(());
     };
-    // The step has no entry in the log, where a retry would find its request.
+    // A held step has no entry in the log, so its request is recorded here,
+    // where a retry finds it.
     sqlx::query("INSERT INTO held_requests (project, request, head) VALUES (?, ?, ?)")
         .bind(landing.project.as_str())
         .bind(request)

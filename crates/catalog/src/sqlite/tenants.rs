@@ -19,7 +19,8 @@ macro_rules! columns {
     };
 }
 
-/// Number of rows in one transaction: other changes can happen in between.
+/// Maximum number of rows deleted in one transaction. Other changes can happen
+/// between two transactions.
 const BATCH: u32 = 500;
 
 /// Deletes a batch of unsettled conflicts, before their workspaces: the deletion of
@@ -193,7 +194,7 @@ async fn delete_all(database: &Database, delete: &'static str, tenant: TenantId)
     }
 }
 
-/// Returns the number of deleted events.
+/// Deletes a batch of events; returns the number of deleted events.
 async fn delete_events(database: &Database, tenant: TenantId) -> Result<u64> {
     let mut transaction = database.write().await?;
     let mut gone = 0;

@@ -20,8 +20,8 @@ pub(super) fn to_word(variant: impl Into<&'static str>) -> &'static str {
     variant.into()
 }
 
-/// Returns a bound to compare sequence numbers with; a number that does not fit
-/// is above all.
+/// Returns an upper bound for stored sequence numbers. `None` and a number that
+/// is too large to be stored become the greatest integer.
 pub(super) fn sequence_bound(sequence: Option<u64>) -> i64 {
     sequence.map_or(i64::MAX, |it| i64::try_from(it).unwrap_or(i64::MAX))
 }

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::records::{FileVersion, PathChange};
 use crate::stored;
 
-/// Maximum number of rows in one statement, as a power of two.
+/// Binary logarithm of the maximum number of rows in one statement.
 const MOST_ROWS: u32 = 6;
 
 macro_rules! columns {
@@ -30,7 +30,8 @@ pub(super) const SELECT_IN: &str = concat!(
     " AND sequence = ? AND path >= ? ORDER BY path LIMIT ?"
 );
 
-/// Looks into each landing once, from new to old, until it has enough.
+/// Looks into each landing once, newest first, until it has found enough
+/// landings with a change below the directory.
 pub(super) const SELECT_BELOW: &str = concat!(
     "WITH found (sequence, path) AS (SELECT sequence, (SELECT min(path) FROM versions \
      WHERE project = ?1 AND versions.sequence = landings.sequence AND path >= ?3 \

@@ -33,7 +33,7 @@ pub(super) struct WriteQueue {
     wait: Duration,
 }
 
-/// Factor by which a large change waits longer for other large changes than a
+/// A large change waits for other large changes this many times longer than a
 /// change waits for the writer.
 const LARGE_WAIT_FACTOR: u32 = 6;
 
@@ -50,7 +50,8 @@ struct Writer {
     done: Vec<oneshot::Sender<Result<()>>>,
 }
 
-/// A change that has the writer: no other change runs. Rolled back when dropped.
+/// A change that has the writer, so that no other change runs. It is rolled
+/// back if it is dropped.
 #[derive(Debug)]
 pub(super) struct Change {
     /// `None` once the change is done or dropped.
@@ -203,8 +204,8 @@ impl Change {
         self.writer = None;
         if is_first {
             let queue = self.queue.clone();
-            // In a task, since other changes are in the transaction too: it must
-            // commit even if this future is dropped.
+            // Commits in a separate task: other changes are in the transaction
+            // too, so it must be committed even if this future is dropped.
             tokio::spawn(async move { queue.lock_owned().await.end_transaction().await });
         }
         let ended = receiver.await;
@@ -214,7 +215,8 @@ impl Change {
 
 impl Drop for Change {
     fn drop(&mut self) {
-        // A transaction with other changes in it is ended by the first of them.
+        // If other changes of the transaction are done, the task of the first
+        // of them ends the transaction.
         if let Some(mut writer) = self.writer.take()
             && writer.done.is_empty()
             && let Ok(runtime) = Handle::try_current()

@@ -19,7 +19,7 @@ use crate::records::{
     WorkspaceChange,
 };
 
-/// The sandbox stays as it is.
+/// Calls of the other tenant do not change the sandbox.
 pub async fn a_sandbox_of_another_tenant_is_unknown(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let of_alice = sandbox(ALICE, "a");
@@ -39,7 +39,7 @@ pub async fn a_sandbox_of_another_tenant_is_unknown(backend: &impl Backend) {
     assert_eq!(get(&catalog, "a").await, Some(of_alice));
 }
 
-/// The check covers the log, the history, the tags and the versions.
+/// Checks the log, the history, the tags and the versions of the project too.
 pub async fn a_project_of_another_tenant_is_unknown(backend: &impl Backend) {
     let (catalog, project) = furnished_with_project(backend).await;
     land(&catalog, &project, vec![full_step(&project)]).await;
@@ -131,7 +131,7 @@ async fn assert_no_tags(catalog: &impl Catalog, tag: &Tag) {
     assert_eq!(found.expect("tag").as_ref(), Some(tag));
 }
 
-/// The review stays open.
+/// Calls of the other tenant do not close the review.
 pub async fn a_review_of_another_tenant_is_unknown(backend: &impl Backend) {
     let (catalog, _) = furnished_with_project(backend).await;
     let open = catalog.open_reviews_of(BOB, &id_of("w"), None, 10).await;

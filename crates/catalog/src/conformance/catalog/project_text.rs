@@ -14,7 +14,7 @@ use crate::conformance::samples::{
 use crate::limits::{MAX_NAME_BYTES, MAX_TEXT_BYTES};
 use crate::records::{PathChange, Project, Review, Step, Workspace};
 
-/// Promise 9, for names and all other text.
+/// Checks promise 9 for names and all other text.
 pub async fn any_text_of_a_project_is_read_back_unchanged(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let longest = "x".repeat(MAX_NAME_BYTES);
@@ -92,7 +92,7 @@ async fn assert_lands(catalog: &impl Catalog, one: &Project, text: &str) {
     assert_eq!(last.workspace, Some(workspace));
 }
 
-/// The check covers every bound, and nothing is added.
+/// Checks names, a description and a time out of bounds. Nothing is added.
 pub async fn text_of_a_project_out_of_bounds_is_refused(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let long = "x".repeat(MAX_NAME_BYTES + 1);
@@ -118,7 +118,7 @@ pub async fn text_of_a_project_out_of_bounds_is_refused(backend: &impl Backend) 
     assert_eq!(found, None);
 }
 
-/// The check includes text that cannot be stored.
+/// Some of the texts cannot be stored, so no record can have them.
 pub async fn unknown_text_finds_no_project(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let one = project(ALICE, "a");

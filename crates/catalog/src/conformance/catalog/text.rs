@@ -27,7 +27,7 @@ pub(crate) const HOSTILE: [&str; 12] = [
     "/../../etc/passwd",
 ];
 
-/// Promise 9, for names and other text.
+/// Checks promise 9 for names and other text.
 pub async fn any_text_is_read_back_unchanged(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let longest = "x".repeat(MAX_NAME_BYTES);
@@ -72,7 +72,8 @@ pub async fn any_text_is_read_back_unchanged(backend: &impl Backend) {
     assert_eq!(all.len(), texts.len());
 }
 
-/// The check covers every bound, and nothing is added.
+/// Checks names, other text, a specification, a time and a number of tags out
+/// of bounds. Nothing is added.
 pub async fn text_out_of_bounds_is_refused(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let long = "x".repeat(MAX_NAME_BYTES + 1);
@@ -113,7 +114,7 @@ pub async fn text_out_of_bounds_is_refused(backend: &impl Backend) {
     assert_eq!(catalog.keys(ALICE).await.expect("keys").len(), 3);
 }
 
-/// The check includes text that cannot be stored.
+/// Some of the texts cannot be stored, so no record can have them.
 pub async fn unknown_text_finds_nothing(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     add(&catalog, &sandbox(ALICE, "a")).await;

@@ -16,7 +16,7 @@ use crate::error::{Error, Kind};
 use crate::limits::{MAX_CHANGES, MAX_COUNTS_BYTES, MAX_REVIEWS, MAX_STEPS, MAX_TEXT_BYTES};
 use crate::records::{Landing, ReviewState, Step};
 
-/// Promise 2, for every expectation that can fail.
+/// Checks promise 2 for every expectation that can fail.
 pub async fn an_unexpected_landing_changes_nothing(backend: &impl Backend) {
     let (catalog, one) = furnished_with_project(backend).await;
     let other = project(ALICE, "q");
@@ -97,7 +97,7 @@ pub async fn an_unexpected_landing_changes_nothing(backend: &impl Backend) {
     land(fine()).await.expect("all is as expected");
 }
 
-/// Promise 14, for steps that moved the head and steps that were held.
+/// Checks promise 14 for a step that moved the head and a step that was held.
 pub async fn a_landing_is_carried_out_once(backend: &impl Backend) {
     let handles = [furnished(backend).await, backend.open().await];
     let one = project(ALICE, "p");
@@ -134,7 +134,8 @@ pub async fn a_landing_is_carried_out_once(backend: &impl Backend) {
         }
         assert_eq!(won, 1, "one of them");
     }
-    // Together with other steps and on any expected head, nothing of it happens.
+    // A landing with a repeated request changes nothing, also if it has another
+    // step and whichever head it expects.
     for request in ["lands", "held"] {
         let steps = vec![step(snapshot(2)), requested(snapshot(3), request)];
         for expected in [snapshot(1), snapshot(99)] {
@@ -142,7 +143,7 @@ pub async fn a_landing_is_carried_out_once(backend: &impl Backend) {
             let again = handles[0].land(&again).await;
             assert!(matches!(again, Err(Error::Repeated { .. })), "{again:?}");
         }
-        // Another project has its own requests.
+        // The request is unknown in another project.
         let known = handles[0]
             .landing_by_request(ALICE, &id_of("q"), request)
             .await;
@@ -154,7 +155,7 @@ pub async fn a_landing_is_carried_out_once(backend: &impl Backend) {
     assert_eq!(assert_chain(&handles[1], &one).await.len(), 1);
 }
 
-/// The check covers every bound, and nothing lands.
+/// Checks many values of a landing out of bounds. Nothing lands.
 pub async fn a_landing_out_of_bounds_is_refused(backend: &impl Backend) {
     let (catalog, one) = furnished_with_project(backend).await;
     let long = "x".repeat(MAX_TEXT_BYTES + 1);

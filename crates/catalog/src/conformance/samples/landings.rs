@@ -31,7 +31,7 @@ pub(crate) async fn furnished_with_project<P: Backend>(backend: &P) -> (P::Catal
     (catalog, one)
 }
 
-/// A step that uses every feature of a step.
+/// A step with a value in every field.
 pub(crate) fn full_step(one: &Project) -> Step {
     Step {
         kind: LandingKind::Resolve,

@@ -12,11 +12,11 @@ use crate::records::{Agent, ApiKey, KeyLimits, Sandbox, Tenant};
 pub(crate) const ALICE: TenantId = TenantId::new([0xa1; 16]);
 /// The last tenant in byte order.
 pub(crate) const BOB: TenantId = TenantId::new([0xff; 16]);
-/// The agent of each of the two tenants.
+/// Id of the agent that each of the two tenants has.
 pub(crate) const AGENT: &str = "agent";
-/// The key of each tenant that is not bound to an agent.
+/// Id of a key that each tenant has and that is not bound to an agent.
 pub(crate) const KEY: &str = "key";
-/// Two keys of each tenant that are bound to the agent.
+/// Ids of two keys that each tenant has and that are bound to its agent.
 pub(crate) const AGENT_KEYS: [&str; 2] = ["agent-key-1", "agent-key-2"];
 
 pub(crate) const NO_LIMITS: AddLimits = AddLimits {
@@ -24,7 +24,8 @@ pub(crate) const NO_LIMITS: AddLimits = AddLimits {
     total: None,
 };
 
-/// Returns the id that is the text, or its prefix and the text.
+/// Parses a text as an id. If the text is not a valid id, adds the prefix
+/// first.
 pub(crate) fn id_of<T: Id>(text: &str) -> T {
     let id = text
         .parse()

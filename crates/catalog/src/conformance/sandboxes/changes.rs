@@ -15,7 +15,7 @@ use crate::error::{Error, Kind};
 use crate::limits::{MAX_REASON_BYTES, MAX_SPEC_BYTES};
 use crate::records::Sandbox;
 
-/// The call returns the changed sandbox.
+/// Also checks that the call returns the changed sandbox.
 pub async fn a_change_sets_only_the_given_fields(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let before = sandbox(ALICE, "a");
@@ -78,7 +78,7 @@ pub async fn a_change_sets_only_the_given_fields(backend: &impl Backend) {
     assert_eq!(rest, (None, None, None));
 }
 
-/// Promise 6, for each pair of states.
+/// Checks promise 6 for each pair of states.
 pub async fn a_state_changes_only_as_allowed(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     for is in SandboxState::ALL {
@@ -101,7 +101,7 @@ pub async fn a_state_changes_only_as_allowed(backend: &impl Backend) {
     }
 }
 
-/// The check covers wrong states, unknown sandboxes and values out of bounds.
+/// Checks wrong states, unknown sandboxes and values out of bounds.
 pub async fn an_unexpected_change_changes_nothing(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let before = sandbox(ALICE, "a");
@@ -178,7 +178,7 @@ pub async fn a_sandbox_that_is_being_removed_cannot_start(backend: &impl Backend
     assert!(matches!(again, Err(Error::Removing)), "{again:?}");
 }
 
-/// Promise 5, through two handles.
+/// Checks promise 5 through two handles.
 pub async fn one_of_several_concurrent_changes_wins(backend: &impl Backend) {
     let handles = [furnished(backend).await, backend.open().await];
     add(&handles[0], &sandbox(ALICE, "a")).await;

@@ -31,7 +31,7 @@ fn with_key(id: &str, key: &str) -> Sandbox {
     one
 }
 
-/// Promise 7, through two handles.
+/// Checks promise 7 through two handles.
 pub async fn limits_hold_under_concurrent_additions(backend: &impl Backend) {
     let handles = [furnished(backend).await, backend.open().await];
     let of_key = AddLimits {
@@ -120,7 +120,7 @@ pub async fn sandboxes_that_are_being_removed_do_not_count(backend: &impl Backen
     assert_limited(added, Limit::SandboxesOfKey, 0);
 }
 
-/// The limits are those of a key and of all sandboxes.
+/// Checks the limit of a key and the limit of all tenants together.
 pub async fn a_batch_beyond_a_limit_adds_nothing(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let both = [
@@ -142,7 +142,8 @@ pub async fn a_batch_beyond_a_limit_adds_nothing(backend: &impl Backend) {
     added.expect("exactly the limit");
 }
 
-/// Promise 7, for the own limits of a tenant and for those of the setting.
+/// Checks promise 7 for a tenant with its own limit and for one with the limit
+/// of the setting.
 pub async fn limits_of_tenants_hold_under_concurrent_additions(backend: &impl Backend) {
     let handles = [furnished(backend).await, backend.open().await];
     let catalog = &handles[0];
@@ -180,7 +181,7 @@ pub async fn limits_of_tenants_hold_under_concurrent_additions(backend: &impl Ba
         }
         assert_eq!(added, room);
     }
-    // Memory is counted from the specs of the sandboxes.
+    // The memory of a sandbox is read from its specification.
     alice.limits.sandboxes = Some(100);
     let mut large = sandbox(ALICE, "large");
     large.spec = serde_json::json!({"memory": 1 << 30});

@@ -27,7 +27,7 @@ async fn add_aged(catalog: &impl Catalog, count: i64) {
     added.expect("all are new");
 }
 
-/// Promise 8.
+/// Checks promise 8.
 pub async fn pages_are_complete_and_in_order(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     add_aged(&catalog, 20).await;
@@ -198,8 +198,8 @@ pub async fn a_walk_returns_each_sandbox_once_during_changes(backend: &impl Back
     assert_eq!(seen, expected);
 }
 
-/// Pages by number shift, so that a walk over them repeats sandboxes, but skips
-/// none.
+/// Numbered pages shift when a sandbox is added, so a walk over them repeats
+/// sandboxes but skips none.
 pub async fn numbered_pages_skip_no_sandbox_during_additions(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     add_aged(&catalog, 30).await;
@@ -218,7 +218,7 @@ pub async fn numbered_pages_skip_no_sandbox_during_additions(backend: &impl Back
     }
 }
 
-/// The number of a page, its length and the prefix of a name can be invalid.
+/// Checks an invalid page number, page length and prefix of a name.
 pub async fn rejects_an_invalid_list_query(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     for (page, limit) in [(0, 10), (1, 0), (1, MAX_PAGE + 1)] {

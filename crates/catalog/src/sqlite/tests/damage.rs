@@ -141,7 +141,7 @@ async fn overwritten_pages_are_reported_as_damage() {
     let temporary = Temporary::new();
     temporary.meddle(ROW).await;
     let mut bytes = fs::read(temporary.file()).unwrap();
-    // All but the first page, which describes the others.
+    // Overwrites all pages but the first, which describes the others.
     bytes[4096..].fill(0xee);
     fs::write(temporary.file(), bytes).unwrap();
     match temporary.try_open().await {

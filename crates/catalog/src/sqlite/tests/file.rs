@@ -82,7 +82,8 @@ async fn a_call_that_waits_too_long_fails_as_busy() {
     hasty.setting("a").await.unwrap();
     drop(transaction);
     hasty.set_setting("a", "b").await.unwrap();
-    // Another call of this process writes, or reads.
+    // A call also waits for calls of the same process: for the only writer, and
+    // for the only reader.
     let transaction = hasty.database.write().await.unwrap();
     let set = hasty.set_setting("a", "c").await;
     assert!(matches!(set, Err(Error::Busy)), "{set:?}");

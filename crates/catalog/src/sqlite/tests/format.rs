@@ -101,7 +101,8 @@ async fn assert_holds_version_1(catalog: &SqliteCatalog) {
     assert_eq!(catalog.templates().await.unwrap(), [template()]);
     let installation = catalog.setting("installation").await.unwrap();
     assert_eq!(installation.as_deref(), Some("it's this one"));
-    // Version 6 names requests differently and deletes the earlier ones.
+    // The request is new: the migration to version 6 deletes earlier requests,
+    // because that version names requests differently.
     assert_eq!(catalog.begin(&request()).await.unwrap(), Begun::New);
 }
 

@@ -22,7 +22,7 @@ async fn setting(catalog: &SqliteCatalog, name: &str) -> bool {
     catalog.setting(name).await.unwrap().is_some()
 }
 
-/// Runs changes that wait behind one that holds the lock.
+/// Runs changes concurrently. The caller has the writer, so that they wait.
 async fn waiting<T>(changes: usize, change: impl AsyncFn(usize) -> T) -> Vec<T> {
     join_all((0..changes).map(|n| change(n))).await
 }
@@ -72,7 +72,7 @@ async fn a_dropped_change_rolls_back_only_itself() {
     }
 }
 
-/// SQLite rolls back the whole transaction in this way when the disk is full.
+/// Simulates a full disk, on which SQLite rolls back the whole transaction.
 #[tokio::test]
 async fn a_lost_transaction_fails_all_its_changes() {
     let temporary = Temporary::new();
@@ -106,7 +106,8 @@ async fn dropping_a_change_at_any_moment_does_not_affect_others() {
                 tokio::spawn(async move { catalog.set_setting(&name, "x").await })
             })
             .collect();
-        // Another moment in each round: after so many changes, and a little more.
+        // Aborts at another moment in each round: after some changes have
+        // ended, and some time later.
         let count_ended = || tasks.iter().filter(|task| task.is_finished()).count();
         while count_ended() < round % 8 {
             tokio::task::yield_now().await;
@@ -210,7 +211,7 @@ async fn small_changes_come_between_large_ones() {
         landings.push(landing(&catalog, id, changes).await);
     }
     let turn = catalog.database.write().await.unwrap();
-    // All wait for the lock, the large ones first.
+    // All landings wait for the writer, with the large ones first in the queue.
     let landing = landings.iter().map(|landing| catalog.land(landing));
     let (landed, ()) = tokio::join!(join_all(landing), async { drop(turn) });
     landed.into_iter().for_each(|landed| drop(landed.unwrap()));
