@@ -18,9 +18,9 @@ pub const ID_BYTES: usize = 16;
 /// Maximum length of an id, with its prefix.
 const LONGEST: usize = 64;
 
-/// The id of a record: a prefix that tells the kind of the record, and 1 or more
-/// of `a`–`z`, `0`–`9` and `-`, not starting with `-`. At most 64 bytes. Safe as a
-/// file name and in a shell, and cheap to clone.
+/// The id of a record: a prefix that shows the kind of the record, and 1 or
+/// more of `a`–`z`, `0`–`9` and `-`, not starting with `-`. At most 64 bytes.
+/// Safe as a file name and in a shell, and cheap to clone.
 pub trait Id: Clone + fmt::Display + FromStr<Err = InvalidId> + Deref<Target = str> + Ord {
     /// The kind of the record, for messages.
     const KIND: &'static str;

@@ -22,8 +22,8 @@ pub const RESERVED_NAME: &[u8] = b".elevo";
 #[derive(Clone)]
 pub struct Name(Held);
 
-/// Most names are short, and an edit of a tree copies hundreds of them: inline
-/// storage avoids their reference counts.
+/// The bytes of a name. Most names are short, and an edit of a tree copies
+/// hundreds of them: inline storage avoids reference counting.
 #[derive(Clone)]
 enum Held {
     Here { length: u8, bytes: [u8; SHORT] },

@@ -70,8 +70,8 @@ impl Policy {
 }
 
 impl Bound {
-    /// Returns the policy if all its agents exist and it is valid otherwise; else
-    /// all of its problems.
+    /// Returns the policy if all its agents exist and it is otherwise valid. If
+    /// not, returns its problems, at most [`MAX_PROBLEMS`].
     pub fn checked(self) -> Result<Policy, PolicyError> {
         let mut problems = self.problems;
         if let Err(invalid) = self.policy.compile() {
@@ -141,7 +141,7 @@ mod tests {
         [
             ("agt-1", "alice"),
             ("agt-2", "bob"),
-            // Named like the id of another agent.
+            // The name of this agent is the id of another one.
             ("agt-3", "agt-1"),
         ]
         .into_iter()

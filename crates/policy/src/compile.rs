@@ -64,7 +64,7 @@ struct MergeRule {
 }
 
 impl Policy {
-    /// Checks the policy and returns all problems at once.
+    /// Compiles the policy. Returns all problems at once if it is invalid.
     pub fn compile(&self) -> Result<Compiled, PolicyError> {
         let mut problems = Problems::default();
         let patterns = check_rules(&self.rules, &mut problems);
@@ -106,8 +106,8 @@ impl Compiled {
     }
 
     /// Returns the priority of an agent: where the strategy is
-    /// [`Strategy::Priority`], the change with the higher priority wins. A caller
-    /// without an agent has the highest.
+    /// [`Strategy::Priority`], the change with the higher priority wins. A
+    /// caller without an agent has the highest priority.
     pub fn priority(&self, agent: Option<&str>) -> i32 {
         match agent {
             None => i32::MAX,
@@ -220,7 +220,7 @@ impl Problems {
     }
 }
 
-/// Returns the patterns of each rule.
+/// Checks the rules; returns the patterns of each rule.
 fn check_rules(rules: &[Rule], problems: &mut Problems) -> Vec<Vec<Arc<Pattern>>> {
     if rules.len() > MAX_RULES {
         problems.add(

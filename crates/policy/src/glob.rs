@@ -1,12 +1,13 @@
-//! Globs over paths with the semantics of git: bytes, name by name.
+//! Globs over paths with the semantics of git. Paths are matched name by name,
+//! and names byte by byte.
 //!
-//! Both levels, the bytes of a name and the names of a path, are matched by
-//! [`matches`], which takes at most the product of both lengths in steps for any
-//! pattern.
+//! [`matches`] matches both the names of a path and the bytes of a name. For
+//! any pattern, its number of steps is at most proportional to the product of
+//! the lengths of the pattern and the input.
 
 use std::ops::RangeInclusive;
 
-/// A name of a pattern, or any number of names.
+/// A part of a pattern, which matches one name or any number of names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Segment {
     /// `**`: any number of names, including none.
@@ -99,8 +100,9 @@ pub(crate) fn matches_path(segments: &[Segment], names: &[&[u8]], end: End) -> b
     matches(segments, names, Segment::is_deep, fits, end)
 }
 
-/// Matches items one by one, where a star is any number of them. Backtracks only
-/// to the last star: everything an earlier star could match, it can as well.
+/// Matches items one by one, where a star is any number of them. Backtracks
+/// only to the last star, which can match everything that an earlier star
+/// could.
 fn matches<P, I>(
     pattern: &[P],
     items: &[I],
@@ -135,7 +137,7 @@ fn matches<P, I>(
 }
 
 /// Parses a pattern. A `**` at the end becomes `**/*`, since it stands for at
-/// least one name; an empty name is kept, and matches none.
+/// least one name; an empty name in the pattern is kept, and matches no name.
 pub(crate) fn parse(pattern: &[u8]) -> Result<Vec<Segment>, Malformed> {
     let mut segments = Vec::new();
     let mut rest = pattern;
@@ -212,8 +214,8 @@ impl NameParser<'_> {
         }
     }
 
-    /// Parses the class after a `[`. A `]` right at the beginning is one of the
-    /// bytes, as in shells; `\` escapes.
+    /// Parses the class after a `[`. A `]` right at the beginning is a byte of
+    /// the class, as in shells; `\` escapes the next byte.
     fn class(&mut self) -> Result<Class, Malformed> {
         let unclosed = Malformed::UnclosedClass;
         let negated = matches!(self.rest.first(), Some(b'!' | b'^'));
@@ -237,8 +239,9 @@ impl NameParser<'_> {
         })
     }
 
-    /// Adds a byte, a range or a named class that begins with `byte`; returns the
-    /// byte that a range can begin with.
+    /// Adds the part of a class that begins with `byte`: a byte, a named class,
+    /// or the end of a range from `previous`. Returns the byte that a range can
+    /// begin with.
     fn class_part(
         &mut self,
         set: &mut Class,
@@ -270,8 +273,8 @@ impl NameParser<'_> {
         Ok(Some(single))
     }
 
-    /// Parses the `:digit:]` of `[:digit:]`; consumes nothing if it does not end
-    /// so.
+    /// Parses the `:digit:]` of `[:digit:]`. Returns `None` and consumes
+    /// nothing if the text up to the next `]` does not end with `:`.
     fn named_class(&mut self) -> Result<Option<IsInClass>, Malformed> {
         let body = self.rest.get(1..).unwrap_or_default();
         let end = body.iter().position(|byte| *byte == b']');

@@ -142,8 +142,8 @@ pub(crate) struct List {
 #[derive(Clone, Debug)]
 struct Pattern {
     segments: Box<[Segment]>,
-    /// Matched against the path below the file's directory, not against the last
-    /// name.
+    /// Whether the pattern is matched against the whole path below the file's
+    /// directory instead of its last name.
     anchored: bool,
     directories_only: bool,
     negated: bool,
@@ -202,7 +202,7 @@ impl List {
 
 impl Pattern {
     fn parse(line: &[u8]) -> Option<Self> {
-        // git reads lines as C strings.
+        // git reads lines as C strings, so a line ends at the first NUL.
         let line = line.split(|byte| *byte == 0).next()?;
         if line.first() == Some(&b'#') || line.len() > MAX_LINE_BYTES {
             return None;

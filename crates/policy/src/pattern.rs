@@ -154,8 +154,8 @@ impl Pattern {
         for segment in &other.segments {
             match segment {
                 Segment::Deep if reach.below() == Below::Everything => return true,
-                // A `**` of ours matches any number of names, so it matches these
-                // too.
+                // A `**` of this pattern matches any number of names, so it
+                // also matches those of the other's `**`.
                 Segment::Deep => reach.step(|_| false),
                 Segment::Literal(name) => reach.step(|ours| ours.fits(name)),
                 wild => reach.step(|ours| *ours == Segment::Any || ours == wild),
@@ -168,8 +168,8 @@ impl Pattern {
     }
 }
 
-/// Matches a pattern name by name: holds all positions in the pattern that the
-/// names so far can have led to.
+/// Matches a pattern name by name. Holds all positions in the pattern that the
+/// names so far can lead to.
 struct Reach<'a> {
     segments: &'a [Segment],
     at: Vec<usize>,
@@ -187,8 +187,9 @@ impl<'a> Reach<'a> {
         reach
     }
 
-    /// Adds a position, and the next one if the segment can be skipped. Positions
-    /// are added in ascending order, so that only the last can be equal.
+    /// Adds a position, and the next one if the segment can be skipped.
+    /// Positions are added in ascending order, so only the last one can equal
+    /// the new one.
     fn arrive(&mut self, place: usize) {
         if self.at.last().is_none_or(|last| *last < place) {
             self.at.push(place);
@@ -294,8 +295,9 @@ impl Braces {
     }
 }
 
-/// Returns the end of the class that begins at `start`: braces within it are
-/// characters. An unclosed class is reported when the pattern is parsed.
+/// Returns the end of the class that begins at `start`. Braces within a class
+/// are ordinary characters. An unclosed class is reported when the pattern is
+/// parsed.
 fn class_end(pattern: &[u8], start: usize) -> usize {
     let negated = matches!(pattern.get(start + 1), Some(b'!' | b'^'));
     let first = start + 1 + usize::from(negated);

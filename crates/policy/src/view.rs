@@ -8,8 +8,8 @@ use elevo_core::TreePath;
 use crate::pattern::{Below, Pattern, Specificity};
 use crate::policy::Access;
 
-/// Maximum number of comparisons of rules, to find rules that can never apply. An
-/// undetected one makes answers less exact, never wrong.
+/// Maximum number of comparisons in the search for rules that can never apply.
+/// If such a rule is not found, results are less exact, but never wrong.
 const MAX_COMPARISONS: usize = 20_000;
 
 /// The access of one agent to the paths of a project.
@@ -118,7 +118,7 @@ impl View {
     }
 
     /// Returns the access to everything below a directory, if it is the same
-    /// everywhere. The directory itself can have another.
+    /// everywhere. The directory itself can have another access.
     pub fn uniform(&self, directory: &TreePath) -> Option<Access> {
         let possible = self.possible_below(&names_of(directory));
         let (first, rest) = possible.split_first()?;
@@ -195,8 +195,8 @@ pub struct Refusal {
     pub access: Access,
     /// The action; `None` for a hidden path.
     pub doing: Option<Doing>,
-    /// The pattern of the rule that applies; `None` if it is the policy's
-    /// default, or the path is hidden.
+    /// The pattern of the rule that applies; `None` if the policy's default
+    /// applies or the path is hidden.
     pub pattern: Option<String>,
 }
 

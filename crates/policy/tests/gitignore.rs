@@ -206,9 +206,10 @@ fn line(random: &mut SmallRng, paths: &BTreeSet<Vec<u8>>) -> Vec<u8> {
     line
 }
 
-/// git compares the part before the first wildcard separately, and so takes a
-/// `**` right after it for one that begins the pattern: `a**/b` then matches `ab`
-/// and `a/x/b`, though its manual says that this is a plain `*`. We follow the
+/// Returns whether git treats a line differently from its manual. git compares
+/// the part before the first wildcard separately, so it treats a `**` right
+/// after that part as if it began the pattern: `a**/b` matches `ab` and
+/// `a/x/b`, though the manual says that this `**` is a plain `*`. We follow the
 /// manual.
 fn follows_the_code_and_not_the_manual(line: &[u8]) -> bool {
     let is_wild = |byte: &u8| b"*?[\\".contains(byte);
@@ -311,7 +312,8 @@ fn random_ignore_files_match_as_in_git() {
     );
 }
 
-/// Compares single lines on the existing files.
+/// Compares our reading of each line with git's, with the line as the whole
+/// `.gitignore`.
 fn compare_lines(git: &Git, lines: &[&[u8]], paths: &BTreeSet<Vec<u8>>) {
     for line in lines {
         fs::write(git.on_disk(b".gitignore"), line).unwrap();

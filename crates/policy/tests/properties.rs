@@ -72,7 +72,8 @@ fn policy() -> impl Strategy<Value = Policy> {
     })
 }
 
-/// All paths of few names, and a name that no pattern mentions.
+/// Returns all paths of up to four of these names, one of which no pattern
+/// mentions.
 fn paths() -> Vec<TreePath> {
     let mut all = vec![String::new()];
     let mut last = all.clone();
@@ -131,7 +132,7 @@ fn covers(pattern: &str, path: &str) -> bool {
     everything || (0..=names.len()).any(|length| matches(&pattern, &names[..length]))
 }
 
-/// The greater is more specific.
+/// Returns the specificity of a pattern: the greater is more specific.
 fn specificity(pattern: &str) -> (usize, usize, bool) {
     let is_wild = |name: &&str| name.contains(['*', '?', '[']);
     let leading = pattern.split('/').take_while(|name| !is_wild(name)).count();
