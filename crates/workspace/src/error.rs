@@ -100,7 +100,7 @@ pub enum Error {
     Io {
         /// The verb of the message.
         action: &'static str,
-        /// The path that it failed on.
+        /// The path that the action failed on.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,

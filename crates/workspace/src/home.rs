@@ -45,7 +45,8 @@ pub(crate) fn read(
     Ok((imported.tree != Tree::EMPTY).then_some(imported))
 }
 
-/// The content of the home of another workspace, or of a parked one.
+/// The content of a home: of a workspace that is being forked, or of a parked
+/// one.
 #[derive(Debug)]
 pub(crate) struct HomeContents {
     pub(crate) snapshot: Snapshot,

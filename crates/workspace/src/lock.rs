@@ -1,5 +1,5 @@
-//! Lock files, for the threads of this process and of others. The holder of an
-//! exclusive lock may delete its file.
+//! Lock files, for the threads of this process and of other processes. The
+//! holder of an exclusive lock may delete its file.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -56,8 +56,8 @@ fn open(path: &Path) -> io::Result<File> {
 pub(crate) mod tests {
     use super::*;
 
-    /// Waits until a thread waits for the lock at `path`: the kernel lists it
-    /// with an arrow.
+    /// Waits until a thread waits for the lock at `path`. The kernel lists a
+    /// waiting thread with an arrow.
     #[cfg(target_os = "linux")]
     pub(crate) fn wait_for_waiter(path: &Path) {
         let inode = fs::metadata(path).unwrap().ino();

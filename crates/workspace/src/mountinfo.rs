@@ -114,7 +114,8 @@ fn path(escaped: &[u8]) -> PathBuf {
     OsString::from_vec(unescaped(escaped)).into()
 }
 
-/// Replaces each `\` with three octal digits by the byte that they stand for.
+/// Replaces each `\` that three octal digits follow, with these digits, by the
+/// byte that they stand for.
 fn unescaped(text: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -208,7 +209,7 @@ mod tests {
         assert_eq!(unescaped(br"\04"), br"\04");
         assert_eq!(unescaped(br"\089"), br"\089");
         assert_eq!(unescaped(br"\+12"), br"\+12");
-        // More than a byte.
+        // The number is too large for a byte.
         assert_eq!(unescaped(br"\777"), br"\777");
     }
 

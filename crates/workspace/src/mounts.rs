@@ -17,8 +17,8 @@ use crate::mountinfo::MountTable;
 
 pub(crate) const LAZY: UnmountFlags = UnmountFlags::DETACH.union(UnmountFlags::NOFOLLOW);
 
-/// Makes a directory shared, so that later mounts in it propagate to the
-/// containers that have a part of it.
+/// Makes a directory a shared mount, so that later mounts in it propagate to
+/// the containers that a part of it is bound into.
 pub(crate) fn share(path: &Path) -> io::Result<()> {
     if is_shared(path)? {
         return Ok(());
@@ -59,8 +59,8 @@ pub(crate) fn mount_clone(source: &Path, path: &Path) -> io::Result<()> {
 
 /// Replaces the mount on `path` by one of the directory `source`. With the flag
 /// `beneath`, the new mount goes below the old one, which is then unmounted, so
-/// that one of them is always visible. A kernel that does not know the flag
-/// unmounts the old one first.
+/// that one of them is always visible. On a kernel that does not know the flag,
+/// the old mount is unmounted first.
 pub(crate) fn replace_mount(source: &Path, path: &Path, beneath: MoveMountFlags) -> io::Result<()> {
     // Cloned first: after the unmount, a failure would leave nothing visible.
     let new = clone_mount(source)?;
@@ -94,7 +94,8 @@ pub(crate) fn unmount_all(path: &Path) -> io::Result<()> {
             Ok(()) => {}
             // Not, or no longer, mounted.
             Err(Errno::INVAL | Errno::NOENT) => return Ok(()),
-            // A process that may not unmount could not mount either.
+            // A process that may not unmount gets this error even if nothing is
+            // mounted here.
             Err(Errno::PERM) if is_mount(path).is_ok_and(|is_mount| !is_mount) => return Ok(()),
             Err(Errno::PERM) => unmount_by_helper(path)?,
             Err(error) => return Err(error.into()),
@@ -102,8 +103,8 @@ pub(crate) fn unmount_all(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Unmounts, lazily, the volume that is mounted on `directory`, wherever else a
-/// part of it is mounted, and every overlay that keeps its changes in it.
+/// Unmounts, lazily, all mounts of the volume that is mounted on `directory`,
+/// and every overlay that keeps its changes in the volume.
 pub(crate) fn unmount_volume(directory: &Path) -> io::Result<()> {
     let table = MountTable::of_self()?;
     let volume = table.iter().rev().find(|mount| mount.point() == directory);
@@ -121,7 +122,7 @@ pub(crate) fn unmount_volume(directory: &Path) -> io::Result<()> {
 /// Unmounts, lazily, everything that is mounted below `directory`.
 pub(crate) fn unmount_below(directory: &Path) -> io::Result<()> {
     let table = MountTable::of_self()?;
-    // The last one is on top of the others.
+    // The last mount is on top of the others, so it is unmounted first.
     for mount in table.iter().rev() {
         let point = mount.point();
         if point != directory && point.starts_with(directory) {
@@ -153,7 +154,7 @@ fn mount_id(path: &Path) -> io::Result<u64> {
     Ok(found.stx_mnt_id)
 }
 
-/// Whether the mount that contains a path is shared with others.
+/// Whether the mount that contains a path is a shared mount.
 fn is_shared(path: &Path) -> io::Result<bool> {
     let id = mount_id(path)?;
     let table = MountTable::of_self()?;
@@ -165,8 +166,8 @@ fn is_shared(path: &Path) -> io::Result<bool> {
 mod tests {
     use super::*;
 
-    /// The kernel rejects the unknown flag as Linux before 6.5 rejects the real
-    /// one.
+    /// Uses a flag that no kernel knows: the kernel rejects it as Linux before
+    /// 6.5 rejects `MOVE_MOUNT_BENEATH`.
     #[test]
     fn a_mount_is_replaced_where_none_can_go_beneath() {
         let name = "a_mount_is_replaced_where_none_can_go_beneath";

@@ -1,6 +1,6 @@
-//! Overlays for users who may not mount: in a user namespace, where every user
-//! may. Such a mount is visible only to the processes in the namespace, and
-//! ends with the last of them.
+//! Overlays for users who may not mount. They are mounted in a user namespace,
+//! in which every user may mount. Such a mount is visible only to the processes
+//! in the namespace, and ends with the last of them.
 //!
 //! Namespaces are not recorded anywhere: `/proc` lists the processes that have
 //! a workspace mounted.

@@ -16,7 +16,7 @@ use linux::{obstacle_to_entering, obstacle_to_overlays, obstacle_to_serving};
 pub struct ProbeResult {
     /// The provider that was tried.
     pub provider: ProviderKind,
-    /// Why it does not work, and the remedy.
+    /// Why it does not work, and the remedy; `None` if it works.
     pub obstacle: Option<String>,
 }
 

@@ -79,8 +79,9 @@ pub trait WorkspaceProvider: fmt::Debug + Send + Sync {
     /// caller creates it.
     fn home(&self, live_dir: &Path) -> PathBuf;
 
-    /// Creates the workspace in `live_dir`, which is empty; a view if the origin
-    /// is read-only. Fails if the origin has a limit that cannot be enforced.
+    /// Creates the workspace in `live_dir`, which is empty. If the origin is
+    /// read-only, creates a view. Fails if the origin has a limit that cannot
+    /// be enforced.
     fn create(&self, live_dir: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()>;
 
     /// Creates a workspace in `live_dir`. Its origin was just read from the
@@ -131,8 +132,9 @@ pub trait WorkspaceProvider: fmt::Debug + Send + Sync {
 pub trait LazyServer: fmt::Debug + Send + Sync {
     /// Mounts a snapshot on the directory `at`, where nothing is mounted. When
     /// this returns, the mount is complete and read-only, and its files belong
-    /// to `owner`, or to the caller without one. The mount stays until it is
-    /// unmounted. If the process that serves it dies, calls to it fail.
+    /// to `owner`, or to the caller if there is none. The mount stays until it
+    /// is unmounted. If the process that serves the mount dies, accesses to its
+    /// files fail.
     fn serve(&self, snapshot: SnapshotId, at: &Path, owner: Option<Owner>) -> io::Result<()>;
 }
 

@@ -20,9 +20,9 @@ pub struct Record {
     /// The snapshot that its work started from: the one that it, or the workspace
     /// that it was forked from, was created from; or that of its last merge.
     pub start: SnapshotId,
-    /// The snapshot that changes since the last snapshot compare with: the newest
-    /// of the one that the workspace was created from, those that it was restored
-    /// or refreshed to, and those taken of it.
+    /// The snapshot that the files are compared with to find changes: the
+    /// newest of the one that the workspace was created from, those that it was
+    /// restored or refreshed to, and those taken of it.
     pub base: SnapshotId,
     /// The time of its creation.
     pub created: Timestamp,

@@ -19,8 +19,8 @@ use elevo_core::WorkspaceId;
 
 pub use fuzzing::read_any_registry;
 
-/// The log is rewritten at the start if it has this many more lines than
-/// workspaces.
+/// The log is rewritten when the registry is opened, if it has at least this
+/// many more lines than workspaces.
 const SPARE_LINES: usize = 1000;
 
 /// The registry in a directory.
@@ -31,7 +31,8 @@ pub(crate) struct Registry {
     state: Mutex<LogState>,
 }
 
-/// The state after the part of the log that has been read.
+/// The state of the registry according to the part of the log that has been
+/// read.
 #[derive(Debug, Default)]
 struct LogState {
     records: BTreeMap<WorkspaceId, Record>,
@@ -81,8 +82,8 @@ impl LogState {
 pub(crate) struct LockedRegistry<'a> {
     registry: &'a Registry,
     log: File,
-    // Dropped before `state`, which other threads wait for: they share the lock
-    // file.
+    // Dropped before `state`: the other threads of this process, which wait for
+    // `state`, share the lock file.
     _held: Unlock<'a>,
     state: MutexGuard<'a, LogState>,
 }
@@ -181,7 +182,7 @@ impl LockedRegistry<'_> {
         record.ok_or_else(|| Error::NotFound(id.clone()))
     }
 
-    /// Durable when this returns.
+    /// Sets a record. Durable when this returns.
     pub(crate) fn set(&mut self, record: Record) -> Result<()> {
         self.set_all(vec![record])
     }
@@ -198,7 +199,7 @@ impl LockedRegistry<'_> {
         Ok(())
     }
 
-    /// Durable when this returns.
+    /// Removes a record. Durable when this returns.
     pub(crate) fn remove(&mut self, id: &WorkspaceId) -> Result<()> {
         self.append(&LogLine::Remove(id.to_string()))?;
         self.state.records.remove(id);
@@ -225,7 +226,7 @@ impl LockedRegistry<'_> {
     fn catch_up(mut self) -> Result<Self> {
         let failed = Error::io("read", &self.registry.log);
         let text = self.unread().map_err(failed)?;
-        // A line without an end is of a writer that was killed before its change
+        // An incomplete line is from a writer that was killed before its change
         // took effect.
         let whole = text.iter().rposition(|byte| *byte == b'\n');
         let whole = whole.map_or(0, |end| end + 1);
@@ -261,7 +262,8 @@ impl LockedRegistry<'_> {
         Ok(text)
     }
 
-    /// Rewrites the log if most of its lines are obsolete.
+    /// Rewrites the log if it has at least [`SPARE_LINES`] more lines than
+    /// workspaces.
     fn compact(mut self) -> Result<()> {
         if self.state.lines < self.state.records.len() + SPARE_LINES {
             return Ok(());

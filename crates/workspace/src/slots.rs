@@ -40,7 +40,8 @@ impl Slot {
 }
 
 impl Slots {
-    /// Slots in the directory `root`, which is created when the first slot is.
+    /// Returns the slots in the directory `root`, which is created with the
+    /// first slot.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self {
             root: root.into(),

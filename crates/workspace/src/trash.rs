@@ -136,8 +136,9 @@ fn open(parent: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<OwnedFd>> {
     Ok(Some(opened?))
 }
 
-/// Like the Linux version, where `O_PATH` does not exist. If the name changes
-/// in between, it is only another directory of the same user.
+/// Like the Linux version, for systems without `O_PATH`. If the name comes to
+/// refer to another directory in between, that directory belongs to the same
+/// user.
 #[cfg(not(target_os = "linux"))]
 fn open(parent: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<OwnedFd>> {
     let open = || rustix::fs::openat(parent, name, DIRECTORY | OFlags::RDONLY, Mode::empty());

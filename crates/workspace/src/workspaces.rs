@@ -52,15 +52,15 @@ pub use refresh::Refreshed;
 pub struct Options {
     /// Threads that read and write files; at least 1.
     pub threads: usize,
-    /// The provider of new workspaces; otherwise the best one that works here.
+    /// The provider of new workspaces; `None` for the best one that works here.
     pub provider: Option<ProviderKind>,
     /// Maximum bytes of layers that are kept although no workspace needs them.
     pub spare_layers: u64,
-    /// Keep the uppers of overlays in a pool, so that they can have a limit and
-    /// snapshots of one moment. The value is the size in bytes of the file that
-    /// is created for the pool if it needs one.
+    /// If set, the uppers of overlays are kept in a pool, so that workspaces
+    /// can have a limit and snapshots of one moment. The value is the size in
+    /// bytes of the file that is created for the pool if it needs one.
     pub pool: Option<u64>,
-    /// The owner of the files of new workspaces; otherwise the caller. Only
+    /// The owner of the files of new workspaces; `None` for the caller. Only
     /// root can set another owner. Existing workspaces and their forks keep
     /// theirs.
     pub owner: Option<Owner>,
@@ -90,7 +90,8 @@ pub struct Snapshotted {
     pub id: SnapshotId,
     /// Whether the snapshot is new.
     pub is_new: bool,
-    /// The losses that the snapshot does not keep, each kind once.
+    /// The losses: properties of files that the snapshot does not keep. Each
+    /// kind is listed once.
     pub losses: Vec<Loss>,
 }
 
@@ -317,7 +318,7 @@ impl Workspaces {
     }
 }
 
-/// Returns the origin of a workspace, whose snapshot is `snapshot`.
+/// Returns the origin of a workspace. `snapshot` is the snapshot of the origin.
 fn origin<'a>(record: &Record, snapshot: &'a Snapshot) -> Origin<'a> {
     Origin {
         id: record.origin,

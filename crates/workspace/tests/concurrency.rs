@@ -179,7 +179,8 @@ fn tidy_deletes_nothing_that_a_new_workspace_needs(fixture: &Fixture) {
     let open = || Workspaces::open(&fixture.root, fixture.repository.clone(), &options).unwrap();
     let (workspaces, done) = (open(), AtomicBool::new(false));
     let tidied = AtomicUsize::new(0);
-    // The first call that ends may have begun before this; the second has not.
+    // Waits for two calls of `tidy`: the first one that ends may have begun
+    // before the wait, but the second has not.
     let wait_for_tidy = || {
         let before = tidied.load(Ordering::Relaxed);
         while tidied.load(Ordering::Relaxed) < before + 2 {

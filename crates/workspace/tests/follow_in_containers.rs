@@ -82,7 +82,7 @@ impl Reader {
         reader
     }
 
-    /// Waits until the process prints a line that ends so.
+    /// Waits until the process prints a line that ends with `end`.
     fn wait_for(&mut self, end: &str) {
         let mut lines = self.output.by_ref().map_while(Result::ok);
         let is_found = lines.any(|line| line.ends_with(end));
@@ -94,7 +94,8 @@ impl Reader {
     }
 
     fn finish(mut self) {
-        // A pipe that is full would stop the process.
+        // Reads the rest of the output, because a full pipe would stop the
+        // process.
         self.output.by_ref().for_each(drop);
         assert!(self.process.wait().unwrap().success());
     }
@@ -131,7 +132,7 @@ fn read_while_it_follows(test: &str, fixture: &Fixture, mounts: Mounts, count: u
         // The readers continue to read while the next snapshot is shown.
         wait_for_readers(&mut readers, number);
     }
-    // Atomically, since the readers poll for the file.
+    // The file `stop` is created atomically, since the readers poll for it.
     fs::write(fixture.root.join("stopping"), format!("{}", count - 1)).unwrap();
     fs::rename(fixture.root.join("stopping"), fixture.root.join("stop")).unwrap();
     readers.into_iter().for_each(Reader::finish);
@@ -167,12 +168,13 @@ enum Mounts {
     Shared,
 }
 
-/// Runs `then` in a namespace with such mounts; or reads, if this is a child
-/// process that was started for that.
+/// Runs `then` in a namespace with mounts of that propagation. If this is a
+/// child process that was started to read, reads instead.
 fn in_a_namespace(test: &str, mounts: Mounts, then: impl FnOnce(&Path)) {
     if let Some(read) = std::env::var_os(READ) {
         let read = PathBuf::from(read);
-        // Next to `read`, or above the workspace that `read` is in.
+        // The file `stop` is in the directory of the workspaces, which contains
+        // `read`.
         let root = read.ancestors().find(|path| path.join("registry").exists());
         return read_in_a_loop(&read, &root.unwrap().join("stop"));
     }

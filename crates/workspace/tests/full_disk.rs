@@ -30,7 +30,7 @@ fn a_pool_is_remounted_with_all_synced_data_after_a_full_disk() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    // The kernel escapes the space in its list of mounts.
+    // The name has a space, which the kernel escapes in its list of mounts.
     let disk = Disk::make(directory.path(), "a disk", 512 << 20);
     let fixture = Fixture::pooled(disk.path());
     let workspaces = fixture.open();

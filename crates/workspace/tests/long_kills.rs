@@ -1,6 +1,6 @@
 //! `kill -9` at random moments of creating, forking, parking and removing
-//! workspaces: acknowledged operations last, and nothing else is left, mounted
-//! or not.
+//! workspaces: acknowledged operations persist, and no other directory or mount
+//! is left.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 #![allow(
@@ -147,8 +147,8 @@ fn id(number: u32) -> WorkspaceId {
     format!("ws-{number}").parse().unwrap()
 }
 
-/// Runs one operation after another. Acknowledges the workspaces of an operation
-/// before it, and their states after it.
+/// Runs one operation after another. Acknowledges the workspaces of an
+/// operation before it begins, and their states after it ends.
 fn work_for_ever(victim: &Victim, kind: Kind) -> ! {
     let (workspaces, base) = open(victim.directory(), kind);
     let mut random = SmallRng::seed_from_u64(victim.seed());

@@ -101,8 +101,8 @@ fn made(workspaces: &Workspaces, repository: &Repository, name: &str, read_only:
     }
 }
 
-/// Returns a snapshot with the agent's files of `taken` and the files of a
-/// head.
+/// Returns a snapshot with the agent's files of `taken` and the shared files of
+/// a head.
 fn merged(repository: &Repository, directory: &Path, taken: SnapshotId, to: usize) -> SnapshotId {
     let scratch = directory.join("scratch");
     let _ = fs::remove_dir_all(&scratch);
@@ -139,8 +139,8 @@ fn merged(repository: &Repository, directory: &Path, taken: SnapshotId, to: usiz
     block_on(imported.commit(repository, info)).unwrap()
 }
 
-/// Writes to a workspace, refreshes it, lets another follow, and acknowledges
-/// each step.
+/// Writes to a workspace, refreshes it, lets a read-only workspace follow a
+/// head, and acknowledges each step.
 fn work_for_ever(victim: &Victim, provider: ProviderKind, is_pooled: bool) -> ! {
     let (workspaces, repository) = open(victim.directory(), provider, is_pooled);
     made(&workspaces, &repository, "writer", false);
@@ -199,7 +199,8 @@ fn verify(directory: &Path, provider: ProviderKind, is_pooled: bool, done: &Ackn
         if record.unfinished.is_none() {
             assert!(number(&files).is_some(), "the files are of one snapshot");
         }
-        // The same holds for the snapshot, if the kill came after it was taken.
+        // After an interrupted refresh, the snapshot that was taken before it
+        // and its target can be restored, and both have the agent's file.
         let to = record.unfinished.unwrap_or(record.base);
         let restored = |to| {
             let progress = Progress::new();
@@ -335,6 +336,7 @@ fn a_thousand_read_only_workspaces_follow_one_head() {
         line(&created),
         line(&followed),
     ));
-    // One for each reader, one for the view, and two shared by all.
+    // One mount for each reader, one for the view, and two that all readers
+    // share.
     assert_eq!(mounts, count as usize + 3);
 }

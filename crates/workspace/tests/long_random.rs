@@ -13,7 +13,7 @@ on_every_provider! {
     finds_the_changes_of_thousands_of_random_sequences
 }
 
-/// Five sequences a generation.
+/// Each generation runs five sequences.
 fn finds_the_changes_of_thousands_of_random_sequences(fixture: &Fixture) {
     random_changes(fixture, long::rounds(400, 20) as usize);
 }

@@ -66,7 +66,7 @@ fn an_agent_without_privileges_can_change_everything(fixture: &Fixture) {
     let forked = workspaces.path(&fork).unwrap();
     assert_all_of(&forked, AGENT);
     as_agent(&forked, "rm -r moved && echo of-the-fork > root");
-    // This one is mounted over a layer with the changes.
+    // This workspace is created from the snapshot with the changes.
     let created = workspaces.create(&id("two"), taken.id, fixture.now(), None, &progress());
     let two = created.unwrap();
     assert_all_of(&two, AGENT);

@@ -60,8 +60,8 @@ fn a_full_workspace_rejects_writes_and_its_neighbours_do_not() {
     }
 }
 
-/// One file is always written before the other, so at every moment it is ahead
-/// or equal.
+/// The first file is always written before the second, so its number is never
+/// less than that of the second.
 #[test]
 fn with_a_pool_forks_and_snapshots_are_of_one_moment() {
     if !disk::in_own_namespace("with_a_pool_forks_and_snapshots_are_of_one_moment") {
@@ -70,7 +70,8 @@ fn with_a_pool_forks_and_snapshots_are_of_one_moment() {
     let directory = tempfile::tempdir().unwrap();
     let fixture = Fixture::pooled(directory.path());
     let workspaces = fixture.open();
-    // Without a limit, because freed space counts until btrfs commits.
+    // The workspace has no limit, because freed space counts towards a limit
+    // until btrfs commits.
     let created = workspaces.create(&id("one"), fixture.base, fixture.now(), None, &progress());
     let files = created.unwrap();
     let counter = |files: &std::path::Path, name: &str| -> u64 {

@@ -272,7 +272,8 @@ fn containers_get_the_directory_below_a_view(fixture: &Fixture) {
     assert_eq!(fs::read_dir(&bare).unwrap().count(), 0);
 }
 
-/// With a pool: the only provider that forks at one moment and has a volume.
+/// Runs a test on overlays with a pool, since only these fork at one moment and
+/// have a volume.
 fn on_a_pool(name: &str, test: fn(&Fixture)) {
     providers::pooled(name, test);
 }

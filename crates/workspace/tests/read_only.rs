@@ -177,7 +177,8 @@ fn a_follower_sees_the_new_snapshot_and_open_files_keep_the_old(fixture: &Fixtur
     assert_eq!(workspaces.path(&id("one")).unwrap(), files);
     assert_eq!(workspaces.get(&id("one")).unwrap().base, snapshots[1]);
     follow(&workspaces, "one", snapshots[1]);
-    // Also backwards, and to a snapshot without common history.
+    // A workspace can also follow an older snapshot, and one without common
+    // history.
     for (number, to) in [(0, snapshots[0]), (5, snapshots[5])] {
         follow(&workspaces, "one", to);
         assert_eq!(number_in(&fs::File::open(&files).unwrap()), number);
@@ -231,7 +232,7 @@ fn only_read_only_workspaces_follow(fixture: &Fixture) {
     follow(&workspaces, "reader", fixture.base);
 }
 
-/// The state after a kill between the two mounts, with the old one still on top.
+/// Simulates a kill during a switch, while the old snapshot is still shown.
 fn an_interrupted_follow_is_finished(fixture: &Fixture) {
     let workspaces = fixture.open();
     let snapshots = numbered(fixture, 3);

@@ -191,7 +191,7 @@ fn a_refresh_without_a_decision_changes_nothing(fixture: &Fixture) {
     assert!(same.written.is_none() && !same.taken.is_new);
 }
 
-/// The writer is not paused.
+/// A writer that is not paused changes the file.
 fn a_file_changed_during_a_refresh_is_not_overwritten(fixture: &Fixture) {
     let workspaces = fixture.open();
     let files = fixture.create(&workspaces, "one");

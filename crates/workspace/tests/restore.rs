@@ -29,7 +29,8 @@ of_root:
     restored_files_belong_to_the_agent
 }
 
-/// A workspace with changes of every kind in a second snapshot.
+/// Creates a workspace, makes various changes in it and takes a second
+/// snapshot.
 fn with_second_snapshot(fixture: &Fixture, workspaces: &Workspaces) -> (PathBuf, SnapshotId) {
     let files = fixture.create(workspaces, "one");
     fs::write(files.join("src/main.rs"), "second").unwrap();
@@ -42,7 +43,8 @@ fn with_second_snapshot(fixture: &Fixture, workspaces: &Workspaces) -> (PathBuf,
     (files, second.id)
 }
 
-/// Restores a snapshot of the workspace `one`, which must then equal it.
+/// Restores a snapshot into the workspace `one`, and checks that the workspace
+/// then equals the snapshot.
 fn restore(fixture: &Fixture, workspaces: &Workspaces, to: SnapshotId) -> CheckoutReport {
     let restored = workspaces.restore(&id("one"), to, &NeverFreeze, &progress());
     let files = workspaces.path(&id("one")).unwrap();
@@ -189,7 +191,7 @@ fn writers_are_paused_during_a_restore(fixture: &Fixture) {
     assert_eq!(*calls.0.borrow(), ["freeze", "thaw"]);
 }
 
-/// The space of deleted files counts until btrfs commits.
+/// The space of deleted files counts towards the limit until btrfs commits.
 #[test]
 fn a_workspace_more_than_half_full_is_restored() {
     if !disk::in_own_namespace("a_workspace_more_than_half_full_is_restored") {

@@ -214,7 +214,7 @@ struct Stopped(Pid);
 impl Freeze for Stopped {
     fn freeze(&self) -> std::io::Result<()> {
         kill_process_group(self.0, Signal::STOP)?;
-        // The signal is sent, but not delivered yet.
+        // The signal was sent, but may not have been delivered yet.
         let group = self.0.as_raw_nonzero().to_string();
         while !states_of(&group).iter().all(|state| state == "T") {
             std::thread::yield_now();
@@ -289,7 +289,8 @@ fn a_fork_during_writes_of_sqlite_is_not_damaged(fixture: &Fixture) {
     writer.wait().unwrap();
 }
 
-/// Returns the number of rows after the result of an integrity check.
+/// Returns the number of rows, which follows the result of an integrity check
+/// in the output.
 fn count_rows(output: &str) -> u64 {
     let lines: Vec<_> = output.lines().collect();
     assert_eq!(lines[0], "ok", "{output}");

@@ -225,8 +225,8 @@ fn writers_are_paused_while_a_workspace_is_read(fixture: &Fixture) {
     workspaces
         .park(&id("one"), info(), &calls, &progress())
         .unwrap();
-    // With a pool, only the operation that could lose later writes pauses the
-    // writers.
+    // With a pool, only `park` pauses the writers, since it could lose later
+    // writes.
     let times = if fixture.pool.is_some() { 1 } else { 3 };
     assert_eq!(*calls.0.borrow(), ["freeze", "thaw"].repeat(times));
 }
@@ -261,8 +261,8 @@ fn marks_that_an_agent_makes_mean_nothing(fixture: &Fixture) {
     fs::write(files.join("empty/new"), "new").unwrap();
     let mark = |path: &str, name: &str, value: &[u8]| {
         let flags = XattrFlags::empty();
-        // Root's overlay stores it as an ordinary attribute, and other file
-        // systems may reject it.
+        // An overlay of root stores the mark as an ordinary attribute, and
+        // other file systems may reject it.
         let _ = setxattr(files.join(path), name, value, flags);
     };
     for overlay in ["user.overlay", "user.overlay.overlay"] {
@@ -377,7 +377,8 @@ fn finds_random_changes(fixture: &Fixture) {
     support::random::random_changes(fixture, 20);
 }
 
-/// The head of a project has no times of files that a merge wrote.
+/// The snapshot has no modification times, as after a merge that wrote its
+/// files.
 fn a_snapshot_without_times_is_changed_and_snapshotted(fixture: &Fixture) {
     let tree = StateTree::empty(&fixture.repository);
     for (path, content) in [("a", "first"), ("b/c", "second")] {

@@ -32,18 +32,19 @@ pub trait Views {
     fn prepare(&self, live_dir: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()>;
 
     /// Switches the view to the origin. [`prepare`](Self::prepare) must have
-    /// been called for it, and
-    /// [`tidy`](super::WorkspaceProvider::tidy) not since.
+    /// been called for the origin, and [`tidy`](super::WorkspaceProvider::tidy)
+    /// must not have been called since then.
     fn show(&self, live_dir: &Path, origin: Origin<'_>) -> Result<()>;
 
     /// Whether the view shows the origin.
     fn shows(&self, live_dir: &Path, origin: Origin<'_>) -> bool;
 
-    /// Prepares the origin, and switches the view to it unless it shows it.
+    /// Prepares the origin, and switches the view to it unless the view already
+    /// shows it.
     fn ensure_shown(&self, live_dir: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()>;
 
-    /// The directory below the mount of the view; `None` if the view is not a
-    /// mount.
+    /// The directory that the view is mounted on, without the mount; `None` if
+    /// the view is not a mount.
     fn bare(&self, live_dir: &Path) -> Result<Option<PathBuf>>;
 }
 
@@ -87,8 +88,8 @@ pub trait Private {
     /// Waits for the lock that a process holds while it enters.
     fn lock_entrance(&self, live_dir: &Path) -> Result<File>;
 
-    /// Returns some of the processes that have entered the workspace: none only
-    /// if there are none.
+    /// Returns some of the processes that have entered the workspace. The list
+    /// is empty only if no process has.
     fn users(&self, live_dir: &Path) -> Result<Vec<u32>>;
 }
 

@@ -41,8 +41,8 @@ pub struct FullProvider {
 }
 
 /// Directories that hold one snapshot each and never change. The file
-/// `KEY.lock` next to a directory is held shared to clone from it, and
-/// exclusively to create or delete it.
+/// `KEY.lock` next to a directory is locked shared to clone from the directory,
+/// and exclusively to create or delete it.
 #[derive(Debug)]
 struct Bases {
     directory: PathBuf,
@@ -66,7 +66,7 @@ const UNFINISHED: &str = ".unfinished";
 const MAX_BASES: usize = 4;
 
 impl FullProvider {
-    /// Creates workspaces as copies.
+    /// Returns a provider that creates workspaces as copies.
     pub fn copy(repository: Repository, threads: usize) -> Self {
         Self {
             repository,
@@ -77,8 +77,9 @@ impl FullProvider {
         }
     }
 
-    /// Creates workspaces as clones of a directory in `root`, the directory of
-    /// the workspaces. Its file system must support cloning.
+    /// Returns a provider that creates workspaces as clones of directories in
+    /// `root`, the directory of the workspaces. The file system of `root` must
+    /// support cloning.
     pub fn reflink(repository: Repository, threads: usize, root: &Path) -> Self {
         let bases = Bases {
             directory: root.join("bases"),
@@ -90,8 +91,8 @@ impl FullProvider {
         }
     }
 
-    /// Shows read-only workspaces as mounts in `root`, where mounting is
-    /// allowed.
+    /// Makes the provider show read-only workspaces as mounts in `root`, if
+    /// mounting is allowed.
     #[cfg(target_os = "linux")]
     pub fn with_view_mounts(self, root: &Path) -> Self {
         let view_mounts = Some(ViewMounts::new(root));
@@ -364,7 +365,7 @@ impl WorkspaceProvider for FullProvider {
     }
 
     fn tidy(&self, _: &[Origin<'_>]) -> Result<()> {
-        // The number of bases is limited when one is added.
+        // Nothing to do: the number of bases is limited when one is added.
         Ok(())
     }
 

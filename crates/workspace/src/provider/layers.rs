@@ -58,8 +58,8 @@ struct LayerInfo {
     snapshot: String,
     below: Option<String>,
     bytes: u64,
-    /// The boot id of the kernel that wrote the layer, unless it is known to be
-    /// on disk.
+    /// The boot id of the kernel that wrote the layer, unless the layer is
+    /// known to be on disk.
     boot: Option<String>,
 }
 
@@ -67,8 +67,8 @@ struct LayerInfo {
 pub(super) struct Stack {
     /// The layers, from the top down.
     pub(super) directories: Vec<PathBuf>,
-    /// The layer that is served instead of written out, if the stack is only
-    /// that.
+    /// The id of the layer that is served instead of written out; the stack
+    /// then has no other layer.
     pub(super) served: Option<String>,
     _lock: File,
 }
@@ -157,7 +157,8 @@ impl Layers {
         while let Some(below) = info.below {
             info = self.info(&below)?;
             layers.push(below);
-            // Never created so; a damaged file could name a circle.
+            // No stack is created with more layers, but in damaged files the
+            // layers could form a cycle.
             if layers.len() > MAX_LAYERS {
                 return None;
             }
@@ -168,7 +169,8 @@ impl Layers {
     fn info(&self, layer: &str) -> Option<LayerInfo> {
         let text = fs::read(self.directory.join(layer).join("about")).ok()?;
         let info: LayerInfo = serde_json::from_slice(&text).ok()?;
-        // A layer that was not synced may have lost data since another boot.
+        // A layer that was written before the last boot, and not synced, may
+        // have lost data.
         let is_complete = info.boot.as_ref().is_none_or(|boot| *boot == self.boot);
         is_complete.then_some(info)
     }
@@ -178,8 +180,8 @@ impl Layers {
         let Origin {
             snapshot, owner, ..
         } = origin;
-        // A layer that `info` does not trust, and the remains of a killed
-        // process.
+        // Deletes a layer that `info` does not trust, and the remains of a
+        // killed process.
         let directory = self.directory.join(top);
         trash::delete(&directory, &self.trash)?;
         let unfinished = self.directory.join(format!("{top}.unfinished"));
@@ -249,15 +251,15 @@ impl Layers {
     fn shown_by(&self, layer: &str) -> Option<LowerLayer> {
         let id = self.info(layer)?.snapshot.parse().ok()?;
         let found = LowerLayer::at(&self.repository, id, None).ok()?;
-        // The name depends on the owner, which the file does not record.
+        // The id of a layer depends on the owner, which the file `about` does
+        // not record. So the given id replaces the computed one.
         let layer = layer.to_owned();
         Some(LowerLayer { layer, ..found })
     }
 
-    /// Deletes layers that no stack of `used` needs, the oldest first, until
-    /// the rest is within the budget, and layers that are incomplete. Calls
-    /// `others` while no stack is created or mounted; it returns the tops of
-    /// further stacks that are needed.
+    /// Deletes incomplete layers, and older layers that no stack of `used`
+    /// needs and that exceed the budget. Calls `others`, which returns the tops
+    /// of further stacks that are needed, while no stack is created or mounted.
     pub(super) fn tidy(
         &self,
         used: &[Origin<'_>],
@@ -268,7 +270,8 @@ impl Layers {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             lock => lock.map_err(failed())?,
         };
-        // The holder is about to mount a stack; a later call will clean up.
+        // If the lock is held, its holder is about to mount a stack, and a
+        // later call will clean up.
         let Some(_lock) = lock else {
             return Ok(());
         };

@@ -68,8 +68,9 @@ pub struct OverlayProvider {
 }
 
 impl OverlayProvider {
-    /// Creates overlays over layers in `root`, the directory of the workspaces.
-    /// Layers that no workspace needs are kept up to `budget` bytes.
+    /// Returns a provider that creates overlays over layers in `root`, the
+    /// directory of the workspaces. Layers that no workspace needs are kept up
+    /// to `budget` bytes.
     pub fn new(repository: Repository, threads: usize, root: &Path, budget: u64) -> Self {
         let layers = Layers::new(repository.clone(), threads, root, budget);
         Self {
@@ -84,20 +85,21 @@ impl OverlayProvider {
         }
     }
 
-    /// Creates private overlays in user namespaces, for users who may not
-    /// mount.
+    /// Makes the provider create private overlays in user namespaces, for users
+    /// who may not mount.
     pub fn rootless(self) -> Self {
         let marks = OverlayXattrs::User;
         Self { marks, ..self }
     }
 
-    /// Serves snapshots that are not written out yet.
+    /// Makes the provider serve snapshots that are not written out yet.
     pub fn lazy(self, root: &Path, server: Arc<dyn LazyServer>) -> Self {
         let served = Some(ServedSnapshots::new(root, server));
         Self { served, ..self }
     }
 
-    /// Keeps uppers in a pool of at most `bytes`.
+    /// Makes the provider keep uppers in a pool. If the pool needs a file, it
+    /// has at most `bytes`.
     pub fn with_pool(self, root: &Path, bytes: u64) -> Result<Self> {
         let pool = Some(Pool::open(root, bytes)?);
         Ok(Self { pool, ..self })
@@ -145,7 +147,8 @@ impl OverlayProvider {
         let upper = changes.join("upper");
         for directory in [&upper, &changes.join("work"), &files] {
             match fs::create_dir(directory) {
-                // The agent sees the upper as the root directory.
+                // The agent sees the upper as the root directory, so the upper
+                // gets its owner.
                 Ok(()) if *directory == upper => set_owner(&upper, owner)?,
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                     return Err(Error::io("create", directory)(error));
@@ -214,7 +217,8 @@ impl WorkspaceProvider for OverlayProvider {
 
     fn create(&self, live_dir: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
         match (&self.pool, origin.limit) {
-            // Only its home takes space, and that is not limited.
+            // Only the home of a read-only workspace takes space, and this one
+            // has no limit.
             (_, None) if origin.read_only => {}
             (Some(pool), limit) => pool.create(id(live_dir), limit)?,
             (None, None) => {}
@@ -315,7 +319,8 @@ impl WorkspaceProvider for OverlayProvider {
     }
 }
 
-/// Names the view of an origin after the top layer of its stack.
+/// Returns the name of the view of an origin: the id of the top layer of its
+/// stack.
 fn view_of(origin: Origin<'_>) -> String {
     layer_id(origin.snapshot, origin.owner)
 }

@@ -228,7 +228,8 @@ impl Pool {
                 _ => {}
             }
         }
-        // Last: whether a workspace is in the pool is decided by its subvolume.
+        // The subvolume is deleted last, because its existence decides whether
+        // the workspace is in the pool.
         self.destroy(id)
     }
 
@@ -295,8 +296,8 @@ impl ReadSnapshot<'_> {
 
 impl Drop for ReadSnapshot<'_> {
     fn drop(&mut self) {
-        // After a failure, the next read, the next start or the deletion of the
-        // workspace deletes it.
+        // If this fails, the next read, the next start or the deletion of the
+        // workspace deletes the snapshot.
         let _ = self.pool.destroy(&self.name);
     }
 }

@@ -1,5 +1,6 @@
 //! Read-only overlays, one for each stack of layers. Each reader has a mount of
-//! it, and all share the data that the kernel caches.
+//! such an overlay, and all readers of one overlay share the data that the
+//! kernel caches.
 //!
 //! ```text
 //! views/LAYER/files   the overlay of the stack with that layer on top
@@ -40,7 +41,7 @@ pub(super) struct SharedViews {
 const LOCK: &str = ".lock";
 
 impl SharedViews {
-    /// Views in `root`, the directory of the workspaces.
+    /// Returns the views in `root`, the directory of the workspaces.
     pub(super) fn new(root: &Path) -> Self {
         Self {
             directory: root.join("views"),
@@ -105,7 +106,8 @@ impl SharedViews {
 
     /// Deletes views that no reader needs; `needed` has the top layers of the
     /// views that readers see. Returns the top layers of the others that are
-    /// still in use. No view is created during the call.
+    /// still in use. The caller ensures that no view is created during the
+    /// call.
     pub(super) fn tidy(&self, needed: &HashSet<String>) -> Result<Vec<String>> {
         let failed = || Error::io("clean up", &self.directory);
         let mut in_use = Vec::new();
@@ -158,9 +160,9 @@ fn retire(directory: &Path) -> io::Result<bool> {
     Ok(!is_used(directory)?)
 }
 
-/// Whether a file of the view is open, or the view is mounted: the kernel then
-/// rejects another overlay with the same upper. With `index=on` that is an
-/// error; without, only a warning in the log of the kernel.
+/// Whether a file of the view is open, or the view is mounted. The kernel then
+/// rejects the overlay with the same upper that this function tries to mount.
+/// It does so only with `index=on`; without that option it only logs a warning.
 fn is_used(directory: &Path) -> io::Result<bool> {
     let [below, probe] = ["below", "probe"].map(|name| directory.join(name));
     for directory in [

@@ -44,7 +44,7 @@ pub(crate) struct ViewMounts {
 }
 
 impl ViewMounts {
-    /// Mounts in `root`, the directory of the workspaces.
+    /// Returns the mounts in `root`, the directory of the workspaces.
     pub(crate) fn new(root: &Path) -> Self {
         Self {
             root: root.into(),
@@ -59,7 +59,8 @@ impl ViewMounts {
         self.shown.join(id)
     }
 
-    /// Mounts the directory `source`, a mount itself, on the path of `id`.
+    /// Mounts the directory `source`, which is itself a mount, on the path of
+    /// `id`.
     pub(super) fn show(&self, id: &str, source: &Path) -> Result<()> {
         self.prepare()?;
         let path = self.path(id);
@@ -72,7 +73,8 @@ impl ViewMounts {
                 true => replace_mount(source, &path, MoveMountFlags::MOVE_MOUNT_BENEATH)?,
                 false => mount_clone(source, &path)?,
             }
-            // The new mount has propagated to the bare directory too.
+            // The new mount has also propagated to the bare directory, which
+            // must stay without a mount.
             unmount_all(&self.bare.join(id))
         };
         show().map_err(Error::io("mount a view on", &path))

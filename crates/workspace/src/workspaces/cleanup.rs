@@ -28,8 +28,8 @@ impl Workspaces {
     fn tidy_providers(&self) -> Result<()> {
         let path = self.shared_data_lock();
         let lock = lock::try_exclusive(&path).map_err(Error::io("lock", &path))?;
-        // A workspace is being created, and its origin is not in the registry
-        // yet.
+        // If the lock is held, a workspace is being created, and its origin is
+        // not in the registry yet.
         let Some(_lock) = lock else {
             return Ok(());
         };
@@ -46,7 +46,8 @@ impl Workspaces {
             .try_for_each(|provider| provider.tidy(&origins))
     }
 
-    /// Locked exclusively to delete data that workspaces share.
+    /// Returns the lock file that is locked exclusively to delete data that
+    /// workspaces share.
     fn shared_data_lock(&self) -> PathBuf {
         self.root.join("making")
     }
@@ -69,8 +70,9 @@ impl Workspaces {
         trash::move_into(live_dir, &self.trash())
     }
 
-    /// Releases the mounts and the pool's data of a workspace, of all providers:
-    /// an abandoned directory has no record that names its provider.
+    /// Releases the mounts of a workspace and its data in the pool. Calls every
+    /// provider, since an abandoned directory has no record that names its
+    /// provider.
     pub(super) fn release(&self, live_dir: &Path) -> Result<()> {
         let mut providers = self.providers.values();
         providers.try_for_each(|provider| provider.release(live_dir))

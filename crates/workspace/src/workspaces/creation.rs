@@ -84,8 +84,9 @@ impl Workspaces {
             .map(|new| new.locked.live_dir.as_path())
             .collect();
         let create = || {
-            // Both until the records are in the registry: they protect the
-            // layers from `tidy`, and the snapshot from garbage collection.
+            // The lock and the guard are held until the records are in the
+            // registry: they protect the layers from `tidy`, and the snapshot
+            // from garbage collection.
             let _shared = self.lock_shared_data()?;
             let (_guard, snapshot) = self.guarded_snapshot(first.origin)?;
             fill(&live_dirs, origin(first, &snapshot))?;

@@ -79,7 +79,7 @@ impl Workspaces {
         let provider = self.provider_of(&record);
         let taken = self.snapshot_locked(record.clone(), locked, info.clone(), progress)?;
         // Read once, while the writers are paused, so that all forks have the
-        // same home and it fits the snapshot.
+        // same home, and the home matches the snapshot.
         let home = self.read_home(&record, locked, progress)?;
         let model = Record {
             origin: taken.id,

@@ -55,7 +55,7 @@ impl Workspaces {
                 limits.set_limit(set)
             });
             result = match set {
-                // It was removed in the meantime.
+                // The workspace was removed in the meantime.
                 Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => result,
                 set => result.and(set),
             };

@@ -44,7 +44,7 @@ impl Workspaces {
     /// directory.
     pub fn resume(&self, id: &WorkspaceId, progress: &Progress) -> Result<PathBuf> {
         let parked = self.get(id)?;
-        // The user chose a private provider, and perhaps a lazy one, so keep
+        // A private provider was requested by the user, so the workspace keeps
         // it.
         let provider = match parked.provider.is_private() {
             true => parked.provider,
@@ -53,7 +53,7 @@ impl Workspaces {
         self.resume_by(parked, provider, progress)
     }
 
-    /// Resumes a workspace with another provider.
+    /// Resumes a workspace with the given provider.
     pub(super) fn resume_by(
         &self,
         parked: Record,
@@ -105,7 +105,7 @@ impl Workspaces {
                 drop(registry);
                 self.delete_locked(&locked)?;
             }
-            // The directory was deleted by hand.
+            // The workspace is parked, or its directory was deleted by hand.
             None => self.release(&self.live_dir(id))?,
         }
         self.empty_trash()

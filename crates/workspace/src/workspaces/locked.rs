@@ -25,7 +25,7 @@ pub(super) struct LockedWorkspace {
 pub(super) const LOCK: &str = "lock";
 
 impl LockedWorkspace {
-    /// `lock` is the lock file in `live_dir`, and locked.
+    /// `lock` is the lock file in `live_dir`, which the caller has locked.
     pub(super) fn new(live_dir: PathBuf, lock: File) -> Self {
         Self {
             live_dir,
@@ -109,7 +109,7 @@ impl Workspaces {
         }
     }
 
-    /// Locks the directory of a workspace, without a look at its record.
+    /// Locks the directory of a workspace without reading its record.
     pub(super) fn lock_live_dir(&self, id: &WorkspaceId) -> Result<LockedWorkspace> {
         let live_dir = self.live_dir(id);
         let path = live_dir.join(LOCK);

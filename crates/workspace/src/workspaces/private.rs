@@ -76,7 +76,8 @@ impl Workspaces {
         let Some(private) = self.provider_of(record).private() else {
             return Ok(None);
         };
-        // Locked before the check: a process could enter between the two.
+        // The entrance is locked before the check, so that no process can enter
+        // after the check.
         let entrance = private.lock_entrance(live_dir)?;
         let pids = private.users(live_dir)?;
         match pids.is_empty() {

@@ -54,7 +54,7 @@ fn overlays(
         }
     };
     let server = options.lazy.clone().unwrap_or_else(|| Arc::new(NoServer));
-    // A pool needs root.
+    // Rootless overlays have no pool, since a pool needs root.
     let rootless = || OverlayProvider::new(repository.clone(), threads, root, spare).rootless();
     Ok(vec![
         Box::new(overlay()?),

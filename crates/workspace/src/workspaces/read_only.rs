@@ -79,7 +79,8 @@ impl Workspaces {
         if record.base == snapshot {
             return Ok(());
         }
-        // `tidy` would delete the prepared view: no record has its origin yet.
+        // Without this lock, `tidy` could delete the prepared view, since no
+        // record has its origin yet.
         let _shared = self.lock_shared_data()?;
         let followed = Record {
             origin: snapshot,
@@ -110,8 +111,8 @@ impl Workspaces {
         Ok(bare?.is_some())
     }
 
-    /// Prepares to give a container a workspace so that it sees the snapshots
-    /// that the workspace follows.
+    /// Prepares to give a workspace to a container so that the container sees
+    /// the snapshots that the workspace follows.
     ///
     /// Bind the source of the result, start the container, and call
     /// [`Self::show`]. Until then the container sees an empty directory,

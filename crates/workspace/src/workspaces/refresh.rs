@@ -43,7 +43,8 @@ impl Workspaces {
     /// snapshot taken. If writing fails or is killed, the workspace holds some
     /// files of both, perhaps one that is truncated. Its base is then the
     /// snapshot taken, which has all earlier files, and
-    /// [`crate::Record::unfinished`] is the one from `decide`. Restore either.
+    /// [`crate::Record::unfinished`] is the one from `decide`. Restore one of
+    /// the two.
     pub fn refresh<E: From<Error>>(
         &self,
         id: &WorkspaceId,

@@ -86,7 +86,8 @@ impl Workspaces {
             // compare with the directory instead of the base.
             let known = known.as_ref().filter(|_| attempts == 1);
             match self.write_differences(&begun, locked, &target, known, progress) {
-                // Deleted files may count until the file system commits.
+                // Deleted files may count towards the limit until the file
+                // system commits.
                 Err(error) if is_full(&error) && attempts < ATTEMPTS => {
                     let limits = self.provider_of(&begun).limits(&locked.live_dir);
                     if !limits.map_or(Ok(false), |limits| limits.reclaim())? {

@@ -199,7 +199,8 @@ impl Fixture {
         }
     }
 
-    /// Overlays over snapshots that threads of this process serve.
+    /// Returns a fixture with overlays over snapshots that threads of this
+    /// process serve.
     pub(crate) fn lazy(directory: &Path) -> Self {
         Self::served(directory, ProviderKind::Lazy)
     }
@@ -213,7 +214,7 @@ impl Fixture {
         }
     }
 
-    /// Overlays with their uppers in a pool.
+    /// Returns a fixture with overlays whose uppers are in a pool.
     pub(crate) fn pooled(directory: &Path) -> Self {
         Self {
             pool: Some(1 << 30),
@@ -221,8 +222,8 @@ impl Fixture {
         }
     }
 
-    /// The same fixture, but the files belong to `AGENT`. In a user namespace
-    /// the owner cannot be changed.
+    /// Returns the same fixture, but with files that belong to `AGENT`, except
+    /// in a user namespace, where the owner cannot be changed.
     pub(crate) fn owned(&self) -> Self {
         let is_rootless = self.kind.is_private();
         let (root, repository) = (self.root.clone(), self.repository.clone());
@@ -251,7 +252,7 @@ impl Fixture {
         Workspaces::open(&self.root, repository, &self.options()).unwrap()
     }
 
-    /// Keeps only the layers that are needed.
+    /// Opens the workspaces with an option that keeps only the needed layers.
     pub(crate) fn open_without_spare_layers(&self) -> Workspaces {
         let options = Options {
             spare_layers: 0,

@@ -46,7 +46,8 @@ pub(crate) use by;
 
 /// Runs a test on copies.
 pub(crate) fn copy(name: &str, test: fn(&Fixture)) {
-    // Only read-only workspaces are mounts, and only for root.
+    // With copies, only the read-only workspaces of root are mounts, so other
+    // users need no namespace.
     if !rustix::process::geteuid().is_root() || disk::in_own_namespace(name) {
         let directory = tempfile::tempdir().unwrap();
         test(&Fixture::new(directory.path(), ProviderKind::Copy));

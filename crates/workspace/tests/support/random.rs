@@ -10,10 +10,10 @@ use rand::rngs::SmallRng;
 
 use super::{Fixture, id, info, progress};
 
-/// Runs random sequences of operations of all kinds, also ones that keep size
-/// and times, each generation in a fork of the one before, and repeats them in
-/// an ordinary directory. The workspace, its changes and its snapshot must all
-/// equal that directory.
+/// Runs random sequences of operations of all kinds, also operations that keep
+/// size and times, and repeats them in an ordinary directory. Each generation
+/// runs in a fork of the one before. The workspace, its changes and its
+/// snapshot must all equal that directory.
 pub(crate) fn random_changes(fixture: &Fixture, generations: usize) {
     let workspaces = fixture.open();
     let mut name = id("generation-0");
@@ -93,8 +93,8 @@ fn copy_all(from: &Path, into: &Path) {
     assert!(status.unwrap().success());
 }
 
-/// Runs one operation of a kind that programs use. It may fail; it then changes
-/// nothing, or has done the same steps everywhere.
+/// Runs one operation of a kind that programs use. The operation may fail; then
+/// it has changed nothing, or has done the same steps in every directory.
 pub(crate) fn change_something(files: &Path, random: &mut SmallRng) -> std::io::Result<()> {
     change(files, random, fs::rename)
 }

@@ -18,9 +18,9 @@ pub(crate) struct OverlayOptions {
     pub(crate) is_indexed: bool,
 }
 
-/// Mounts an overlay of `lowers`, the first on top, and of `upper` and `work`
-/// in `room`, on `files`. Set-user-id bits and device files have no effect in
-/// it.
+/// Mounts an overlay on `files`. It consists of `lowers`, the first on top, and
+/// of `upper` and `work` in `room`. Set-user-id bits and device files have no
+/// effect in the overlay.
 pub(crate) fn mount_overlay(
     lowers: &[&Path],
     room: &Path,

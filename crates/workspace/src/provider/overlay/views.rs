@@ -15,7 +15,7 @@ impl Views for OverlayProvider {
     }
 
     fn prepare(&self, _: &Path, origin: Origin<'_>, progress: &Progress) -> Result<()> {
-        // Written out by lazy providers too: they serve only the lower
+        // Lazy providers write out the snapshot too: they serve only the lower
         // directories of writable workspaces.
         let stack = self.layers.stack(origin, progress)?;
         self.views.mount(&view_of(origin), &stack, origin.owner)

@@ -28,9 +28,9 @@ const MIN_BYTES: u64 = 128 << 20;
 
 /// Whether the workspaces in `root` reject all writes: the kernel makes the
 /// volume of their pool read-only when its file cannot grow because the disk
-/// below is full. [`remount_pool`] ends that. A volume that is not mounted
-/// counts as stuck too. If the volume is being created or mounted, this waits
-/// for the end of that.
+/// below is full. [`remount_pool`] makes it writable again. A volume that is
+/// not mounted counts as stuck too. If the volume is being created or mounted,
+/// this function waits until that is done.
 pub fn is_pool_stuck(root: &Path) -> bool {
     if !looks_stuck(root) {
         return false;
@@ -69,8 +69,9 @@ pub fn remount_pool(root: &Path) -> Result<()> {
             return Ok(());
         }
         mounts::unmount_volume(&directory).map_err(failed())?;
-        // The kernel ends a volume a moment after its last mount. Until then, a
-        // mount of the file fails or shows the old, read-only volume.
+        // The kernel closes a volume a moment after its last mount is
+        // unmounted. Until then, a mount of the file fails or shows the old,
+        // read-only volume.
         if let Err(error) = mount_image(&directory) {
             last = error;
         }
@@ -89,7 +90,8 @@ pub fn remount_pool(root: &Path) -> Result<()> {
 pub(crate) fn erase_pool(root: &Path) -> Result<()> {
     let directory = root.join("uppers");
     let erase = || -> io::Result<()> {
-        // A remount at the same time would mount the volume again.
+        // The lock excludes a concurrent remount, which would mount the volume
+        // again.
         let _lock = lock::exclusive(&lock_of(root))?;
         mounts::unmount_volume(&directory)?;
         let image = image_of(&directory);
