@@ -68,7 +68,8 @@ use crate::error::Result;
 ///    list and its total are of the same moment.
 /// 4. *Tenants are separate*: a call that names a tenant reads and changes only
 ///    the records of that tenant; a record of another tenant is unknown to it. A
-///    call about records of tenants that names none says so in its name.
+///    call that concerns records of tenants, but names no tenant, says so in
+///    its name.
 /// 5. *A change is a compare-and-swap*: if concurrent changes expect the same
 ///    state and replace it by another, exactly one succeeds.
 /// 7. *Limits hold* under any number of concurrent additions.

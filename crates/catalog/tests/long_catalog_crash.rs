@@ -1,5 +1,5 @@
-//! Kills processes and cuts the power of disks: every acknowledged change exists
-//! afterwards, and no change is there in part.
+//! Kills processes and cuts the power of disks. Afterwards every acknowledged
+//! change must exist, and no change may exist in part.
 //!
 //! `ELEVO_LONG` sets the number of rounds (see CONTRIBUTING.md), `ELEVO_SEED`
 //! repeats a run.

@@ -1,4 +1,4 @@
-//! Reads the inputs that the fuzzers have kept.
+//! Replays the corpora of the fuzzers.
 
 #[allow(unreachable_pub, reason = "it is a part of the fuzzers as well")]
 #[path = "../../../fuzz/src/corpus.rs"]

@@ -1,4 +1,4 @@
-//! Properties of every policy, compared with a slow and simple model.
+//! Compares the properties of random policies with a slow and simple model.
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
-//! Tables of the rule that applies, of denials and of their messages.
+//! Checks which rule applies, which actions are denied, and the messages of
+//! denials.
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
 use elevo_core::TreePath;

@@ -114,8 +114,8 @@ fn path(escaped: &[u8]) -> PathBuf {
     OsString::from_vec(unescaped(escaped)).into()
 }
 
-/// Replaces each `\` that three octal digits follow, with these digits, by the
-/// byte that they stand for.
+/// Replaces each escape, which is a `\` and three octal digits, by the byte
+/// that the digits stand for.
 fn unescaped(text: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(text.len());
     let mut rest = text;

@@ -82,8 +82,8 @@ impl LogState {
 pub(crate) struct LockedRegistry<'a> {
     registry: &'a Registry,
     log: File,
-    // Dropped before `state`: the other threads of this process, which wait for
-    // `state`, share the lock file.
+    // Dropped before `state`: the threads of this process share the lock file,
+    // so it is unlocked before another thread gets `state`.
     _held: Unlock<'a>,
     state: MutexGuard<'a, LogState>,
 }

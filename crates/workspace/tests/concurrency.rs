@@ -1,5 +1,5 @@
-//! Many threads that work on the same workspaces, and empty workspaces, on
-//! every provider.
+//! Tests of many threads that work on the same workspaces, and of empty
+//! workspaces, on every provider.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 #![allow(clippy::disallowed_methods, reason = "tests measure time")]

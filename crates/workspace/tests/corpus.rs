@@ -1,4 +1,4 @@
-//! Reads the corpus of the fuzzer again.
+//! Replays the corpus of the fuzzer.
 
 #[allow(unreachable_pub, reason = "it is a part of the fuzzers as well")]
 #[path = "../../../fuzz/src/corpus.rs"]

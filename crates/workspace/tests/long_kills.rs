@@ -1,6 +1,6 @@
-//! `kill -9` at random moments of creating, forking, parking and removing
-//! workspaces: acknowledged operations persist, and no other directory or mount
-//! is left.
+//! Tests of `kill -9` at random moments while workspaces are created, forked,
+//! parked and removed: acknowledged operations persist, and no other directory
+//! or mount is left.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 #![allow(

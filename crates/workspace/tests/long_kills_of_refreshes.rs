@@ -1,5 +1,6 @@
-//! `kill -9` at random moments while workspaces are refreshed and read-only ones
-//! follow snapshots, and a thousand read-only workspaces at once.
+//! Tests of `kill -9` at random moments while workspaces are refreshed and
+//! read-only workspaces follow snapshots, and of a thousand read-only
+//! workspaces at once.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 #![allow(clippy::disallowed_methods, reason = "tests measure time")]

@@ -277,8 +277,8 @@ fn layers_stay_while_files_in_them_are_open(fixture: &Fixture) {
         assert_eq!(number_in(&opened), 0);
         assert_eq!(views(), 2);
     }
-    // Another process does not know of the open files, and shows the same view
-    // again.
+    // Simulates another process, which does not know of the open files and
+    // shows the same view again.
     drop(workspaces);
     let workspaces = fixture.open_without_spare_layers();
     follow(&workspaces, "one", snapshots[0]);

@@ -1,5 +1,5 @@
-//! Workspaces after a restart of the process or of the machine, and the end of
-//! all workspaces, on every provider.
+//! Tests of workspaces after a restart of the process or of the machine, and of
+//! the deletion of all workspaces at once, on every provider.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 

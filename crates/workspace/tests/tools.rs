@@ -167,8 +167,8 @@ fn npm_installs(fixture: &Fixture) {
 fn a_build_is_not_repeated_in_a_fork_or_after_parking(fixture: &Fixture) {
     let workspaces = fixture.open();
     let files = create(fixture, &workspaces);
-    // Cargo identifies a package by its path, so mount each workspace at the
-    // same one.
+    // Cargo identifies a package by its path, so each workspace is mounted at
+    // the same path.
     let seen = fixture.root.join("seen");
     fs::create_dir(&seen).unwrap();
     let at_seen = |files: &Path, script: &str| {

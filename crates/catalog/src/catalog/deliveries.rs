@@ -46,8 +46,9 @@ pub trait Deliveries {
         now: Timestamp,
     ) -> Result<()>;
 
-    /// Returns at most `limit` deliveries of a webhook, newest event first; only
-    /// those before an event or in a state, if given.
+    /// Returns at most `limit` deliveries of a webhook, newest event first;
+    /// only those in `state` and only those of events before `before`, if these
+    /// are given.
     async fn deliveries(
         &self,
         owner: Option<TenantId>,

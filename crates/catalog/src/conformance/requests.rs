@@ -102,8 +102,8 @@ pub async fn a_request_is_carried_out_once(backend: &impl Backend) {
     );
 }
 
-/// Checks this while the first request is running, after it was released and
-/// after it was finished.
+/// The mismatch is reported while the first request is running, after it was
+/// released and after it was finished.
 pub async fn another_content_under_the_same_name_is_a_mismatch(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let first = request(ALICE, 1);

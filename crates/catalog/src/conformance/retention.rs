@@ -111,8 +111,8 @@ pub async fn versions_outside_the_retention_are_found(backend: &impl Backend) {
         (Retention::Last(1), snapshots(0..6)),
         (Retention::Last(3), snapshots(0..4)),
         (Retention::Last(7), vec![]),
-        // Version 0 is as old as the project: from day 0, which only 101 days
-        // include.
+        // Version 0 is from day 0, like the project, so only 101 days or more
+        // include it.
         (Retention::Daily(101), snapshots([1, 2, 5])),
         (Retention::Daily(100), snapshots([0, 1, 2, 5])),
         (Retention::Daily(4), snapshots([0, 1, 2, 3, 5])),

@@ -93,8 +93,8 @@ pub async fn a_tenant_that_is_being_erased_gets_no_new_records(backend: &impl Ba
     add(&catalog, &sandbox(BOB, "s")).await;
 }
 
-/// Adds records of most kinds that a tenant can have; of some kinds, more than
-/// one transaction deletes.
+/// Adds records of most kinds that a tenant can have; of some kinds, more
+/// records than one transaction deletes.
 async fn fill(catalog: &impl Catalog, id: TenantId) {
     let name = |text: &str| format!("{text}-{id}");
     let of = project(id, &name("project"));

@@ -15,9 +15,9 @@ use crate::error::{Error, Kind, Result};
 use crate::limits;
 use crate::records::{Project, ReplacedVersion, Unkept, UnkeptQuery};
 
-/// Selects the versions that another one replaced as the head, each with the
-/// time of that. Omits dropped versions, and versions that became the head
-/// again later.
+/// Selects the versions that are no longer the head, each with the times at
+/// which it became the head and was replaced. Omits dropped versions, and
+/// versions that became the head again later.
 pub(super) const SELECT_REPLACED: &str = concat!(
     "SELECT sequence - 1 AS version, parent AS snapshot, created AS replaced, \
      (SELECT created FROM landings own WHERE own.project = landings.project \

@@ -45,8 +45,8 @@ struct Writer {
     /// Whether a transaction is open, and whether it has a savepoint.
     is_open: bool,
     has_savepoint: bool,
-    /// Notified about the end of the transaction: one sender for each change that
-    /// is done.
+    /// One sender for each change that is done, to notify it about the end of
+    /// the transaction.
     done: Vec<oneshot::Sender<Result<()>>>,
 }
 

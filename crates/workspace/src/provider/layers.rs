@@ -257,9 +257,10 @@ impl Layers {
         Some(LowerLayer { layer, ..found })
     }
 
-    /// Deletes incomplete layers, and older layers that no stack of `used`
-    /// needs and that exceed the budget. Calls `others`, which returns the tops
-    /// of further stacks that are needed, while no stack is created or mounted.
+    /// Deletes incomplete layers, and layers that no stack needs, except the
+    /// newest ones within the budget. The needed stacks are those of `used` and
+    /// those whose tops `others` returns. `others` is called while no stack is
+    /// created or mounted.
     pub(super) fn tidy(
         &self,
         used: &[Origin<'_>],

@@ -98,8 +98,8 @@ impl OverlayProvider {
         Self { served, ..self }
     }
 
-    /// Makes the provider keep uppers in a pool. If the pool needs a file, it
-    /// has at most `bytes`.
+    /// Makes the provider keep uppers in a pool. If the pool needs a file, the
+    /// file has at most `bytes`.
     pub fn with_pool(self, root: &Path, bytes: u64) -> Result<Self> {
         let pool = Some(Pool::open(root, bytes)?);
         Ok(Self { pool, ..self })
@@ -147,8 +147,8 @@ impl OverlayProvider {
         let upper = changes.join("upper");
         for directory in [&upper, &changes.join("work"), &files] {
             match fs::create_dir(directory) {
-                // The agent sees the upper as the root directory, so the upper
-                // gets its owner.
+                // The agent sees the upper as the root directory, so it belongs
+                // to the owner of the files.
                 Ok(()) if *directory == upper => set_owner(&upper, owner)?,
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                     return Err(Error::io("create", directory)(error));

@@ -14,7 +14,7 @@ use elevo_core::WorkspaceId;
 impl Workspaces {
     /// Stores the files and the home of a workspace, and returns the record of
     /// a parked copy of it. The workspace itself and its base do not change.
-    /// The files are of one moment where those of [`Self::snapshot`] are.
+    /// The files are of one moment if those of [`Self::snapshot`] would be.
     ///
     /// Only the record refers to the snapshots: the caller prevents garbage
     /// collection until the record is stored.

@@ -71,7 +71,7 @@ async fn an_edited_migration_is_reported() {
     assert!(matches!(opened, Err(Error::Damaged(_))), "{opened:?}");
 }
 
-/// A catalog that version 1 wrote, with all its rows.
+/// All rows of a catalog that version 1 wrote can be read.
 #[tokio::test]
 async fn a_catalog_of_version_1_is_read() {
     let temporary = Temporary::new();

@@ -1,5 +1,5 @@
-//! A catalog that version 12 wrote, where the reason of a sandbox said whether it
-//! was started before.
+//! Tests of a catalog that version 12 wrote, in which the reason of a sandbox
+//! stated whether the sandbox was started before.
 
 use super::{Temporary, id_of};
 use crate::conformance::Backend;

@@ -112,7 +112,7 @@ fn change(at: &str, kind: VersionKind) -> PathChange {
     }
 }
 
-/// Every kind of change and every kind of entry.
+/// Returns changes of every kind, with entries of every kind.
 fn changes() -> [Vec<PathChange>; 2] {
     let mode = Mode::FILE;
     let file = |content| Some(Entry::File { mode, content });
