@@ -1,5 +1,5 @@
-//! Checks of the receiver of messages on arbitrary bytes. Only tests and
-//! fuzzers compile them.
+//! Checks the receiver of messages with arbitrary bytes. Only tests and fuzzers
+//! compile this module.
 
 use std::sync::Arc;
 
@@ -21,8 +21,9 @@ use crate::types::Event;
 /// The window of each reader. It is small, so that a fuzzer reaches the limit.
 const WINDOW: u32 = 1000;
 
-/// Processes arbitrary bytes as length-delimited messages of an agent. One
-/// reader consumes every message at once, another reads only at the end.
+/// Processes arbitrary bytes as length-delimited messages of an agent. Of two
+/// readers, one consumes each message immediately, and the other reads only at
+/// the end.
 ///
 /// # Panics
 ///

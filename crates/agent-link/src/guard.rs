@@ -61,7 +61,7 @@ impl Gate {
     /// Marks the connection as authenticated, so that it may stay.
     pub(crate) fn prove(&self) {
         let state = &self.0.state;
-        // The exchange fails if the connection is closed, which must stay so.
+        // A closed connection must stay closed, so the exchange fails for it.
         let _ = state.compare_exchange(UNPROVEN, PROVEN, Ordering::AcqRel, Ordering::Acquire);
         self.0.reader.wake();
     }
@@ -250,8 +250,8 @@ impl Drop for Pass {
 /// The inode of the PID namespace of the sandbox that a connection comes from.
 type Origin = u64;
 
-/// Returns the origin of a process, if the process is in another PID namespace
-/// than the server and `/proc` shows it.
+/// Returns the PID namespace of a process, if `/proc` shows it and it differs
+/// from the namespace of the server.
 fn origin(pid: Option<i32>) -> Option<Origin> {
     let space = |process: &str| std::fs::metadata(format!("/proc/{process}/ns/pid")).ok();
     let theirs = space(&pid?.to_string())?.ino();

@@ -17,8 +17,8 @@ pub struct Command {
     pub envs: BTreeMap<String, String>,
     /// The time after which the agent stops the whole process group.
     pub timeout: Option<Duration>,
-    /// Whether the oldest unread output is dropped. Otherwise the command
-    /// blocks until its output is read.
+    /// Whether the oldest unread output is dropped when the agent's buffer is
+    /// full. Otherwise the command blocks until its output is read.
     pub background: bool,
     /// The beginning of the standard input; all of it unless `open_stdin` is
     /// set.
@@ -114,7 +114,8 @@ pub struct Process {
     pub end: u64,
     /// The end of the process, if it has ended.
     pub exit: Option<Exit>,
-    /// Whether the oldest unread output is dropped.
+    /// Whether the oldest unread output is dropped when the agent's buffer is
+    /// full.
     pub background: bool,
     /// The PID of the process inside the sandbox.
     pub pid: i32,
@@ -200,6 +201,7 @@ pub struct AgentCall {
     /// The time at which the agent received the request, by its own clock, in
     /// microseconds since 1970.
     pub received_us: i64,
-    /// The time at which the agent completed the request, in the same form.
+    /// The time at which the agent completed the request, by the same clock and
+    /// in the same unit.
     pub done_us: i64,
 }

@@ -95,7 +95,8 @@ impl Puppet {
         true
     }
 
-    /// Returns the next request, and the reader that it starts.
+    /// Waits for a request to run a command. Returns the id of the request and
+    /// the id of the reader that the request starts.
     async fn hear_reader(&mut self) -> (u64, u64) {
         loop {
             let message = within(self.heard.message()).await.unwrap().unwrap();
@@ -116,7 +117,8 @@ async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(limit, future).await.unwrap()
 }
 
-/// Returns a registered puppet, the server's end of it, and a running reader.
+/// Returns a registered puppet, the server's link to it, the output of a
+/// command, and the id of the reader of this output.
 async fn reading() -> (Puppet, AgentLink, elevo_agent_link::Output, u64) {
     let (links, address) = serve().await;
     let mut puppet = Puppet::connect(address, "abc", "cba").await.unwrap();

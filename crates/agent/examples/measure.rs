@@ -1,5 +1,6 @@
-//! Measures an agent: the time to start commands, compared with a start without
-//! an agent, and the transfer of output.
+//! Measures an agent: its memory, the time in which it starts commands,
+//! compared with starts without an agent, and the rate at which it transfers
+//! output.
 //!
 //! ```sh
 //! cargo run -p elevo-agent --example measure -- "$(scripts/agent)"

@@ -18,9 +18,10 @@ use anyhow::Context;
 use rustix::io::Errno;
 use seccompiler::{BpfProgram, sock_filter};
 
-/// Unix, IPv4, IPv6, and netlink, which programs use to list interfaces.
-/// Sandboxes need no other families, and some, like vsock, reach the host
-/// without its network.
+/// The families of sockets that sandboxes need: Unix, IPv4, IPv6, and netlink,
+/// which programs use to list interfaces. Other families are denied, because
+/// some of them, such as vsock, reach the host even from a separate network
+/// namespace.
 const FAMILIES: [u32; 4] = [1, 2, 10, 16];
 
 /// `io_uring_setup`, `io_uring_enter` and `io_uring_register`. Newer system

@@ -43,7 +43,8 @@ pub(crate) fn shell(path: &str, errno: Errno) -> Failure {
     start(error, format!("cannot run {path}: {errno}"))
 }
 
-/// Returns the failure to create another resource that a process needs.
+/// Returns the failure to create a resource that a process needs, such as pipes
+/// or a terminal.
 pub(crate) fn preparing(what: &str, errno: Errno) -> Failure {
     start(resources(errno), format!("cannot create {what}: {errno}"))
 }

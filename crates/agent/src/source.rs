@@ -1,4 +1,4 @@
-//! Reads of pipes and terminals without blocking.
+//! Reads pipes and terminals without blocking.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -97,8 +97,9 @@ impl Appender {
         self.head
     }
 
-    /// Finds the last record, which the next record follows. Returns the name
-    /// and size of the file with the bytes that were set aside, if any.
+    /// Finds the last valid record, after which the log continues. Moves the
+    /// bytes after this record to a separate file, and returns the name and
+    /// size of that file. Returns `None` if there are no such bytes.
     fn go_on(&mut self) -> Result<Option<(String, u64)>> {
         let (segments, _) = segment::list(&self.directory)?;
         let mut set_aside = None;
@@ -231,8 +232,8 @@ fn new_file(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Returns the last record of a segment that continues the chain, and the offset
-/// of its end.
+/// Returns the last record of a segment before the chain breaks or the segment
+/// ends, and the offset of the end of this record.
 fn last_good(first: u64, path: &Path) -> Result<(Option<Head>, u64)> {
     let mut lines = Lines::open(path)?;
     let (mut head, mut good): (Option<Head>, u64) = (None, 0);

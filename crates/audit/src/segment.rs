@@ -73,7 +73,8 @@ pub(crate) enum Piece<'a> {
     Line(&'a [u8]),
     /// A line that is too long. The next pieces are the rest of this line.
     TooLong,
-    /// Number of bytes at the end of the file that lack a newline.
+    /// The end of the file without a newline: the number of bytes after the
+    /// last newline.
     Torn(u64),
 }
 

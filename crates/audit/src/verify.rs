@@ -56,8 +56,9 @@ impl Report {
 /// Hashes that may precede the next line.
 ///
 /// If the hash of a line is wrong, either the hash or the rest of the line was
-/// changed. The next line follows one of these two hashes, and then is not
-/// reported as well.
+/// changed. The next line then follows either the hash that the line states or
+/// the hash of its content. Both are accepted, so that only the changed line is
+/// reported.
 struct Before {
     number: Option<u64>,
     hashes: [[u8; 32]; 2],
@@ -145,7 +146,8 @@ fn check(
         Ok(parts) => parts,
         Err(_) => unreachable!("check_line has split the same line"),
     };
-    // The oldest remaining record follows a deleted record.
+    // Records before the oldest segment may have been deleted, so the first
+    // line is checked against the hash in its `prev`.
     if is_start && let Some(prev) = checked.prev {
         before.hashes = [prev; 2];
         if checked.head.number == 1 && prev != NONE {

@@ -196,7 +196,7 @@ fn one_changed_record_is_one_problem() {
     written(directory.path(), 12);
     let file = &segments(directory.path())[1];
     let text = fs::read_to_string(file).unwrap();
-    // First the content, then the hash.
+    // The first change is to the content of a record, the second to its hash.
     for (old, new) in [("\"number\":5", "\"number\":6"), ("\"hash\":\"", "")] {
         let changed = match new.is_empty() {
             false => text.replacen(old, new, 1),
@@ -325,7 +325,7 @@ async fn concurrent_records_are_written_together_and_none_is_lost() {
         true
     })
     .unwrap();
-    // The records of each task are in its order.
+    // The records of each task are in the order in which the task added them.
     for task in 0..50 {
         let own: Vec<u64> = found
             .iter()
@@ -373,7 +373,8 @@ fn records_wait_for_a_full_disk_and_those_that_are_lost_are_counted() {
         let ballast = directory.path().join("ballast");
         let mut file = fs::File::create(&ballast).unwrap();
         while file.write_all(&[0; 4096]).is_ok() {}
-        // Records that fit into allocated pages may still be written.
+        // The file system is full, but records that fit into allocated pages
+        // may still be written.
         let (mut waiting, mut lost) = (Vec::new(), 0);
         for n in 100..300 {
             match log.add(numbered(n)).await.written().await {

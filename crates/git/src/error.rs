@@ -20,7 +20,7 @@ pub enum Error {
     /// An object of the repository is missing or damaged.
     #[error("an object of the repository is missing or damaged")]
     Object(#[source] Box<gix::Error>),
-    /// There are more commits than requested.
+    /// The history has more commits than the limit allows.
     #[error("the history has more than {0} commits")]
     TooLong(usize),
     /// A file exceeds the maximum size.

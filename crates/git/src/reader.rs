@@ -1,5 +1,5 @@
-//! Converts trees of git into trees of the engine, by the differences to the
-//! previous one.
+//! Converts git trees into trees of the engine. For each tree, only the
+//! differences from the previous tree are read.
 
 use std::collections::BTreeMap;
 
@@ -20,17 +20,18 @@ const MAX_BLOB_BYTES: u64 = 1 << 30;
 /// New content beyond this size is moved to the store.
 const BATCH_BYTES: usize = 32 << 20;
 
-/// The same for the number of entries.
+/// New content beyond this number of entries is moved to the store.
 const BATCH_ENTRIES: usize = 20_000;
 
 /// Converts commits into trees, one after the other.
 ///
-/// Blocking. The content goes into the store, without a reference to it.
+/// The calls block. The content goes into the store without a ref that would
+/// keep it from garbage collection.
 #[derive(Debug)]
 pub struct Reader<'a> {
     source: &'a Source,
     tree: StateTree,
-    /// The commit's tree that `tree` holds.
+    /// The git tree that `tree` was converted from.
     at: Option<ObjectId>,
     submodules: u64,
     bytes: usize,
@@ -199,7 +200,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Moves new content into the store, and continues from there.
+    /// Moves new content into the store. Afterwards `tree` refers to the stored
+    /// content.
     fn store(&mut self) -> Result<()> {
         let repository = self.tree.repository().clone();
         let (_, commit) = block_on(self.tree.staged(unnamed()))?;

@@ -1,4 +1,4 @@
-//! A repository, and the commits that lead to one of its states.
+//! A repository, and the history of one of its commits.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -45,8 +45,8 @@ pub struct Commit {
 }
 
 impl Source {
-    /// Opens the repository at `path`: a work tree, a linked one, or a bare
-    /// repository. Only its own settings are read.
+    /// Opens the repository at `path`: a work tree, a linked work tree, or a
+    /// bare repository. Only the settings of the repository itself are read.
     pub fn open(path: &Path, revision: &str) -> Result<Self> {
         let options = gix::open::Options::isolated();
         let opened = gix::open_opts(path, options);
@@ -70,8 +70,9 @@ impl Source {
         self.commit(self.tip)
     }
 
-    /// Returns the commits from the first to the tip, following first parents;
-    /// at most `limit`. Commits that a shallow clone lacks are ignored.
+    /// Returns the commits from the first to the tip, following first parents.
+    /// Commits that a shallow clone lacks are left out. Fails if there are more
+    /// than `limit` commits.
     pub fn history(&self, limit: usize) -> Result<History<'_>> {
         let cut = self.shallow()?;
         let mut ids = Vec::new();

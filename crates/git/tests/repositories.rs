@@ -68,7 +68,7 @@ fn listed(repository: &Repository, tree: Tree) -> Vec<(TreePath, &'static str, V
     found
 }
 
-/// Returns the same from git itself.
+/// Returns the same list as `listed`, as reported by git itself.
 fn listed_by_git(at: &Path, revision: &str) -> Vec<(TreePath, &'static str, Vec<u8>)> {
     let output = |arguments: &[&str]| {
         let output = Command::new("git").current_dir(at).args(arguments).output();

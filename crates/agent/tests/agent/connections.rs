@@ -164,7 +164,8 @@ async fn a_silent_agent_is_disconnected() {
 #[tokio::test]
 async fn an_agent_connects_over_tcp() {
     let pair = Pair::start().await;
-    // The first agent would reconnect and replace the new connection.
+    // The first agent is killed, because it would reconnect and replace the new
+    // connection.
     let pid = rustix::process::Pid::from_raw(pair.agent.pid() as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     until("it has gone", || pair.server.links.count() == 0).await;

@@ -66,9 +66,10 @@ async fn a_process_that_does_not_read_blocks_only_its_writer() {
     let link = pair.link.clone();
     let much = Bytes::from(vec![b'x'; 10_000_000]);
     let writing = tokio::spawn(async move { link.input("deaf", much, true).await });
-    // This runtime has one thread, so the task runs now, and takes the first turn.
+    // This runtime has one thread, so the task runs now and is the first to
+    // write input.
     tokio::task::yield_now().await;
-    // Cancelled callers must not queue more.
+    // Calls that are cancelled must not queue more input in the agent.
     for _ in 0..20 {
         let piece = Bytes::from(vec![b'y'; 65_536]);
         let writing = pair.link.input("deaf", piece, false);

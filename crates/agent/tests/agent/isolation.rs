@@ -30,8 +30,9 @@ async fn run_behind(wrapper: &[&str], command: &str, times: usize) -> Vec<String
     seen
 }
 
-/// Runs the agent as another user. `--pdeathsig` makes the agent end with the
-/// test, because a change of the user resets this setting.
+/// Runs the agent as another user. `--pdeathsig` makes the agent end with its
+/// parent process. The option is needed here, because a change of the user
+/// resets an earlier setting.
 const AS_NOBODY: [&str; 9] = [
     "setpriv",
     "--pdeathsig",
@@ -72,8 +73,8 @@ async fn pid_1_cannot_be_killed_from_inside() {
         "--",
     ];
     let wrapper: Vec<_> = wrapper.into_iter().chain(AS_NOBODY).collect();
-    // The command kills at once, while the agent may still be busy with the
-    // start.
+    // The command sends fatal signals to the agent as soon as it runs, while
+    // the agent may still be busy with starting it.
     let attack = "
         for signal in TERM INT HUP QUIT USR1 PIPE SEGV SEGV STOP KILL; do kill -$signal 1; done
         echo $PPID is alive
@@ -116,8 +117,7 @@ async fn orphans_are_reaped() {
     })
     .await;
     until("none is left", || zombies_of(agent) == 0).await;
-    // Ordinary commands, fast ones, and ones that cannot start leave no
-    // zombies.
+    // Neither fast commands nor commands that cannot start leave zombies.
     for _ in 0..20 {
         pair.run("true & true").await;
         let mut command = pair.command("x", "true");

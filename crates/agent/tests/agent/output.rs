@@ -139,7 +139,8 @@ async fn many_tiny_pieces_use_little_memory() {
     let pair = Pair::start().await;
     let script = "i=0; while [ $i -lt 20000 ]; do printf o; printf e >&2; i=$((i+1)); done";
     let mut output = pair.start_command(pair.command("tiny", script)).await;
-    // All of it fits into the buffers, so the command ends without a reader.
+    // The whole output fits into the buffers, so the command ends although the
+    // test has not read any of it yet.
     until("the command has ended", || {
         pair.link.process("tiny").unwrap().state == ProcessState::Exited
     })
