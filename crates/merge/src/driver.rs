@@ -8,9 +8,9 @@ use std::ops::Range;
 pub struct Versions<'a> {
     /// The common ancestor; `None` if each side created the file.
     pub base: Option<&'a [u8]>,
-    /// The file in the tree that is merged into.
+    /// The file in the target tree of the merge.
     pub ours: &'a [u8],
-    /// The file in the tree that is merged into ours.
+    /// The file in the tree whose changes are merged into ours.
     pub theirs: &'a [u8],
 }
 
@@ -25,18 +25,18 @@ pub struct Versions<'a> {
 /// 3. *Symmetry*: swapping the sides gives the same clean result, or a conflict
 ///    where there was one, unless the driver documents that the later writer
 ///    wins.
-/// 4. *Hostile input*: no input makes it panic, run without end, or use memory
-///    beyond a small multiple of the input's size.
+/// 4. *Hostile input*: no input makes the driver panic, run without end, or use
+///    memory beyond a small multiple of the input's size.
 pub trait Driver: fmt::Debug + Send + Sync {
     /// The name of the driver in policies and histories.
     fn name(&self) -> &'static str;
 
     /// Whether this driver merges files of this name, unless a policy names
-    /// another.
+    /// another driver.
     fn claims(&self, file_name: &[u8]) -> bool;
 
     /// Whether two equal changes both count, as two increments of a counter do.
-    /// Other drivers are not called when both sides are equal.
+    /// If false, the driver is not called when both sides are equal.
     fn counts_twice(&self) -> bool {
         false
     }
@@ -47,7 +47,8 @@ pub trait Driver: fmt::Debug + Send + Sync {
     /// Merges the versions, with the winner's content at each place that both
     /// sides changed. Returns `None` if the driver cannot parse a version.
     ///
-    /// The default is for drivers whose suggestion takes theirs at each place.
+    /// The default implementation is for drivers whose suggestion takes theirs
+    /// at each such place.
     fn merge_for(&self, versions: &Versions<'_>, winner: Winner) -> Option<Vec<u8>> {
         let versions = match winner {
             Winner::Theirs => *versions,
@@ -65,12 +66,12 @@ pub trait Driver: fmt::Debug + Send + Sync {
     }
 }
 
-/// The side whose version is taken where both changed the same place.
+/// The side whose version is taken where both sides changed the same place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Winner {
-    /// The tree that is merged into.
+    /// The target tree of the merge.
     Ours,
-    /// The tree that is merged into ours.
+    /// The tree whose changes are merged into ours.
     Theirs,
 }
 

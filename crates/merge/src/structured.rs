@@ -48,8 +48,8 @@ trait Format {
     /// Parses a file; `None` if it is not in this format or exceeds its limits.
     fn parse<'a>(text: &'a str, meanings: &mut Meanings) -> Option<Doc<'a>>;
 
-    /// Whether the merged text has the right meaning, where the tree alone does
-    /// not show it.
+    /// Whether the merged text has the planned meaning, for formats in which
+    /// the parsed tree alone does not show this.
     fn confirms(_texts: &Texts<'_>, _merged: &str, _clean: bool) -> bool {
         true
     }

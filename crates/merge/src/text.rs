@@ -6,8 +6,8 @@
 //! - *Line endings.* If all lines of each version end alike, the ending is
 //!   merged separately from the content: if one side only turned LF into CRLF,
 //!   the other side's lines are kept and end in CRLF, where git reports a
-//!   conflict. A file with mixed endings
-//!   is never normalised: its endings are part of the lines.
+//!   conflict. A file with mixed endings is never normalised: its endings are
+//!   part of the lines.
 //! - *Work.* A diff that exceeds a fixed amount of work is finished by a coarser
 //!   algorithm, which may find fewer common lines.
 //!

@@ -38,9 +38,10 @@ pub use rules::{LaterFirst, Limits, Precedence, Rules};
 pub struct Sides<'a> {
     /// The common ancestor. It must be stored.
     pub base: &'a Snapshot,
-    /// The tree that is merged into; may have changes that are not stored yet.
+    /// The target tree of the merge. It may have changes that are not stored
+    /// yet.
     pub ours: &'a StateTree,
-    /// The tree that is merged into ours. It must be stored.
+    /// The tree whose changes are merged into ours. It must be stored.
     pub theirs: &'a Snapshot,
 }
 
@@ -95,14 +96,16 @@ struct Merge<'a> {
     limits: &'a Limits,
     locals: Locals<'a>,
     renames: Renames,
-    /// Directories that theirs removed: each is removed if it ends up empty.
+    /// Directories that theirs removed. At the end of the merge, each is
+    /// removed if it is empty.
     emptied: Vec<TreePath>,
-    /// Directories that the policy does not let theirs create. One is created
-    /// if anything in it is permitted.
+    /// Directories that the policy does not let theirs create. Such a directory
+    /// is created only if theirs may create an entry in it.
     unmade: Vec<Refused>,
     /// Entries of ours where theirs has a directory.
     blocking: HashSet<TreePath>,
-    /// The last path that kept a directory from being taken as a whole.
+    /// The last path that prevented a directory from being taken as a whole.
+    /// Directories above this path need not be examined again.
     harm: Option<TreePath>,
     changes: u64,
     out: TreeMerge,
@@ -250,9 +253,9 @@ impl<'a> Merge<'a> {
         self.agree(path, three.theirs.as_ref()).await
     }
 
-    /// Whether an entry of ours is where theirs has a directory above `path`.
-    /// If so, records a conflict for the whole directory, which cannot be
-    /// merged in parts.
+    /// Whether ours has a file or link where theirs has a directory above
+    /// `path`. If so, records a conflict: for the whole directory, or only for
+    /// `path` if the entry of ours is hidden from their agent.
     async fn is_blocked(&mut self, path: &TreePath, three: &Three) -> Result<bool> {
         let Some(blocking) = above_in_the_way(&self.out.tree, path).await? else {
             return Ok(false);

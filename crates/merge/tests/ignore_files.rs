@@ -199,7 +199,8 @@ fn a_checkout_neither_removes_nor_stops_at_ignored_files() {
         ExistingContent::Unknown,
     ] {
         let is_known = matches!(present, ExistingContent::Checked(_));
-        // Without a record of the checkout, the changed file is in the way.
+        // If the content of the directory is unknown, the changed file is in
+        // the way, so the checkout is forced.
         check_out(&repository, (&first, &present), root, !is_known).unwrap();
         assert_eq!(fs::read_to_string(root.join("src/main")).unwrap(), "main");
         for (path, text) in FILES {

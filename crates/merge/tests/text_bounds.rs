@@ -84,7 +84,8 @@ fn lines_at_random() {
     }
 }
 
-/// Every search for common lines finds one more: quadratic in git.
+/// Every search for common lines finds only one more line, so that git takes
+/// quadratic time.
 #[test]
 fn every_other_line_changed() {
     let text = |every: usize, new: &'static str| {
@@ -97,8 +98,8 @@ fn every_other_line_changed() {
     merge_soon("every other", &base, &ours, &theirs);
 }
 
-/// Needs far more searches than the budget of work allows, so the rest is found
-/// by the coarse algorithm.
+/// The diff needs far more searches than its limit of work allows, so the
+/// coarse algorithm finds the remaining changes.
 #[test]
 fn a_coarse_diff_still_separates_distant_changes() {
     let text = |ours: bool, theirs: bool| {

@@ -186,8 +186,8 @@ proptest! {
         let refreshed = Refreshed::new(&trees);
         let mut workspace = refreshed.workspace();
         for left in &refreshed.left {
-            // Where the workspace has no file, a new one might lack its
-            // directory.
+            // Only existing files are replaced, because the directory of a new
+            // file might be missing.
             if left.left.is_some() {
                 workspace.insert(left.path.to_string(), file("settled\n"));
             }

@@ -25,19 +25,20 @@ struct Difference {
     ours: Result,
 }
 
-/// Cases with another result in git.
+/// A known group of cases that git merges differently.
 struct Known {
     why: &'static str,
     /// The allowed states of base and the two sides; empty for any state.
     base: &'static [&'static str],
     one: &'static [&'static str],
     other: &'static [&'static str],
-    /// Number of cases that this covers.
+    /// Number of cases in the group.
     cases: usize,
 }
 
 impl Known {
-    /// Compares in both directions: git and our merge treat the sides alike.
+    /// Whether the group contains a case. The sides may be swapped, because git
+    /// and our merge treat them alike.
     fn covers(&self, case: &Case) -> bool {
         let is_one_of =
             |names: &[&str], state: usize| names.is_empty() || names.contains(&STATES[state]);

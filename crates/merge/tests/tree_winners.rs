@@ -24,7 +24,7 @@ impl Precedence for Always {
     }
 }
 
-/// The resolution of a file, and the side that wins its conflicts.
+/// The way in which a conflict is resolved, which determines the winning side.
 #[derive(Clone, Copy, Debug)]
 enum Won {
     LastWriter,

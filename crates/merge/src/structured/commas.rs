@@ -9,15 +9,16 @@ use super::node::{Container, Item, Node};
 /// A parsed item, before the text around it is assigned.
 #[derive(Debug)]
 pub(crate) struct Read<'a> {
-    /// The range of its key; in lists, empty at the value's start.
+    /// The range of the key. In a list, an empty range at the start of the
+    /// value.
     pub(crate) label: Range<usize>,
     pub(crate) name: Rc<str>,
     pub(crate) value: Node<'a>,
     pub(crate) at: Range<usize>,
 }
 
-/// Assigns the text between the items to one of them, or to the container.
-/// `range` is the container with its brackets.
+/// Creates a container: assigns the text between the items to one of them, or
+/// to the container. `range` spans the container with its brackets.
 pub(crate) fn container<'a>(
     text: &'a str,
     comments: Comments,

@@ -188,7 +188,8 @@ impl<'a> Union<'_, 'a> {
         (!unchanged).then(|| Joined::only(side, kept))
     }
 
-    /// Returns `None` if these are not numbers, or too large to add exactly.
+    /// Adds the increments of both sides to a counter. Returns `None` if a
+    /// version is not a number, or too large to add exactly.
     fn counter<'t>(
         &mut self,
         base: Option<&'t Node<'a>>,
@@ -213,7 +214,7 @@ impl<'a> Union<'_, 'a> {
         })
     }
 
-    /// Returns `None` if these are not lists.
+    /// Merges two lists. Returns `None` if ours or theirs is not a list.
     fn list<'t>(
         &mut self,
         base: Option<&'t Node<'a>>,

@@ -187,8 +187,8 @@ impl Shift<'_> {
                 }
                 moved.push_str(self.eol.1);
             }
-            // A blank line stays as it is; the last line is continued by the
-            // text that follows, so it is indented.
+            // A blank line stays as it is. The last line is indented even if it
+            // is blank, because the text that follows continues it.
             if lines.peek().is_some() && line.trim().is_empty() {
                 moved.push_str(line);
             } else {

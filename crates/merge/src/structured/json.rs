@@ -27,8 +27,8 @@ use crate::driver::{Driver, Merged, Versions};
 ///   has it.
 /// - Comments and white space are merged like values: a comment that both sides
 ///   changed is a conflict. Where both formatted the same place differently,
-///   without touching a comment, ours is kept: the only way in which swapping
-///   the sides shows.
+///   without touching a comment, ours is kept: this is the only case in which
+///   swapping the sides changes the result.
 /// - Numbers are compared by value, strings by their unescaped text.
 ///
 /// Rejects files that are not valid JSON, have a duplicate key, nest deeper

@@ -147,7 +147,8 @@ enum Run {
 }
 
 /// Returns the parts of the merged list; `None` if changes of both sides
-/// overlap. `work` is for the changes of our side and of theirs.
+/// overlap. `work` limits the comparison of the base with ours, and that with
+/// theirs.
 fn diff3([base, ours, theirs]: [&[Meaning]; 3], work: &mut [Work; 2]) -> Option<Vec<Run>> {
     // One table for all three lists, so that equal elements have equal numbers.
     let mut dense = HashMap::new();
@@ -195,7 +196,7 @@ fn diff3([base, ours, theirs]: [&[Meaning]; 3], work: &mut [Work; 2]) -> Option<
         };
         keep(&mut runs, &mut done, was.start);
         done[0] = was.end;
-        // A side that left this part alone still has it.
+        // A side that did not change this part still has all its elements.
         done[1] = our
             .as_ref()
             .map_or(done[1] + was.len(), |change| change.after.end);
@@ -263,8 +264,8 @@ mod tests {
         for _ in 0..2 {
             diff3([&base, &ours, &theirs], &mut work);
         }
-        // The bound, one search that began below it, and a coarse comparison of
-        // both lists.
+        // The limit, plus one search that began before the limit was reached,
+        // plus a coarse comparison of both lists.
         let most = Work::ONE_DIFF + 2 * 128 * 2 * LENGTH as u64;
         for work in work {
             assert!(work.done() <= most, "{}", work.done());

@@ -138,8 +138,8 @@ impl<'t, 'a> Finder<'t, 'a> {
     }
 }
 
-/// Equal for values with the same meaning in any spelling; the order of a map's
-/// entries does not count.
+/// Identifies the meaning of a value: values with different spellings, or maps
+/// with another order of entries, have equal `Meaning`s if they mean the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Meaning(u32);
 
@@ -152,7 +152,8 @@ pub(crate) struct Meanings {
 }
 
 impl Meanings {
-    /// `text` must differ for different values of any type.
+    /// Returns the meaning and the shared text of a scalar. Scalars with
+    /// different values or types must have different texts.
     pub(crate) fn scalar(&mut self, text: &str) -> (Meaning, Rc<str>) {
         if let Some((text, meaning)) = self.scalars.get_key_value(text) {
             return (*meaning, Rc::clone(text));
@@ -162,7 +163,7 @@ impl Meanings {
         (next, text)
     }
 
-    /// Returns `None` if a key is duplicated.
+    /// Returns the meaning of a map; `None` if a key is duplicated.
     pub(crate) fn map<'n>(
         &mut self,
         entries: impl Iterator<Item = (&'n Rc<str>, Meaning)>,
@@ -193,8 +194,8 @@ pub(crate) struct Builder<'m> {
     left: usize,
 }
 
-/// Maximum nesting depth and number of values. The text driver merges files
-/// beyond them.
+/// Maximum nesting depth, and maximum number of values. The text driver merges
+/// files that exceed one of these limits.
 pub(crate) const MAX_DEPTH: usize = 128;
 pub(crate) const MAX_NODES: usize = 250_000;
 
@@ -221,7 +222,8 @@ impl<'m> Builder<'m> {
         })
     }
 
-    /// Returns `None` if a key is duplicated.
+    /// Builds a map; `None` if a key is duplicated, or the document has too
+    /// many values.
     pub(crate) fn map<'a>(&mut self, text: &'a str, container: Container<'a>) -> Option<Node<'a>> {
         self.count()?;
         let entries = container.items.iter();

@@ -13,9 +13,10 @@ pub(crate) struct Order<'n> {
 }
 
 /// Merges the order of keys. Existing keys keep their order, or take the order
-/// of the side that moved them; a new key stays after the key that it was inserted after. Of two new runs at
-/// one place, the run with the smaller key comes first, so that swapping the
-/// sides changes nothing.
+/// of the side that moved them; a new key stays after the key that it was
+/// inserted after. If both sides inserted keys at the same place, the keys of
+/// one side stay together, and the side with the smaller first key comes first,
+/// so that swapping the sides changes nothing.
 pub(crate) fn merge<'n>(base: &[&'n str], ours: &[&'n str], theirs: &[&'n str]) -> Order<'n> {
     if ours == theirs {
         return Order {
@@ -56,7 +57,7 @@ pub(crate) fn merge<'n>(base: &[&'n str], ours: &[&'n str], theirs: &[&'n str]) 
     Order { names, disputed }
 }
 
-/// Groups the keys that are not fixed by the fixed key before them.
+/// Groups the keys that are not fixed, by the fixed key that precedes them.
 fn runs<'n>(
     names: &[&'n str],
     fixed: impl Fn(&&'n str) -> bool,

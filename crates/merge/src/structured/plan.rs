@@ -16,7 +16,7 @@ pub(crate) struct Planned<'t, 'a> {
     pub(crate) head: Side,
     pub(crate) root: Plan<'t, 'a>,
     pub(crate) tail: Side,
-    /// In the order of the file.
+    /// The conflicts, in the order of the file.
     pub(crate) conflicts: Vec<Conflict<'a>>,
     /// Whether the sides wrote a shared container in incompatible styles.
     pub(crate) refused: bool,
@@ -50,14 +50,14 @@ pub(crate) struct Join<'t, 'a> {
 /// An item of a merged container.
 #[derive(Debug)]
 pub(crate) struct Joined<'t, 'a> {
-    /// The item on the sides that have it; at least one has.
+    /// The item in ours and in theirs; at least one side has the item.
     pub(crate) ours: Option<&'t Item<'a>>,
     pub(crate) theirs: Option<&'t Item<'a>>,
     pub(crate) frame: Frame,
     pub(crate) plan: Plan<'t, 'a>,
 }
 
-/// The side that provides the white space, the comments and the spelling of the
+/// The sides that provide the white space, the comments and the spelling of the
 /// key around a value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {

@@ -17,9 +17,9 @@ pub(crate) struct Planner<'a> {
     path: Vec<Rc<str>>,
     conflicts: Vec<Conflict<'a>>,
     refused: bool,
-    /// Remaining work to compare lists: with the base and our side, and with the
-    /// base and their side. With a shared bound, the result would depend on the
-    /// order of the sides.
+    /// Remaining work for comparisons of lists: of the base with ours, and of
+    /// the base with theirs. If both comparisons shared one limit, the result
+    /// would depend on the order of the sides.
     pub(crate) work: [Work; 2],
 }
 
@@ -280,8 +280,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Whether the gaps are only white space, in a format where white space has
-    /// meaning, so that a value needs the gap of its side.
+    /// Whether the gaps have no comments, in a format where white space has
+    /// meaning. A value then needs the gap of its own side.
     fn are_white(&self, gaps: [&str; 2]) -> bool {
         self.style.dashes && !gaps.iter().any(|gap| self.style.comments.has_any(gap))
     }

@@ -10,7 +10,7 @@ use super::plan::{Docs, Join, Joined, Plan, Planned};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {
     pub(crate) comments: Comments,
-    /// Whether moved text may be reindented. Not in TOML, where strings may
+    /// Whether moved text may be reindented; false for TOML, whose strings may
     /// span lines.
     pub(crate) reindents: bool,
     /// Whether the items of a list begin with a dash, which indents them.
@@ -51,7 +51,7 @@ pub(crate) fn render<'a>(docs: &Docs<'_, 'a>, planned: &Planned<'_, 'a>, style: 
 #[derive(Clone, Copy, Debug)]
 struct Habits<'a> {
     unit: &'a str,
-    /// `None` if line endings are mixed, or there are none.
+    /// The line ending; `None` if line endings are mixed, or there are none.
     eol: Option<&'static str>,
 }
 
@@ -84,14 +84,14 @@ impl<'a> Habits<'a> {
 /// result, which follows the layout of one side.
 #[derive(Clone, Copy, Debug)]
 struct Place<'s> {
-    /// `None` where it is unknown.
+    /// The indentation in ours and in theirs; `None` where it is unknown.
     sides: [Option<&'s str>; 2],
     here: &'s str,
     like: Side,
 }
 
 impl<'s> Place<'s> {
-    /// The indentation after the heads of the files.
+    /// Returns the place after the heads of the files.
     fn of(heads: [&'s str; 2], here: &'s str) -> Self {
         let line = |head: &'s str| match indent(head) {
             Some(indent) => indent,
@@ -152,7 +152,8 @@ impl<'a> Out<'a> {
         }
     }
 
-    /// The adjustment from a side's place to the place in the result.
+    /// Returns the adjustments to text that moves from its place in one side to
+    /// its place in the result.
     fn shift<'s>(&self, side: Side, place: &Place<'s>) -> Shift<'s>
     where
         'a: 's,
@@ -196,8 +197,8 @@ impl<'a> Out<'a> {
         };
         let container = join.side(side);
         let first = container.items.first().map_or("", |item| item.lead);
-        // A side with a single item does not show the layout of a second one,
-        // so the other side may.
+        // If a side has a single item, it does not show the text before a
+        // second item, so the second item of the other side is used.
         let alike = if way(join.ours) == way(join.theirs) {
             [container, join.ours, join.theirs]
         } else {
@@ -276,9 +277,9 @@ impl<'a> Out<'a> {
         self.gap(joined.item(frame.trail).map_or("", |item| item.trail));
     }
 
-    /// The lead of a statement or header, with a newline if it would otherwise
-    /// continue the line before: the first one of a file has no newline in its
-    /// lead.
+    /// Returns the text before a statement or header. Adds a newline if the
+    /// item would otherwise continue the line before it: the first item of a
+    /// file has no newline in its lead.
     fn line_lead<'l>(&self, item: &'l Item<'a>) -> Cow<'l, str> {
         let text = if item.label.is_empty() {
             item.value.text
@@ -411,7 +412,8 @@ fn trailing_comma(join: &Join<'_, '_>) -> bool {
     chosen.or(ours).or(theirs).unwrap_or(false)
 }
 
-/// The text before a second item, for a container with only one.
+/// Returns the text to write before a second item of a container that has only
+/// one item.
 fn second_lead<'a>(container: &Container<'a>, first: &'a str) -> &'a str {
     let spaced = container
         .items

@@ -16,11 +16,11 @@ use crate::driver::{Driver, Merged, Versions};
 /// Merges TOML by key, as [`Json`](crate::Json) does for JSON: by moving pieces
 /// of text, comments included.
 ///
-/// Tables are compared as written: a statement by its key, within a table by
-/// its header. The result is then parsed as TOML, and rejected if its value
-/// differs from a merge of the values by key, which can happen where one side
-/// wrote a table in another style. Files of more than 1 MiB are rejected as
-/// well.
+/// Tables are compared as written: a table is identified by its header, and a
+/// statement by its table and its key. The result is then parsed as TOML, and
+/// rejected if its value differs from a merge of the values by key, which can
+/// happen where one side wrote a table in another style. Files of more than 1
+/// MiB are rejected as well.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Toml;
 

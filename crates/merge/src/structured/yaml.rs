@@ -48,7 +48,7 @@ impl Format for Yaml {
     };
 
     fn parse<'a>(text: &'a str, meanings: &mut Meanings) -> Option<Doc<'a>> {
-        // A lone carriage return also ends a line in YAML; that is too rare to
+        // A lone carriage return also ends a line in YAML, but is too rare to
         // support.
         let lone = text.matches('\r').count() != text.matches("\r\n").count();
         if text.len() > MAX_BYTES || lone {

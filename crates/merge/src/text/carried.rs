@@ -5,8 +5,8 @@ use elevo_engine::lines::{TwoTexts, Work};
 use elevo_engine::{LineBudget, Result};
 
 /// Returns, for each line of `after`, the index of the same line in `before`,
-/// or `None` if the line is new. `budget` limits the total time over all calls
-/// it is passed to.
+/// or `None` if the line is new. `budget` limits the total time of all calls
+/// that share it.
 pub fn carried_lines(
     before: &[u8],
     after: &[u8],

@@ -14,7 +14,7 @@ pub(super) struct Region {
     pub(super) outcome: Outcome,
 }
 
-/// The side whose lines replace a region.
+/// The side whose lines replace a region, or a conflict between the sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Ours,
@@ -64,7 +64,8 @@ pub(super) fn combine(texts: &Texts<'_>, ours: &[Change], theirs: &[Change]) -> 
 /// The changes of one side that are not in a region yet.
 struct Side<'a> {
     left: &'a [Change],
-    /// Offset of lines after the last region, relative to the base.
+    /// Difference between the position of a line in this side and its position
+    /// in the base, for lines after the last region.
     offset: isize,
 }
 
@@ -76,7 +77,8 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// The start of the earlier of both sides' next changes, as an empty range.
+    /// Returns the start of the earliest change of both sides that is not in a
+    /// region yet, as an empty range.
     fn starts_before(&self, other: &Self) -> Option<Range<usize>> {
         let next = [self.left.first(), other.left.first()]
             .into_iter()
@@ -90,7 +92,8 @@ impl<'a> Side<'a> {
         line.saturating_add_signed(self.offset)
     }
 
-    /// Adds the next change to a region, if it touches it.
+    /// Adds the next change to a region, if the change touches the region.
+    /// Returns whether it does.
     fn join(&mut self, region: &mut Range<usize>) -> bool {
         match self.left.split_first() {
             Some((change, left)) if change.before.start <= region.end => {

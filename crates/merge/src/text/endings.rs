@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use memchr::memchr_iter;
 
-/// Three versions with the same line ending, if each version is uniform and at
-/// least one side changed the ending; else the original versions.
+/// The three versions of a file. They are converted to the same line ending if
+/// each version is uniform and at least one side changed the ending.
 pub(super) struct UniformEndings<'a> {
     pub(super) base: Cow<'a, [u8]>,
     pub(super) ours: Cow<'a, [u8]>,
@@ -33,8 +33,8 @@ impl<'a> UniformEndings<'a> {
     }
 }
 
-/// The ending of the side that changed it. `None` if a version has mixed
-/// endings, or neither side changed them.
+/// Returns the line ending of the side that changed it; `None` if a version has
+/// no uniform ending, or neither side changed the ending.
 fn merged(base: Option<Ending>, ours: Option<Ending>, theirs: Option<Ending>) -> Option<Ending> {
     let (base, ours, theirs) = (base?, ours?, theirs?);
     let changed = if ours == base { theirs } else { ours };
@@ -42,8 +42,9 @@ fn merged(base: Option<Ending>, ours: Option<Ending>, theirs: Option<Ending>) ->
 }
 
 impl Ending {
-    /// The ending of every line of a text; `None` if endings are mixed, absent,
-    /// or a conversion could not be undone (CR CR LF).
+    /// Returns the ending that all lines of a text have; `None` if the endings
+    /// are mixed or absent, or if a line ends in CR CR LF, because its
+    /// conversion could not be undone.
     fn of(text: &[u8]) -> Option<Self> {
         let mut endings = memchr_iter(b'\n', text).map(|at| match &text[..at] {
             [.., b'\r', b'\r'] => None,

@@ -130,8 +130,9 @@ fn put_whole(texts: &Texts<'_>, lines: &[Line], newline: &[u8], out: &mut Vec<u8
     }
 }
 
-/// The line ending of markers: CRLF if the base uses it and neither side has LF
-/// there.
+/// Returns the line ending of the markers of a region: CRLF if the first line
+/// of the base ends in CRLF, and the line before the region ends in LF alone on
+/// neither side.
 fn newline(texts: &Texts<'_>, region: &Region) -> &'static [u8] {
     let ours = ends_in_crlf(texts, &texts.ours, region.ours.start.saturating_sub(1));
     let theirs = ends_in_crlf(texts, &texts.theirs, region.theirs.start.saturating_sub(1));

@@ -3,7 +3,7 @@
 use super::combine::Region;
 use super::lines::{Line, Texts};
 
-/// The rules, in the order in which they apply.
+/// The rules for suggestions, in the order in which they apply.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rule {
     BothAdded,
@@ -27,7 +27,8 @@ impl Rule {
     }
 }
 
-/// The rules that the choices of a file followed.
+/// The rule that the suggestions for a file followed, and whether there were
+/// several rules.
 #[derive(Default)]
 pub(super) struct Choices {
     rule: Option<Rule>,
@@ -84,7 +85,8 @@ fn put_both(texts: &Texts<'_>, region: &Region, out: &mut Vec<u8>) {
     texts.put(out, theirs);
 }
 
-/// Terminates a line without an ending like the line that follows it.
+/// Ends a line that lacks an ending in the same way as the line that follows
+/// it.
 fn put_ending(line: &[u8], next: &[u8], out: &mut Vec<u8>) {
     if !line.ends_with(b"\n") {
         let has_cr = line.ends_with(b"\r") || !next.ends_with(b"\r\n");

@@ -11,8 +11,8 @@ use super::{ConflictKind, Inside, Landed, Merge, Refused, Three, is_directory, m
 use crate::error::Result;
 
 impl Merge<'_> {
-    /// Theirs has a directory where the base had nothing or another kind of
-    /// entry.
+    /// Merges a directory of theirs, at a path where the base had nothing or
+    /// another kind of entry. Returns whether to enter the directory.
     pub(super) async fn directory_made(&mut self, path: TreePath, three: Three) -> Result<Inside> {
         let Some(Entry::Directory { mode, tree }) = three.theirs else {
             return Ok(Inside::Enter);
@@ -20,8 +20,8 @@ impl Merge<'_> {
         if self.rules.hides_all_of(&path)
             && let Err(refusal) = self.rules.check(&path, None, three.theirs.as_ref())
         {
-            // The result must not depend on ours: it would reveal whether a
-            // hidden path exists.
+            // The result must not depend on ours, because it would then reveal
+            // whether a hidden path exists.
             self.unmade.push(Refused::by_policy(path, refusal));
             return Ok(Inside::Enter);
         }
@@ -72,8 +72,8 @@ impl Merge<'_> {
         Ok(())
     }
 
-    /// Merges a directory of the base that theirs removed. Returns whether to enter
-    /// it.
+    /// Merges a directory of the base that theirs removed. Returns whether to
+    /// enter the directory.
     pub(super) async fn directory_removed(
         &mut self,
         path: TreePath,
@@ -103,7 +103,7 @@ impl Merge<'_> {
     }
 
     /// Merges a directory of the base that theirs replaced by a file or a link.
-    /// Returns whether to enter it.
+    /// Returns whether to enter the directory.
     pub(super) async fn directory_replaced(
         &mut self,
         path: TreePath,
@@ -140,7 +140,8 @@ impl Merge<'_> {
         Ok(Inside::Skip)
     }
 
-    /// Both have a directory, perhaps with other permissions in theirs.
+    /// Merges the permissions of a directory that theirs has. Returns whether
+    /// to enter the directory.
     pub(super) async fn directory_mode(&mut self, path: TreePath, three: &Three) -> Result<Inside> {
         let Some(theirs) = mode_of(&three.theirs) else {
             return Ok(Inside::Enter);
@@ -157,8 +158,8 @@ impl Merge<'_> {
                 self.refuse(path, three.theirs.as_ref(), refusal);
                 return Ok(Inside::Enter);
             }
-            // Both created the directory. An agent that may not change it keeps
-            // ours.
+            // Both sides created the directory. If the agent may not change the
+            // directory, the permissions of ours are kept.
             merged = ours;
         }
         if merged != ours && self.rules.strategy(&path) == Strategy::Review {
@@ -179,7 +180,8 @@ impl Merge<'_> {
     pub(super) async fn remove_emptied(&mut self) -> Result<()> {
         while let Some(path) = self.emptied.pop() {
             if !is_empty_directory(&self.out.tree, &path).await? {
-                // Ours has entries in it, or has removed it.
+                // Ours has entries in the directory, or has removed the
+                // directory.
                 if is_empty_directory(&self.out.agreed, &path).await?
                     && !self.renames.hold_inside(&path)
                 {
@@ -219,7 +221,9 @@ impl Merge<'_> {
         Ok(())
     }
 
-    /// Whether a directory is large, and no file moved into it or out of it.
+    /// Whether a directory is large enough to be taken as a whole, no file
+    /// moved into it or out of it, and no path below it is known to prevent
+    /// this.
     fn may_take_whole(&self, path: &TreePath, tree: Tree) -> bool {
         let known_harm = self
             .harm
@@ -242,8 +246,8 @@ impl Merge<'_> {
         Ok(())
     }
 
-    /// Whether theirs may create or remove everything below `path`, all of it
-    /// is merged, and none of it needs a decision.
+    /// Whether theirs may create or remove everything below `path`, and none of
+    /// it is excluded from merges or needs a decision.
     async fn is_harmless(&mut self, path: &TreePath, mut inside: Diff) -> Result<bool> {
         while let Some(change) = inside.next().await? {
             let below = below(path, &change.path)?;
@@ -266,8 +270,8 @@ impl Merge<'_> {
     }
 }
 
-/// Permissions of directories do not count: they are removed with the
-/// directory.
+/// Whether a diff has only removals. Changed permissions of directories do not
+/// count, because they are removed with the directory.
 async fn only_removed(mut inside: Diff) -> Result<bool> {
     while let Some(change) = inside.next().await? {
         let goes = match &change.kind {

@@ -10,7 +10,7 @@ use crate::driver::Driver;
 use crate::error::Result;
 
 impl Merge<'_> {
-    /// Neither the base nor theirs has a directory at `path`.
+    /// Merges a path at which neither the base nor theirs has a directory.
     pub(super) async fn leaf(&mut self, path: TreePath, three: Three) -> Result<()> {
         if let Err(refusal) = self.check(&path, &three) {
             let is_gone = three.ours.is_none() && three.theirs.is_none();
@@ -53,7 +53,8 @@ impl Merge<'_> {
         self.both_changed(path, three).await
     }
 
-    /// Two equal changes both count for a driver such as the CRDT driver.
+    /// Whether a change of theirs counts even if ours has the same change, as
+    /// it does for the CRDT driver.
     pub(super) fn counts_twice(&self, path: &TreePath, three: &Three) -> bool {
         let driver = self.driver(path, self.rules.strategy(path));
         driver.is_some_and(Driver::counts_twice)
@@ -125,9 +126,9 @@ impl Merge<'_> {
         }
     }
 
-    /// Takes the side with the higher priority. If neither has it, the change
-    /// is a conflict of the kind `otherwise`, or the later one wins if that is
-    /// `None`.
+    /// Takes the side with the higher priority. If neither side has priority,
+    /// the change is a conflict of the kind `otherwise`, or theirs wins if
+    /// `otherwise` is `None`.
     pub(super) async fn by_priority(
         &mut self,
         path: TreePath,
@@ -148,7 +149,7 @@ impl Merge<'_> {
         }
     }
 
-    /// Records that theirs lost, at least where it conflicts.
+    /// Records that theirs lost against ours, at least where the two conflict.
     pub(super) fn overrule(&mut self, path: &TreePath, three: &Three) {
         self.out.overruled.push(Overruled {
             path: path.clone(),
@@ -157,8 +158,8 @@ impl Merge<'_> {
         });
     }
 
-    /// Both sides may only add files, and both created this name: keeps both,
-    /// theirs under another name.
+    /// Keeps the entries of both sides, theirs under another name. Used if both
+    /// sides created the same name, and their agent may only add files.
     async fn make_room(&mut self, path: TreePath, three: Three) -> Result<()> {
         let Some(name) = self.free_name(&path).await? else {
             self.hold(path, three, ConflictKind::BothAdded);

@@ -1,8 +1,8 @@
-//! Conflicts that are left to the side that is merged into.
+//! Conflicts that are left to our side, the target of the merge.
 //!
-//! That side has the files at hand, so it resolves such a conflict by editing
+//! Our side has the files at hand, so it resolves such a conflict by editing
 //! them: a text gets conflict markers, and their version becomes the base of
-//! its next changes.
+//! our next changes.
 
 use elevo_core::TreePath;
 use elevo_engine::{Attributes, StateTree};
@@ -26,9 +26,9 @@ pub const WORKSPACE_LABELS: Labels<'static> = Labels {
 pub struct LeftConflict {
     /// The path of the conflict.
     pub path: TreePath,
-    /// Their version, which is the agreed one now.
+    /// Their version, which is now the agreed version.
     pub seen: Option<Entry>,
-    /// The entry that our side has there: its own version, or a text with
+    /// The entry that our side has at the path: its own version, or a text with
     /// markers.
     pub left: Option<Entry>,
     /// Whether the text has markers.
@@ -63,8 +63,8 @@ impl Conflict {
 impl TreeMerge {
     /// Leaves a conflict of this merge to our side: a text of at most `limit`
     /// bytes gets markers, everything else keeps our version. Their version
-    /// becomes the agreed one, so the caller must record that the conflict is
-    /// unresolved while our side stays as this leaves it.
+    /// becomes the agreed version, so the caller must record that the conflict
+    /// is unresolved, as long as our side has the entry that this call leaves.
     pub async fn leave(
         &mut self,
         conflict: &Conflict,
@@ -85,13 +85,14 @@ impl TreeMerge {
         })
     }
 
-    /// Makes their version of a conflict the agreed one.
+    /// Makes their version of a conflict the agreed version.
     pub async fn adopt(&mut self, conflict: &Conflict, theirs: &StateTree) -> Result<()> {
         let entry = conflict.theirs.as_ref();
         agree_at(&self.agreed, theirs, &conflict.path, entry).await
     }
 
-    /// The merged mode of two files that are small enough to be merged.
+    /// Returns the merged mode of two conflicting files; `None` if a side is
+    /// not a file, or a version exceeds `limit` bytes.
     fn mergeable(&self, conflict: &Conflict, limit: u64) -> Option<Mode> {
         let (ours, our_mode) = file(&conflict.ours)?;
         let (theirs, their_mode) = file(&conflict.theirs)?;
@@ -102,9 +103,9 @@ impl TreeMerge {
         fits.then(|| merged_mode(base.map(|(_, mode)| mode), our_mode, their_mode))
     }
 
-    /// Writes a text with markers. Returns false if there are none to write: a
-    /// version is binary or has such lines already, or the conflict is not one
-    /// of lines.
+    /// Writes a text with markers. Returns false if no markers were written:
+    /// because a version is binary, because a side already has such markers, or
+    /// because the sides do not conflict line by line.
     async fn write_markers(&mut self, conflict: &Conflict, mode: Mode) -> Result<bool> {
         let path = &conflict.path;
         let repository = self.tree.repository().clone();

@@ -9,7 +9,7 @@ use elevo_policy::Refusal;
 
 use crate::driver::Hunk;
 
-/// The result of every change.
+/// The result of a merge of trees.
 #[derive(Debug)]
 pub struct TreeMerge {
     /// Ours, with all landed changes. Not stored yet.
@@ -22,7 +22,8 @@ pub struct TreeMerge {
     pub landed: Vec<Landed>,
     /// Changes that need a decision. `tree` has ours there.
     pub conflicts: Vec<Conflict>,
-    /// Changes that their agent may not make, or has not finished.
+    /// Changes that their agent may not make, and files that still have
+    /// conflict markers.
     pub refused: Vec<Refused>,
     /// Changes that lost, where they conflicted, against an agent of higher
     /// priority. The rest of such a change may be in `landed`.
@@ -62,9 +63,9 @@ impl TreeMerge {
 pub struct Landed {
     /// The path in the merged tree.
     pub path: TreePath,
-    /// The earlier path, if it differs from `path`: in ours if theirs moved the
-    /// entry, in theirs if the entry landed under another name because ours has
-    /// one there.
+    /// The earlier path, if it differs from `path`: the path in ours if theirs
+    /// moved the entry; the path in theirs if the entry landed at another path,
+    /// because ours has another entry there or moved this one.
     pub from: Option<TreePath>,
     /// The entry in ours.
     pub before: Option<Entry>,
@@ -73,8 +74,8 @@ pub struct Landed {
     /// Number of entries: more than one if a directory was taken or removed as
     /// a whole.
     pub entries: u64,
-    /// The method: `take` if only theirs changed it, otherwise the driver's
-    /// name, `mode`, `last-writer`, `priority` or `renamed`.
+    /// The method: `take` if only theirs changed the entry, otherwise the
+    /// driver's name, `mode`, `last-writer`, `priority` or `renamed`.
     pub algorithm: &'static str,
 }
 
@@ -93,7 +94,7 @@ pub struct Conflict {
     pub ours: Option<Entry>,
     /// The entry in theirs.
     pub theirs: Option<Entry>,
-    /// The driver that could not merge it; `none` if no driver was tried.
+    /// The driver that could not merge the file; `none` if no driver was tried.
     pub algorithm: &'static str,
     /// The conflicting places within a file, if known.
     pub hunks: Vec<Hunk>,
@@ -129,8 +130,9 @@ pub enum ConflictKind {
     FileAgainstDirectory,
     /// Both changed the kind of the entry, or the target of a link.
     Kind,
-    /// Both moved it, one moved an entry that the other removed, or theirs
-    /// changed an entry that ours moved and the change cannot land there.
+    /// Both sides moved the entry, one side moved an entry that the other
+    /// removed, or theirs changed an entry that ours moved and the change
+    /// cannot land at the new path.
     Renamed,
     /// The policy requires a decision on every change of this path.
     Protected,
@@ -187,7 +189,7 @@ impl Refused {
 /// The reason why a change does not land.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RefusalReason {
-    /// The policy does not let the agent make it.
+    /// The policy does not let the agent make the change.
     Policy(Refusal),
     /// The file still has the conflict markers that a refresh wrote into it.
     Markers(TreePath),

@@ -23,7 +23,7 @@ pub(super) struct Renames {
     theirs: HashMap<TreePath, TreePath>,
     /// New path to old path, in theirs.
     theirs_by_target: HashMap<TreePath, TreePath>,
-    /// Paths that were dealt with together with another one.
+    /// Paths that were dealt with together with the other path of their rename.
     done: HashSet<TreePath>,
     /// Old paths of held entries, which the next merge must find again.
     held: HashSet<TreePath>,
@@ -115,7 +115,8 @@ impl Merge<'_> {
         let Some((to, there)) = self.where_ours_is(path, three).await? else {
             return Ok(false);
         };
-        // Theirs does not know the new path.
+        // `settle` records theirs at the new path as agreed. Theirs does not
+        // have this path, so the agreed tree is restored afterwards.
         let agreed = self.out.agreed.clone();
         let held = self.out.conflicts.len();
         self.settle(to.clone(), there).await?;
@@ -133,7 +134,8 @@ impl Merge<'_> {
         Ok(true)
     }
 
-    /// Theirs removed an entry that ours moved.
+    /// Records a conflict if theirs removed an entry that ours moved. Returns
+    /// false if ours did not move the entry, or the rename cannot be followed.
     async fn removed_what_moved(&mut self, path: &TreePath, three: &Three) -> Result<bool> {
         let Some((to, there)) = self.where_ours_is(path, three).await? else {
             return Ok(false);
@@ -150,9 +152,11 @@ impl Merge<'_> {
         self.renames.held.insert(from);
     }
 
-    /// The path to which ours moved the entry at `path`, and its versions.
-    /// `None` if it did not move, if theirs may not touch it there, or if
-    /// theirs has changes there already.
+    /// Returns the path to which ours moved the entry at `path`, and the
+    /// versions of the entry. Returns `None` if ours did not move the entry, or
+    /// if the rename cannot be followed: because the sides differ in the kind
+    /// of the entry, theirs may not see or change the new path, or theirs
+    /// itself changed the new path.
     async fn where_ours_is(
         &self,
         path: &TreePath,
@@ -175,8 +179,9 @@ impl Merge<'_> {
         Ok(is_free.then_some((to, there)))
     }
 
-    /// Merges a rename of theirs. Both paths are dealt with at the one that
-    /// comes first.
+    /// Merges a rename of theirs. Both paths are dealt with when the merge
+    /// reaches the first of them. Returns false if the rename cannot be
+    /// followed.
     async fn moved(&mut self, from: TreePath, to: TreePath) -> Result<bool> {
         let is_ours_too = self.renames.ours.get(&from) == Some(&to);
         let ours = if is_ours_too { &to } else { &from };
@@ -197,15 +202,15 @@ impl Merge<'_> {
         }
         self.renames.done.extend([from.clone(), to.clone()]);
         match three.ours {
-            // Ours moved it to another path, or removed it.
+            // Ours moved the entry to another path, or removed it.
             None => self.hold_moved(from, to, three),
             Some(_) => self.carry(from, to, three).await?,
         }
         Ok(true)
     }
 
-    /// Whether ours changed an entry that theirs moved, and the change can
-    /// follow.
+    /// Whether ours changed, moved or removed an entry that theirs moved, and
+    /// the rename can be followed.
     async fn can_follow(&mut self, from: &TreePath, to: &TreePath, three: &Three) -> Result<bool> {
         let at = |base, theirs| Three {
             base,
@@ -231,8 +236,8 @@ impl Merge<'_> {
             && !self.locals.is_local(to, &added).await?)
     }
 
-    /// Ours changed an entry that theirs moved: moves ours along. Its content
-    /// may not be stored yet, so it is not read.
+    /// Moves an entry that ours changed to the path to which theirs moved it.
+    /// The content of ours may not be stored yet, so it is not read.
     async fn carry(&mut self, from: TreePath, to: TreePath, three: Three) -> Result<()> {
         make_above(&self.out.tree, &self.theirs, &to).await?;
         self.out.tree.rename(&from, &to).await?;

@@ -17,19 +17,20 @@ pub struct Rules<'a> {
     pub view: &'a View,
     /// The policy that resolves conflicts.
     pub policy: &'a Compiled,
-    /// Whether a decision was made to land the changes. Then no path is
+    /// Whether a decision was made to land the changes. If so, no path is
     /// protected or local.
     pub decided: bool,
     /// Whether a file that no driver can merge is a conflict. If not, the later
     /// version wins.
     pub careful: bool,
-    /// Strategy that replaces the one of the policy for paths that are not
+    /// Strategy that replaces the policy's strategy for paths that are not
     /// protected.
     pub instead: Option<Strategy>,
     /// The priority of agents.
     pub precedence: &'a dyn Precedence,
-    /// Paths where theirs has not resolved a conflict yet: a change of one is a
-    /// conflict, with any base.
+    /// Paths where theirs has not resolved a conflict yet. At such a path, a
+    /// change of theirs that differs from ours is a conflict, independent of
+    /// the base.
     pub unsettled: &'a BTreeSet<TreePath>,
 }
 
@@ -84,12 +85,12 @@ fn is_same_kind(one: &Entry, other: &Entry) -> bool {
 /// Compares the priorities of agents.
 #[async_trait]
 pub trait Precedence: fmt::Debug + Send + Sync {
-    /// Whether theirs has priority over the agent that made ours at `path`;
-    /// `None` if neither has.
+    /// Whether the agent of theirs has priority over the agent that made ours
+    /// at `path`; `None` if neither agent has priority.
     async fn theirs_first(&self, path: &TreePath) -> Result<Option<bool>>;
 }
 
-/// No agent has priority: the later change wins.
+/// A precedence in which no agent has priority.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LaterFirst;
 
@@ -107,8 +108,8 @@ pub struct Limits {
     pub changes: u64,
     /// Maximum size in bytes of a file that is merged by content.
     pub file_bytes: u64,
-    /// A new or removed directory with more entries than this is taken as a
-    /// whole, if nothing in it needs a closer look.
+    /// A new or removed directory with more entries than this limit is taken as
+    /// a whole, if no entry in it needs a separate check or decision.
     pub whole: u64,
     /// Whether renames of unchanged files are followed.
     pub renames: bool,

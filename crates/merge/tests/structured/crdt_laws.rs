@@ -173,7 +173,8 @@ fn value(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
-/// Sorts the lists that are nested in maps: their elements may have been moved.
+/// Sorts the lists that are nested in maps. Branches may have moved their
+/// elements, so the order of these lists is not promised.
 fn settled(mut value: Value) -> Value {
     fn sort(value: &mut Value) {
         match value {

@@ -63,7 +63,8 @@ fn check(driver: &dyn Driver, unrelated: &str, [base, ours, theirs]: [&str; 3], 
     }
 }
 
-/// Comments that were in both results may be in another order.
+/// Whether a merge of two results is clean, or conflicts only in comments: the
+/// results may have the same comments in another order.
 fn is_clean_or_comments(merged: &Merged) -> bool {
     match merged {
         Merged::Clean(_) => true,

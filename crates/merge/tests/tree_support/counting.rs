@@ -69,7 +69,8 @@ pub(crate) fn objects_read(side: usize) -> u64 {
     store.read.load(Ordering::Relaxed)
 }
 
-/// No two directories have equal entries: equal directories would be read once.
+/// Returns the path of a file. No two directories have equal entries, because
+/// equal directories would be read only once.
 fn place(outer: usize, inner: usize, file: usize) -> String {
     format!("d{outer:03}/e{inner:03}/f{outer:03}{inner:03}{file:03}")
 }

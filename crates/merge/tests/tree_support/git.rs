@@ -34,10 +34,11 @@ impl Git {
     }
 
     /// Merges with `git merge-tree`, which always follows renames, and before
-    /// 2.46 cannot be limited to exact ones.
+    /// 2.46 cannot be limited to exact renames.
     pub(crate) fn merged(&self) -> ByGit {
         let mut command = self.command(&["-c", "merge.directoryRenames=false"]);
-        // Only files of the same name are compared by content.
+        // With this limit, git searches for inexact renames only among files of
+        // the same name.
         command.args(["-c", "merge.renameLimit=1"]);
         command.args(["merge-tree", "--write-tree", "--name-only", "--no-messages"]);
         let output = command

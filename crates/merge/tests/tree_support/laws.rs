@@ -118,7 +118,8 @@ fn nothing_is_lost(trees: &Trees, done: &Done) {
             && is_leaf(theirs)
             && !done.is_held(place)
         {
-            // A directory of ours can be where theirs removed a file.
+            // Only theirs changed the entry, so the result has the version of
+            // theirs.
             let found = done.tree.get(place);
             assert_eq!(found, theirs, "{place}");
         }
@@ -154,8 +155,9 @@ fn once_is_enough(trees: &Trees, how: &How, done: &Done) {
     let ours = done.merge.tree.clone();
     let again = how.merge(&agreed, &ours, &world.snapshot(&trees.theirs));
     if how.limits.renames && !again.landed.is_empty() {
-        // With a later base, a change may look like a move that it did not look
-        // like before, and a held change can follow it.
+        // With a later base, a change may be detected as a move that was not
+        // detected before, and a held change may then land. No path lands
+        // twice.
         let first = landed(&done.merge);
         assert!(landed(&again).iter().all(|place| !first.contains(place)));
         return;
@@ -251,7 +253,7 @@ pub(crate) fn permitted(trees: &Trees, how: &How) {
 fn needed(before: &Model, after: &Model, place: &str) -> Access {
     match (before.get(place), after.get(place)) {
         (before, after) if before == after => Access::None,
-        // Created because something in it may be created.
+        // The directory was created because an entry in it may be created.
         (None, Some(Node::Directory(_)))
             if after
                 .keys()

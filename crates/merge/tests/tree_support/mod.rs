@@ -26,7 +26,8 @@ pub(crate) enum Node {
 /// A tree as a map of all its paths.
 pub(crate) type Model = BTreeMap<String, Node>;
 
-/// Polls a future to its end. Nothing in memory waits for long.
+/// Polls a future until it is ready. The stores of these tests are in memory,
+/// so this takes little time.
 pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     loop {

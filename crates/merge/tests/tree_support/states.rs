@@ -2,7 +2,7 @@
 
 use crate::{Model, Node};
 
-/// The states of `p`, and of `q` and `d/p`, to which it can move.
+/// The states of the path `p`, which can also be moved to `q` and `d/p`.
 pub(crate) const STATES: [&str; 18] = [
     "absent",
     "file",
@@ -53,7 +53,8 @@ pub(crate) fn directory(case: usize) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moves {
     Exact,
-    /// So different that git does not detect the move.
+    /// The content of a moved file is so different that git does not detect the
+    /// move.
     Changed,
 }
 
@@ -70,9 +71,9 @@ pub(crate) fn side(cases: &[Case], moves: Moves, which: impl Fn(&Case) -> usize)
     model
 }
 
-/// Contents differ between cases, so that nothing moves between them. Within a
-/// case they differ by more than half, so that git does not detect a rename
-/// with changes.
+/// Returns the entries of a case in a state. Contents differ between cases, so
+/// that no move between cases is detected. Within a case, different contents
+/// differ by more than half, so that git does not detect a rename with changes.
 fn state(name: &str, moves: Moves, case: usize) -> Vec<(&'static str, Node)> {
     let text = |first: &str, last: &str| {
         let first = format!("{first} {case} ").repeat(40);

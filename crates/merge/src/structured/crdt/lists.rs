@@ -42,7 +42,8 @@ pub(super) fn merge<'t, 'a>(
     union.planner.close(open, true, items)
 }
 
-/// The names of the elements, if every element has one.
+/// Returns the names of the elements in base, ours and theirs, if every element
+/// has a name.
 fn names<'t>(
     base: Option<&'t Container<'_>>,
     ours: &'t Container<'_>,
@@ -56,8 +57,9 @@ fn names<'t>(
 
 type Keyed<'t, 'a, K> = Vec<(K, &'t Item<'a>)>;
 
-/// Keys elements by their value and the number of equal elements before them;
-/// for a set, only the first of equal elements.
+/// Returns the elements with their keys: the value of an element, and the
+/// number of equal elements before it. Of equal elements of a set, only the
+/// first is returned.
 fn occurrences<'t, 'a>(items: &'t [Item<'a>], set: bool) -> Keyed<'t, 'a, (Meaning, u32)> {
     let mut seen: HashMap<Meaning, u32> = HashMap::new();
     let mut keyed = Vec::with_capacity(items.len());
@@ -71,12 +73,12 @@ fn occurrences<'t, 'a>(items: &'t [Item<'a>], set: bool) -> Keyed<'t, 'a, (Meani
     keyed
 }
 
-/// Keeps the elements of the base in order, with the new elements sorted after
-/// each.
+/// Returns the elements of the base that stay, in their order. Each is followed
+/// by the new elements at this place, sorted by `rank`.
 ///
-/// `keep` merges an element in base, ours and theirs. A new element goes after
-/// the nearest preceding element that stays, so that branches that remove and
-/// add can be merged in any order.
+/// `keep` merges the versions of an element in base, ours and theirs. A new
+/// element goes after the nearest preceding element of the base that stays, so
+/// that branches that remove and add elements can be merged in any order.
 fn united<'t, 'a, K: Copy + Ord + Hash>(
     [base, ours, theirs]: &[Keyed<'t, 'a, K>; 3],
     mut keep: impl FnMut(&K, [Option<&'t Item<'a>>; 3]) -> Option<Joined<'t, 'a>>,

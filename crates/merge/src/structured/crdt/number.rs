@@ -5,7 +5,8 @@ use std::cmp::Ordering;
 use crate::structured::json::canonical_number;
 use crate::structured::node::{Kind, Node};
 
-/// `digits` times ten to the power of `power`, without zeros at either end.
+/// A decimal number: `digits` times ten to the power of `power`. Unless the
+/// number is 0, `digits` has no zeros at either end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Number {
     negative: bool,
@@ -25,8 +26,8 @@ impl Number {
         }
     }
 
-    /// Returns `None` if the node is not a number, or its exponent is too
-    /// large.
+    /// Returns the number that a node holds; `None` if the node is not a
+    /// number, or its exponent is too large.
     pub(super) fn of(node: &Node<'_>) -> Option<Self> {
         match &node.kind {
             Kind::Scalar(text) => Self::read(text.strip_prefix('n')?),

@@ -21,9 +21,10 @@ pub(super) struct Types(Vec<(Vec<String>, Type)>);
 const MAX_TYPES: usize = 256;
 
 impl Types {
-    /// Combines the declarations of both sides. Where they disagree, the side
-    /// that changed the declaration wins; if both did, the first type by name.
-    /// Returns `None` if there are too many.
+    /// Combines the declarations of both sides. Where the sides disagree, the
+    /// side that changed the declaration wins; if both did, the type whose name
+    /// comes first. Returns `None` if there are more than `MAX_TYPES`
+    /// declarations.
     pub(super) fn of(docs: &Docs<'_, '_>) -> Option<Self> {
         let base = docs.base.map(declared).unwrap_or_default();
         let (ours, theirs) = (declared(docs.ours), declared(docs.theirs));

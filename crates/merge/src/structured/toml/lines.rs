@@ -11,10 +11,10 @@ use crate::structured::commas::{self, Read};
 use crate::structured::gaps::Comments;
 use crate::structured::node::{Builder, MAX_DEPTH, Node};
 
-/// `[a.b]`, `[[a.b]]` or `a.b = 1`.
+/// A header or a statement: `[a.b]`, `[[a.b]]` or `a.b = 1`.
 #[derive(Debug)]
 pub(super) struct Line<'a> {
-    /// The steps of its key, escaped for a JSON pointer.
+    /// The steps of the key, escaped for a JSON pointer.
     pub(super) path: Vec<Rc<str>>,
     /// The start of the text that belongs to the line: the end of the line
     /// before.
@@ -22,7 +22,7 @@ pub(super) struct Line<'a> {
     /// The header, or the key of the statement.
     pub(super) label: Range<usize>,
     pub(super) kind: LineKind<'a>,
-    /// The end without and with the trailing comment.
+    /// The end without the trailing comment (`end`), and with it (`to`).
     pub(super) end: usize,
     pub(super) to: usize,
 }

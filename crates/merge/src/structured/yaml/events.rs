@@ -76,7 +76,8 @@ fn unadorned(anchor: usize, tag: Option<Cow<'_, Tag>>) -> Option<()> {
     (anchor == 0 && tag.is_none()).then_some(())
 }
 
-/// Byte offsets of characters; the parser counts characters.
+/// Converts the positions of the parser, which counts characters, into byte
+/// offsets.
 enum Offsets {
     /// Every character is one byte.
     Ascii(usize),
