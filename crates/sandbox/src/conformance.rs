@@ -149,7 +149,8 @@ async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T
         if let Some(answer) = ask().await {
             return answer;
         }
-        // A runtime reports neither ends nor output by itself.
+        // A runtime sends no event when a command ends or writes, so the check
+        // polls.
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     panic!("not within a minute: {what}");
@@ -196,8 +197,8 @@ pub async fn a_container_is_found_by_the_name_of_its_sandbox(own: Arc<Subject>) 
     assert_eq!(own.runtime.list().await.unwrap(), []);
 }
 
-/// Checks a name that is taken by this or by another installation: an engine
-/// has one namespace for names.
+/// Checks that a name that this or another installation has taken is a
+/// conflict: an engine has one namespace for names.
 pub async fn a_name_that_is_taken_is_a_conflict(own: Arc<Subject>) {
     let spec = own.spec("true");
     own.runtime.create(&spec).await.unwrap();
@@ -310,8 +311,8 @@ pub async fn a_frozen_container_stands_still_until_it_is_thawed(own: Arc<Subject
         own.runtime.list().await.unwrap()[0].state,
         ContainerState::Frozen
     );
-    // Output may be in transit, and that a container stands still shows only
-    // over time: the counter above would go on by six lines.
+    // The first pause lets output in transit arrive. During the second pause, a
+    // container that still runs would write six more lines.
     tokio::time::sleep(Duration::from_millis(300)).await;
     let (before, _) = own.logs(&id, None, 1 << 20).await;
     tokio::time::sleep(Duration::from_millis(300)).await;

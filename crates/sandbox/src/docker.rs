@@ -264,8 +264,8 @@ impl DockerRuntime {
         Vec::new()
     }
 
-    /// Deletes a container and fails, if a warning reports that the engine
-    /// dropped one of its limits.
+    /// Checks the warnings about a new container. If the engine dropped a limit
+    /// of the container, deletes the container and fails.
     async fn refuse_warnings(&self, id: &ContainerId, warnings: &[String]) -> Result<()> {
         let Some(warning) = warnings.iter().find(|warning| engine::drops_limit(warning)) else {
             for warning in warnings {

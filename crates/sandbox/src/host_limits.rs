@@ -10,8 +10,8 @@ pub struct HostLimits {
     /// address or port counts as a connection until its entry in the kernel
     /// expires.
     pub connections: u32,
-    /// Maximum new connections per second. An idle sandbox may first open as
-    /// many as in [`Self::BURST`] seconds at once.
+    /// Maximum new connections per second. After an idle time, a sandbox may
+    /// open the connections of [`Self::BURST`] seconds at once.
     pub connections_per_second: u32,
     /// Maximum MiB per second that the sandbox sends; the same limit applies to
     /// MiB received.
@@ -24,8 +24,8 @@ pub struct HostLimits {
 }
 
 impl HostLimits {
-    /// Number of seconds whose new connections an idle sandbox may open at
-    /// once.
+    /// Number of seconds for which an idle sandbox saves up new connections,
+    /// which it may then open at once.
     pub const BURST: u32 = 10;
 
     /// No limits.

@@ -63,8 +63,8 @@ pub enum Call {
     Thaw,
 }
 
-/// A simulated engine. Clones are handles to the same one; the processes of its
-/// containers end when the last handle is dropped.
+/// A simulated engine. Clones are handles to the same engine; the processes of
+/// its containers end when the last handle is dropped.
 #[derive(Clone, Debug)]
 pub struct SimEngine {
     shared: Arc<Shared>,
@@ -73,8 +73,9 @@ pub struct SimEngine {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    /// Follows the processes of containers. Those of a server would not do: they
-    /// end with the server, and containers continue. `None` only in `drop`.
+    /// Runs the tasks that follow the processes of containers. The Tokio
+    /// runtime of a server would not suffice: it ends with the server, but
+    /// containers keep running. `None` only in `drop`.
     tasks: Option<Runtime>,
 }
 
@@ -96,7 +97,7 @@ struct Fault {
     left: u32,
 }
 
-/// Calls of one kind wait while this exists.
+/// Makes calls of one kind wait as long as this value exists.
 #[derive(Debug)]
 pub struct Hold {
     _sender: watch::Sender<()>,
@@ -177,13 +178,14 @@ impl SimEngine {
     async fn pass(&self, call: Call) {
         let held = self.state().held.clone();
         for (_, mut released) in held.into_iter().filter(|(held, _)| *held == call) {
-            // It ends with an error when the sender is dropped, and never changes.
+            // The value never changes; the wait ends with an error when the
+            // test drops its `Hold`.
             let _ = released.changed().await;
         }
     }
 
-    /// Takes the engine down or up. While it is down, every call fails as if
-    /// nothing listened.
+    /// Takes the engine down or up. While the engine is down, every call fails
+    /// as if no engine listened.
     pub fn set_down(&self, down: bool) {
         self.state().down = down;
     }

@@ -1,5 +1,5 @@
-//! The simulated runtime passes the suite that Docker passes, in this process and
-//! at a socket; and the faults that tests inject into it.
+//! Runs the conformance suite on the simulated runtime, in this process and
+//! through a socket, and tests the faults that can be injected into it.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
@@ -61,7 +61,7 @@ mod at_a_socket {
         let socket = directory.path().join("engine");
         let engine = SimEngine::new([IMAGE]);
         engine.listen("own", &socket).unwrap();
-        // The other process is a runtime with separate threads.
+        // A thread with a separate Tokio runtime stands for the other process.
         let id = std::thread::spawn({
             let socket = socket.clone();
             move || {

@@ -43,7 +43,7 @@ const SEED: &str = "ELEVO_VICTIM_SEED";
 /// Distinguishes an acknowledgement from the output of the test framework.
 const MARK: &str = "acknowledged: ";
 
-/// The view of the process that will be killed, from inside this process.
+/// A process that the test will kill, as the process sees itself.
 #[derive(Debug)]
 pub struct Victim {
     directory: PathBuf,
@@ -120,8 +120,9 @@ impl Running {
 
     /// Lets the process work until a random moment, at most `longest` from now.
     pub fn work_for_a_moment(&self, random: &mut impl RngExt, longest: Duration) {
-        // A crash at any moment must be harmless, so no event may decide when
-        // it comes. No check depends on the time that passes here.
+        // A crash at any moment must be harmless, so the moment of the kill is
+        // random and does not depend on an event. No check depends on the
+        // length of this pause.
         thread::sleep(random.random_range(Duration::ZERO..longest));
     }
 

@@ -50,9 +50,10 @@ fn in_namespace(test: &str, kinds: &[&str]) -> bool {
     if env::var_os(NAMESPACE).is_some() {
         return true;
     }
-    // The test cannot delete a directory that it has mounts in. Its mounts end with
-    // it, so its temporary directories are deleted here. Other users may enter
-    // this one: tests decide about those in it.
+    // The test cannot delete a directory that contains its mounts. The mounts
+    // end with the test, so this process deletes its temporary directories
+    // afterwards. Other users may enter this directory; tests set the
+    // permissions of the directories in it.
     let temporary = tempfile::Builder::new()
         .permissions(fs::Permissions::from_mode(0o755))
         .tempdir()

@@ -1,13 +1,15 @@
 //! The imports between the files of a crate, and the circles among them.
 //!
-//! A file imports another one if it contains a path into it: `crate::…`,
-//! `super::…`, `self::…`, or a path that starts with a module of the file. A
-//! path belongs to the file of the longest module name that it starts with. Code
-//! under `#[cfg(test)]` is left out, because a test may use everything.
+//! A file imports another file if it contains a path into that file:
+//! `crate::…`, `super::…`, `self::…`, or a path that starts with a module of
+//! the file. A path belongs to the file of the longest module name that it
+//! starts with. Code under `#[cfg(test)]` is left out, because a test may use
+//! everything.
 //!
-//! The reader sees tokens, not names: it finds paths in macros too, but does not
-//! follow a re-export or a name that a `use` has brought in. Both start with a
-//! path that it does see.
+//! The reader sees tokens, not names: it finds paths in macros too, but does
+//! not follow a re-export or a name that a `use` has brought in. This suffices,
+//! because the re-export and the `use` themselves contain a path that the
+//! reader finds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -121,7 +123,8 @@ impl ImportGraph {
     }
 }
 
-/// The names of a module and of those that contain it. The root has none.
+/// The name of a module, after the names of the modules that contain it. Empty
+/// for the root of the crate.
 type ModulePath = Vec<String>;
 
 fn collect_sources(directory: &Path, src: &Path, sources: &mut BTreeMap<String, String>) {
@@ -218,7 +221,8 @@ impl Reader<'_> {
             }
             _ => {
                 start.push(first);
-                // Another crate, a type, or a name that a `use` has brought in.
+                // The path starts with another crate, a type, or a name that a
+                // `use` has brought in.
                 if !self.modules.contains_key(&start) {
                     return 1;
                 }

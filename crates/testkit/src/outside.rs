@@ -121,8 +121,8 @@ impl Outside {
 
 impl Drop for Outside {
     fn drop(&mut self) {
-        // The kernel deletes the routes with the interface, and the other
-        // interface of the pair with this one.
+        // When this interface is deleted, the kernel also deletes its routes
+        // and the other interface of the pair.
         let _ = Command::new("ip")
             .args(["link", "delete", &self.interface])
             .status();

@@ -1,9 +1,9 @@
 //! Waits for changes that no event announces.
 //!
 //! Tests wait for events where they can: a line of output, a channel, the end
-//! of a process. For everything else they ask again and again, and only here:
-//! a test that sleeps instead either fails on a slow machine or wastes time on
-//! a fast one.
+//! of a process. For everything else they poll, and only with these functions:
+//! a test that sleeps for a fixed time instead either fails on a slow machine
+//! or wastes time on a fast one.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 /// a test may need several of them on a busy machine.
 const LIMIT: Duration = Duration::from_secs(100);
 
-/// The first pause between two calls. Each pause is twice as long as the one
-/// before, up to the longest.
+/// The first pause between two calls. Each pause is twice as long as the
+/// previous pause, up to `LONGEST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
@@ -42,7 +42,7 @@ pub async fn until_async<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>)
     }
 }
 
-/// The pauses of a loop that asks until it has an answer.
+/// The pauses of a loop that polls until a change has happened.
 #[derive(Debug)]
 pub struct Waiting<'a> {
     what: &'a str,
@@ -60,9 +60,10 @@ impl<'a> Waiting<'a> {
         }
     }
 
-    /// Pauses before the next question; panics if all took too long.
+    /// Pauses before the next check; panics if the whole wait has taken too
+    /// long.
     pub async fn pause(&mut self) {
-        // As in `until`.
+        // No event announces the change: see the top of this file.
         tokio::time::sleep(self.next_pause()).await;
     }
 

@@ -20,7 +20,8 @@ struct Rules {
     forbidden: BTreeMap<String, BTreeSet<String>>,
 }
 
-/// Whether an arrow without a dependency is a violation.
+/// Whether the dependency of an arrow must exist (`Used`), or may exist
+/// (`Optional`).
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Need {
     Used,

@@ -55,7 +55,8 @@ fn the_layers_of_the_server_import_only_lower_layers() {
         seen += 1;
         for target in graph.imports_of(file) {
             let other = layer_of(target);
-            // A path into the root of the crate names a re-export.
+            // An import of the root of the crate is allowed, because it names a
+            // re-export.
             let is_allowed = other == layer || other == "lib" || allowed.contains(&other.as_str());
             if !is_allowed {
                 wrong.push(format!("{file} imports {target}"));

@@ -62,7 +62,8 @@ fn named_paths(page: &str) -> Vec<String> {
     let quoted = page.split('`').skip(1).step_by(2);
     let paths =
         quoted.filter(|text| text.starts_with("crates/") && !text.contains([' ', '*', '<', '…']));
-    // A name in capitals stands for a name that the reader chooses.
+    // A path with capital letters is skipped, because it contains a placeholder
+    // such as `NAME`.
     let paths = paths.filter(|text| !text.chars().any(|c| c.is_ascii_uppercase()));
     paths.flat_map(expanded).collect()
 }

@@ -100,7 +100,7 @@ fn literals(line: &str) -> Vec<&str> {
     line.split('"').skip(1).step_by(2).collect()
 }
 
-/// Fails if there are more signs than `limit`, or clearly fewer.
+/// Fails if there are more signs than `limit`, or at least five fewer.
 fn hold(what: &str, found: &[String], limit: usize) {
     let count = found.len();
     let listed = found[..count.min(40)].join("\n");

@@ -50,7 +50,8 @@ fn answered(subject: Subject<'_>, status: u16, message: String) -> Error {
             let why = format!("`{name}` is not a valid image name");
             Error::refused("image", why)
         }
-        // Before the status: some engines report a denied pull with 404.
+        // This arm precedes the one for 404, because some engines report a
+        // denied pull with this status.
         (_, Subject::Image(name)) if is_denied_pull(&message) => Error::ImageDenied {
             name: name.to_owned(),
         },

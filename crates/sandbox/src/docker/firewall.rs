@@ -14,8 +14,8 @@ use crate::host_limits::HostLimits;
 
 /// Timeout of one run of `iptables`, which may wait for the lock on the table.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Number of attempts to change the table. Other programs change the table too,
-/// and then a change that was planned before may fail.
+/// Number of attempts to change the table. An attempt may fail because another
+/// program has changed the table since it was read.
 const TRIES: usize = 3;
 /// Number of checks for the hook to the engine's chain, and the pause between
 /// two checks: the engine removes and inserts the hook whenever it creates a
@@ -65,8 +65,8 @@ pub(super) async fn ensure(
     Err(error)
 }
 
-/// Returns weaker limits to try: first without one kind of rules each, then
-/// without any rules.
+/// Returns weaker limits to try: first without either of the two kinds of
+/// rules, then without both.
 fn fewer(limits: &HostLimits) -> Vec<HostLimits> {
     let of_connections = HostLimits {
         connections_per_second: 0,

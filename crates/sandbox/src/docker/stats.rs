@@ -52,9 +52,9 @@ fn stats(before: &ContainerStatsResponse, after: &ContainerStatsResponse) -> Sta
     }
 }
 
-/// Returns the container's processor time in percent of one processor. It is
-/// relative to the time of all processors, which the engine reads at the same
-/// moment.
+/// Returns the container's processor time in percent of one processor. The
+/// processor time is compared with the time of all processors, which the engine
+/// reads at the same moment.
 #[expect(clippy::cast_precision_loss, reason = "a percentage")]
 fn cpu_percent(before: Option<&ContainerCpuStats>, after: Option<&ContainerCpuStats>) -> f64 {
     let used = |stats: Option<&ContainerCpuStats>| {
@@ -75,7 +75,7 @@ fn cpu_percent(before: Option<&ContainerCpuStats>, after: Option<&ContainerCpuSt
 }
 
 /// Returns the used memory without inactive cached files, as `docker stats`
-/// does. The first of the two names is the one of cgroup v1.
+/// does. The first of the two names below is used by cgroup v1.
 fn memory_usage(memory: &ContainerMemoryStats) -> u64 {
     let detail = memory.stats.as_ref();
     let inactive = ["total_inactive_file", "inactive_file"]

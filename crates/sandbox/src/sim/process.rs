@@ -38,7 +38,8 @@ pub(super) struct Mark {
 
 impl Mark {
     pub(super) fn new(id: &str) -> Self {
-        // Engines in several test processes use the same ids.
+        // The process id distinguishes the engines of several test processes,
+        // whose containers may have the same ids.
         Self {
             variable: format!("{VARIABLE}={id}-{}", std::process::id()),
             first: None,

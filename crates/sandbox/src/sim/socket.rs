@@ -47,7 +47,8 @@ enum Request {
     TearDown,
 }
 
-/// A [`LogsQuery`], which compares times by the second.
+/// A [`LogsQuery`] with its times in whole seconds, which is how it compares
+/// them.
 #[derive(Debug, Serialize, Deserialize)]
 struct WireQuery {
     tail: Option<u32>,
@@ -300,7 +301,8 @@ impl WireError {
             Self::Conflict { message } => Error::Conflict { message },
             Self::NotRunnable { image, message } => Error::NotRunnable { image, message },
             Self::Refused { what, why } => Error::Refused {
-                // A few names of fields, in a process that ends with its test.
+                // The leak is small: there are only a few names of fields, and
+                // the process ends with its test.
                 what: what.leak(),
                 why,
             },

@@ -20,7 +20,8 @@ fn flooding(own: &Installation, script: &str) -> ContainerSpec {
     spec
 }
 
-/// Sends the datagrams, then sleeps, so that the sandbox keeps its address.
+/// Returns the spec of a sandbox that sends the datagrams and then sleeps, so
+/// that it keeps its address.
 fn datagrams(own: &Installation) -> ContainerSpec {
     let last = 10_000 + DATAGRAMS - 1;
     let script = format!(
@@ -159,7 +160,8 @@ fn a_sandbox_receives_a_bounded_number_of_bytes_a_second() {
         let network = settings.networks.unwrap().into_values().next().unwrap();
         let address = network.ip_address.unwrap();
         let start = Instant::now();
-        // The engine drops unsolicited packets, but only after the limit.
+        // The engine drops unsolicited packets, but only after they have passed
+        // the limit.
         outside.run(&flood(&address));
         assert_slowed(&own, "ELEVO-TO", start.elapsed());
         neighbour_connects(&own).await;

@@ -316,7 +316,8 @@ fn a_sandbox_that_exits_is_not_started_again() {
         let status = own.ended(&id).await;
         assert_eq!(status.exit_code, Some(3));
         assert_eq!(status.pid, None);
-        // The engine counts restarts, and the policy decides about more of them.
+        // The engine has not restarted the container, and the restart policy
+        // prevents later restarts.
         let found = own.inspect(&id).await;
         assert_eq!(found.restart_count, Some(0));
         let restart = found.host_config.unwrap().restart_policy.unwrap().name;

@@ -175,8 +175,8 @@ fn two_sandboxes_do_not_reach_each_other() {
     });
 }
 
-/// Without a countermeasure, Docker's resolver answers such queries on a
-/// user-defined network.
+/// Without a countermeasure, Docker's resolver answers queries for the names of
+/// other containers on a user-defined network.
 #[test]
 fn a_sandbox_cannot_resolve_the_names_of_others() {
     with_installation(async |own| {
@@ -312,8 +312,8 @@ fn a_tear_down_leaves_nothing_of_the_network() {
     });
 }
 
-/// The operator creates the network with `docker network create` and this
-/// option.
+/// The operator creates the network with `docker network create`, and disables
+/// traffic between its containers.
 #[test]
 fn uses_and_keeps_a_network_that_an_operator_created() {
     with_installation(async |own| {

@@ -15,8 +15,8 @@ const LAYER: &str = "application/vnd.docker.image.rootfs.diff.tar.gzip";
 
 const UNKNOWN: &[u8] = br#"{"errors":[{"code":"MANIFEST_UNKNOWN","message":"manifest unknown"}]}"#;
 
-/// The files of the image `/small:1`, by the end of their path, and the header
-/// that a request must have.
+/// The files of the image `/small:1`, each with the end of its URL path, and
+/// the `Authorization` header that a request must have, if any.
 #[derive(Debug)]
 struct Contents(Vec<(String, Vec<u8>)>, Option<&'static str>);
 
@@ -34,8 +34,8 @@ pub(crate) fn serve_to(authorization: Option<&'static str>) -> SocketAddr {
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let contents = Arc::clone(&contents);
-            // An engine tries TLS first, which fails here because it is not a
-            // valid HTTP request.
+            // An engine tries TLS first. The attempt fails, because a TLS
+            // handshake is not a valid HTTP request.
             std::thread::spawn(move || contents.answer(&stream.unwrap()));
         }
     });
