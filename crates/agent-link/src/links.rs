@@ -22,7 +22,7 @@ use crate::service::Service;
 use crate::sparing::Sparing;
 use crate::types::AgentCall;
 
-/// Number of events after which a slow subscriber loses the oldest.
+/// Number of events after which a slow subscriber loses the oldest events.
 const EVENTS: usize = 1024;
 
 /// Maximum time for connections to end when a server stops.

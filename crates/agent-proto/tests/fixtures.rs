@@ -1,8 +1,9 @@
 //! Messages of earlier versions can still be read, and so can the known parts
 //! of messages of later versions.
 //!
-//! Each file in `fixtures/VERSION` is one message that a real agent and a real
-//! server of that version exchanged; the text file next to it is its meaning.
+//! Each `.bin` file in `fixtures/VERSION` is one message that a real agent and
+//! a real server of that version exchanged; the text file next to it shows the
+//! decoded message.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
@@ -94,7 +95,8 @@ fn an_unknown_field_does_not_hide_the_others() {
 
 #[test]
 fn an_unknown_enum_value_is_read_as_unspecified() {
-    // Kind 9 of a process, and kind 42 of a failure.
+    // The contract defines neither kind 9 of a process nor kind 42 of a
+    // failure.
     let process = [bytes_field(1, b"p"), vec![0x10, 9]].concat();
     let message = AgentMessage::decode(&bytes_field(7, &process)[..]).unwrap();
     let Some(agent_message::Payload::Process(process)) = message.payload else {

@@ -114,8 +114,8 @@ impl Pump {
         });
     }
 
-    /// Reads the data that is in the pipes now, and not until their end: other
-    /// processes may hold the pipes open and keep writing.
+    /// Reads the data that is in the pipes now. Does not read to the end of the
+    /// pipes, because other processes may hold them open and keep writing.
     fn drain_pipes(&mut self) {
         for index in 0..self.sources.len() {
             let mut left = self.sources[index].waiting();

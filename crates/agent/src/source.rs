@@ -62,8 +62,8 @@ impl Source {
             .unwrap_or(0)
     }
 
-    /// Waits until a read would not block. Waits without end after the end of
-    /// the stream.
+    /// Waits until a read would not block. Never returns after the end of the
+    /// stream.
     pub(crate) async fn readable(&self) {
         match &self.fd {
             // The following read returns the error.

@@ -1,5 +1,6 @@
-//! Reads git repositories into trees of the engine: one commit, or a history
-//! commit by commit at the cost of each commit's changes.
+//! Reads git repositories into trees of the engine: one commit, or all commits
+//! of a history. In a history, the cost of a commit depends on its changes, not
+//! on the size of its tree.
 //!
 //! Depends on `elevo-core`, `elevo-objects` and `elevo-engine`, and on `gix`
 //! for the formats of git. Reads no clock, no environment and no settings of

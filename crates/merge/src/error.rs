@@ -14,7 +14,7 @@ pub enum Error {
     /// A tree could not be read.
     #[error("cannot read a tree")]
     Engine(#[from] elevo_engine::Error),
-    /// The order of two agents could not be looked up.
+    /// The priority of an agent could not be looked up.
     #[error("cannot look up the priority of an agent")]
     Precedence(#[source] Box<dyn StdError + Send + Sync>),
 }

@@ -7,7 +7,8 @@ use elevo_engine::Ignore;
 use elevo_policy::Ignores;
 use parking_lot::RwLock;
 
-/// The `.gitignore` files of a directory that is being read, and `.git`.
+/// The ignore rules of a directory that is being read: the rules of its
+/// `.gitignore` files, and `.git`.
 #[derive(Debug, Default)]
 pub struct IgnoreFiles(RwLock<Ignores>);
 

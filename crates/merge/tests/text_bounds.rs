@@ -11,8 +11,9 @@ use rand::{RngExt, SeedableRng};
 
 const MIB: usize = 1 << 20;
 
-/// Far more than needed without optimisation on a busy machine. Without a limit
-/// on the work, the same texts take hours.
+/// Maximum time of a merge. It is far more than a merge needs without
+/// optimisation on a busy machine. Without a limit on the work, the same merges
+/// take hours.
 const SOON: Duration = Duration::from_secs(120);
 
 fn merge_soon(what: &str, base: &[u8], ours: &[u8], theirs: &[u8]) -> Merged {

@@ -2,11 +2,11 @@
 //! promises 1 to 5 of [`SandboxRuntime`](crate::SandboxRuntime) do not hold, and
 //! no binary that ships may have the feature `sim`.
 //!
-//! A container is an entry in memory, and its command an ordinary process of
-//! this machine: as the user of its spec if the test is root, otherwise as the
-//! user of the test, with the paths of its mounts replaced by those of the host.
-//! So the real agent runs, and a server can be tested with neither a container
-//! engine nor root.
+//! A container is an entry in memory, and its command is an ordinary process of
+//! this machine. The process runs as the user of the spec if the test is root,
+//! otherwise as the user of the test, and gets paths of the host instead of the
+//! paths of its mounts. So the real agent runs, and a server can be tested with
+//! neither a container engine nor root.
 //!
 //! A [`SimEngine`] outlives the servers that use it, as Docker does. A server in
 //! the same process uses a [`SimRuntime`]; a server in another process, which a

@@ -28,7 +28,7 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns the lines before the unit tests, which stand last in a file.
+/// Returns the lines before the unit tests, which are at the end of a file.
 fn product(text: &str) -> Vec<&str> {
     let lines: Vec<_> = text.lines().collect();
     let is_tests = |pair: &[&str]| pair[0] == "#[cfg(test)]" && pair[1].starts_with("mod tests");

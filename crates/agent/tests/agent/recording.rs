@@ -119,7 +119,8 @@ fn server_kind(message: &ServerMessage) -> String {
     snake(&format!("{payload:?}"))
 }
 
-/// A pair with a proxy in between.
+/// Starts a server and an agent that are connected through a proxy, which
+/// records their messages in `seen`.
 async fn recorded(seen: &Seen) -> Pair {
     let directory = tempfile::tempdir().unwrap();
     let behind = directory.path().join("server.sock");

@@ -25,10 +25,10 @@ use crate::driver::{Driver, Merged, Versions};
 ///   other side changed its value.
 /// - *Lists* become their union. Existing elements keep their order, and are
 ///   removed if a side removed them. A new element appears once, even if both
-///   sides added it, after the element that it was inserted after; several at
-///   one place are sorted by their optional `at`, then by name or value.
-///   Elements that are objects with distinct `id`s (or `key`s, or `name`s) merge
-///   like the entries of a map.
+///   sides added it, after the element that it was inserted after; several new
+///   elements at one place are sorted by their optional `at`, then by name or
+///   value. Elements that are objects with distinct `id`s (or `key`s, or
+///   `name`s) merge like the entries of a map.
 /// - *Sets* are lists without duplicates.
 /// - *Counters* add the increments of both sides.
 /// - *Registers* are all other values. The side that changed the value wins; if

@@ -68,7 +68,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Plans a value: takes a change of one side, and merges changes of both
-    /// part by part.
+    /// sides part by part.
     pub(crate) fn node<'t>(
         &mut self,
         base: Option<&'t Node<'a>>,
@@ -281,7 +281,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Whether the gaps have no comments, in a format where white space has
-    /// meaning. A value then needs the gap of its own side.
+    /// meaning. A value then needs the gap of the side that it comes from.
     fn are_white(&self, gaps: [&str; 2]) -> bool {
         self.style.dashes && !gaps.iter().any(|gap| self.style.comments.has_any(gap))
     }

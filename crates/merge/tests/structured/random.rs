@@ -109,7 +109,7 @@ pub(crate) enum Edit {
     Keep,
     Remove,
     Change(String),
-    /// Adds an entry after it.
+    /// Adds an entry after this one.
     Add(String),
 }
 

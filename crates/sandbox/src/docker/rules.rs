@@ -174,8 +174,8 @@ impl Rules {
         Some(script)
     }
 
-    /// Returns the hooks of this installation to chains that these rules do not
-    /// have.
+    /// Returns the hooks of this installation that jump to chains that these
+    /// rules do not have.
     fn stale<'a>(&self, table: &Table<'a>) -> Vec<&'a str> {
         let ours = |rule: &&str| {
             let mut words = rule.split_whitespace().map(|word| word.trim_matches('"'));
