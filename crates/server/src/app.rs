@@ -199,7 +199,8 @@ impl App {
     }
 }
 
-/// The services for projects and their workspaces, a step in building `App`.
+/// Groups the services for projects and their workspaces while `App` is
+/// created.
 struct ProjectServices {
     changes: Arc<Changes>,
     merges: Arc<Merges>,
@@ -235,8 +236,8 @@ impl ProjectServices {
     }
 }
 
-/// The services for sandboxes and for the processes and files in them, a step
-/// in building `App`.
+/// Groups the services for sandboxes, and for the processes and files in them,
+/// while `App` is created.
 struct SandboxServices {
     containers: Arc<Containers>,
     files: Arc<Files>,
@@ -276,8 +277,8 @@ impl SandboxServices {
     }
 }
 
-/// The services that clean up, recover and check the server, a step in building
-/// `App`. Most of their callers are background jobs.
+/// Groups the services that clean up, recover and check the server while `App`
+/// is created. Most callers of these services are background jobs.
 struct Maintenance {
     cleanup: Arc<Cleanup>,
     disk_space: Arc<DiskSpace>,

@@ -145,8 +145,9 @@ impl Events {
     }
 
     /// Removes the events of landings that changed only paths hidden from the
-    /// principal; `None` if there are no events. A check reads the changes of
-    /// the landing, so the result ends early if it has read too many rows.
+    /// principal. Each check reads changes from the catalog; after too many
+    /// rows, the result has only the events checked so far. Returns `None` if
+    /// `found` is empty.
     async fn without_hidden(&self, who: &Principal, found: Vec<Event>) -> Result<Option<Looked>> {
         let (mut shown, mut last) = (Vec::with_capacity(found.len()), None);
         let mut rows = Rows::of_one_answer();
@@ -222,8 +223,8 @@ impl Events {
         }
     }
 
-    /// Records an event for the sandbox of any tenant that has this id. A sandbox
-    /// in a warm pool has no row and gets no event.
+    /// Records an event for the sandbox with this id, whichever tenant it
+    /// belongs to. A sandbox in a warm pool has no row and gets no event.
     pub(crate) async fn announce_by_id(&self, id: &SandboxId, kind: EventKind) -> Result<()> {
         match self.catalog.sandbox_of_any_tenant(id).await? {
             Some(sandbox) => self.announce(&sandbox, kind).await,
@@ -264,7 +265,7 @@ impl Events {
         let now: HashSet<_> = ending.iter().map(name).collect();
         told.retain(|known| now.contains(known));
         for row in ending {
-            // A sandbox that was created with such a short lifetime needs no
+            // A sandbox whose whole lifetime is at most `EXPIRING` needs no
             // warning.
             let is_short = clock::after(row.created, EXPIRING) >= row.expires;
             if !is_short && !row.removing && told.insert(name(&row)) && !self.was_told(&row).await?
@@ -426,7 +427,7 @@ mod tests {
             tenant_limits: Arc::new(TenantLimits::default()),
             _presence: app.tenants.enter(tenant),
         };
-        // No follower can read.
+        // The test holds all permits, so no follower can read from the catalog.
         let turns = app
             .events
             .following
@@ -443,8 +444,7 @@ mod tests {
         let made = post(&url, json!({"name": "site"})).await;
         let url = format!("{url}/{}/apply", made["id"].as_str().unwrap());
         post(&url, json!({"files": [{"path": "a", "content": "a"}]})).await;
-        // The followers wait for a turn. Requests are served, and see the
-        // event.
+        // Requests are served meanwhile, and see the event.
         for _ in 0..100 {
             let page = app
                 .events

@@ -119,7 +119,9 @@ impl Keys {
         if !once.is_again() {
             return Ok(once.name("key-"));
         }
-        // The second and later attempts record the ids that they replace.
+        // Each retry records the id of its new key. Without such a record, the
+        // earlier attempt was the first one, whose id is derived from the
+        // request.
         let before: String = once.noted().unwrap_or_else(|| once.name("key-"));
         let now = clock::now();
         self.catalog.revoke_key(who.tenant, &before, now).await?;
@@ -217,8 +219,8 @@ impl Keys {
         Ok(secret.reveal())
     }
 
-    /// Adds a key without limits and without an expiry. The caller has the
-    /// secret for `hash`.
+    /// Adds a key without limits and without an expiry. `hash` is the hash of
+    /// its secret, which the caller has created or read from the settings.
     pub(crate) async fn add_owner_key(
         &self,
         tenant: TenantId,

@@ -14,8 +14,9 @@ pub(crate) struct Presence {
     _counted: Arc<()>,
 }
 
-/// The presences of all tenants. The strong count of a tenant's `Arc`, minus the
-/// one in this map, is the number of presences.
+/// The presences of all tenants. The map holds one reference to a tenant's
+/// `Arc`, and each presence holds another. So the strong count minus one is the
+/// number of presences.
 #[derive(Debug, Default)]
 pub(crate) struct Presences(Mutex<HashMap<TenantId, Arc<()>>>);
 

@@ -81,14 +81,16 @@ impl Principals {
     }
 
     /// Waits until the key of a principal is revoked or expires, or until its
-    /// tenant is suspended or erased. Returns the reason. Streams and terminals
-    /// end then: no connection outlasts the key that opened it.
+    /// tenant is suspended or erased. Returns the reason. The caller then
+    /// closes its stream or terminal, so that no connection outlasts the key
+    /// that opened it.
     pub(crate) async fn invalid(&self, who: &Principal) -> Failure {
         let mut revocations = self.keys.revocations();
         loop {
             if let Err(failure) = self.limits_unless_suspended(who.tenant).await
-                // An erased tenant has no row, which gives `Unauthorized`. Other
-                // codes are failures to read the catalog.
+                // `Unauthorized` means that the tenant was erased, because its
+                // row is missing. Other codes mean that the catalog could not
+                // be read.
                 && matches!(
                     failure.code,
                     ErrorCode::TenantSuspended | ErrorCode::Unauthorized
@@ -103,8 +105,8 @@ impl Principals {
                     let expires = key.expires.map(clock::until);
                     expires.map_or(LOOK, |expires| expires.min(LOOK))
                 }
-                // Rows of keys are deleted only with their tenant, which the
-                // next check finds.
+                // The row of the key is missing, so its tenant was erased. The
+                // next check of the tenant returns that failure.
                 Ok(_) => LOOK,
                 Err(error) => {
                     let cause = crate::failure::chain(&error);
@@ -112,7 +114,8 @@ impl Principals {
                     LOOK
                 }
             };
-            // Checks the key after a revocation or after the time has passed.
+            // The loop checks the key again after a revocation, or after `wait`
+            // at the latest.
             let _ = tokio::time::timeout(wait, revocations.changed()).await;
         }
     }

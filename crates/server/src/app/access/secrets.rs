@@ -41,8 +41,8 @@ impl Secrets {
         }
     }
 
-    /// Reads the keys of the vault. Seals all secrets with the current key that
-    /// are plain or sealed with another key.
+    /// Reads the keys of the vault. Secrets that are plain or sealed with
+    /// another key are sealed with the current key.
     pub(crate) async fn open(&self) -> anyhow::Result<()> {
         self.vault.open().await?;
         let noted = self
@@ -126,7 +126,8 @@ impl Secrets {
                 self.catalog
                     .change_sandbox(sandbox.tenant, &sandbox.id, &change, clock::now());
             match changed.await {
-                // The deletion of a sandbox deletes its variables as well.
+                // `Removing`: the sandbox is being deleted, and its variables
+                // with it, so they need not be sealed.
                 Ok(_) | Err(elevo_catalog::Error::Removing) => sealed += 1,
                 Err(error) => return Err(error.into()),
             }

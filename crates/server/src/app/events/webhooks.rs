@@ -178,8 +178,8 @@ impl Webhooks {
         }
     }
 
-    /// Brings the webhook of the settings in the catalog up to date: adds,
-    /// replaces or deletes it.
+    /// Makes the catalog match the webhook in the settings: adds, replaces or
+    /// deletes its row.
     pub(crate) async fn adopt_configured(&self) -> Result<()> {
         let settings = &self.config.webhooks;
         let there = self.catalog.webhook(None, OWN).await?;
@@ -215,8 +215,8 @@ impl Webhooks {
     }
 }
 
-/// Returns true if a webhook of the tenant belongs, for a key that is bound to an
-/// agent, to that agent.
+/// Returns true if the principal may manage a webhook of its tenant. A key that
+/// is bound to an agent may manage only that agent's webhooks.
 fn is_own(who: &Principal, webhook: &Webhook) -> bool {
     who.agent.is_none() || who.agent == webhook.agent
 }

@@ -28,8 +28,8 @@ pub(crate) struct Patch {
 
 impl Files {
     /// Calls `read` with the changes of a sandbox's workspace and the snapshot
-    /// that it was compared with. `contents` also stores the content of changed
-    /// files, which a patch reads.
+    /// that it was compared with. If `contents` is set, the content of the
+    /// changed files is stored first, so that `read` can read it for a patch.
     async fn with_changes<T: Send + 'static>(
         &self,
         who: &Principal,

@@ -101,8 +101,8 @@ impl Backups {
                 .await?;
         let place = Arc::new(place);
         let begun = clock::now();
-        // A collection between the two copies could delete objects that the
-        // copied catalog needs.
+        // A garbage collection between the copy of the catalog and the copy of
+        // the store could delete objects that the copied catalog needs.
         let still = self.collecting.pause().await;
         let catalog = self.copy_catalog_and_workspaces(&place).await?;
         let store = self.copy_store(place.clone()).await?;
@@ -154,11 +154,14 @@ impl Backups {
     }
 
     /// Copies the catalog, and stores the files of all workspaces as snapshots.
-    /// The store is copied after this, so it contains those snapshots.
+    /// The caller copies the store afterwards, so that the copy contains these
+    /// snapshots.
     async fn copy_catalog_and_workspaces(&self, place: &BackupDirectory) -> Result<Copied> {
-        // Two lists, before and after the copy of the catalog. A workspace that
-        // is deleted after the copy has a row in the copy, so it needs a record;
-        // only the first list has it. A new workspace is only in the second.
+        // The records are listed before and after the catalog is copied. A
+        // workspace that is deleted after the copy has a row in the copied
+        // catalog, so the backup needs its record, and only the first list is
+        // sure to have it. A workspace that is created in between is only in
+        // the second list.
         let mut records = self.all_records().await?;
         let copy = place.unfinished.join(CATALOG);
         let from = self.config.data_dir.join(CATALOG);
@@ -217,8 +220,9 @@ impl Backups {
                 }
             };
             copies.live.push(id);
-            // A workspace that no longer exists was merged or deleted after the
-            // backup began. Its last snapshot stands for it.
+            // `copy` is `None` if the workspace could not be read, or if it was
+            // merged or deleted after the backup began. Then the backup has its
+            // last snapshot instead.
             copies.records.push(copy.unwrap_or(Record {
                 state: State::Parked,
                 home: None,
@@ -336,7 +340,8 @@ fn write_copies(directory: &Path, copies: Copies) -> Result<()> {
     let failed = |error: io::Error| not_written(directory, &error);
     files::make_private(directory).map_err(failed)?;
     elevo_workspace::write_records(directory, copies.records)?;
-    // The lock file is for processes that share a registry.
+    // `write_records` has created a lock file. Only processes that share a
+    // registry need it, so the backup does not contain it.
     fs::remove_file(directory.join("registry/lock")).map_err(failed)?;
     let live: String = copies.live.iter().map(|id| format!("{id}\n")).collect();
     fs::write(directory.join(RESTORED), live).map_err(failed)?;
@@ -351,7 +356,8 @@ fn copy_audit(from: &Path, unfinished: &Path) -> Result<()> {
         for entry in fs::read_dir(from)? {
             let entry = entry?;
             match files::copy_lines(&entry.path(), &to.join(entry.file_name())) {
-                // `AUDIT_KEEP` ended for this file after it was listed.
+                // The file was older than `AUDIT_KEEP` and was deleted after it
+                // was listed.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 copied => copied?,
             }

@@ -1,9 +1,9 @@
 //! Deletes containers and workspaces without a row in the catalog, and finishes
 //! interrupted deletions.
 //!
-//! If the cleanup of a tenant, row or container fails, the failure is logged and
-//! the cleanup continues with the others. So a defective one does not keep the
-//! server from starting, and the next run retries it.
+//! If the cleanup of a tenant, row or container fails, the failure is logged
+//! and the cleanup continues with the others. So a single failure does not keep
+//! the server from starting. The next run retries what has failed.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -132,7 +132,8 @@ impl Cleanup {
         let all = rows.iter().chain(&newer);
         let known: HashSet<_> = all.map(|row| row.id.as_str()).collect();
         let warm = self.pools.ids();
-        // The server did not create a container with another name.
+        // A container whose sandbox id has another form was not created by the
+        // server, so it is skipped.
         let found = containers.iter();
         let found = found.filter_map(|container| container.sandbox.parse().ok());
         let unknown = found.filter(|id: &SandboxId| !known.contains(&**id) && !warm.contains(id));
@@ -146,10 +147,11 @@ impl Cleanup {
         removed
     }
 
-    /// Returns whether the catalog knows a workspace that no sandbox uses.
+    /// Returns the standing of a workspace. The caller has checked that no
+    /// sandbox uses the workspace.
     async fn standing(&self, tenant: TenantId, id: &WorkspaceId) -> Result<Standing> {
-        // The server did not create a workspace with another name, so the server
-        // must not delete it.
+        // A workspace whose id has another form was not created by the server,
+        // so the server must not delete it.
         if !["sbx-", "ws-"].iter().any(|form| is_id_text(form, id)) {
             return Ok(Standing::Known);
         }
@@ -169,7 +171,7 @@ impl Cleanup {
             ..ProjectQuery::default()
         };
         for project in self.catalog.projects(&query).await?.items {
-            // The erasure of the tenant deletes it.
+            // The erasure of the tenant deletes the project.
             if self.stores.is_closed(project.tenant) {
                 continue;
             }

@@ -23,8 +23,8 @@ pub(crate) struct Collecting {
 pub(crate) struct Running {
     pub(crate) started: Timestamp,
     pub(crate) how: How,
-    /// Counters of each tenant so far. A tenant gets its counters after its
-    /// expired versions are deleted.
+    /// The counters of each tenant that the collection has reached. A tenant is
+    /// added after the versions that its projects do not keep were dropped.
     pub(crate) tenants: Vec<Arc<GcProgress>>,
 }
 
@@ -49,7 +49,8 @@ impl Collecting {
         self.turn.clone().lock_owned().await
     }
 
-    /// Locks the running collection; `None` if no collection runs.
+    /// Locks the state of the running collection, which is `None` if no
+    /// collection runs.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Option<Running>> {
         self.now.lock()
     }

@@ -244,8 +244,8 @@ impl DiskSpace {
         Ok(())
     }
 
-    /// Moves the files of parked workspaces into the store that stayed in their
-    /// directories because the disk was full when they were parked.
+    /// Stores the files of workspaces that were parked while the disk was full.
+    /// Such files have stayed in the directories of the workspaces.
     pub(crate) async fn store_parked(&self) {
         for tenant in self.stores.known() {
             let listed = self

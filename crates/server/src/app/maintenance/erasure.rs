@@ -94,8 +94,8 @@ impl Erasure {
     /// tenant that fails.
     pub(crate) async fn run(&self) -> Result<()> {
         for tenant in self.being_erased().await? {
-            // An adopted catalog may be an old copy with marks that no longer
-            // hold; the operator gets time to notice.
+            // An adopted catalog may be an old copy whose marks are no longer
+            // valid. The delay gives the operator time to notice that.
             if installation::held_until(&*self.catalog, clock::now())
                 .await?
                 .is_some()
@@ -147,8 +147,9 @@ impl Erasure {
         if !self.erase_stored(id).await? {
             return Ok(false);
         }
-        // Recorded before the row is deleted: after a crash in between, the
-        // audit log has the erasure twice instead of never.
+        // The erasure is recorded before the row is deleted. So after a crash
+        // in between, the audit log has two records of the erasure instead of
+        // none.
         self.audit_removed(tenant).await;
         self.catalog.remove_tenant(id).await?;
         self.stores.forget(id);

@@ -6,7 +6,7 @@
 //!                                      ▼
 //!                        parked for `EXPIRED_KEEP` ─► deleted
 //!                                      │
-//!                                      └─ POST /sandboxes with it ─► live
+//!                                      └─ resumed by POST /sandboxes ─► live
 //! ```
 
 use std::collections::{BTreeMap, HashSet};
@@ -44,7 +44,7 @@ use crate::platform::clock;
 const AT_ONCE: usize = 8;
 /// Time for processes to stop before they are killed.
 const GRACE: Duration = Duration::from_secs(5);
-/// Time without expiries of a tenant after one of them failed.
+/// Pause before the next expiry task of a tenant after an expiry has failed.
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// The tenants that have an expiry task: running, or in its pause.
@@ -153,8 +153,8 @@ impl Expiry {
                 tasks.push(tokio::spawn(async move {
                     let done = app.end_all(expired, now).await;
                     if done.1 > 0 {
-                        // The claim stays, so that the job does not retry every
-                        // second.
+                        // The claim on the tenant is released after the pause.
+                        // Without the pause, the job would retry every second.
                         tokio::spawn(async move {
                             tokio::time::sleep(PAUSE).await;
                             drop(turn);
@@ -251,8 +251,9 @@ impl Expiry {
         Ok(())
     }
 
-    /// Returns true if the workspace of an expired sandbox is to be parked, also
-    /// if the check for unsaved changes fails.
+    /// Returns true if the workspace of an expired sandbox must be parked: it
+    /// has unsaved changes, or the check for them has failed. Returns false if
+    /// the sandbox is set to be deleted on expiry.
     async fn keeps_work(&self, sandbox: &Sandbox) -> bool {
         let spec = Spec::of(sandbox);
         if spec.is_ok_and(|spec| spec.on_expiry == OnExpiry::Delete) {

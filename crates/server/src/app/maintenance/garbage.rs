@@ -34,14 +34,15 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// One in this many scheduled collections is full: it marks all objects, not
 /// only the recent ones.
 const FULL_EVERY: u32 = 7;
-/// Minimum time between two collections because of a filling disk.
+/// Minimum time after a collection before a filling disk starts another one.
 const AGAIN: Duration = Duration::from_secs(3600);
 /// Maximum roots read at a time.
 const PAGE: u32 = 1000;
 /// The setting that stores the report of the last collection.
 const LAST: &str = "garbage.last";
 
-/// The time and the number of scheduled collections so far.
+/// The time of the last collection that the job ran or skipped (at first, of
+/// the server's start), and the number of collections that it ran.
 #[derive(Debug)]
 pub(crate) struct GarbageSchedule {
     last: std::time::Instant,
@@ -317,10 +318,10 @@ impl Garbage {
     }
 }
 
-/// Returns the snapshots that the catalog needs, except the versions in
-/// `without`: a dry run would delete those. The iterator reads a page at a time
-/// and nothing before its first use, because the roots must be read after the
-/// collection has begun.
+/// Returns the snapshots that the catalog needs, in pages. In a dry run,
+/// `without` has the versions that a real run would drop first; they are left
+/// out. The iterator reads nothing before its first use, because the roots must
+/// be read after the collection has begun.
 fn catalogued(
     handle: Handle,
     catalog: Arc<dyn Catalog>,

@@ -217,8 +217,8 @@ impl Quarantine {
                 "Stop the server, restore a catalog that has the tenant, and start with --adopt.",
             ));
         }
-        // The row is added first: after a crash, the clean-up finds the row and
-        // takes the workspace out of the quarantine.
+        // The row is added first: after a crash in between, the cleanup finds
+        // the row and removes the workspace from the quarantine.
         self.workspaces.add_parked(tenant, id).await?;
         forget(&self.quarantine_directory(tenant), id)?;
         let entry = Entry {

@@ -35,7 +35,7 @@ use crate::app::tenant_stores::TenantStores;
 use crate::failure::Result;
 
 /// Makes the catalog match the containers and workspaces after a start. Holds
-/// the sandboxes for which this is still to be done.
+/// the ids of the sandboxes that are not recovered yet.
 pub(crate) struct Recovery {
     catalog: Arc<dyn Catalog>,
     runtime: Arc<dyn SandboxRuntime>,
@@ -179,9 +179,9 @@ impl Recovery {
         Ok(())
     }
 
-    /// Mounts the workspace of a running sandbox in its container, if the
-    /// workspace is shared into it. A server that was killed while it attached
-    /// the workspace may not have done so.
+    /// Makes the workspace of a running sandbox visible in its container, if it
+    /// is a read-only workspace that follows snapshots there. A server that was
+    /// killed while it started the sandbox may not have done this.
     async fn show_again(&self, sandbox: &Sandbox) -> Result<()> {
         let id = sandbox.workspace.clone();
         let shown = self.stores.with(sandbox.tenant, move |workspaces| {

@@ -139,8 +139,8 @@ impl System {
         let checked = blocking(move || Ok(store.check_writes())).await;
         match checked {
             Ok(Ok(())) => (true, "accepts writes".into()),
-            // Writes succeed as soon as the disk has free space, without a
-            // restart.
+            // The store counts as working: it accepts writes as soon as the
+            // disk has free space, without a restart.
             Ok(Err(StoreError::Full)) => (true, "waits for free space on its disk".into()),
             Ok(Err(error)) => {
                 let cause = chain(&error);

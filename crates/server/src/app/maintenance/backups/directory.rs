@@ -23,8 +23,8 @@ pub(super) struct BackupDirectory {
 }
 
 impl BackupDirectory {
-    /// Creates the directory for a new backup in `backups`, which must be outside
-    /// the directories `apart`: those are the ones that are backed up.
+    /// Creates the directory for a new backup in `backups`. Fails if `backups`
+    /// is inside one of the directories `apart`, which are backed up.
     pub(super) fn begin(backups: &Path, apart: [&Path; 2]) -> Result<Self> {
         if !backups.is_absolute() {
             return Err(Failure::invalid("`directory` must be an absolute path"));
@@ -52,7 +52,7 @@ impl BackupDirectory {
                 .retry_after(10));
         }
         let unfinished = backups.join(UNFINISHED);
-        // Left by a backup that was interrupted.
+        // An interrupted backup may have left this directory.
         files::remove(&unfinished).map_err(failed)?;
         files::make_private(&unfinished).map_err(failed)?;
         Ok(Self {
