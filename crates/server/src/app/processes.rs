@@ -27,8 +27,8 @@ use crate::failure::{Failure, Result, short};
 use crate::platform::audit::{self, Audit, Entry};
 use crate::platform::clock;
 
-/// The result of running a command. The variant depends on the request:
-/// `background`, neither, or `stream`.
+/// The result of running a command. A request with `background` gets `Started`,
+/// one with `stream` gets `Stream`, and any other gets `Ended`.
 pub(crate) enum Streamed {
     Started(api::CommandStarted),
     Ended(Box<Ended>),
@@ -69,8 +69,9 @@ impl Processes {
         }
     }
 
-    /// Runs a command. As the request asks, waits for its end, returns its
-    /// output as a stream, or leaves it running in the background.
+    /// Runs a command. Depending on the request, waits for the end of the
+    /// command, returns its output as a stream, or leaves it running in the
+    /// background.
     pub(crate) async fn run(
         self: &Arc<Self>,
         who: &Principal,
@@ -90,8 +91,8 @@ impl Processes {
             command.envs.entry("TRACEPARENT".into()).or_insert(parent);
         }
         let process = command.id.clone();
-        // Recorded before the agent gets the command, so that a retry never
-        // starts it twice.
+        // The command is recorded before the agent receives it, so that a retry
+        // never starts it twice.
         once.note_command(&process).await?;
         self.audit_command(who, id, &command).await;
         let output = match link.run(command).await {
@@ -153,8 +154,9 @@ impl Processes {
     }
 
     /// Records a command in the audit log when the command begins, because the
-    /// server may stop before the command ends. The handler of the request waits
-    /// for the write, so that the start of the command does not.
+    /// server may stop before the command ends. Does not wait until the record
+    /// is on disk, which would delay the command: the audit layer waits for
+    /// that before it sends the response.
     async fn audit_command(&self, who: &Principal, sandbox: &str, command: &Command) {
         let mut details = serde_json::Map::new();
         let shown = self.audit.shown_command(&command.command);

@@ -120,13 +120,14 @@ impl Projects {
             ProjectRef::Name(_) => None,
         };
         let name = project.as_str();
-        // A name can have the form of an id.
+        // A text in the form of an id can also be the name of a project.
         if found.is_none() {
             found = self.catalog.project_by_name(who.tenant, name).await?;
         }
         let found = found.filter(|project| !project.removing);
         let found = found.ok_or_else(|| no_project(name))?;
-        // The path of the request may have the name only.
+        // The audit log gets both the id and the name, because the request may
+        // have only one of them.
         audit::about("project_id", found.id.as_str());
         audit::about("project", audit::cut(&found.name));
         Ok(found)

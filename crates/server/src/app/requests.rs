@@ -1,11 +1,12 @@
 //! Requests with an `Idempotency-Key`, which take effect once even if the client
 //! sends them several times.
 //!
-//! Such a request has a row in the catalog before it does anything. The row has a
-//! random id, and the ids of all resources that the request creates are derived
-//! from it. So a retry after a crash finds the resources of the first attempt. An
-//! attempt that cannot derive an id records it in the row as a note before it
-//! creates the resource. Decision 0029 describes the responses to retries.
+//! Such a request has a row in the catalog before it does anything. The row has
+//! a random id, and the ids of all resources that the request creates are
+//! derived from it. So a retry after a crash finds the resources of the first
+//! attempt. If the id of a resource cannot be derived, the attempt records the
+//! id in the row, as a note, before it creates the resource. Decision 0029
+//! describes the responses to retries.
 
 pub(crate) mod once;
 
@@ -33,15 +34,16 @@ const KEPT: Duration = Duration::from_secs(24 * 3600);
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
     tenant: TenantId,
-    /// Hash of the API key, the route and the idempotency key.
+    /// Hash of the tenant, the API key, the route and the idempotency key.
     name: [u8; 32],
     /// Hash of the content.
     fingerprint: [u8; 32],
 }
 
 impl Sent {
-    /// `route` is the method and the path, `key` the idempotency key. A retry
-    /// must have the same `content`, so its hash is compared.
+    /// `route` is the method and the path, and `key` is the idempotency key. A
+    /// request with the same key but other `content` is rejected, which is
+    /// detected by the hash of the content.
     pub(crate) fn new(who: &Principal, route: &str, key: &str, content: &[&[u8]]) -> Self {
         let tenant = who.tenant.to_string();
         let name = [tenant.as_bytes(), who.key.as_bytes(), route.as_bytes()];
@@ -96,8 +98,8 @@ impl AtWork {
         self.0.lock()
     }
 
-    /// Marks a request as running. If it is running already, returns the command
-    /// that it has started, or fails.
+    /// Marks a request as running. If the request is running already, returns
+    /// the command that it has started, or fails if it has started none.
     fn enter(self: &Arc<Self>, sent: &Sent) -> Result<Entered> {
         match self.lock().entry(sent.name) {
             Entry::Occupied(known) if known.get().fingerprint != sent.fingerprint => {
@@ -237,8 +239,8 @@ impl Requests {
 
     /// Returns how to handle a request: the client may have sent it before.
     pub(crate) async fn begin(&self, sent: &Sent) -> Result<Beginning> {
-        // Checked in memory first: the catalog takes a request that is marked as
-        // running by this process for an interrupted one.
+        // The requests in memory are checked first: the catalog treats a
+        // request that is marked as running in this process as interrupted.
         let place = match self.at_work.enter(sent)? {
             Entered::Place(place) => place,
             Entered::Command(once) => return Ok(Beginning::Look(once)),

@@ -203,8 +203,8 @@ pub(crate) fn no_snapshot(text: &str) -> Failure {
     Failure::new(ErrorCode::SnapshotNotFound, message).about("snapshotId", short(text))
 }
 
-/// The label of snapshots that belong to a project. Their author alone has no
-/// right to their files.
+/// The label of snapshots that belong to a project. An agent may not read the
+/// files of such a snapshot by its id, even if the agent is its author.
 pub(crate) const SHARED: &str = "project";
 
 /// The label of snapshots that the server creates for its own use. No response

@@ -131,8 +131,9 @@ impl TenantStores {
         Ok(true)
     }
 
-    /// Releases the memory for an erased tenant. The tenant stays closed: a job
-    /// that listed it earlier would create its directory.
+    /// Releases the memory for an erased tenant. The tenant stays closed:
+    /// otherwise a job that listed the tenant earlier could create its
+    /// directory again.
     pub(crate) fn forget(&self, tenant: TenantId) {
         self.repositories.lock().remove(&tenant);
         self.opening.lock().remove(&tenant);

@@ -60,8 +60,9 @@ impl Look {
         }
     }
 
-    /// Adds the jumps of the last reading to this one. Returns it with the jump
-    /// of the wall clock between the two readings, or 0.
+    /// Returns this reading with the recent jumps of the last reading added,
+    /// and the jump of the wall clock between the two readings (0 if there was
+    /// none).
     fn after(self, last: &Self) -> (Self, i64) {
         let is_same_start = self.boot_id == last.boot_id;
         let passed = match is_same_start {

@@ -188,8 +188,8 @@ impl Terminals {
         Ok((reading, Watcher { terminals, name }))
     }
 
-    /// Sends input to a terminal. The caller has checked the rights of the
-    /// client when the client connected.
+    /// Sends input to a terminal. Does not check the rights of the client: they
+    /// were checked when the client connected.
     pub(crate) async fn input(&self, id: &SandboxId, pty: &str, data: Bytes) -> Result<()> {
         let link = self.links.connected(id).await;
         Ok(link.input(pty, data, false).await?)

@@ -185,7 +185,8 @@ async fn apply_edits(tree: &StateTree, edits: &[Edit]) -> Result<()> {
             return Err(refused_at(path, "the patch contains it twice"));
         }
     }
-    // The parents of a file that is written again must stay.
+    // If a removed path is written again below, its parent directories must not
+    // be removed.
     let kept: HashSet<_> = made.iter().map(|made| made.path.clone()).collect();
     for path in &gone {
         let removed = remove_with_empty(tree, path, kept.contains(path)).await;
@@ -199,8 +200,8 @@ async fn apply_edits(tree: &StateTree, edits: &[Edit]) -> Result<()> {
     Ok(())
 }
 
-/// Computes the new file of an edit; `None` if the edit deletes a file. Adds the
-/// path that a deletion, rename or change replaces to `gone`.
+/// Computes the new file of an edit; `None` if the edit deletes a file. Unless
+/// the edit is a copy or creates a file, adds its old path to `gone`.
 async fn edited(
     tree: &StateTree,
     edit: &Edit,
@@ -285,8 +286,8 @@ pub(crate) async fn removed(tree: &StateTree, path: &TreePath) -> Result<(), Eng
     }
 }
 
-/// Removes a file and, as git does, the parent directories that become empty,
-/// unless the same path is written next (`comes_back`).
+/// Removes a file. As git does, also removes the parent directories that become
+/// empty, unless `comes_back` says that the same path is written next.
 async fn remove_with_empty(
     tree: &StateTree,
     path: &TreePath,
@@ -311,8 +312,8 @@ async fn remove_with_empty(
     Ok(())
 }
 
-/// Applies one entry of `files`. The outer result is an invalid request, the
-/// inner one a failed write.
+/// Applies one entry of `files`. The outer error means that the request is
+/// invalid, the inner error that the write has failed.
 async fn put_file(
     tree: &StateTree,
     path: &TreePath,

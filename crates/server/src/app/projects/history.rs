@@ -256,10 +256,10 @@ impl Projects {
     }
 
     /// Returns the step that added each line of `content`, which is the file
-    /// before step `before`. Reads the versions of the file from new to old. Stops
-    /// at a version whose predecessor was deleted, or when it has compared too
-    /// much text; then also returns the sequence number of that version's step,
-    /// and the older lines have no step.
+    /// before step `before`. Reads the versions of the file from new to old.
+    /// Stops at a version whose predecessor was deleted, or when it has
+    /// compared too much text. Then the remaining lines have no step, and the
+    /// second result is the sequence number of the step of that version.
     async fn blamed(
         &self,
         seen: &Seen,
@@ -330,9 +330,9 @@ impl Projects {
     }
 
     /// Returns the content of a file before a step; `None` if that version was
-    /// deleted. Needs no guard against garbage collection: an object that exists
-    /// has the right content, and if it is missing, the catalog says whether its
-    /// version was deleted.
+    /// deleted. Does not keep the version from garbage collection: an object
+    /// that exists has the right content, and if it is missing, the catalog has
+    /// a record of whether its version was deleted.
     async fn bytes_before(
         &self,
         seen: &Seen,
@@ -407,8 +407,9 @@ fn log_out(entry: &LogEntry) -> api::LogEntry {
 pub(super) fn version_out(view: &View, version: &FileVersion) -> Option<api::FileVersion> {
     let change = &version.change;
     let earlier = change.from.as_ref().unwrap_or(&change.path);
-    // For a change of a whole directory the view must show some entry in it; for
-    // a change of its mode alone, the directory itself.
+    // A change of a whole directory is shown if the view shows any entry in it.
+    // A change of its mode alone is shown if the view shows the directory
+    // itself.
     let is_shown = |path: &TreePath, entry: &Entry| {
         shows(view, path, change.is_whole() && is_directory(entry))
     };
@@ -417,8 +418,8 @@ pub(super) fn version_out(view: &View, version: &FileVersion) -> Option<api::Fil
     let after = change.after.as_ref();
     let after = after.filter(|entry| is_shown(&change.path, entry));
     let kind = match (before, after) {
-        // A move to a hidden path must not look like a deletion, and a move
-        // would reveal the hidden path.
+        // A move to a hidden path is left out: as a deletion it would be wrong,
+        // and as a move it would reveal the hidden path.
         (Some(_), None) if change.from.is_some() => return None,
         (None, None) => return None,
         (None, Some(_)) => VersionKind::Added,

@@ -154,7 +154,7 @@ impl Landings {
                     prepared.push(done);
                     waiting.push(job);
                 }
-                // The others of the batch can still land.
+                // The other jobs of the batch can still land.
                 Err(failure) => {
                     let _ = job.answer.send(Err(failure));
                 }
@@ -319,7 +319,7 @@ async fn store(repository: &Repository, prepared: &mut [Prepared]) -> Result<Opt
         for object in commit.objects {
             let key = object.key;
             // Each job is merged into the results of the jobs before it, so its
-            // commit can contain objects of theirs.
+            // commit can contain some of their objects again.
             if objects.insert(key, object).is_none() {
                 order.push(key);
             }

@@ -130,7 +130,8 @@ pub(crate) fn changed(change: &PathChange) -> api::LandedFile {
         path: readable(change.path.as_bytes()),
         from: change.from.as_ref().map(|from| readable(from.as_bytes())),
         kind: change.kind.to_string(),
-        // The catalog stores 0 for a change of a directory without its entries.
+        // A change of a directory without its entries counts as one entry; the
+        // catalog stores 0 for it.
         entries: change.files.max(1),
         algorithm: change.algorithm.clone(),
     }
@@ -185,8 +186,9 @@ pub(crate) fn detail(
     reason: &str,
 ) -> Value {
     json!({
-        // JSON cannot hold a path that is not UTF-8. Without it, a decision does
-        // not cover the old path, and the next merge opens another review.
+        // A path that is not UTF-8 is left out, because JSON cannot hold it. A
+        // decision then does not cover the old path, and the next merge opens
+        // another review.
         "from": from.and_then(|path| std::str::from_utf8(path.as_bytes()).ok()),
         "hunks": hunks(found, &mut { DETAIL_BYTES }),
         "suggestion": suggestion,

@@ -9,9 +9,10 @@ use crate::app::projects::reading::Seen;
 use crate::failure::Result;
 
 impl Projects {
-    /// Returns at most `limit` steps that changed a path, something below it, or a
-    /// directory above it as a whole, newest first. Each step has one change: the
-    /// one of the path itself, or else the first below that the principal may see.
+    /// Returns at most `limit` steps, newest first, that changed a path, a path
+    /// below it, or a whole directory above it. Each step has one change: the
+    /// change of the path itself or of a directory above it, or else the first
+    /// change below the path that the principal may see.
     pub(super) async fn changes_at(
         &self,
         seen: &Seen,
@@ -38,9 +39,10 @@ impl Projects {
         Ok(found)
     }
 
-    /// Returns the first change of a step below a directory that the principal may
-    /// see, from `first` on; `first` if there is none, or if the rows of the
-    /// response are used up before one is found.
+    /// Returns the first change of a step that is below `directory` and that
+    /// the principal may see, starting at `first`. Returns `first` if there is
+    /// no such change, or if the rows of the response are used up before one is
+    /// found.
     async fn first_shown(
         &self,
         seen: &Seen,

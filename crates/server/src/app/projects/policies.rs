@@ -85,8 +85,9 @@ impl Projects {
             let key = (project.id.clone(), found.version, gitignore);
             self.policies.compiled.insert(key, compiled.clone());
         } else {
-            // Not cached: an agent that is created later with such a name must
-            // be found.
+            // The policy names agents that do not exist, so it is not cached:
+            // if an agent with such a name is created later, the policy must
+            // apply to it.
             self.policies.warn_of_unknown_agents(project, &bound);
         }
         Ok(compiled)

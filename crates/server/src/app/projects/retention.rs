@@ -121,8 +121,8 @@ impl Projects {
         loop {
             let page = self.catalog.unkept_versions(project, &query).await?;
             let mut unkept = page.snapshots;
-            // A workspace on this machine may use the layer of a version that
-            // the row of the workspace no longer refers to.
+            // Versions in use are not dropped: a workspace on this machine may
+            // use the layer of a version that its row no longer refers to.
             unkept.retain(|id| !in_use.contains(id));
             if dropping.dry_run {
                 let needed = self.catalog.needed_versions(project).await?;

@@ -87,7 +87,8 @@ impl Reviews {
         };
         let workspace = wanted.workspace.as_deref().map(str::parse);
         let Ok(workspace) = workspace.transpose() else {
-            // No workspace has such an id, so no review has such a workspace.
+            // The id is not valid, so no workspace has it, and the list is
+            // empty.
             return Ok(api::ReviewPage {
                 items: Vec::new(),
                 next: None,

@@ -154,7 +154,8 @@ impl Once {
     }
 
     /// Marks the request as a dry run, so that the client can use the same
-    /// `Idempotency-Key` for the real request. The audit log has `dry_run`.
+    /// `Idempotency-Key` for the real request. Adds `dry_run` to the record of
+    /// the request in the audit log.
     pub(crate) fn rehearsed(&self) {
         crate::platform::audit::detail("dry_run", true);
         if let Some(request) = &self.0 {

@@ -57,8 +57,8 @@ impl Sandboxes {
         self.can_make_sandboxes().await?;
         let template = self.catalog.template(&wish.template).await?;
         let Some(template) = template else {
-            // Without a container engine the client cannot add a template
-            // either, so that failure is reported first.
+            // Without a container engine, the client could not add the missing
+            // template. So a missing engine is reported first.
             self.runtime.check().await?;
             return Err(no_template(&wish.template));
         };
@@ -91,7 +91,8 @@ impl Sandboxes {
         }
         let added = self.add_rows(who, std::slice::from_mut(&mut new)).await;
         match (&source, added) {
-            // Another sandbox has the workspace: its id is unique among rows.
+            // Another sandbox uses the workspace: the catalog accepts only one
+            // sandbox for each workspace.
             (Source::Existing(row), Err(failure)) if failure.code == ErrorCode::NameTaken => {
                 return Err(parking::in_use(row));
             }
@@ -100,8 +101,9 @@ impl Sandboxes {
         self.starts.create_new(new, spec, source).await
     }
 
-    /// Fails if the server has no binary of the workspace agent. Checked before
-    /// the template, because without the agent no template helps.
+    /// Fails if the server has no binary of the workspace agent. The caller
+    /// checks this before the template, because no template works without the
+    /// agent.
     async fn can_make_sandboxes(&self) -> Result<()> {
         let agent = self.config.data_dir.join("agent/workspace-agent");
         if agent.is_file() {

@@ -27,8 +27,9 @@ use crate::platform::clock;
 use crate::platform::trace::step;
 
 impl Sandboxes {
-    /// Returns the source of the files of a new sandbox. Sets the disk limit in
-    /// `spec` for a fork, which has the limit of its origin.
+    /// Returns the source of the files of a new sandbox. If the files come from
+    /// a sandbox or a parked workspace, sets the disk limit in `spec` to the
+    /// limit of that sandbox or workspace.
     pub(crate) async fn source(
         &self,
         who: &Principal,

@@ -41,9 +41,10 @@ impl Sandboxes {
         Ok(None)
     }
 
-    /// Returns the id of a new sandbox. Records the id if a retry cannot derive
-    /// it from the request: a warm container has an id already, and a retry needs
-    /// a new id because parts of the rolled back sandbox may still exist.
+    /// Returns the id of a new sandbox. Records the id if it is not derived
+    /// from the request. That is so in two cases: a warm container has an id
+    /// already, and a retry uses a new id because parts of the sandbox that was
+    /// rolled back may still exist.
     pub(crate) async fn id_for_sandbox(
         &self,
         once: &Once,

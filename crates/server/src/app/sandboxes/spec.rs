@@ -91,8 +91,9 @@ impl Spec {
         Ok(())
     }
 
-    /// Returns true if a container with this specification can serve a request
-    /// for the other. The disk and the lifetime do not matter to the container.
+    /// Returns true if a container with this specification can be used for a
+    /// sandbox with the specification `other`. The disk limit and the lifetime
+    /// may differ, because a container does not depend on them.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let container = |spec: &Self| {
             let limits = (spec.cpu, spec.memory, spec.pids);

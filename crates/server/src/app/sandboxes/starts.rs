@@ -103,15 +103,15 @@ impl Starts {
         let started = clock::instant();
         // A parked workspace has its own lock, because a job may be moving its
         // files into the store. All operations lock the workspace before the
-        // sandbox, so that they cannot wait for each other.
+        // sandbox, so that they cannot deadlock.
         let existing = match &source {
             Source::Existing(row) => Some(self.locks.hold(&row.id).await),
             _ => None,
         };
         let held = self.locks.hold(&new.row.id).await;
         let made = self.make_held(&new, &spec, source).await;
-        // `give_up` acquires the lock of the sandbox, which this task must not
-        // hold then.
+        // The locks are released first, because `give_up` acquires the lock of
+        // the sandbox.
         drop((held, existing));
         match made {
             Ok(sandbox) => {
@@ -164,8 +164,8 @@ impl Starts {
                 cause,
                 "cannot use a warm container, so a new one is created"
             );
-            // The new container will have the same name. The workspace was
-            // created above.
+            // The warm container is deleted because the new container gets the
+            // same name. The workspace exists already, hence `Source::Made`.
             self.containers.remove_container(&sandbox.id).await?;
             return self.make_cold(new, spec, Source::Made).await;
         }
@@ -174,8 +174,8 @@ impl Starts {
         self.runs_now(sandbox, &[EventKind::AgentConnected]).await
     }
 
-    /// Sets the state of a sandbox to running. Records the events `before`, and
-    /// the events of a running and, for a first start, of a created sandbox.
+    /// Sets the state of a sandbox to running. Records the events in `before`,
+    /// then `SandboxRunning` and, for a first start, `SandboxCreated`.
     async fn runs_now(&self, sandbox: &Sandbox, before: &[EventKind]) -> Result<Sandbox> {
         let mut tells = before.to_vec();
         tells.push(EventKind::SandboxRunning);

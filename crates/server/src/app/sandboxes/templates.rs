@@ -92,8 +92,9 @@ impl Templates {
                 failure => unavailable(failure.message),
             })?;
             if let Some(progress) = &progress {
-                // The channel is full if the client reads slowly. Then this
-                // progress is skipped; the result has its own path.
+                // If the client reads slowly, the channel is full and this
+                // progress event is skipped. The caller sends the final result
+                // separately, and waits for space in the channel.
                 let _ = progress.try_send(PullEvent::Progress {
                     layer: step.layer.unwrap_or_default(),
                     status: step.status,

@@ -28,7 +28,7 @@ pub(crate) struct Inputs {
 /// The last automatic merge of a workspace.
 #[derive(Debug, Default)]
 pub(crate) struct Attempts {
-    /// The inputs that a merge directly after the last one would have; `None` if
+    /// The inputs of a merge that would follow the last one directly; `None` if
     /// they are unknown.
     last: Option<Inputs>,
     /// The paths that the last merge refused.

@@ -35,7 +35,7 @@ fn check_sync(sync: api::Sync) -> Result<api::Sync> {
     }
 }
 
-/// Rejects the owner of a workspace that cannot have one.
+/// Rejects a request that sets an owner for a workspace that cannot have one.
 fn check_owned(row: &Workspace) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         let message = "`owner` needs a server that runs as root";

@@ -1,4 +1,4 @@
-//! Removes the paths from a tree that a policy hides.
+//! Removes from a tree the paths that a policy hides.
 
 use crate::failure::Result;
 use elevo_core::TreePath;

@@ -35,7 +35,7 @@ impl Workspaces {
     pub(crate) async fn hold_workspace(&self, row: &Workspace) -> Result<HeldWorkspace> {
         // Most workspaces have the id of their sandbox, and then one lock is
         // enough. All operations lock the workspace before the sandbox, so that
-        // they cannot wait for each other.
+        // they cannot deadlock.
         let first = self.locks.hold(&row.id).await;
         let sandbox = || self.catalog.sandbox_of_workspace(row.tenant, &row.id);
         let mut found = sandbox().await?;
@@ -51,9 +51,9 @@ impl Workspaces {
         })
     }
 
-    /// Parks the workspace of a sandbox that is being deleted. A repetition after
-    /// a crash continues. On a full disk the files stay in their directory, and a
-    /// job moves them into the store once there is free space.
+    /// Parks the workspace of a sandbox that is being deleted. After a crash,
+    /// another call continues the work. On a full disk the files stay in their
+    /// directory, and a job moves them into the store once there is free space.
     pub(crate) async fn park_workspace(&self, sandbox: &Sandbox) -> Result<()> {
         let id = sandbox.workspace.clone();
         let author = sandbox.agent.as_ref().unwrap_or(&sandbox.key).clone();
@@ -172,8 +172,8 @@ impl Workspaces {
         }
     }
 
-    /// Adds the row of a parked workspace for a workspace that has none. Succeeds
-    /// also if there is one.
+    /// Adds a row in the state `parked` for a workspace that has no row. A row
+    /// that exists already is not an error.
     pub(crate) async fn add_parked(&self, tenant: TenantId, id: &WorkspaceId) -> Result<()> {
         let wanted = id.clone();
         let record = self

@@ -170,7 +170,8 @@ fn is_untouched(entry: Option<&Entry>, one: &Unsettled) -> bool {
     }
 }
 
-/// The records of unsettled conflicts of a workspace, as a refresh changes them.
+/// The records of unsettled conflicts of a workspace, before a refresh and with
+/// the changes that the refresh makes.
 #[derive(Debug)]
 pub(crate) struct Notes {
     before: Vec<Unsettled>,

@@ -80,8 +80,9 @@ impl Changes {
         target: Target,
         (path, revision): (PathBuf, String),
     ) -> Result<api::ImportResult> {
-        // Recorded before the first step lands. A failure can follow steps that
-        // have landed, so a retry must know that this request has begun.
+        // The note is recorded before the first step lands. The import can fail
+        // after some steps have landed, and then a retry must know that this
+        // request has begun.
         target.once.note(&"history").await?;
         let (sender, commits) = mpsc::channel(2 * BATCH);
         let store = self.stores.repository(target.who.tenant);
@@ -90,8 +91,8 @@ impl Changes {
         // The reader sends commits while earlier ones land. A failed landing
         // drops the receiver, which stops the reader.
         let (read, landed) = tokio::join!(reading, self.land_all(&target, commits));
-        // A failed landing is the cause of an error of the reader, not the
-        // other way round.
+        // If both have failed, the failed landing has stopped the reader, so
+        // the failure of the landing is returned.
         let landed = landed?;
         read?;
         landed.ok_or_else(|| Failure::invalid("the repository has no commit"))

@@ -31,7 +31,7 @@ pub(crate) struct Job {
     pub(crate) unsettled: Vec<Unsettled>,
     /// True for the last merge of a workspace, which is deleted afterwards.
     pub(crate) last: bool,
-    /// The project with the changed files.
+    /// The snapshot of the project with the changed files.
     pub(crate) theirs: Kept,
     /// The workspace that the change comes from. Its base moves with the landing.
     pub(crate) workspace: Option<WorkspaceId>,
@@ -87,8 +87,9 @@ pub(crate) struct Decision {
 }
 
 impl Decision {
-    /// Returns the record of the decision for the history. Its format must match
-    /// `api::Decided`, as which the history reads it.
+    /// Returns the record of the decision for the history. Its format must
+    /// match `api::Decided`, because the history parses the record as that
+    /// type.
     pub(crate) fn for_log(&self) -> serde_json::Value {
         let resolution = self.change.resolution.as_ref();
         let told = |name: &str| resolution.map(|value| value[name].clone());

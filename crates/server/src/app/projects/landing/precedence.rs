@@ -1,4 +1,5 @@
-//! Decides by the priorities of agents which side of a conflict comes first.
+//! Decides which side of a conflict takes precedence, by the priorities of the
+//! agents that made the two changes.
 
 use elevo_catalog::{Catalog, Project};
 use elevo_core::TreePath;

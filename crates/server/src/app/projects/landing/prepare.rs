@@ -129,8 +129,9 @@ impl Preparer {
         workspace: Option<&Workspace>,
     ) -> Result<MergedJob> {
         let from = start_of(base, job, workspace);
-        // The hold keeps this snapshot from garbage collection. A refresh may
-        // move the base of the workspace to another snapshot at the same time.
+        // The guard keeps this snapshot from garbage collection, because a
+        // refresh may move the base of the workspace away from it during the
+        // merge.
         let _from = base.repository.hold(from).await?;
         let from = base.repository.snapshot(from).await?;
         let theirs = base.repository.snapshot(job.theirs.id).await?;

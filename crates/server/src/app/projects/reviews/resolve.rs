@@ -112,7 +112,7 @@ impl Reviews {
     }
 
     /// Denies a decision by which an agent approves its own change. The agent
-    /// may reject the change.
+    /// may reject the change or choose the side `ours`.
     pub(super) fn check_decider(
         &self,
         who: &Principal,

@@ -39,8 +39,9 @@ impl Starts {
         started
     }
 
-    /// Starts a sandbox whose lock the caller holds. `before` is its row before
-    /// the start, which tells whether the existing container can be used.
+    /// Starts a sandbox whose lock the caller holds. `before` is the row of the
+    /// sandbox before the start. It determines whether the existing container
+    /// can be used.
     pub(super) async fn start_held(&self, sandbox: &Sandbox, before: &Sandbox) -> Result<Sandbox> {
         let _turn = self.containers.turn_to_create().await?;
         let spec = Spec::of(sandbox)?;
@@ -48,8 +49,9 @@ impl Starts {
         let container = ContainerId::new(sandbox.id.as_str())
             .ok_or_else(|| Failure::no_sandbox(&sandbox.id))?;
         let keep = keeps_container(before) && self.runtime.status(&container).await?.is_some();
-        // Closes the connection of the previous run. With it, the wait for the
-        // agent would end before the new agent has connected.
+        // Closes the connection of the previous run. If the old connection
+        // stayed, the wait for the agent would end before the new agent has
+        // connected.
         self.links.forget(&sandbox.id);
         if keep {
             // A lost sandbox may still have a running container.

@@ -29,9 +29,9 @@ impl Starts {
         }
     }
 
-    /// Deletes a sandbox that is marked for deletion: its container, its
-    /// workspace (or parks it) and its row. Each step can be repeated, so the
-    /// cleanup calls this after an interruption.
+    /// Deletes a sandbox that is marked for deletion: deletes its container,
+    /// deletes or parks its workspace, and deletes its row. Each step can be
+    /// repeated, so the cleanup calls this after an interruption.
     pub(crate) async fn remove(&self, sandbox: &Sandbox) -> Result<()> {
         let _held = self.locks.hold(&sandbox.id).await;
         self.containers.remove_container(&sandbox.id).await?;

@@ -41,9 +41,10 @@ impl Preparer {
         })
     }
 
-    /// Adds the change of a decided review to the base of its workspace, so that
-    /// the next merge of the workspace does not open the same review. Returns
-    /// `None` if the review has no workspace.
+    /// Adds the change of a decided review to the base of its workspace, so
+    /// that the next merge of the workspace does not open the same review.
+    /// Returns `None` if the review has no workspace or the workspace was
+    /// deleted.
     pub(super) async fn settled(
         &self,
         base: &LandingBase,
