@@ -40,7 +40,7 @@ pub struct Config {
     pub allow_plain_http: bool,
     /// Certificate chain and key, as PEM files.
     pub tls: Option<Tls>,
-    /// URL that clients use, if it differs because of a proxy.
+    /// URL that clients use, if a proxy makes it differ from `api`.
     pub public_url: Option<Url>,
     /// Proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Vec<IpNet>,

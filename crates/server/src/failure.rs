@@ -296,8 +296,8 @@ impl From<LinkError> for Failure {
     }
 }
 
-/// Logs a failure and returns `None`, so that a loop goes on with the next item.
-/// Logs a failure and continues: one row must not stop a loop over others.
+/// Logs a failure and returns `None`, so that a loop over rows can continue
+/// with the next row.
 pub(crate) fn log_failure<T>(done: Result<T>, kind: &str, id: &str, what: &str) -> Option<T> {
     match done {
         Ok(done) => Some(done),

@@ -5,15 +5,15 @@
 //!       └► jobs ─┘        └─► catalog · workspace · sandbox · agent-link
 //! ```
 //!
-//! May depend on every library below. A handler in `http` reads a request,
-//! calls a service of `app` and writes the response; it touches no database, no
-//! container and no file. `jobs` call services at intervals or after events.
-//! A service of `app` holds its own state and the services below it; it knows
-//! neither `http` nor `jobs`. `platform` is the machine: clock, listeners,
-//! files of the data directory, logs and metrics. Nothing that a restart needs
-//! is only in memory: rows are in the catalog, files in workspaces, running
-//! commands with the agents. The clock and random numbers are read in
-//! `platform::clock`.
+//! This crate may depend on every library below it. A handler in `http` reads a
+//! request, calls a service of `app` and writes the response; it touches no
+//! database, no container and no file. `jobs` call services at intervals or
+//! after events. A service of `app` holds its own state and the services below
+//! it; it knows neither `http` nor `jobs`. `platform` is the machine: clock,
+//! listeners, files of the data directory, logs and metrics. Nothing that a
+//! restart needs is only in memory: rows are in the catalog, files are in
+//! workspaces, and running commands are held by the agents. The clock and
+//! random numbers are read in `platform::clock`.
 
 mod app;
 mod config;

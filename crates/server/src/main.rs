@@ -56,7 +56,7 @@ fn main() -> ExitCode {
             if let Some(refusal) = error.downcast_ref::<Refusal>() {
                 let _ = writeln!(std::io::stderr(), "{}", refusal.advice());
             }
-            // As for `elevo server run`: 2 for settings that cannot be used.
+            // As in `elevo server run`, invalid settings have exit code 2.
             match error.downcast_ref::<InvalidConfig>() {
                 Some(_) => ExitCode::from(2),
                 None => ExitCode::FAILURE,
@@ -93,13 +93,13 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if let Some(traces) = traces {
         traces.end();
     }
-    // A collection or an import may be running in a thread. It can be killed at
-    // any moment.
+    // A garbage collection or an import may still be running in a thread.
+    // Killing it at any moment is safe.
     runtime.shutdown_timeout(LAST);
     served
 }
 
-/// Time for work in threads to end with the server.
+/// Maximum time to wait for running threads when the server stops.
 const LAST: Duration = Duration::from_secs(5);
 
 /// Logs one JSON object per line.

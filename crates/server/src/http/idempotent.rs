@@ -84,7 +84,7 @@ async fn run_once(
         .ok_or_else(|| Failure::invalid("`Idempotency-Key` must have 1 to 200 ASCII characters"))?;
     let (parts, body) = request.into_parts();
     let Some(entered) = parts.extensions.get::<Entered>() else {
-        // The handler rejects the request, because it has no API key.
+        // The request has no API key, so its handler rejects it.
         return Ok(next.run(Request::from_parts(parts, body)).await);
     };
     let who = entered.who()?;

@@ -36,8 +36,8 @@ pub(crate) fn request_id() -> String {
     REQUEST_ID.try_with(Clone::clone).unwrap_or_default()
 }
 
-/// Assigns an id to a request, which is the id that the client sent if it is
-/// valid. Records the request in the log and the metrics.
+/// Assigns an id to a request: the id that the client sent, if that is valid,
+/// or else a new one. Records the request in the log and the metrics.
 pub(super) async fn observe(request: Request, next: Next) -> Response {
     let given = request
         .headers()

@@ -133,8 +133,8 @@ impl<T: DeserializeOwned> FromRequestParts<Shared> for Query<T> {
 /// The parameters in the path of a request: one [`PathPart`], or two.
 pub(crate) struct Path<T>(pub(crate) T);
 
-/// A parameter in a path. A text that cannot be an id is answered like the id of
-/// a missing record.
+/// A parameter in a path. If the text is not a valid id, the response is the
+/// same as for the id of a missing record.
 pub(crate) trait PathPart: Sized {
     fn decode(text: String) -> Result<Self, Failure>;
 }

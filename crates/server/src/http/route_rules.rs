@@ -42,7 +42,7 @@ pub(crate) struct RouteRule {
 pub(super) enum Disk {
     /// Its requests are rejected on a full disk.
     Needed,
-    /// Its requests need very little, and are allowed on a full disk.
+    /// Its requests need very little space, and are allowed on a full disk.
     Spared,
     /// Its requests free space.
     Frees,

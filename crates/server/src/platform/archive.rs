@@ -22,13 +22,14 @@ pub(crate) use crate::platform::archive::pack::pack;
 pub(crate) use crate::platform::archive::unpack::Rules;
 pub(crate) use crate::platform::archive::unpack::unpack;
 
-/// The reason that an archive was not written or read.
+/// The reason why an archive was not written or read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ArchiveError {
     /// The path does not exist.
     #[error("there is nothing at `{}`", .0.display())]
     NoSuchPath(PathBuf),
-    /// The path leads out of the workspace or to something else.
+    /// The path leads through a symbolic link or out of the workspace, or is
+    /// not a directory.
     #[error("`{}` leads through a symbolic link or is not a directory", .0.display())]
     NotADirectory(PathBuf),
     /// An entry cannot be packed or unpacked.
@@ -39,7 +40,7 @@ pub(crate) enum ArchiveError {
         /// The reason.
         why: &'static str,
     },
-    /// Another process changes the same files.
+    /// Another process changed the files at the same time.
     #[error("the files changed while they were being read or written")]
     Changed,
     /// The disk is full.
@@ -57,10 +58,12 @@ type Result<T> = std::result::Result<T, ArchiveError>;
 
 const DEEPEST: usize = 128;
 
-/// Maximum entries. Each takes memory only for a moment.
+/// Maximum entries of an archive. The limit can be high, because each entry
+/// needs memory only while it is processed.
 const MOST_ENTRIES: u64 = 10_000_000;
 
-/// Returns the limits of an archive with files of this size in all.
+/// Returns the limits of an archive whose files may have `bytes` bytes in
+/// total.
 pub(crate) fn limits(bytes: u64) -> Limits {
     Limits {
         bytes,
@@ -92,7 +95,7 @@ fn open_root(root: &Path) -> Result<OwnedFd> {
     rustix::fs::open(root, flags, Mode::empty()).map_err(|error| io_failed(error.into()))
 }
 
-/// Opens a directory below another. Errors name it as `named`.
+/// Opens the directory `path` below `root`. Errors contain the path `named`.
 fn open_beneath(root: impl AsFd, path: &Path, named: &Path) -> Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match rustix::fs::openat2(root, path, flags, Mode::empty(), BENEATH) {
@@ -112,7 +115,8 @@ fn refused(name: &Path, why: &'static str) -> ArchiveError {
     }
 }
 
-/// Changes that a sandbox makes to its files are not failures of the server.
+/// Converts an error of a system call. An error that a sandbox causes when it
+/// changes its files becomes `Changed`, which is not a failure of the server.
 fn failed(error: Errno) -> ArchiveError {
     match error {
         Errno::NOENT | Errno::EXIST | Errno::NOTDIR | Errno::ISDIR | Errno::LOOP => {

@@ -34,7 +34,7 @@ pub(crate) fn millis() -> i64 {
     now.seconds() * 1000 + i64::from(now.nanos() / 1_000_000)
 }
 
-/// Returns the time a duration after another, in whole seconds.
+/// Returns `time` plus the whole seconds of `duration`.
 pub(crate) fn after(time: Timestamp, duration: Duration) -> Timestamp {
     let seconds = time
         .seconds()
@@ -49,7 +49,7 @@ pub(crate) fn text(time: Timestamp) -> String {
     format!("{time:.3}")
 }
 
-/// Formats microseconds since 1970 in the same way.
+/// Formats a time in microseconds since 1970 in the form of [`text`].
 pub(crate) fn text_of_micros(micros: i64) -> String {
     let time = jiff::Timestamp::from_microsecond(micros);
     format!("{:.3}", time.unwrap_or(jiff::Timestamp::MAX))
@@ -62,7 +62,7 @@ pub(crate) fn until(time: Timestamp) -> Duration {
     Duration::from_micros(u64::try_from(left).unwrap_or_default())
 }
 
-/// Returns the time a duration before another, in whole seconds.
+/// Returns `time` minus the whole seconds of `duration`.
 pub(crate) fn before(time: Timestamp, duration: Duration) -> Timestamp {
     let seconds = i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
     let seconds = time.seconds().saturating_sub(seconds);

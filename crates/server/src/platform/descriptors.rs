@@ -1,6 +1,6 @@
-//! File descriptors. A store that runs out of them while it writes its tables
-//! has to be reopened, so client connections get only a part of the descriptors
-//! that the system allows.
+//! Limits of file descriptors. If a store has no free descriptor while it
+//! writes its tables, it must be reopened. So client connections get only a
+//! part of the descriptors that the system allows.
 
 use anyhow::ensure;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -2,8 +2,8 @@
 //!
 //! The directories above a workspace are closed to other users. An entry in
 //! their access lists (ACL) lets the owner of a workspace pass through them,
-//! without listing or writing. The last directory belongs to one workspace
-//! only, so another owner does not get further.
+//! without listing or writing. The last of these directories belongs to one
+//! workspace, so the owners of other workspaces cannot enter it.
 //!
 //! ```text
 //! DATA_DIR             0700  user:1001:--x  user:1002:--x
@@ -29,9 +29,9 @@ use crate::failure::{Failure, Result};
 pub(crate) const NAME: &str = "system.posix_acl_access";
 /// Maximum size of an attribute in the kernel.
 pub(crate) const LONGEST: usize = 64 << 10;
-/// Version of the attribute, before its entries.
+/// Version of the attribute's format, which precedes its entries.
 const VERSION: u32 = 2;
-/// Tags of entries in the attribute, which is sorted by them.
+/// Tags of the entries in the attribute. The entries are sorted by tag.
 const USER_OBJ: u16 = 0x01;
 const USER: u16 = 0x02;
 const GROUP_OBJ: u16 = 0x04;

@@ -67,8 +67,9 @@ impl Capped {
         self.before.store(rounds, Ordering::Release);
     }
 
-    /// Returns whether a whole round has run since [`Self::begin`]. This needs
-    /// two ends of rounds: the first round that ends may have begun before.
+    /// Returns whether a whole round has run since [`Self::begin`]. This is
+    /// sure only after two rounds have ended, because the first of them may
+    /// have begun before.
     fn is_done(&self) -> bool {
         let rounds = self.rounds.load(Ordering::Acquire);
         rounds >= self.before.load(Ordering::Acquire) + 2

@@ -112,7 +112,8 @@ impl Vault {
         Ok(())
     }
 
-    /// Seals a secret. Creates the key file with a first key if it has none.
+    /// Seals a secret. Creates the key file with a first key if no key exists
+    /// yet.
     pub(crate) async fn seal(&self, belonging: Belonging, secret: &[u8]) -> Result<String> {
         let keys = self.keys_to_seal().await?;
         let Some((id, key)) = keys.first() else {

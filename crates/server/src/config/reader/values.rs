@@ -35,9 +35,9 @@ pub(super) fn names(text: &str) -> impl Iterator<Item = &str> {
     names.filter(|name| !name.is_empty())
 }
 
-/// Returns the default user of sandboxes. A server without root cannot change
-/// the owner of files, so its sandboxes run as its own user to be able to write
-/// to them.
+/// Returns the default user of sandboxes. A server that does not run as root
+/// cannot change the owner of files. So its sandboxes run as the user of the
+/// server, who can write to the files.
 pub(super) fn user_by_default(own: (u32, u32)) -> (u32, u32) {
     match own.0 {
         0 => (64000, 64000),
@@ -138,7 +138,7 @@ pub(super) fn user(text: &str) -> Result<(u32, u32), String> {
     }
 }
 
-/// Reads the kind of new workspaces.
+/// Reads the provider of new workspaces.
 pub(super) fn provider(text: &str) -> Result<Option<String>, String> {
     match text {
         "overlay" | "reflink" | "copy" => Ok(Some(text.to_owned())),
@@ -146,7 +146,8 @@ pub(super) fn provider(text: &str) -> Result<Option<String>, String> {
     }
 }
 
-/// Reads the key of the owner, which must not be short enough to guess.
+/// Reads the key of the owner. Rejects a key that is so short that it could be
+/// guessed.
 pub(super) fn api_key(text: &str) -> Result<Option<Secret>, String> {
     match text.len() {
         32.. => Ok(Some(Secret(text.into()))),

@@ -14,8 +14,9 @@ use rustix::io::Errno;
 
 use crate::platform::archive::{ArchiveError, DEEPEST, Result, failed, open_beneath, open_root};
 
-/// Writes the entry at `path` as a tar. Names start at `path`: the content of a
-/// directory, or a file by its name. Sockets, pipes and devices are left out.
+/// Writes the entry at `path` as a tar. The names in the tar are relative: to
+/// `path` for a directory, and to its parent directory for a file. Sockets,
+/// pipes and devices are left out.
 pub(crate) fn pack(root: &Path, path: &Path, out: impl Write) -> Result<()> {
     let root = open_root(root)?;
     let mut writer = Writer::new(out);
@@ -69,7 +70,8 @@ fn pack_directory(
     Ok(())
 }
 
-/// Leaves out entries that vanish while they are read.
+/// Adds one entry of a directory to the archive. Leaves out an entry that is
+/// deleted or replaced while it is read.
 fn pack_entry(
     writer: &mut Writer<impl Write>,
     directory: &OwnedFd,
@@ -120,7 +122,8 @@ fn pack_file(
         return Ok(());
     }
     let size = stat.st_size as u64;
-    // Exactly as long as the header says, even if the file changes.
+    // The content must have exactly the size in the header. If the file changes
+    // meanwhile, it is cut or padded with zeros.
     let content = File::from(file).chain(io::repeat(0)).take(size);
     append(writer, &stat, HeadKind::File(size), path, content)
 }

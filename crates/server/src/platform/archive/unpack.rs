@@ -114,7 +114,8 @@ fn timespec(time: Timestamp) -> Timespec {
     }
 }
 
-/// Distinguishes errors of the source from errors of the target.
+/// Copies the content of a file. Errors of the archive and errors of the
+/// written file become different variants of `ArchiveError`.
 fn copy(from: &mut impl Read, into: &mut File) -> Result<()> {
     let mut buffer = vec![0; 64 << 10];
     loop {
@@ -154,7 +155,8 @@ fn unpack_hard_link(
     rustix::fs::linkat(&from, from_name, directory, last, AtFlags::empty()).map_err(failed)
 }
 
-/// Removes a file in the way of another.
+/// Removes an existing file, so that another can be created in its place. Fails
+/// if there is a directory.
 fn clear(directory: &OwnedFd, name: &OsStr, path: &Path) -> Result<()> {
     match rustix::fs::unlinkat(directory, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),

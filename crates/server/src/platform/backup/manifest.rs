@@ -41,7 +41,7 @@ pub(crate) struct Manifest {
     pub(crate) files: BTreeMap<String, Listed>,
 }
 
-/// Returns whether there is a finished backup in this directory.
+/// Returns whether this directory is a finished backup.
 pub(crate) fn is_backup(path: &Path) -> bool {
     path.join(FILE).is_file()
 }

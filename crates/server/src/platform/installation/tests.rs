@@ -42,8 +42,8 @@ impl Data {
         opened.unwrap()
     }
 
-    /// Starts, and simulates a kill after `writes` writes. Returns whether
-    /// parts were adopted.
+    /// Starts a server on the data, and simulates a kill after `writes` writes.
+    /// Returns whether parts were adopted.
     async fn start_with(&self, adopt: bool, writes: u32) -> anyhow::Result<bool> {
         let places = self.places(adopt, writes);
         places.check().await?;
@@ -52,8 +52,8 @@ impl Data {
         let stamped = AssertUnwindSafe(places.stamp(&catalog))
             .catch_unwind()
             .await;
-        // Without this, the files would change a moment later, when the threads
-        // of the catalog end.
+        // Without the close, the files would change a moment later, when the
+        // threads of the catalog end.
         catalog.close().await;
         stamped.unwrap_or_else(|killed| resume_unwind(killed))
     }
