@@ -1,4 +1,4 @@
-//! The data of the measures: the same bytes in every run, on every machine.
+//! Generates the test data of the benchmarks: the same bytes in every run, on every machine.
 
 mod disk;
 mod layout;
@@ -45,7 +45,7 @@ mod tests {
         hasher.finalize().to_hex()[..16].to_owned()
     }
 
-    /// Figures of two runs are comparable only if these never change.
+    /// The results of two runs are comparable only if these digests never change.
     #[test]
     fn the_same_bytes_are_made_every_time() {
         let ordinary = Layout::new(100_000, FileSizes::Ordinary);

@@ -98,19 +98,19 @@ const MEASURES: [Measure<Bench>; 11] = [
 /// The sizes of the test data.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
-    /// Files of the smaller tree, which is also the one checked out.
+    /// Number of files in the smaller tree, which most measures use.
     pub(crate) small: usize,
-    /// Files of the larger tree.
+    /// Number of files in the larger tree.
     pub(crate) large: usize,
-    /// Files of the tree that the growth of a diff is measured from.
+    /// Number of files in the tree with which the growth of the time of a diff is compared.
     pub(crate) growth_from: usize,
-    /// Entries of one large directory.
+    /// Number of entries in one large directory.
     pub(crate) directory: usize,
-    /// Bytes of the tree that is imported.
+    /// Total bytes of the files that are imported.
     pub(crate) mixed: u64,
     /// Bytes of the file that is edited.
     pub(crate) edited_file: usize,
-    /// Objects of the store that is collected.
+    /// Number of objects in the store whose garbage is collected.
     pub(crate) collected: usize,
 }
 

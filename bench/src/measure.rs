@@ -67,8 +67,8 @@ pub(crate) fn timed<T>(action: impl FnOnce() -> Result<T>) -> Result<(f64, T)> {
     Ok((started.elapsed().as_secs_f64(), result))
 }
 
-/// A measurement that can be repeated: prepares its data, and returns the measured value of the
-/// rest.
+/// A measurement that can be repeated. The function prepares its data and returns the measured
+/// value, which does not include the preparation.
 pub(crate) type Contender<'a> = Box<dyn FnMut() -> Result<f64> + 'a>;
 
 /// Runs each contender `rounds` times, in turns; each round starts with another one.

@@ -68,12 +68,12 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// From the fewest files to the most.
+    /// Returns the numbers of files of the three trees, in ascending order.
     fn sizes(&self) -> [usize; 3] {
         [FEW, self.trees.sizes.small, self.trees.sizes.large]
     }
 
-    /// A tenth in quick mode.
+    /// Returns `full`, or a tenth of it in quick mode.
     fn count(&self, full: usize) -> usize {
         if self.quick { full / 10 } else { full }
     }

@@ -1,4 +1,5 @@
-//! The peers that ours is compared with. Each runs as its users run it, with its defaults.
+//! The peers: programs that Elevo is compared with. Each runs as its users run it, with its
+//! defaults.
 
 mod command;
 mod git;

@@ -49,11 +49,11 @@ impl Unit {
 /// The goal of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Bar {
-    /// Ours is at most this, in the row's unit.
+    /// Our value is at most this, in the row's unit.
     AtMost(f64),
-    /// Ours is at most this many times the peer's.
+    /// Our value is at most this many times the peer's value.
     AtMostTimes(f64),
-    /// The peer's is at least this many times ours.
+    /// The peer's value is at least this many times our value.
     TimesFaster(f64),
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Ours divided by the peer's; the inverse if the bar is to be faster.
+    /// Returns our value divided by the peer's, or the inverse for the bar [`Bar::TimesFaster`].
     fn ratio(&self) -> Option<f64> {
         let (_, peer) = self.peer?;
         let ratio = self.ours.median / peer.median;

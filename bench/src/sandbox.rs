@@ -99,7 +99,7 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// A tenth in quick mode.
+    /// Returns `full`, or a tenth of it in quick mode.
     fn count(&self, full: usize) -> usize {
         if self.quick { full / 10 } else { full }
     }

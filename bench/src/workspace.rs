@@ -112,7 +112,7 @@ fn sizes(sizes: &Sizes) -> [usize; 3] {
     [FEW, sizes.small, sizes.large]
 }
 
-/// Opens the workspaces over a tree, in a new directory.
+/// Opens workspaces on the store of a tree, in a new directory.
 fn open(bench: &Bench, tree: &Tree, pool: Option<u64>) -> Result<Workspaces> {
     let options = Options {
         threads: bench.threads,

@@ -1,4 +1,4 @@
-//! A project with many files: thirteen in each directory, and up to twelve directories in each.
+//! A project with many files. Each directory has thirteen files and up to twelve directories.
 
 use rand::RngExt;
 
@@ -6,7 +6,8 @@ use super::{Dataset, numbers, text};
 
 const FILES_PER_DIRECTORY: usize = 13;
 
-/// Digits of a directory's number, which spell its path.
+/// Names of directories. They are the digits of a directory's number in base 12, and the digits of
+/// the number are the path of the directory.
 const DIRECTORIES: [&str; 12] = [
     "api", "auth", "build", "cache", "client", "config", "core", "data", "engine", "net", "store",
     "util",
@@ -65,9 +66,9 @@ impl Dataset for Layout {
     }
 }
 
-/// The path of a directory by number, with a slash at the end: 0 is the root, 1 to 12 are the
-/// directories in it, followed by the twelve in each of those. A name also contains a number, so
-/// that directories have different names.
+/// Returns the path of a directory by its number, with a slash at the end: 0 is the root, 1 to 12
+/// are the directories in the root, and the next numbers are the twelve directories in each of
+/// those. A name also contains a number, so that directories have different names.
 fn directory(number: usize) -> String {
     let mut path = String::new();
     let mut rest = number;

@@ -119,7 +119,8 @@ pub(super) fn random_bytes(rng: &mut Xoshiro256PlusPlus, length: usize) -> Vec<u
     out
 }
 
-/// Appends a word, more often an early one of the list than a late one; sometimes with a number.
+/// Appends a word from the list, in which earlier words are more frequent. Sometimes appends a
+/// number to the word.
 fn put_word(rng: &mut Xoshiro256PlusPlus, out: &mut Vec<u8>) {
     let dice = rng.next_u64();
     let side = WORDS.len() as u64;

@@ -1,4 +1,5 @@
-//! Imports a directory again, after no change or a change of one unknown file.
+//! Imports a directory again: unchanged, and after a change of one file that the import has to
+//! find.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,7 +39,8 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
         threads: bench.threads,
         last: None,
     };
-    // Files written in the last tick of the clock are read twice.
+    // The next import reads files again that were written in the last tick of the clock before an
+    // import. The first two imports are therefore not measured.
     for _ in 0..2 {
         thread::sleep(Duration::from_millis(50));
         again.import()?;

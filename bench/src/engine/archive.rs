@@ -62,7 +62,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     }])
 }
 
-/// Uses an empty cache.
+/// Times an export with an empty cache.
 fn time_to_export(tree: &Tree, snapshot: &Snapshot, to: &Path, threads: usize) -> Result<f64> {
     let repository = tree.repository();
     let (seconds, done) = timed(|| {

@@ -60,7 +60,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     Ok(vec![row("git checkout", git, 1.0), row("cp -a", copy, 1.2)])
 }
 
-/// Uses an empty cache.
+/// Times a checkout with an empty cache.
 pub(super) fn time_to_check_out(
     tree: &Tree,
     snapshot: &Snapshot,

@@ -22,7 +22,7 @@ use crate::report::{Bar, Row, Unit};
 use crate::suite::say;
 
 const ROUNDS: usize = 5;
-/// A commit is so much faster than git's that many fit into the time of one of git's.
+/// Number of our commits for each commit of git, which takes much longer.
 const COMMITS_PER_ROUND: usize = 40;
 const WARM_UP: usize = 50;
 

@@ -82,7 +82,7 @@ impl Pairs {
         Ok(pairs)
     }
 
-    /// Times the way from two ids to the list of changes.
+    /// Times a diff, from two ids to the list of changes.
     fn diff_next(&mut self) -> Result<f64> {
         let id = self.after[self.turn % PAIRS];
         self.turn += 1;

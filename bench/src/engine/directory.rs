@@ -1,4 +1,4 @@
-//! The same commit in a directory with very many entries.
+//! Commits one changed file of a directory with very many entries.
 
 use std::sync::Arc;
 

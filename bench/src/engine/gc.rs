@@ -29,7 +29,7 @@ use crate::suite::say;
 const TENANT: TenantId = TenantId::LOCAL;
 /// Files in a directory.
 const FILES: usize = 1000;
-/// How long commits are counted without a collection.
+/// How long commits are counted while no collection runs.
 const ALONE: Duration = Duration::from_secs(10);
 const MEBIBYTES: f64 = 1024.0;
 
@@ -71,7 +71,8 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     let report = report.context("it ran")??;
     say(&format!("{report:?} in {first:.1} s"));
     let dead = (objects / 2) as u64;
-    // It also removes objects that the commits before it left.
+    // The collection also removes objects that earlier commits left, so only a lower bound is
+    // checked.
     ensure!(report.objects_removed > dead * 99 / 100, "half of it goes");
 
     // The young collection does not remove objects that the concurrent commits left.

@@ -13,7 +13,7 @@ use crate::report::{Bar, Row, Unit};
 use crate::suite::say;
 
 const CHANGED: usize = 10;
-/// Each round goes there and back.
+/// Each round checks out a changed snapshot, and then the original one again.
 const ROUNDS: usize = 10;
 
 pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {

@@ -79,7 +79,8 @@ fn shared(file: usize) -> String {
     format!("shared-{file}.txt")
 }
 
-/// Whether the edit is at a separate place; half of the edits are.
+/// Whether an agent edits its own place in a file, as in half of the edits. In the other half it
+/// edits the contested line.
 const fn is_apart(agent: usize, file: usize) -> bool {
     (agent + file).is_multiple_of(2)
 }
@@ -164,7 +165,7 @@ async fn check(
     ensure!(open.is_empty(), "held without a reason: {open:?}");
     let held = |done: &Value| done["conflictCount"].as_u64().unwrap_or_default();
     let held: u64 = merged.iter().map(held).sum();
-    // One of the edits of the contested line lands.
+    // In each shared file, one of the edits of the contested line lands, and the others are held.
     let wanted = (0..SHARED).flat_map(|file| (0..agents).filter(move |one| !is_apart(*one, file)));
     let expected = wanted.count() - SHARED;
     ensure!(held == expected as u64, "{held} held, not {expected}");

@@ -26,7 +26,8 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     }
     let small = bench.trees.tree(sizes[1])?;
     let git = small.git()?;
-    // The first merge is a fast-forward; after it there are two sides.
+    // The first merge is a fast-forward and is not measured. In all later merges, both sides have
+    // changes.
     for topic in 0..=ROUNDS / PEER_EVERY {
         git.branch(&format!("topic-{topic}"), edits(&small.layout, topic))?;
     }
@@ -50,7 +51,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
         if round % PEER_EVERY == 0 {
             let topic = 1 + round / PEER_EVERY;
             peer.push(git.time_to_merge(&format!("topic-{topic}"))?);
-            // Its pending writes must not count against ours.
+            // The pending writes of git must not slow down our next merge.
             rustix::fs::sync();
         }
     }

@@ -106,7 +106,7 @@ impl Pairs {
         Ok(pairs)
     }
 
-    /// Times the way from three ids to the hash of the merged tree.
+    /// Times a merge, from three ids to the hash of the merged tree.
     fn merge_next(&mut self) -> Result<f64> {
         let pair = self.pairs[self.turn % PAIRS];
         self.turn += 1;

@@ -228,7 +228,7 @@ fn read_part(part: &[Workspace], end: Instant, reads: &AtomicU64) -> Result<Read
                 seen.push(number);
             }
             reading.longest = reading.longest.max(longest);
-            // A few samples of each are enough for a median.
+            // Keeps the times of every sixteenth read, which are enough for a median.
             if reads.fetch_add(1, Ordering::Relaxed).is_multiple_of(16) {
                 reading.files.push(whole / NUMBERED as f64);
             }

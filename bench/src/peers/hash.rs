@@ -1,4 +1,4 @@
-//! The floor of an import: only finds, reads and hashes every file.
+//! The lower bound for an import: only finds, reads and hashes every file.
 
 use std::fs::File;
 use std::io::Read;

@@ -1,4 +1,4 @@
-//! Bare RocksDB: the floor of a commit.
+//! Bare RocksDB, whose time is the lower bound for a commit.
 
 use std::path::Path;
 

@@ -13,7 +13,8 @@ use crate::server::proportional;
 pub(crate) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     let count = bench.count(100);
     let server = &bench.server;
-    // The memory that a first sandbox needs once does not count.
+    // Creates and deletes one sandbox first, so that memory that the server allocates only once
+    // does not count.
     let first = bench.runtime.block_on(server.create())?;
     bench.runtime.block_on(server.delete(&[first]))?;
     let before = proportional(server.pid())?;

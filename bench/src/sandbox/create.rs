@@ -70,7 +70,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     ])
 }
 
-/// Creates many at once; all of them must succeed.
+/// Creates many sandboxes at once; all of them must succeed.
 pub(crate) fn burst(bench: &mut Bench) -> Result<Vec<Row>> {
     let (mut ours, mut bare) = (Samples::new(), Samples::new());
     let server = &bench.server;

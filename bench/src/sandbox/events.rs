@@ -32,7 +32,7 @@ const FLAT: f64 = 16_384.0;
 /// The events that a receiver got.
 #[derive(Debug, Default)]
 struct Received {
-    /// The last event of each sandbox, and its number of events.
+    /// The id of the last event of each sandbox, and the number of its events.
     sandboxes: HashMap<String, (u64, usize)>,
     count: usize,
     again: usize,
@@ -94,7 +94,7 @@ async fn deliver(server: &Server, events: usize) -> Result<Vec<Row>> {
         receivers.push(received);
     }
     let each = events / SANDBOXES;
-    // Inserts events as transactions write them, alternating between the sandboxes.
+    // Inserts events into the catalog as transactions would, alternating between the sandboxes.
     server.sql(&format!(
         "WITH RECURSIVE n(x) AS (SELECT 0 UNION ALL SELECT x + 1 FROM n WHERE x + 1 < {events}) \
          INSERT INTO events (tenant, kind, subject, at, data) \

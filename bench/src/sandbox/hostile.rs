@@ -39,7 +39,7 @@ impl Victim {
         let name = format!("victim-{}", std::process::id());
         let made = match server.post("/api/v1/tenants", &json!({"name": name})).await {
             Ok(made) => made,
-            // Another measure has already created it.
+            // Another measure has already created a tenant with this name.
             Err(_) => {
                 let name = format!("{name}-{:?}", Instant::now());
                 server
@@ -105,7 +105,7 @@ fn descriptors(pid: u32) -> Result<BTreeMap<String, usize>> {
     Ok(kinds)
 }
 
-/// The descriptors that a process has in addition to those before.
+/// Returns how many more descriptors of each kind a process has than in `before`.
 fn left_over(before: &BTreeMap<String, usize>, pid: u32) -> Result<BTreeMap<String, usize>> {
     let mut now = descriptors(pid)?;
     for (kind, count) in &mut now {
@@ -115,8 +115,9 @@ fn left_over(before: &BTreeMap<String, usize>, pid: u32) -> Result<BTreeMap<Stri
     Ok(now)
 }
 
-/// Silent, stalled and odd clients from other loopback addresses, with an ordinary key and without.
-/// Measures a neighbour's commands, 256 honest streams, and the descriptors left open.
+/// Measures the effect of silent, stalled and odd clients on a neighbour's commands and on 256
+/// honest streams, and counts the descriptors that they leave open. The clients use other loopback
+/// addresses; some have an ordinary key, and others have none.
 pub(crate) fn clients(bench: &mut Bench) -> Result<Vec<Row>> {
     let rounds = bench.count(1000);
     let server = &bench.server;
@@ -191,7 +192,7 @@ fn slower(name: &str, loud: &Samples, quiet: &Samples) -> Row {
     }
 }
 
-/// The last byte of one of sixty other addresses.
+/// Returns the last byte of the loopback address of client `n`. The clients share sixty addresses.
 fn last(n: usize) -> u8 {
     2 + (n % 60) as u8
 }
@@ -202,7 +203,7 @@ async fn open(address: SocketAddr, last: u8) -> std::io::Result<TcpStream> {
     socket.connect(address).await
 }
 
-/// Opens a connection again a second after the server closes it.
+/// Holds a connection without sending anything. Opens it again a second after the server closes it.
 async fn silent(address: SocketAddr, last: u8) {
     loop {
         if let Ok(mut stream) = open(address, last).await {
@@ -236,8 +237,8 @@ async fn odd(address: SocketAddr, last: u8, n: usize) {
     }
 }
 
-/// Diffs of a file with repeated lines, one for each core. They and concurrent requests must be
-/// answered.
+/// Requests diffs of files with repeated lines, one for each core. The server must respond to them
+/// and to concurrent requests.
 pub(crate) fn differences(bench: &mut Bench) -> Result<Vec<Row>> {
     let server = &bench.server;
     bench.runtime.block_on(async {

@@ -1,4 +1,4 @@
-//! Much output over server-sent events, and its memory.
+//! Much output over server-sent events, and the memory that the server and the agent need for it.
 
 use std::time::Instant;
 
@@ -29,7 +29,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     let size = bench.count(10) * (1 << 30) / 10 / PARTS * PARTS;
     let server = &bench.server;
     let id = bench.runtime.block_on(server.create())?;
-    // A command that costs little compared with the measured part.
+    // The measured command prints a file repeatedly, which costs little compared with the transfer.
     let part = size / PARTS;
     let make = format!("yes the quick brown fox jumps over the lazy dog | head -c {part} > part");
     let path = format!("/api/v1/sandboxes/{id}/process/run");

@@ -113,7 +113,7 @@ async fn fork(server: &Server, origin: &str) -> Result<(f64, Vec<String>)> {
     Ok((began.elapsed().as_secs_f64(), ids))
 }
 
-/// Creates more at once than are warm; all of them must succeed.
+/// Creates more sandboxes at once than the pool has; all of them must succeed.
 fn burst(bench: &Bench, server: &Server) -> Result<Row> {
     let (mut ours, mut bare) = (Samples::new(), Samples::new());
     for _ in 0..if bench.quick { 1 } else { 3 } {

@@ -89,7 +89,7 @@ fn make(
     timed(|| Ok(workspaces.create(&id, tree.snapshot, now(), limit, &Progress::new())?))
 }
 
-/// Times workspaces of snapshots with ten changed files each, from the snapshot to the workspace.
+/// Times the creation of workspaces from new snapshots, each with ten changed files.
 fn new_heads(_: &Bench, tree: &Tree, workspaces: &Workspaces) -> Result<Samples> {
     let mut dice = dice("heads");
     let mut samples = Samples::new();

@@ -14,7 +14,7 @@ use crate::peers::{clean_command, time_to_run};
 use crate::report::{Bar, Row, Unit};
 
 const ROUNDS: usize = 20;
-/// The peers take seconds.
+/// The peers take seconds, so they run in fewer rounds.
 const PEER_ROUNDS: usize = 3;
 
 pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {

@@ -22,7 +22,7 @@ use crate::report::{Bar, Row, Unit};
 const ROUNDS: usize = 7;
 /// Number of rounds of slow measures.
 const FEW_ROUNDS: usize = 3;
-/// A command reads one in this number of files of a tree.
+/// The measured command reads one file out of this many.
 const ONE_IN: usize = 100;
 const PIECE: usize = 16 << 20;
 
@@ -173,7 +173,8 @@ fn large(bench: &mut Bench) -> Result<Vec<Row>> {
         peer: Some(("native", peer.figure())),
         bar: Some(Bar::AtMostTimes(limit)),
     };
-    // At least half as fast, and nine tenths as fast.
+    // The bars: the first read is at least half as fast as a native one, and later reads at least
+    // nine tenths as fast.
     Ok(vec![
         row("the first time", lazy_first, first, 1.0 / 0.5),
         row("again", lazy_again, again, 1.0 / 0.9),

@@ -79,7 +79,7 @@ fn used(directory: &Path) -> Result<u64> {
             let path = entry?.path();
             let stat = fs::symlink_metadata(&path)?;
             if stat.dev() != device {
-                // The mount point also has a block.
+                // Counts the block of the mount point itself, which the mounted file system hides.
                 bytes += 4096;
                 continue;
             }

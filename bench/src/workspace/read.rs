@@ -59,7 +59,8 @@ fn next(tree: &Tree, before: SnapshotId, layer: usize) -> Result<SnapshotId> {
     Ok(block_on(state.commit(commit_info(Some(before))))?)
 }
 
-/// The lowest layer: the same files, except for some changes, on the same disk.
+/// Returns the lowest layer. It is on the same disk and has the same files, except for the changes
+/// in the layers above it.
 fn first_layer(files: &Path) -> Result<PathBuf> {
     let lowers = lower(files)?;
     let lowest = lowers.split(':').next_back().context("no layers")?;

@@ -70,7 +70,8 @@ fn large_upper(bench: &mut Bench) -> Result<Row> {
     let path = workspaces.create(&id(0)?, tree.snapshot, now(), None, &Progress::new())?;
     let many = crate::data::Layout::new(files, crate::data::FileSizes::Short);
     crate::data::write_to_disk(&many, &path.join("many"))?;
-    // Files written in the last tick of the clock are read twice.
+    // The next snapshot reads files again that were written in the last tick of the clock before a
+    // snapshot. The first two snapshots are therefore not measured.
     for _ in 0..2 {
         std::thread::sleep(std::time::Duration::from_millis(50));
         fs::write(path.join("settled"), "")?;
