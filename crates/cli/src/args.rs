@@ -161,8 +161,8 @@ impl Command {
         }
     }
 
-    /// Whether the exit code is that of a program it runs, so that failures of
-    /// the command itself need a separate code.
+    /// Whether the command exits with the code of a program that it runs, so
+    /// that its own failures need a separate code.
     pub(crate) fn ends_as_another(&self) -> bool {
         match self {
             Self::Exec(_) | Self::Attach(_) | Self::Shell(_) => true,

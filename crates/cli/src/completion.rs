@@ -112,7 +112,8 @@ impl Source {
         names.collect()
     }
 
-    /// Runs the command. Returns `None` if it cannot or takes too long.
+    /// Runs the command and returns its output. Returns `None` if that fails or
+    /// takes too long.
     fn list(&self) -> Option<String> {
         let mut process = Process::new(std::env::current_exe().ok()?);
         process.args(self.words).stdin(Stdio::null());

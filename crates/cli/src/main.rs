@@ -41,8 +41,8 @@ use output::reader_left;
 use server_socket::CommandFailure;
 use store_command::StoreCommand;
 
-/// mimalloc, because small allocations take half the time that a small commit
-/// spends outside RocksDB.
+/// mimalloc, because small allocations account for half of the time that a
+/// small commit spends outside RocksDB.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

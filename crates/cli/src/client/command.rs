@@ -58,7 +58,8 @@ pub(crate) fn show_command(
                     Ok(None) => {}
                     Ok(Some(code)) => return Ok(code),
                     Err(error) => {
-                        // As if the command itself had written to a closed pipe.
+                        // Sends SIGPIPE to the command, as if it had written to
+                        // the closed pipe itself.
                         if let Some(target) = target.filter(|_| reader_left(&error)) {
                             call.wait(target.signal(SIGPIPE));
                         }

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::errors::{ContextProblem, FileProblem};
 
-/// The name of the server on this machine, which has no entry.
+/// The name of the server on this machine, which has no entry in the file.
 pub(crate) const LOCAL: &str = "local";
 
 /// Maximum bytes of the file.
@@ -64,7 +64,7 @@ impl Default for Contexts {
 }
 
 impl Contexts {
-    /// Reads the contexts of this user. A missing file has none.
+    /// Reads the contexts of this user. Without a file there are none.
     pub(crate) fn read() -> Result<Self, ContextProblem> {
         match path() {
             Some(path) => Self::read_from(&path),

@@ -79,7 +79,7 @@ impl ClientError {
             Self::Broken { .. }
                 | Self::Socket { .. }
                 | Self::Told { .. }
-                // A proxy in front of a server that is restarting.
+                // A proxy responded for a server that may be restarting.
                 | Self::NotOurs {
                     status: 502..=504,
                     ..

@@ -83,8 +83,8 @@ impl EventTexts {
     fn step(&mut self, call: &Call, project: &str, number: u64) -> String {
         let key = (project.to_owned(), number);
         if !self.steps.contains_key(&key) {
-            // Events are listed from old to new, so the next events are about
-            // later steps.
+            // Requests this step and the steps after it: events are listed from
+            // old to new, so the next events are about later steps.
             let before = number + u64::from(PAGE);
             let page = call.wait(steps(&call.client, project, Some(before), PAGE));
             let items = page.map(|page| page.items).unwrap_or_default();

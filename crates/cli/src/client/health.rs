@@ -1,4 +1,4 @@
-//! Checks the needs of sandboxes: a container engine, and a server that is ready.
+//! Checks what sandboxes need: a container engine, and a server that is ready.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -235,7 +235,7 @@ pub(crate) fn suggested_side(conflict: &api::Conflict) -> String {
     match conflict.suggestion.as_str() {
         "ours" => format!("the project's side ({reason})"),
         "theirs" => format!("the workspace's side ({reason})"),
-        // The reason of a merged file names its lines after the cause.
+        // The reason for a merged file has the form `CAUSE: LINES`.
         _ => match reason.split_once(": ") {
             Some((cause, lines)) => format!("{lines} ({cause})"),
             None => format!("a merged file ({reason})"),

@@ -31,8 +31,8 @@ pub(crate) fn run_with_global(
     call::run_on_server(&reach, work)
 }
 
-/// Returns the id of the workspace: that of the given id, name or prefix, or that
-/// of the workspace that contains the current directory.
+/// Returns the id of a workspace: of the one that the given id, name or prefix
+/// means, or of the one that contains the current directory.
 pub(crate) fn id_or_here(call: &Call, id: Option<String>) -> anyhow::Result<String> {
     match id {
         Some(text) => find(call, Noun::Workspace, &text),

@@ -1,4 +1,4 @@
-//! Commands in sandboxes: `exec`, `attach`, `ps` and `kill`.
+//! `elevo attach`: shows the output of a command in a sandbox.
 
 use clap::Args;
 

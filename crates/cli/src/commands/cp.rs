@@ -265,8 +265,8 @@ fn download(
     let counted = done.clone();
     call.watch_done("copying", "entries", done, async {
         let answer = receive(&call.client, id, path).await?;
-        // A path below exists with the same name, so the source is a directory
-        // even if the archive looks like that of a single file.
+        // If the source contains a path with its own name, the source is a
+        // directory, even if the archive looks like that of a single file.
         let below = format!("{clean}/{own}");
         let is_certainly_directory = match own.is_empty() {
             true => true,

@@ -1,4 +1,4 @@
-//! Commands in sandboxes: `exec`, `attach`, `ps` and `kill`.
+//! `elevo exec`: runs a command in a sandbox.
 
 use std::io::{self, IsTerminal};
 

@@ -1,5 +1,6 @@
-//! The commands on the directory around the current one and its store, without a
-//! noun: `elevo commit`. One per file.
+//! The commands without a noun, such as `elevo commit`. They work on the
+//! working directory around the current directory and on its store. Each
+//! command has its own file.
 
 mod cat;
 mod checkout;

@@ -143,7 +143,7 @@ enum ServerCommand {
 }
 
 impl WsCommand {
-    /// Decides which side the command works on.
+    /// Decides whether the command works on a store or on a server.
     fn side(self, global: &Global, root: Option<&Path>) -> Side<StoreCommand, ServerCommand> {
         use Side::{Server, Store};
         match self {
@@ -245,12 +245,12 @@ impl ServerCommand {
 }
 
 impl Ws {
-    /// Whether the exit code is that of a command it runs.
+    /// Whether the command exits with the code of a program that it runs.
     pub(crate) fn ends_as_another(&self) -> bool {
         matches!(self.command, WsCommand::Exec(_) | WsCommand::Shell(_))
     }
 
-    /// Decides which side the command works on.
+    /// Decides whether the command works on a store or on a server.
     fn side(self) -> Side<WsOfStore, (ServerCommand, Global)> {
         match self.command.side(&self.global, self.workspaces.as_deref()) {
             Side::Server(command) => Side::Server((command, self.global)),

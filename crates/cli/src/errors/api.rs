@@ -9,7 +9,7 @@ use super::described::{Described, describe};
 use super::exit::Exit;
 use crate::output::format::first_line;
 
-/// Keeps the name of an API error, in lower case, and its advice.
+/// Describes an API error with its own name, in lower case, and its own advice.
 pub(super) fn describe_body(body: &elevo_api::ErrorBody) -> Described {
     let status = body.code().map_or(500, |code| code.http());
     let exit = match status {
@@ -17,7 +17,7 @@ pub(super) fn describe_body(body: &elevo_api::ErrorBody) -> Described {
         404 | 410 => Exit::NotFound,
         409 => Exit::Conflict,
         429 | 503 => Exit::Busy,
-        // Other numbers have no exit code of their own.
+        // Other statuses have no exit code of their own.
         _ => Exit::Failed,
     };
     let mut details = match &body.details {
@@ -46,8 +46,8 @@ fn advice(body: &elevo_api::ErrorBody) -> String {
     first_line(&with_options(text)).into_owned()
 }
 
-/// The advice for codes whose remediation names requests, headers or fields, in
-/// words of the command line.
+/// Advice in terms of the command line, for codes whose remediation names
+/// requests, headers or fields.
 const IN_COMMANDS: [(ErrorCode, &str); 23] = [
     (
         ErrorCode::Unauthorized,
@@ -148,15 +148,15 @@ const IN_COMMANDS: [(ErrorCode, &str); 23] = [
     ),
 ];
 
-/// The advice for a code in words of the command line, if the API's advice names
-/// requests, headers or fields.
+/// Returns the advice for a code in terms of the command line, if the API's
+/// advice names requests, headers or fields.
 fn in_commands(code: ErrorCode) -> Option<&'static str> {
     let found = IN_COMMANDS.iter().find(|(known, _)| *known == code);
     found.map(|(_, advice)| *advice)
 }
 
-/// Requests and fields in the advice of single failures, and the commands and
-/// options for them.
+/// Requests and fields that the advice of individual errors names, each with
+/// the command or option that replaces it.
 const IN_OPTIONS: [(&str, &str); 8] = [
     ("`GET …/tree`", "`elevo project files`"),
     (

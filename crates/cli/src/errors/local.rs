@@ -4,7 +4,8 @@ use super::file::FileProblem;
 use super::protected::Protected;
 use super::store::StoreProblem;
 
-/// An error of finding a store or a directory on this machine, of any area.
+/// An error of finding a store or a directory on this machine. Each variant
+/// wraps the errors of one area.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LocalProblem {
     /// Boxed, because it is much larger than the other variants.

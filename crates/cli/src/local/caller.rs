@@ -27,7 +27,7 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// The user of this process.
+    /// Returns the user of this process as the caller.
     pub(crate) fn local() -> Result<Self, FileProblem> {
         let here = std::env::current_dir().map_err(|source| FileProblem::Io {
             action: "find",
@@ -101,7 +101,7 @@ pub(crate) struct HeldStore {
     /// Directory of the workspaces.
     pub(crate) workspaces: PathBuf,
     pub(crate) options: Options,
-    /// Returns what uses a workspace.
+    /// Returns the user of a workspace, given its id.
     pub(crate) used_by: Box<dyn Fn(&str) -> WorkspaceUser + Send + Sync>,
 }
 

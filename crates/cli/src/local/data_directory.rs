@@ -83,7 +83,8 @@ pub(crate) struct Announced {
 
 impl Drop for Announced {
     fn drop(&mut self) {
-        // A file that stays is ignored, because its lock is free.
+        // If the file cannot be removed, other processes ignore it, because its
+        // lock is free.
         let _ = fs::remove_file(&self.path);
     }
 }

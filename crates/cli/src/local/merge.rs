@@ -51,7 +51,8 @@ pub(crate) async fn merge_work(
     Ok(merge_trees(&sides, &rules, &Drivers::standard(), &limits).await?)
 }
 
-/// Resolves all conflicts of a merge with the version of one side. Returns them.
+/// Resolves all conflicts of a merge with the version of one side. Returns the
+/// conflicts.
 pub(crate) async fn resolve(merge: &mut TreeMerge, take: Take) -> anyhow::Result<Vec<Conflict>> {
     let conflicts = std::mem::take(&mut merge.conflicts);
     for conflict in conflicts.iter().filter(|_| take == Take::Workspace) {

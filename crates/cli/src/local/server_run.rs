@@ -153,8 +153,8 @@ impl ServerTask<'_> {
         ended
     }
 
-    /// Prints the address of the server. A detached server leaves the output of
-    /// the command that started it.
+    /// Prints the address of the server. A detached server then closes the
+    /// output of the command that started it.
     fn greet(&self, running: &RunningServer, is_new: bool) -> anyhow::Result<()> {
         let greeting = Greeting::new(&self.data, running, is_new, self.mode.log_stderr);
         if !self.mode.detached {

@@ -23,7 +23,7 @@ const LARGEST: u64 = 64 << 10;
 #[derive(Debug)]
 pub(crate) struct StartOptions<'a> {
     pub(crate) settings: &'a ServerSettings,
-    /// Data directory of the option.
+    /// The data directory that the option names.
     pub(crate) data: Option<&'a Path>,
     pub(crate) json: bool,
     pub(crate) quiet: bool,
@@ -81,7 +81,8 @@ fn spawn(options: &StartOptions<'_>, config: &Config) -> std::io::Result<Child> 
     command.stdout(Stdio::piped()).spawn()
 }
 
-/// Reads the greeting of the new server. Returns `None` if it ended before.
+/// Reads the greeting of the new server. Returns `None` if the server ended
+/// before its greeting.
 fn greeting(child: &mut Child) -> Option<Greeting> {
     let stdout = child.stdout.take()?;
     let mut line = String::new();

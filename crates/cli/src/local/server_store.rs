@@ -15,7 +15,8 @@ use crate::errors::FileProblem;
 use crate::local::caller::{HeldStore, WorkspaceUser};
 use crate::local::data_directory::{DataDirectory, RunningServer};
 
-/// The store and workspaces that sandboxes use too.
+/// Returns the store and the workspaces of the server, which its sandboxes use
+/// too.
 pub(crate) fn held(
     config: &Config,
     data: &DataDirectory,

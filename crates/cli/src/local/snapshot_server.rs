@@ -1,5 +1,6 @@
-//! Snapshots that are served as a file system instead of written out. Each has a
-//! process of this program that outlives the command that started it.
+//! Serves snapshots as file systems instead of writing them out. Each snapshot
+//! has its own process of this program, which outlives the command that started
+//! it.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader};
@@ -37,7 +38,8 @@ impl LazyServer for SnapshotProcesses {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // A signal to the group of this process must not end it.
+            // The new process has its own group, so that a signal to the group
+            // of this process does not end it.
             .process_group(0)
             .spawn()?;
         let mut line = String::new();
@@ -45,7 +47,8 @@ impl LazyServer for SnapshotProcesses {
             BufReader::new(out).read_line(&mut line)?;
         }
         if line.trim() == READY {
-            // Reap the process when it ends, in case this one runs for long.
+            // Reaps the new process when it ends, because this process may run
+            // for long.
             drop(child.stderr.take());
             std::thread::spawn(move || child.wait());
             return Ok(());

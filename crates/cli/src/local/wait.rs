@@ -1,4 +1,5 @@
-//! Calls of the libraries, and names that they leave out.
+//! Runs async calls of the libraries, and lists the names that snapshots never
+//! contain.
 
 use elevo_core::Name;
 

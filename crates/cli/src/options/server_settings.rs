@@ -40,8 +40,8 @@ pub(crate) struct ServerSettings {
 }
 
 impl ServerSettings {
-    /// Reads the settings: options override the environment, which overrides the
-    /// file. `data` is the data directory of the option.
+    /// Reads the settings: options override the environment, which overrides
+    /// the file. `data` is the data directory that the option names.
     pub(crate) fn read(&self, data: Option<&Path>) -> anyhow::Result<Config> {
         let file = match &self.config {
             Some(path) => Some(fs::read_to_string(path).map_err(|source| FileProblem::Io {
@@ -101,7 +101,8 @@ impl ServerSettings {
     }
 }
 
-/// Returns the data directory, unless only the settings name it.
+/// Returns the data directory that `--data` or `ELEVO_DATA` names, or the
+/// default. Returns `None` if only the settings name one.
 fn data_option(data: Option<&Path>, file: Option<&str>) -> Result<Option<PathBuf>, FileProblem> {
     let named = data.map(Path::to_owned);
     if let Some(path) = named.or_else(data_directory::of_environment) {

@@ -20,7 +20,7 @@ pub(crate) enum ChangeForm {
     Patch { context: u32 },
 }
 
-/// A line of a diff.
+/// An entry in the list of differences: a change or a rename.
 pub(crate) enum ChangeItem {
     Change(Change),
     Rename(Rename),

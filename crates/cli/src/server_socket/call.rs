@@ -66,7 +66,7 @@ fn serving(store: &Path) -> Option<DataDirectory> {
 /// variables.
 fn args(store: &Path) -> Vec<String> {
     let mut args: Vec<OsString> = std::env::args_os().skip(1).collect();
-    // Options without a value may stand before the command.
+    // Finds the command: only options without a value may stand before it.
     let mut words = args.iter();
     let command = words.position(|word| !word.as_bytes().starts_with(b"-"));
     let after = command.map_or(args.len(), |at| at + 1);

@@ -1,4 +1,4 @@
-//! Commands whose reader leaves.
+//! Commands whose reader closes the output early.
 
 use std::process::Stdio;
 

@@ -29,7 +29,8 @@ fn run(page: &str, directory: &Path, least: usize) {
     assert!(commands.len() >= least, "{page}: {commands:?}");
     let bin = Path::new(ELEVO.as_str()).parent().expect("a directory");
     let path = std::env::var("PATH").expect("a PATH");
-    // A separate mount namespace, so that their mounts end with them.
+    // Uses a separate mount namespace, so that the mounts of the commands end
+    // with them.
     let mut bash = match rustix::process::geteuid().is_root() {
         true => {
             let mut unshare = Command::new("unshare");

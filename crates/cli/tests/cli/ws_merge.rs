@@ -30,7 +30,7 @@ fn a_fork_does_not_hide_changes() {
     }
     let kept = place.ws(["snapshot", "one", "-m", "a message"]);
     assert!(kept.stderr.contains("were not saved"), "{}", kept.stderr);
-    // The start survives that its directory is created again.
+    // The workspace keeps its start when its directory is created again.
     place.ws(["park", "two"]).text();
     place.ws(["resume", "two"]).text();
     assert_eq!(place.ws(["status", "two"]).text(), "A\tmine\n");
@@ -95,7 +95,8 @@ fn work_is_merged_into_head_beside_other_work() {
     assert_eq!(head["message"], "from one");
     assert_eq!(head["parents"], serde_json::json!([before]));
 
-    // Only newer work is merged next, although head has changed these files.
+    // The next merge has only newer changes of the workspace, although head has
+    // changed these files.
     assert_eq!(place.ws(["status", "one"]).text(), "");
     place.ok(["checkout", "head"]);
     place.write("edited", "one again\n");

@@ -228,7 +228,8 @@ fn the_store_of_a_server_is_not_collected_without_its_catalog() {
         "{}",
         refused.stderr
     );
-    // Also if only an older server, which writes no stamp, has opened it.
+    // The collection is also rejected if only an older server, which writes no
+    // stamp, has opened the store.
     fs::remove_file(server.data().join("store/SERVER")).unwrap();
     let refused = server.run(["store", "gc", "--store", store, "--keep", "0", "--json"]);
     assert_eq!(

@@ -37,7 +37,8 @@ fn a_kept_workspace_is_listed_resumed_and_removed() {
     let refused = server.run(["ws", "rm", "--parked", "--json", &id]);
     assert_eq!(refused.name(), "workspace_not_parked");
 
-    // It cannot be deleted through the store that the server holds either.
+    // The workspace cannot be deleted through the store that the server holds
+    // either.
     server.ok(["sandbox", "rm", "--keep-workspace", &second]);
     let store = server.data().join("store");
     let refused = server.run([

@@ -40,7 +40,8 @@ fn a_revert_of_a_path_undoes_what_the_step_changed_there() {
         (unchanged.code, unchanged.name().as_str()),
         (3, "path_not_found")
     );
-    // A path without `--` had another meaning in older versions.
+    // A path without `--` is rejected, because it had another meaning in older
+    // versions.
     assert_eq!(server.run(["project", "revert", "site", "2", "f"]).code, 2);
 }
 

@@ -85,7 +85,8 @@ fn without_an_engine_projects_work_and_a_sandbox_says_what_is_missing() {
 fn the_owners_key_goes_to_no_other_server() {
     let mut server = Server::new();
     server.up();
-    // Nothing listens there; the test is that no key was found for it.
+    // Nothing listens at this address. The error shows that the command found
+    // no key for it.
     let asked = server.run(["sandbox", "ls", "--json", "--server", "http://127.0.0.1:9"]);
     assert_eq!((asked.code, asked.name().as_str()), (2, "key_missing"));
     let mut command = server.command(["sandbox", "ls", "--json", "--server", "http://127.0.0.1:9"]);

@@ -107,7 +107,7 @@ fn show(output: &mut Output, number: u64, mut record: Map<String, Value>) -> any
         text("status"),
     );
     let status: u16 = status.parse().unwrap_or_default();
-    // Rarely needed fields are only in the JSON.
+    // Removes fields that are rarely needed; only the JSON has them.
     let _ = ["level", "request_id", "tenant", "duration_ms"].map(&mut text);
     let details = record.remove("details");
     let mut rest: Vec<String> = record
@@ -136,10 +136,10 @@ fn show(output: &mut Output, number: u64, mut record: Map<String, Value>) -> any
     Ok(())
 }
 
-/// The event of a request that was carried out; otherwise the action, with what
-/// became of it: `project.create refused(409)`.
+/// Returns the event of a request that was carried out. For any other request,
+/// returns the action and its outcome: `project.create refused(409)`.
 fn outcome(event: &str, status: u16, is_dry_run: bool) -> String {
-    // These events are outcomes themselves.
+    // These events already name the outcome.
     let is_outcome = event.starts_with("auth.") || event.starts_with("access.");
     match status {
         LEFT => format!("{} unfinished({status})", action(event)),

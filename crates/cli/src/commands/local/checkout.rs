@@ -125,12 +125,13 @@ fn seed(session: &Session, repository: &Repository, path: &Path) -> anyhow::Resu
 /// Knowledge about the directory at the start of a checkout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
-    /// Nothing: the content of every file has to be compared.
+    /// Nothing is known: the content of every file has to be compared.
     Unknown,
-    /// It has this snapshot. Paths that are equal in this snapshot and the new
-    /// one need not be checked.
+    /// The directory has this snapshot. Paths that are equal in this snapshot
+    /// and the new one need not be checked.
     Recorded(SnapshotId),
-    /// It should have this snapshot, but every path has to be checked.
+    /// The directory should have this snapshot, but every path has to be
+    /// checked.
     Checked(SnapshotId),
 }
 
@@ -175,8 +176,8 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Changes the directory, and its record before and after. Returns a report,
-    /// and the files that differ from the snapshot.
+    /// Changes the directory, and writes its record before and after the
+    /// change. Returns a report, and the files that differ from the snapshot.
     fn run(
         &self,
         options: &CheckoutOptions,
@@ -211,7 +212,8 @@ impl Job<'_> {
         match result {
             Ok(report) => {
                 self.record(CheckoutState::Snapshot(to))?;
-                // Otherwise every file was checked or written.
+                // In all other cases the checkout has checked or written every
+                // file.
                 let looked_at_some = matches!(present, ExistingContent::Recorded(_)) && !was_empty;
                 let changed = match looked_at_some {
                     true => self.changed()?,

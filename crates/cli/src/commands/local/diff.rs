@@ -54,7 +54,8 @@ impl Diff {
         }
     }
 
-    /// Whether it stores contents of the directory.
+    /// Whether the command writes to the store: it stores the contents of the
+    /// working directory in order to compare them.
     pub(crate) fn writes(&self) -> bool {
         self.shown.needs_contents() && matches!(self.sides(), Sides::Directory(_))
     }

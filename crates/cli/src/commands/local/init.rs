@@ -60,7 +60,8 @@ pub(crate) fn run(session: &mut Session, args: Init) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The working directory that contains the one of a new store.
+/// Returns the working directory that contains the working directory of a new
+/// store.
 fn outer_working(store: &Path) -> Option<PathBuf> {
     let reserved = store.parent().filter(|parent| parent.ends_with(RESERVED))?;
     let above = reserved.parent()?.canonicalize().ok()?;

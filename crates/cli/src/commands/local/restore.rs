@@ -108,8 +108,8 @@ fn inside(session: &Session, directory: &Path, path: &Path) -> anyhow::Result<Tr
     }
 }
 
-/// Returns the files with those of `source` at the paths, and a repository that
-/// has both trees.
+/// Returns the tree of the working directory in which the paths are replaced by
+/// those of `source`, and a repository that has both trees.
 async fn replaced(
     now: &WorkingTree,
     source: &Snapshot,
@@ -133,7 +133,8 @@ async fn replaced(
                 return Err(Error::NotFound(path.clone()).into());
             }
             None => match after.remove(path).await {
-                // A directory above it was named too.
+                // The path is removed already, because a directory above it was
+                // named too.
                 Err(Error::NotFound(_)) => {}
                 removed => removed?,
             },
@@ -143,7 +144,7 @@ async fn replaced(
     Ok((after.tree().await?, diff.repository().clone()))
 }
 
-/// Writes the differences between the files and `target`.
+/// Changes the files of the working directory that differ from `target`.
 fn write(
     session: &Session,
     repository: &Repository,

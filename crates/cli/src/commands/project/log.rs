@@ -203,8 +203,8 @@ fn is_below(path: &str, directory: &str) -> bool {
     }
 }
 
-/// Prints the other changes of a step below a directory: the history has only
-/// the first.
+/// Prints the other changes of a step below a directory, because the history
+/// lists only the first of them.
 fn print_others(
     call: &mut Call,
     project: &str,

@@ -199,7 +199,8 @@ fn print_key(
     Ok(())
 }
 
-/// Prints a conflict without places: a patch for each side, or its kind and size.
+/// Prints a conflict that names no places in the file: for each side, a patch
+/// or the kind and size of the side.
 fn print_whole(call: &mut Call, review: &api::Review, sides: &Sides) -> anyhow::Result<()> {
     let conflict = &review.conflict;
     let pairs = [

@@ -116,7 +116,8 @@ pub(super) struct OfServer {
 }
 
 impl Create {
-    /// Decides where the workspace is created: with a project, on a server.
+    /// Decides where the workspace is created: on a server if a project is
+    /// given, otherwise in a store.
     pub(super) fn side(self) -> Side<OfStore, OfServer> {
         let on = self.on;
         match on.project {

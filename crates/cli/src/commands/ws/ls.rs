@@ -56,7 +56,8 @@ pub(super) struct OfServer {
 }
 
 impl Ls {
-    /// Decides where the workspaces are: with a filter, on a server.
+    /// Decides where the workspaces are: on a server if `--project` or
+    /// `--parked` is given, otherwise in a store.
     pub(super) fn side(self) -> Side<OfStore, OfServer> {
         match self.project.is_some() || self.parked {
             false => Side::Store(OfStore { long: self.long }),

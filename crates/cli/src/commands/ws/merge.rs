@@ -56,7 +56,8 @@ pub(super) struct Merge {
 }
 
 impl Merge {
-    /// Decides where the workspace is: in a store that has it, else on a server.
+    /// Decides where the workspace is: in a store on this machine if that has
+    /// the workspace, otherwise on a server.
     pub(super) fn side(self, global: &Global, root: Option<&Path>) -> Side<OfStore, Self> {
         let id = self.id.as_deref().map(str::parse::<WorkspaceId>);
         match id.transpose() {

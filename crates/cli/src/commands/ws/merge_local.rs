@@ -27,12 +27,12 @@ pub(super) struct OfStore {
     pub(super) rm: bool,
 }
 
-/// The work of a workspace.
+/// The files of a workspace that a merge reads.
 struct Work {
-    /// The repository that has it.
+    /// The repository that has the files.
     repository: Repository,
     files: Snapshot,
-    /// The snapshot of it, unless this is a dry run.
+    /// The snapshot of the files, unless this is a dry run.
     id: Option<SnapshotId>,
 }
 
@@ -80,7 +80,8 @@ pub(super) fn run(call: &mut WorkspaceCall, args: OfStore) -> anyhow::Result<Exi
     Ok(Exit::Done)
 }
 
-/// Reads the files of a workspace: for a dry run without a snapshot of it.
+/// Reads the files of a workspace. Creates a snapshot of them, unless this is a
+/// dry run.
 fn work(
     call: &WorkspaceCall,
     workspaces: &Workspaces,

@@ -76,7 +76,8 @@ enum Owner {
 }
 
 impl Rm {
-    /// Decides where the workspaces are: with an owner, on a server.
+    /// Decides where the workspaces are: on a server if `--project` or
+    /// `--parked` is given, otherwise in a store.
     pub(super) fn side(self) -> Side<OfStore, OfServer> {
         let owner = match (self.project, self.parked) {
             (Some(project), _) => Owner::Project(project),

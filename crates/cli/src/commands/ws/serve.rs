@@ -55,9 +55,10 @@ pub(super) fn run(call: &mut WorkspaceCall, args: &Serve) -> anyhow::Result<()> 
     let filling = std::thread::spawn({
         let (root, id) = (call.root.clone(), args.snapshot);
         move || {
-            // Write out the snapshot for the next workspace; if this fails, that
-            // one is served too. The priority of this thread and its children is
-            // low, so that readers come first.
+            // Writes out the snapshot, so that the next workspace can use it as
+            // a layer; if this fails, that workspace is served too. The
+            // priority of this thread and its children is low, so that readers
+            // come first.
             let _ = rustix::process::nice(19);
             elevo_workspace::write_out(&root, &repository, 1, id, owner)
         }

@@ -1,4 +1,5 @@
-/// The side that a command of `elevo ws` works on. Its arguments decide it once.
+/// The place of the workspaces that a command of `elevo ws` works on. The
+/// arguments of the command determine it once.
 #[derive(Debug)]
 pub(super) enum Side<L, S> {
     /// The workspaces of a store on this machine.
