@@ -20,8 +20,8 @@ fn accepts_every_order_that_a_correct_server_can_show() {
     }
 }
 
-/// Three landings, a thing and a read, one after the other; then a landing that
-/// ends a second thing.
+/// Returns a history with three landings, the creation of a thing and a read,
+/// one after the other; then a landing that deletes a second thing.
 fn simple() -> History {
     let mut model = Model::new(0, 1);
     for tag in ["a", "b", "c"] {
@@ -133,7 +133,7 @@ fn rejects_a_read_of_the_future() {
         let read = &mut history.reads[0];
         (read.sequence, read.head) = (4, "head 4 of 0".into());
     });
-    // The landing that it saw was requested later.
+    // The landing that the read saw was requested after the read.
     assert_eq!(found, [Violation::OutOfOrder("end".into())]);
 }
 

@@ -162,15 +162,15 @@ impl Client {
             let conflicts = paths(&answer["conflicts"]);
             let contested = BTreeSet::from([CONTESTED.to_owned()]);
             assert!(conflicts.is_subset(&contested), "{answer}");
-            // The landing of another client does not make it mergeable: once
-            // held, always held.
+            // The landing of another client does not resolve the conflict: once
+            // the contested line is held, it stays held.
             if attempts == 1 {
                 assert!(!held || !conflicts.is_empty(), "{answer}");
                 held = !conflicts.is_empty();
             }
             self.done = round + 1;
             self.repeated += usize::from(attempts > 1);
-            // Merges of others come in between.
+            // Waits until another client has merged.
             let is_over = || stop.load(Ordering::Relaxed);
             let mut waiting = Waiting::new("another client merges");
             while told.lock().unwrap().len() == before && !is_over() {
@@ -342,7 +342,8 @@ async fn a_killed_server_loses_no_merge_and_doubles_none() {
         let acknowledged = told.lock().unwrap().clone();
         service.run();
         *place.url.lock().unwrap() = service.url.clone();
-        // Merges that the kill interrupted are sent again, and wait for this.
+        // The clients send interrupted merges again, and these wait until this
+        // lock is released.
         let _paused = place.pause.write().await;
         history.look(&service, &project).await;
         for (name, sequence) in acknowledged {

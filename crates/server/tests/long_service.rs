@@ -90,7 +90,8 @@ async fn attach(place: &Place, sandbox: &str, command: &str, offset: u64) -> Eve
     }
 }
 
-/// Does the same for a terminal, up to some words.
+/// Reads the output of a terminal up to the text `last`, through any number of
+/// restarts.
 async fn watch_all(place: Place, sandbox: String, pty: String, last: String) -> (String, usize) {
     let (mut text, mut offset, mut breaks) = (String::new(), 0, 0);
     loop {
@@ -119,7 +120,8 @@ async fn watch_all(place: Place, sandbox: String, pty: String, last: String) -> 
 const COMMANDS: usize = 20;
 const TERMINALS: usize = 5;
 
-/// Starts a command with a reader, which has its first event when this returns.
+/// Starts a command and a reader of its output. Returns once the reader has got
+/// its first event.
 async fn start_command(service: &Service, place: &Place, id: &str, command: &str) -> Reader {
     let body = json!({"command": command, "stream": true, "timeout": 0});
     let path = format!("/api/v1/sandboxes/{id}/process/run");
@@ -150,7 +152,7 @@ async fn start_terminal(service: &Service, place: &Place, id: &str, script: &str
     futures::SinkExt::send(&mut socket, Message::Binary(script.into()))
         .await
         .unwrap();
-    // Accepted, before this connection is closed.
+    // Waits until the script is accepted, before this connection is closed.
     let _ = socket.next().await;
     let _ = tokio::time::timeout(Duration::from_secs(5), socket.next()).await;
     reader
@@ -185,7 +187,8 @@ async fn a_killed_server_loses_no_output_and_doubles_none() {
         events: Arc::default(),
         breaks: Arc::default(),
     };
-    // Slow ones that run all the time, and fast ones that wait for their reader.
+    // Slow commands run during the whole test; fast commands wait for their
+    // reader.
     let lines = (kills * 4 + 8) * 10;
     let slow =
         format!("n=0; while [ $n -lt {lines} ]; do n=$((n+1)); echo line $n; sleep 0.1; done");
@@ -246,7 +249,7 @@ async fn churn_leaves_nothing_behind() {
     let (memory, rules) = (resident(pid), outside());
     live(&service, rounds).await;
     full(&service).await;
-    // The containers of the pool.
+    // Only the containers of the pool are left.
     assert_eq!(service.containers().len(), 2);
     let grown = resident(pid).saturating_sub(memory);
     assert!(
@@ -322,7 +325,7 @@ async fn one_life(service: &Service, number: u32) {
     service.delete(&id).await;
 }
 
-/// Does this `count` times, four at a time.
+/// Creates and deletes `count` sandboxes, four at a time.
 async fn live(service: &Arc<Service>, count: u32) {
     let lives = futures::stream::iter(0..count).map(|n| one_life(service, n));
     lives.buffer_unordered(4).collect::<Vec<_>>().await;

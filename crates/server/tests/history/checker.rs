@@ -54,7 +54,7 @@ pub(crate) enum Asks {
         /// The tag of a thing that is deleted once the landing is done.
         ends: Option<String>,
     },
-    /// A thing with the tag as its name.
+    /// The creation of a thing, whose name is the tag of the request.
     Make,
 }
 
@@ -142,7 +142,7 @@ pub(crate) struct Thing {
     pub(crate) id: String,
 }
 
-/// A broken promise. Texts are tags.
+/// A broken promise. Strings are the tags of requests.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Violation {
     /// The log of a project is not a chain at this sequence number.
@@ -151,7 +151,7 @@ pub(crate) enum Violation {
     Lost(String),
     /// A request took effect more than once.
     Twice(String),
-    /// The response to a request has the effect of another.
+    /// The response to a request names the effect of another request.
     Foreign(String),
     /// Two requests were acknowledged with one sequence number.
     SameSequence(String, String),
@@ -242,10 +242,12 @@ enum Moment<'a> {
 
 /// Compares the order of the sequence numbers with time.
 ///
-/// One walk over all moments keeps `seen`, the highest sequence number that any
-/// call that has ended knows of. A landing that is requested later has a higher
-/// one, and a read that begins later sees at least that one. No landing is seen
-/// before it was requested: otherwise `seen` is not below its own number then.
+/// One walk over all moments keeps `seen`, the highest sequence number that is
+/// known to any call that has ended. A landing that is requested later must
+/// have a higher number, and a read that begins later must see at least `seen`.
+/// The first rule also finds a read that saw a landing before it was requested:
+/// at the moment of the request, `seen` is then not below the number of the
+/// landing.
 fn check_order(history: &History, project: usize, found: &mut Vec<Violation>) {
     let log = &history.logs[project];
     let of_tag: HashMap<_, _> = log
@@ -314,7 +316,7 @@ impl<'a> Effects<'a> {
             let of_tag = effects.entry(&*thing.tag).or_default();
             of_tag.push((None, effect));
         }
-        // A thing that a landing has deleted cannot be found.
+        // A thing that a landing has deleted has an entry without effects.
         for request in &history.requests {
             if let Asks::Land {
                 ends: Some(thing), ..

@@ -60,7 +60,8 @@ async fn a_change_of_a_sandbox_is_in_the_log_before_its_response() {
     drop(connect(url).await.unwrap());
     let pty = format!("{path}/pty/{}", made["id"].as_str().unwrap());
     service.expect(Method::DELETE, &pty, None, 204).await;
-    // Killed at once: the answered requests are recorded.
+    // The server is killed right after its last response, and has recorded all
+    // requests that it responded to.
     service.delete(&id).await;
     service.kill();
     let all = records(&service);
@@ -146,7 +147,7 @@ async fn requests_without_a_key_are_recorded_and_cannot_fill_the_disk() {
     assert_eq!(failed[0]["address"], "127.0.0.1");
     assert_eq!(failed[0]["details"]["route"], "GET /api/v1/sandboxes");
     assert!(!serde_json::to_string(&all).unwrap().contains("wr0ng"));
-    // The next record counts the missing ones.
+    // The next record has the number of failures that were not recorded.
     let (written, mut asked) = (failed.len(), asked);
     eventually("another failure is recorded", async || {
         service.http.get(&url).send().await.unwrap();
@@ -297,8 +298,8 @@ mod as_root {
         let path = "/api/v1/agents";
         let mut n = 0;
         let wish = |n: i32| json!({"name": format!("agent {n} {}", "x".repeat(60))});
-        // Until the disk is full: the record of the request that finds that out waits
-        // in memory; the next requests are denied.
+        // Sends requests until the disk is full. The first record that does not
+        // fit waits in memory, and the next requests are denied.
         let refused = loop {
             n += 1;
             assert!(n < 1000);

@@ -17,7 +17,8 @@ struct Project<'a> {
     id: String,
 }
 
-/// The content of a tar: kind, whether it is executable, content or target.
+/// The entries of a tar by path: the kind, whether the entry is executable, and
+/// its content or link target.
 type Files = BTreeMap<String, (char, bool, Vec<u8>)>;
 
 impl<'a> Project<'a> {
@@ -104,7 +105,7 @@ fn unpacked(tar: &[u8]) -> Files {
             kind if kind.is_file() => 'f',
             kind if kind.is_symlink() => 'l',
             kind if kind.is_dir() => 'd',
-            // The commit id that `git archive` adds.
+            // Skips the header with the commit id that `git archive` adds.
             _ => continue,
         };
         if let Some(target) = entry.link_name().unwrap() {
@@ -231,7 +232,8 @@ async fn a_repository_its_patches_and_its_archive_are_what_git_has() {
         .collect();
     assert_eq!(&kinds[6..], ["revert", "apply", "import"]);
 
-    // Any state, any part, and back in as an archive.
+    // Exports a directory of an older state, and imports an archive into a
+    // directory.
     let at_first = [("snapshot", first["head"].as_str().unwrap()), ("path", "d")];
     let part = project.tar_as(KEY, &at_first).await;
     assert_eq!(part.keys().collect::<Vec<_>>(), ["moved"]);
@@ -309,7 +311,8 @@ async fn a_revert_of_a_path_undoes_the_step_there_and_a_restore_all_since() {
     let last = text("2", "two").replace('8', "eight");
     let third = project.put(&[("f", &last)]).await;
 
-    // Only the changes of the second step, and only at that path.
+    // A revert undoes only the changes of the second step, and only at the
+    // given path.
     let undo = |path: &str| json!({"snapshot": second["head"], "path": path});
     project.call("revert", undo("f"), 200).await;
     let undone = text("8", "eight");
@@ -324,7 +327,7 @@ async fn a_revert_of_a_path_undoes_the_step_there_and_a_restore_all_since() {
     let message = error["error"]["message"].as_str().unwrap();
     assert_eq!(message, "step 3 did not change `g`");
 
-    // Everything that has changed since.
+    // A restore undoes everything that has changed at the path since.
     let restore = json!({"snapshot": third["head"], "path": "f"});
     project.call("restore", restore, 200).await;
     assert_eq!(project.file("f").await.unwrap(), last);
@@ -451,7 +454,7 @@ async fn a_path_is_restored_to_its_earlier_state() {
     let service = Service::start_bare(&[]);
     let project = Project::new(&service, json!({})).await;
     let base = applied(&project).await;
-    // A path in its earlier state, and one that did not exist.
+    // Restores a path to its earlier state, and then a path that did not exist.
     let wish = json!({"snapshot": base, "path": "dir"});
     project.call("restore", wish, 200).await;
     assert_eq!(project.file("dir/b").await.unwrap(), "b\n");

@@ -23,8 +23,8 @@ async fn silent_connections_leave_the_store_its_descriptors() {
     let made = json!({"name": "steps"});
     let made = service.post("/api/v1/projects", made).await;
     let project = made["id"].as_str().unwrap().to_owned();
-    // This connection stays. There are as many others as descriptors; more would
-    // wait in the kernel's queue.
+    // The connection of this request stays open. About as many others follow as
+    // the server has descriptors; more would wait in the kernel's queue.
     land(&service, &project, "before").await;
     let address = service.url.trim_start_matches("http://").to_owned();
     let mut silent = Vec::new();
@@ -64,7 +64,8 @@ fn limit(service: &Service, most: u64) {
     assert!(done.success());
 }
 
-/// Returns the lowest number that the server's next file can have.
+/// Returns the lowest unused descriptor of the server, which its next file
+/// gets.
 fn next_descriptor(service: &Service) -> u64 {
     let open = std::fs::read_dir(format!("/proc/{}/fd", service.pid())).unwrap();
     let names = open.map(|entry| entry.unwrap().file_name().into_string().unwrap());

@@ -27,7 +27,8 @@ async fn expire(service: &mut Service, table: &str, ids: &[&str]) {
     service.run();
 }
 
-/// Waits for an event about each of these, and returns their data.
+/// Waits for an event about each of the ids, and returns the data of the
+/// events.
 async fn events(service: &Service, kind: &str, ids: &[&str]) -> Vec<Value> {
     let mut found = Vec::new();
     eventually(kind, async || {
@@ -98,7 +99,7 @@ async fn work_of_an_expired_sandbox_is_parked_and_resumed() {
     assert!(service.containers().is_empty());
     assert!(!service.mounts().iter().any(|mount| mount.contains(&id)));
 
-    // It survives recovery and garbage collection.
+    // The parked workspace survives recovery and garbage collection.
     service
         .expect(Method::POST, "/api/v1/gc", Some(json!({})), 200)
         .await;
@@ -114,7 +115,8 @@ async fn work_of_an_expired_sandbox_is_parked_and_resumed() {
     let refused = resume(&service, &id, 409).await;
     assert_eq!(refused["error"]["name"], "WORKSPACE_BUSY");
 
-    // Nothing was changed since, but the files are nowhere else.
+    // The workspace is parked again although nothing has changed, because its
+    // files are nowhere else.
     assert_eq!(parked_after_expiry(&mut service, &[&second]).await, [true]);
     assert_eq!(parked(&service).await, [id.as_str()]);
     let third = resume(&service, &id, 201).await;
@@ -313,8 +315,9 @@ async fn a_jump_of_the_clock_expires_nothing() {
     let path = format!("/api/v1/sandboxes/{lives}");
     let expires = service.get(&path).await["expiresAt"].clone();
 
-    // Forward by more than a parked workspace is kept, with the server running
-    // and while it is stopped; and back.
+    // Sets the clock forward by more than the time for which a parked workspace
+    // is kept, while the server runs and while it is stopped; then sets it
+    // back.
     for (seconds, restart) in [(8 * DAY, false), (16 * DAY, true), (0, false)] {
         if restart {
             service.stop_here().await;

@@ -99,13 +99,13 @@ async fn bodies_of_one_tenant_take_bounded_memory() {
         .await;
     let project = project["id"].as_str().unwrap();
     let route = format!("POST /api/v1/projects/{project}/apply");
-    // Two of them fill the share; each is counted twice.
+    // Two of these requests fill the share, because each body is counted twice.
     let mut stalled = Vec::new();
     for last in 2..8 {
         stalled.push(begin(&service, last, &route, KEY, 32 << 20).await);
     }
-    // A stream that was answered is not read again: the rest of the answer would
-    // look like another one.
+    // A stream with a response is put aside and not read again: the rest of its
+    // response would look like another one.
     let mut refused = Vec::new();
     eventually("all but two large bodies are refused", async || {
         for mut stream in std::mem::take(&mut stalled) {
@@ -150,7 +150,7 @@ async fn output_of_commands_takes_bounded_memory() {
         let service = &service;
         async move { service.post(&path, wish).await }
     };
-    // All have written their output before the first ends.
+    // All commands write their output before the first of them ends.
     let command = "yes | head -c 67108864; touch done-$$; \
                    while [ ! -e end ]; do sleep 0.1; done";
     let running = (0..6).map(|_| run(command));
@@ -167,7 +167,7 @@ async fn output_of_commands_takes_bounded_memory() {
         .iter()
         .map(|result| result["stdout"].as_str().unwrap().len())
         .sum();
-    // The output and its JSON form.
+    // The memory limit covers both the output and its JSON form.
     assert!(total <= 64 << 20, "{total} bytes");
     assert!(ended.iter().any(|result| result["truncated"] == true));
     // Afterwards the memory is free again.
@@ -341,7 +341,7 @@ async fn a_tenant_has_limits_of_its_own() {
     create(small.clone(), 201).await;
     let refused = create(small, 429).await;
     assert_eq!(refused["error"]["name"], "SANDBOX_LIMIT_EXCEEDED");
-    // For projects it has the limit of the settings.
+    // For projects the tenant has the limit of the settings.
     for (name, status) in [("one", 201), ("two", 201), ("three", 429)] {
         let wish = Some(json!({"name": name}));
         service

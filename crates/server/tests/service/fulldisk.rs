@@ -339,7 +339,7 @@ impl Shared {
 async fn a_disk_that_one_tenant_fills_can_be_left() {
     let mut shared = Shared::make().await;
     shared.fill().await;
-    // A file takes the rest.
+    // A file takes the rest of the disk.
     shared.disk.fill();
     eventually("the reserve is used", async || shared.disk.free() > 0).await;
     shared.frees_space().await;
@@ -374,7 +374,7 @@ async fn a_disk_that_a_command_fills_at_once_is_left_by_deleting_its_sandbox() {
     };
     let theirs = other.sandbox().await;
     other.output(&theirs, "echo work > file; sync file").await;
-    // Its pool has to write while the disk is full.
+    // The pool of the other tenant has to write while the disk is full.
     let writing = "(while :; do date > tick; sync tick; sleep 0.02; done) >/dev/null 2>&1 &";
     other.output(&theirs, writing).await;
     let filler = service.sandbox().await;

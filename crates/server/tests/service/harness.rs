@@ -72,7 +72,7 @@ pub(crate) fn agent() -> String {
     needed("ELEVO_AGENT", "`export ELEVO_AGENT=$(scripts/agent)`")
 }
 
-/// Returns the agent for simulated containers: outside of a container, the one
+/// Returns the agent for simulated containers. It runs on the host, so the one
 /// that `cargo build` built works as well.
 fn agent_on_the_host() -> String {
     let built = Path::new(env!("CARGO_BIN_EXE_workspace-server"));
@@ -185,8 +185,8 @@ impl Service {
         change(&mut config);
         self.log.collect_here(&config.log);
         let runtime = Arc::new(engine.runtime("sim"));
-        // A task of the previous server may still be ending, and then closes the
-        // store.
+        // A task of the previous server may still be running; it closes the
+        // store when it ends.
         let server =
             until_async(
                 "the previous server closes the store",
@@ -437,8 +437,8 @@ impl Service {
     }
 
     /// Runs a statement in the catalog behind the server's back. If the server
-    /// runs, both wait for each other; a server in this process needs the test's
-    /// thread for that.
+    /// runs, each waits for the other's lock. The statement has its own thread,
+    /// because a server in this process needs the test's thread.
     pub(crate) async fn sql(&self, statement: &str) {
         let mut sqlite = Command::new("sqlite3");
         sqlite.args(["-cmd", ".timeout 10000"]);
@@ -549,9 +549,9 @@ impl Service {
         self.post(&path, wish).await
     }
 
-    /// Returns the request for a command or terminal in a sandbox, with
-    /// `/workspace` in its command and working directory replaced by the path
-    /// that a simulated engine has it at.
+    /// Returns the request for a command or terminal in a sandbox. On a
+    /// simulated engine, replaces `/workspace` in the command and the working
+    /// directory by the path of the workspace on the host.
     pub(crate) fn inside(&self, id: &str, mut wish: Value) -> Value {
         let Engine::Simulated(engine) = &self.engine else {
             return wish;
@@ -657,8 +657,8 @@ impl Drop for Service {
     }
 }
 
-/// Lets a user traverse a directory, by an entry in its access list, which a
-/// restarted server leaves there.
+/// Lets a user traverse a directory, by an entry in its access control list.
+/// The server keeps the entry when it restarts.
 fn let_through(directory: &Path, uid: u32) {
     let mut list = 2_u32.to_le_bytes().to_vec();
     let entries = [

@@ -26,7 +26,8 @@ const FILES: [(&str, &str); 7] = [
     ("turn", "mrk-content of a file that becomes a directory\n"),
 ];
 
-/// Sizes of hidden files, so that no sum with one of them occurs by chance.
+/// Hidden files and their sizes. The sizes are unusual, so that no sum with one
+/// of them occurs by chance.
 const LARGE: [(&str, usize); 3] = [
     ("MRK-dir/large", 3_141_592),
     ("mixed/MRK-large", 2_718_281),
@@ -250,7 +251,7 @@ impl Hidden {
             ));
         }
         for marker in &self.markers {
-            // A request that names a path gets that name back.
+            // A response may contain a path that its request names.
             let is_echo = asked.contains(marker.as_str());
             let leaks = text.contains(marker) || headers.contains(marker.as_str());
             if leaks && !is_echo {
@@ -685,7 +686,7 @@ async fn events_of_hidden_steps_are_not_for_the_agent() {
     let all = hidden.service.get(&format!("{EVENTS}?{query}")).await;
     assert_eq!(steps(&all), (1..=count).collect::<Vec<_>>(), "the owner's");
 
-    // The same for a stream.
+    // A stream shows the same steps.
     let url = format!(
         "{}{EVENTS}?kinds=project.landed&after=0",
         hidden.service.url

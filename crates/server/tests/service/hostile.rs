@@ -1,5 +1,5 @@
-//! Clients that are slow, silent, malformed or many: others are still served, and
-//! nothing of them remains.
+//! Clients that are slow, silent, malformed or many: the server still serves
+//! the others, and keeps nothing of these clients.
 
 use std::time::{Duration, Instant};
 
@@ -105,8 +105,8 @@ async fn connections_that_keep_the_server_waiting_are_closed() {
         stream.write_all(b"GET /health HTTP/1.1\r\n").await.unwrap();
         let drip = async {
             while stream.write_all(b"a: b\r\n").await.is_ok() {
-                // A slow client is what this test is about: slow, but not so slow
-                // that the connection is silent.
+                // The client has to be slow for this test, but not so slow that
+                // its connection counts as silent.
                 tokio::time::sleep(Duration::from_millis(500)).await;
             }
         };
@@ -233,7 +233,8 @@ async fn a_stop_waits_for_no_silent_client() {
     for _ in 0..100 {
         silent.push(open(&service).await);
     }
-    // The response to one of them proves that all were accepted before it.
+    // The response to a later request proves that the server has accepted all
+    // of these connections.
     let answer = service
         .request(Method::GET, "/api/v1/projects")
         .send()

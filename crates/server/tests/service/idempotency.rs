@@ -44,7 +44,8 @@ async fn post_as(service: &Service, secret: &str, path: &str, key: &str) -> Answ
     answered(request).await
 }
 
-/// Prevents responses from being stored, as if the server had ended before.
+/// Prevents responses from being stored, as if the server had ended before it
+/// could store them.
 const NO_ANSWERS: &str = "CREATE TRIGGER no_answer BEFORE UPDATE OF status ON requests \
                           BEGIN SELECT RAISE(ABORT, 'no room for an answer'); END";
 
@@ -180,7 +181,7 @@ async fn a_refused_request_can_be_sent_corrected() {
     assert_eq!(good.status, 201, "{good:?}");
 }
 
-/// Otherwise its key would be at work for a day.
+/// Otherwise the key of the upload would count as in use for a day.
 #[tokio::test]
 async fn an_upload_that_breaks_off_leaves_its_key_free() {
     let service = Service::start_without_engine(&[]);
@@ -293,7 +294,7 @@ async fn a_repetition_finds_what_a_killed_server_has_made() {
         (200, &json!(2)),
         "{set:?}"
     );
-    // Of the key that was created twice, one is valid.
+    // The key was created twice, but only one of the two is valid.
     let keys = service.get("/api/v1/keys").await;
     let keys = keys["items"].as_array().unwrap().iter();
     let valid = keys.filter(|key| key["name"] == "key" && key["revokedAt"].is_null());

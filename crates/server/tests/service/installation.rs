@@ -112,7 +112,7 @@ async fn a_missing_catalog_stops_the_start_and_nothing_is_deleted() {
 async fn an_older_catalog_stops_the_start_and_nothing_is_deleted() {
     let mut service = Service::start_without_engine(&[]);
     let made = service.post("/api/v1/projects", json!({"name": "p"})).await;
-    // A copy of a running server's catalog, by SQLite.
+    // Copies the catalog of the running server with SQLite.
     let copy = service.data.with_file_name("yesterday.db");
     let backup = format!(".backup {}", copy.display());
     let status = Command::new("sqlite3")
@@ -201,7 +201,7 @@ async fn a_workspace_root_of_another_server_stops_the_start() {
     }
 }
 
-/// The directory of a server from before installations had ids.
+/// Tests the data directory of a server from before installations had ids.
 #[tokio::test]
 async fn a_directory_without_ids_is_adopted_once() {
     let mut service = Service::start_without_engine(&[]);
@@ -239,7 +239,7 @@ async fn a_directory_without_ids_is_adopted_once() {
         .await;
     service.stop();
 
-    // A head that the store does not have.
+    // Gives the project a head that the store does not have.
     fs::remove_file(&stamps[0]).unwrap();
     service
         .sql(&format!(

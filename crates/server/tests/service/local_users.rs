@@ -136,7 +136,7 @@ mod as_root {
             assert_refused(uid, &of_bob);
             assert_refused(uid, &of_none);
         }
-        // The right to traverse shows no entries on the way.
+        // A user who may traverse a directory cannot list its entries.
         let (_, found) = as_user(ALICE, "find \"$1\" 2>/dev/null", &service.data);
         assert_eq!(found.trim(), service.data.to_str().unwrap());
         for name in ["store", "workspaces", "audit", "run"] {

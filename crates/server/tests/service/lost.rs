@@ -59,7 +59,7 @@ async fn a_container_that_dies_is_an_error_with_an_event() {
     assert_eq!(engine.id(&id), before, "with what its root has");
     assert_eq!(service.output_of(&id, "cat file").await, "mine\n");
 
-    // The same while no server runs.
+    // The container ends while no server runs.
     service.kill();
     engine.end(&id, false).await;
     service.run();

@@ -74,8 +74,8 @@ async fn a_full_queue_rejects_requests_at_once() {
             send.send(status).await.unwrap();
         });
     }
-    // One is created and twenty wait. The others are rejected before the server
-    // has served any of these.
+    // One sandbox is being created, and twenty requests wait. The others are
+    // rejected before the server has completed any of these.
     for _ in 0..19 {
         assert_eq!(statuses.recv().await, Some(503));
     }
@@ -161,8 +161,8 @@ async fn a_rejection_reaches_a_client_that_is_still_sending() {
     }
 }
 
-/// Otherwise it depends on timing whether the client sees the response: see the
-/// test above.
+/// Otherwise it would depend on timing whether the client sees the response;
+/// see the test above.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_that_follows_its_response_is_read_for_a_while() {
     let service = Service::start().await;
@@ -204,7 +204,7 @@ async fn readers_who_do_not_read_cost_the_server_a_bounded_amount() {
     let before = memory(pid);
     let mut streams = Vec::new();
     for _ in 0..EACH {
-        // Endless output, without a reader.
+        // The output of the command is endless, and the test does not read it.
         let request = service.request(Method::POST, &format!("{path}/process/run"));
         let body = json!({"command": "yes", "stream": true, "timeout": 0});
         let body = service.inside(&id, body);
@@ -225,11 +225,13 @@ async fn readers_who_do_not_read_cost_the_server_a_bounded_amount() {
         futures::SinkExt::send(&mut socket, yes).await.unwrap();
         sockets.push(socket);
     }
-    // A window of one MiB for each reader of output, and data in transit.
+    // The limit includes a window of one MiB for each reader of output, and
+    // data in transit.
     let most = before + 3 * 2 * EACH as u64 + 40;
     for second in 1..=10 {
-        // No event tells that buffers are full: only time shows that nothing
-        // grows. A slow machine makes the test weaker, but never fails it.
+        // No event reports that the buffers are full, so only time shows that
+        // nothing grows. A slow machine makes the test weaker, but never fails
+        // it.
         tokio::time::sleep(Duration::from_secs(1)).await;
         let now = memory(pid);
         assert!(now < most, "{now} MiB after {second} s, {before} before");

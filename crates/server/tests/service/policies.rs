@@ -125,7 +125,8 @@ async fn a_policy_that_was_stored_with_names_binds_them() {
     })
     .await;
 
-    // The policy binds the missing agent from its creation on.
+    // The policy names an agent that does not exist yet. It binds the agent
+    // from its creation on.
     let (_, later_key) = agent(&service, "later").await;
     let ws = workspace_as(&service, &later_key, &id).await;
     write(&ws, "src/app.py", "changed\n");

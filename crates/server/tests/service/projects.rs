@@ -56,7 +56,7 @@ impl TwoAgents {
     }
 }
 
-/// The notes with the changes of both.
+/// Returns the notes with the changes of both workspaces.
 fn merged_notes() -> String {
     NOTES.replace("one", "ONE").replace("six", "SIX")
 }

@@ -19,7 +19,8 @@ async fn unmerged(service: &Service) -> (String, PathBuf) {
     (made["id"].as_str().unwrap().to_owned(), file)
 }
 
-/// Does the same on a new server, and deletes the row of the workspace.
+/// Starts a server, creates a workspace with a file that was not merged, and
+/// deletes the row of the workspace.
 async fn unknown() -> (Service, String, PathBuf) {
     let mut service = Service::start_without_engine(&[]);
     let (id, file) = unmerged(&service).await;
@@ -49,7 +50,7 @@ async fn listed(service: &Service) -> Vec<String> {
         .collect()
 }
 
-/// Makes a workspace older than quarantine keeps it.
+/// Makes a workspace older than the time for which quarantine keeps it.
 fn age(service: &Service, id: &str) {
     let tenant = "0".repeat(32);
     let entry = service

@@ -37,7 +37,8 @@ async fn only_a_sandbox_whose_id_was_never_returned_is_rolled_back() {
     let (fresh, again) = (service.sandbox().await, service.sandbox().await);
     service.output_of(&again, "echo mine > file").await;
     service.kill();
-    // The rows of a sandbox that is being created, and of one that restarts.
+    // Changes the rows to those of a sandbox that is being created, and of one
+    // that is being restarted.
     for (id, started_before) in [(&fresh, 0), (&again, 1)] {
         service
             .sql(&format!(

@@ -55,7 +55,7 @@ async fn a_conflict_that_is_settled_after_a_refresh_lands() {
     let old = service.get(&format!("/api/v1/reviews/{review}")).await;
     assert_eq!(old["state"], "superseded", "{old}");
 
-    // The next change of the same line is an ordinary one.
+    // The next change of the same line lands without a conflict.
     write(&two, "a.txt", "top\nlater\nend\n");
     assert_counts(&merge(&service, &two).await, 1, 0, 0);
 }
@@ -86,7 +86,7 @@ async fn a_file_with_markers_does_not_land_and_the_rest_does() {
     assert!(reason.contains("conflict markers"), "{reason}");
     assert_eq!(file(&service, &id, "a.txt").await.unwrap(), "one\n");
 
-    // An edit that leaves a marker does not settle it, nor does a refresh.
+    // Neither an edit that leaves a marker nor a refresh resolves the conflict.
     let half = read(&two, "a.txt").replace("<<<<<<< this workspace\n", "");
     write(&two, "a.txt", &half);
     let again = refresh(&service, &two).await;
@@ -176,8 +176,8 @@ async fn refresh_beside_merges(service: &Service, ws: &Ws) {
     }
 }
 
-/// Files are read, a refresh brings newer ones, and the merge lands: the files
-/// that were read must not look like a change of the newer ones.
+/// A merge reads files, a refresh replaces them with newer ones, and then the
+/// merge lands. The older files must not look like changes to the newer ones.
 #[tokio::test]
 async fn a_merge_concurrent_with_refreshes_reverts_nothing() {
     let service = Service::start_without_engine(&[]);

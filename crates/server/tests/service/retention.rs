@@ -104,7 +104,8 @@ async fn contents_go_as_retention_says_and_the_log_stays() {
     grow_old().await;
     let before = log(&service, &id).await;
     let collected = collect(&service).await;
-    // The last two are kept, and the one that is the base of a workspace.
+    // The collection keeps the last two versions, and the one that is the base
+    // of a workspace.
     assert_eq!(collected["droppedVersions"], 4, "{collected}");
     assert!(
         collected["cleanedSnapshots"].as_u64() >= Some(4),
@@ -143,7 +144,8 @@ async fn contents_go_as_retention_says_and_the_log_stays() {
     assert_eq!(read(&ws, "a.txt"), text(6));
 }
 
-/// Checks every request that needs the content of version 3, which is dropped.
+/// Checks that the server rejects every request that needs the content of
+/// version 3, which is dropped.
 async fn assert_refused_everywhere(service: &Service, id: &str, snapshots: &[String]) {
     let (gone, next, head) = (&snapshots[3], &snapshots[4], &snapshots[6]);
     let of = |what: &str| format!("/api/v1/projects/{id}/{what}");
@@ -164,7 +166,7 @@ async fn assert_refused_everywhere(service: &Service, id: &str, snapshots: &[Str
         (revert.clone(), json!({"snapshot": gone})),
         (revert.clone(), json!({"snapshot": gone, "path": "a.txt"})),
         (of("restore"), json!({"snapshot": gone, "path": "a.txt"})),
-        // A revert needs the version before.
+        // A revert also needs the version before the step, which is dropped.
         (revert, json!({"snapshot": snapshots[5]})),
         (
             of("apply"),
@@ -224,7 +226,8 @@ async fn a_setting_that_keeps_more_drops_nothing_more() {
     let wish = Some(json!({"retention": daily}));
     let changed = service.expect(Method::PATCH, &url, wish, 200).await;
     assert_eq!(changed["retention"], daily);
-    // All were created today, and the last of them is the head.
+    // All versions were created today, and only the last of them, the head, is
+    // kept.
     assert_eq!(collect(&service).await["droppedVersions"], 3);
     let wish = Some(json!({"retention": {"keep": "all"}}));
     service.expect(Method::PATCH, &url, wish, 200).await;
@@ -238,7 +241,7 @@ async fn a_setting_that_keeps_more_drops_nothing_more() {
 enum Order {
     WorkspacesFirst,
     CollectionFirst,
-    /// The requests one after the other, beside the collection.
+    /// The requests one after the other, concurrently with the collection.
     OneByOne,
     /// The requests and the collection all at once.
     AtOnce,
@@ -404,7 +407,8 @@ async fn a_tag_keeps_its_version_and_names_it() {
     assert_eq!(file_at(&service, &id, &snapshots[2]).await.0, 200);
 }
 
-/// Merges, refreshes, applies and completes, with a file `name` and others.
+/// Requests a merge, a refresh, an apply and a complete, with a file `name` and
+/// others.
 async fn land_in_four_ways(service: &Service, project: &str, key: &str, name: &str) {
     let wish = Some(json!({"project": project}));
     let made = service.expect_as(key, Method::POST, "/api/v1/workspaces", wish, 201);
@@ -427,8 +431,8 @@ async fn land_in_four_ways(service: &Service, project: &str, key: &str, name: &s
     post(at(&ws, "complete"), None).await;
 }
 
-/// The age of intermediate snapshots, which have no name yet, does not protect
-/// them here.
+/// In this test, the age of intermediate snapshots does not protect them, and
+/// they have no name yet.
 #[tokio::test(flavor = "multi_thread")]
 async fn landings_lose_nothing_to_collections() {
     let service = service().await;
@@ -524,8 +528,8 @@ async fn a_collection_is_tried_and_watched() {
     assert_only_one_runs(&service).await;
 }
 
-/// Of several at once, at least one runs and is seen, and the others are
-/// rejected.
+/// Checks that of several concurrent collections at least one runs and is
+/// reported, and that the others are rejected.
 async fn assert_only_one_runs(service: &Service) {
     let asking = (0..8).map(|_| status(service, Method::POST, "/api/v1/gc", None));
     let asking = futures::future::join_all(asking);

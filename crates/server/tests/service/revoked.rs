@@ -12,7 +12,8 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use crate::harness::{KEY, Service, Socket, eventually};
 use crate::shared::{Ws, agent, file, project, write};
 
-/// Long enough for any machine; the old server would never end a stream.
+/// Long enough for any machine. A server that ignores the end of a key never
+/// ends a stream.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Key {
@@ -157,7 +158,8 @@ async fn a_workspace_of_an_agent_without_a_valid_key_is_not_merged() {
     })
     .await;
     write(&ws, "after", "not merged\n");
-    // The owner's workspace is checked as often.
+    // The server checks the owner's workspace equally often, so its merges show
+    // that enough time has passed.
     let wish = json!({"project": project, "sync": {"mode": "regular", "seconds": 1}});
     let clock = crate::shared::workspace(&service, wish).await;
     for name in ["one", "two", "three"] {
@@ -173,7 +175,7 @@ async fn a_workspace_of_an_agent_without_a_valid_key_is_not_merged() {
         "it is not refreshed either"
     );
 
-    // With another key of the agent it continues.
+    // The agent gets another key, and the synchronization continues.
     let wish = json!({"name": "new", "agent": id, "scopes": ["projects:read"]});
     service.post("/api/v1/keys", wish).await;
     eventually("the sync goes on", async || {
@@ -197,7 +199,7 @@ async fn another_api_key_in_the_settings_revokes_the_former_one() {
     service
         .expect_as(&made.secret, Method::GET, url, None, 200)
         .await;
-    // The former one stays revoked, even if it is configured again.
+    // The former key stays revoked, even if it is configured again.
     service.stop();
     service.set("API_KEY", KEY);
     service.run();
@@ -227,7 +229,7 @@ async fn an_agent_that_is_ended_has_no_key_left() {
     service
         .expect_as(&other.secret, Method::GET, "/api/v1/projects", None, 200)
         .await;
-    // It may get a new key.
+    // The agent may get a new key.
     let again = key(&service, json!({"agent": id, "scopes": ["projects:read"]})).await;
     service
         .expect_as(&again.secret, Method::GET, "/api/v1/projects", None, 200)

@@ -81,7 +81,7 @@ const OF_THE_TENANT: &[(&str, &str, u16, u16)] = &[
     ("post", "/api/v1/gc", 403, 403),
 ];
 
-/// An address that nothing is sent to: it is not public.
+/// An address to which the server sends nothing, because it is not public.
 const NOWHERE: &str = "http://localhost:1/hook";
 
 struct Route {

@@ -74,7 +74,8 @@ async fn a_server_without_the_key_of_its_secrets_says_so() {
     let refused = service.try_run(&[]).unwrap_err();
     let (_, rest) = refused.split_once("lacks the key ").unwrap();
     let key_id = &rest[..16];
-    // An operator gives up the key, and with it the variables.
+    // The operator declares the key lost, and gives up the variables that were
+    // encrypted with it.
     let other = fs::read_to_string(&file).unwrap();
     fs::write(&file, format!("{other}lost {key_id}\n")).unwrap();
     service.run();
@@ -82,7 +83,7 @@ async fn a_server_without_the_key_of_its_secrets_says_so() {
     let second = sandbox_with_variable(&service).await;
     assert_eq!(token_of(&service, &second).await, VARIABLE);
     service.stop();
-    // The key is found again.
+    // The operator finds the key again and restores it.
     let found = fs::read_to_string(&away).unwrap();
     fs::write(&file, format!("{other}{found}")).unwrap();
     service.run();

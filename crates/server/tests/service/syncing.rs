@@ -30,8 +30,8 @@ async fn merges(service: &Service, ws: &Ws) -> u64 {
     found["merges"].as_u64().unwrap()
 }
 
-/// Waits for automatic merges of one workspace; by then, every other one was
-/// checked as often.
+/// Waits for three automatic merges of one workspace. By then the server has
+/// checked every other workspace as often.
 async fn rounds(service: &Service, clock: &Ws, project: &str, names: [&str; 3]) {
     for name in names {
         write(clock, name, "tick\n");

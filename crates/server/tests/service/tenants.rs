@@ -343,7 +343,7 @@ async fn an_erasure_that_was_killed_goes_on() {
 #[tokio::test]
 async fn an_erasure_waits_after_an_adoption_and_cannot_be_undone() {
     let service = Service::start_without_engine(&[("RUST_LOG", "info,elevo_server=debug")]);
-    // As a start with `--adopt` records it.
+    // Records an adoption, as a start with `--adopt` does.
     service
         .sql("insert into settings values ('adopted', '2999-01-01T00:00:00.000Z')")
         .await;

@@ -131,7 +131,7 @@ async fn a_request_that_opts_out_is_not_traced() {
     // A server that stops exports the remaining spans first.
     service.terminate();
     service.ends().await;
-    // Only those with the flag.
+    // The server has exported only the spans of the request with the flag.
     let all = collector.0.lock().unwrap().clone();
     assert!(all.iter().all(|span| hex(&span.trace_id) == TRACE));
     let requests = all.iter().filter(|span| span.name.starts_with("POST "));

@@ -60,7 +60,7 @@ async fn a_warm_sandbox_is_like_any_other() {
         .await;
     assert!(!hidden.contains("elvs_"), "{hidden}");
 
-    // Its snapshots, forks and diffs are of its workspace.
+    // Snapshots, forks and diffs of the sandbox use its workspace.
     let path = format!("/api/v1/sandboxes/{id}");
     let diff = service.get(&format!("{path}/diff")).await;
     assert!(diff.to_string().contains("file"), "{diff}");
@@ -78,7 +78,7 @@ async fn a_warm_sandbox_is_like_any_other() {
     }
     assert_eq!(service.output_of(&id, "cat file").await, "one\n");
 
-    // It is stopped and started like any other.
+    // The sandbox is stopped and started like any other.
     service.post(&format!("{path}/stop"), json!({})).await;
     let started = service.post(&format!("{path}/start"), json!({})).await;
     assert_eq!(started["state"], "running", "{started}");
@@ -109,8 +109,8 @@ async fn only_what_is_alike_is_taken_from_a_pool() {
     }
     let other = create(&service, json!({"template": "base", "network": "internet"})).await;
     assert!(!warm.contains(&other));
-    // It is returned to the pool if creating a sandbox fails, and used by the
-    // next request.
+    // If creating a sandbox fails, the warm sandbox is returned to the pool and
+    // used by the next request.
     let id = create(&service, json!({"template": "base"})).await;
     assert!(warm.contains(&id));
     let next = full(&service, 1).await;

@@ -19,7 +19,7 @@ const SECRET: &str = "a secret";
 #[derive(Clone, Default)]
 struct Receiver {
     got: Arc<Mutex<Vec<Value>>>,
-    /// Number of requests that are still rejected.
+    /// Number of further requests that the receiver rejects.
     refuses: Arc<Mutex<usize>>,
 }
 
@@ -208,7 +208,7 @@ async fn nothing_is_sent_where_the_server_alone_could_reach() {
             .expect(Method::POST, "/api/v1/webhooks", wish, 400)
             .await;
     }
-    // A name is checked when it is resolved.
+    // The address of a host name is checked when the name is resolved.
     let receiver = Receiver::default();
     let url = receiver.listen().await.replace("127.0.0.1", "localhost");
     let hook = add(&service, &url).await;
@@ -225,7 +225,8 @@ async fn nothing_is_sent_where_the_server_alone_could_reach() {
     })
     .await;
     assert!(page.to_string().contains("no public address"), "{page}");
-    // The failed attempt is recorded after it was made.
+    // The attempt is over, because its failure is recorded; the receiver got
+    // nothing.
     assert!(receiver.got().is_empty());
     for _ in 1..20 {
         add(&service, &url).await;

@@ -38,8 +38,8 @@ async fn more_processes_than_allowed_are_not_to_be_had(runtime: Runtime) {
     }
     arena.unharmed().await;
     if holds_cgroups(runtime) {
-        // A fork bomb, for some seconds: nothing else can be started, then
-        // all is as before.
+        // A fork bomb runs for some seconds. During this time nothing else can
+        // be started; then the sandbox works as before.
         let bomb = "bomb() { bomb | bomb & }; bomb; sleep 3; kill -9 -1";
         let body = json!({"command": bomb, "timeout": 8000});
         let path = format!("/api/v1/sandboxes/{}/process/run", arena.attacker);
@@ -133,7 +133,7 @@ async fn ten_thousand_terminals_are_not_to_be_had(runtime: Runtime) {
         }
     }
     assert_eq!(opened, 5);
-    // Through the kernel, whose terminals all sandboxes share.
+    // Opens terminals through the kernel, whose terminals all sandboxes share.
     let attack = arena.begin("/workspace/probe terminals 10000 > held").await;
     let mut seen = String::new();
     crate::harness::eventually("it has what it can get", async || {
@@ -147,7 +147,7 @@ async fn ten_thousand_terminals_are_not_to_be_had(runtime: Runtime) {
             assert_eq!(error, "ENOSPC");
             assert!((5..=30).contains(&count), "{count}");
         }
-        // The terminals of a separate kernel.
+        // The terminals belong to gVisor's own kernel.
         Runtime::Runsc => assert!(count > 0, "{seen}"),
     }
     let made = arena
@@ -179,11 +179,12 @@ async fn output_without_end_takes_bounded_memory(runtime: Runtime) {
     assert_eq!(late["error"]["name"], "PROCESS_TIMEOUT", "{late}");
     let kept = late["error"]["details"]["stdout"].as_str().unwrap();
     assert!(kept.len() <= 1000, "{}", kept.len());
-    // To the output of the first process, which the engine stores.
+    // Floods the output of the first process, which the engine stores.
     arena
         .attack("timeout 2 yes flood > /proc/1/fd/1; timeout 1 yes > /dev/console")
         .await;
-    // The response came after all output before it, on the same connection.
+    // The response arrived after all earlier output, which uses the same
+    // connection.
     let grown = resident(arena.service.pid()).saturating_sub(before);
     assert!(grown < 64 << 20, "{grown} bytes more");
     let log = arena

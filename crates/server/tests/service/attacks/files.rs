@@ -73,7 +73,8 @@ async fn reads_through_no_link(arena: &Arena) {
     }
 }
 
-/// Neither by the path in an archive nor by the target directory.
+/// Checks that an upload writes through no link, neither by a path in the
+/// archive nor by the target directory.
 async fn writes_through_no_link(arena: &Arena) {
     for (place, path) in [
         ("", "out/secret"),
@@ -93,7 +94,8 @@ async fn writes_through_no_link(arena: &Arena) {
     }
 }
 
-/// In archives, snapshots, forks and diffs.
+/// Checks that archives, snapshots, forks and diffs have the links themselves,
+/// not the files that they point to.
 async fn stores_links_as_links(arena: &Arena) {
     let at = |path: &str| at(arena, path);
     let whole = arena.service.request(Method::GET, &at("archive?path="));

@@ -93,8 +93,8 @@ const SOCKETS: &Table = &[
     ("tcp", "done", "done"),
     ("udp", "done", "done"),
     ("netlink", "done", "done"),
-    // gVisor has no calls of 32-bit programs: there these are other calls, of
-    // which the last one asks for the user.
+    // gVisor does not support the system calls of 32-bit programs. It takes
+    // these numbers as other calls, of which the last one returns the user id.
     ("old_io_uring_setup", "EPERM", "EPERM"),
     ("old_keyctl", "EPERM", "EINVAL"),
     ("old_socketcall", "EAFNOSUPPORT", "done"),
@@ -161,7 +161,8 @@ async fn signals_do_not_end_the_first_process(runtime: Runtime) {
         Runtime::Runc => {
             arena.attack("/workspace/probe signals; kill -9 -1").await;
             assert_eq!(arena.attack("echo still here").await, "still here\n");
-            // The same agent, which remembers its commands.
+            // The agent is still the same process, because it knows its earlier
+            // commands.
             let known = arena.service.get(&format!("{path}/process/{before}")).await;
             assert_eq!(known["commandId"], json!(before), "{known}");
             assert_eq!(
@@ -173,7 +174,8 @@ async fn signals_do_not_end_the_first_process(runtime: Runtime) {
         // notices, and it starts again with its files.
         Runtime::Runsc => {
             arena.attack("echo kept > kept").await;
-            // Not before this call has its response.
+            // The delay lets this call get its response before the attack
+            // begins.
             arena.begin("sleep 1; /workspace/probe signals").await;
             eventually("the end is noticed", async || {
                 arena.service.get(&path).await["state"] == "error"
@@ -233,7 +235,8 @@ async fn neither_proc_nor_sys_takes_a_write(runtime: Runtime) {
 
 async fn files_with_setuid_or_capabilities_give_none(runtime: Runtime) {
     let arena = Arena::new(runtime).await;
-    // As an image could have them, or a root process on the host.
+    // Creates files as an image could contain them, or as a root process on the
+    // host could create them.
     let path = workspace(&arena.attacker);
     let host = |command: &str| {
         let ran = std::process::Command::new("sh")
@@ -256,7 +259,7 @@ async fn files_with_setuid_or_capabilities_give_none(runtime: Runtime) {
         let seen = arena.attack(&format!("/workspace/{file} who")).await;
         assert_eq!(seen, "64000 64000 000000000\n", "{file}");
     }
-    // The setuid programs of the image.
+    // Tries the setuid programs of the image.
     let seen = arena
         .attack("su -c id root </dev/null; mount -t tmpfs none /tmp")
         .await;

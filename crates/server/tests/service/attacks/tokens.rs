@@ -54,7 +54,8 @@ async fn a_sandbox_cannot_act_as_another(runtime: Runtime) {
         assert_eq!(seen, "refused", "{token}");
     }
     assert_logged(&arena, &arena.neighbour, &tokens[..3]);
-    // Nor as a sandbox that does not exist, or whose name is invalid.
+    // The attacker cannot connect as a sandbox that does not exist or whose
+    // name is invalid either.
     for sandbox in ["sbx-0123456789abcdef", "../../x", "*", "\" or 1=1 --", ""] {
         assert_eq!(
             speak_as(&arena, sandbox, &own).await,
@@ -155,8 +156,8 @@ async fn silent_connections_keep_no_one_out(runtime: Runtime) {
         .request(reqwest::Method::GET, &format!("{path}/output"));
     let text = output.send().await.unwrap().text().await.unwrap();
     assert!(text.contains("held"), "{text}");
-    // Two kinds of lines, too many and too late, each limited to ten and then one
-    // per second.
+    // There are two kinds of log lines, for too many connections and for late
+    // ones. Each kind is limited to ten lines, and then to one per second.
     let lines = arena.logged("closed a connection").len() as u64;
     let most = 2 * (10 + began.elapsed().as_secs());
     assert!(

@@ -164,7 +164,8 @@ async fn a_sandbox_made_by_a_killed_server_is_found() {
     );
 }
 
-/// Otherwise it would count for limits while the server runs.
+/// Otherwise the sandbox would count towards the limits for as long as the
+/// server runs.
 #[tokio::test]
 async fn a_sandbox_that_nothing_starts_is_taken_back() {
     let service = Service::start().await;
@@ -217,7 +218,8 @@ async fn a_create_goes_on_when_its_caller_disconnects() {
 mod on_docker {
     use super::*;
 
-    /// Its id is that of the container, which the request does not know beforehand.
+    /// The id of a warm sandbox is that of its container, which the request
+    /// does not know beforehand.
     #[tokio::test]
     async fn a_sandbox_that_was_started_ahead_is_found_after_a_kill() {
         let mut service = Service::with_docker_and(&[("WARM_POOL", "base=1")]).await;
