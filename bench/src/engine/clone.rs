@@ -77,7 +77,7 @@ impl Clones {
         Ok(Self { tree, paths, dice })
     }
 
-    /// Writes to a file of a clone without other changes.
+    /// Times a write to a file of a clone that has no other changes.
     fn time_to_write(&mut self) -> Result<f64> {
         let path = &self.paths[self.dice.random_range(0..FILES)];
         let data = Bytes::from(noise(4096, "clone", self.dice.random()));

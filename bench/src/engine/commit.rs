@@ -94,7 +94,7 @@ impl Edits {
             last: tree.snapshot,
             dice: dice("commit"),
         };
-        // Creates a branch to move, as in git.
+        // Creates a branch that the commits move, as in git.
         let mut first = edits.info();
         first.reference = Some((BRANCH.into(), Expected::Any));
         edits.last = block_on(edits.tree.commit(first))?;

@@ -20,7 +20,8 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
-    /// The exit for the code of a command; one that does not fit is a failure.
+    /// Returns the exit for the code of a command. A code that does not fit is
+    /// a failure.
     pub(crate) fn of_command(code: i32) -> Self {
         Self::Of(u8::try_from(code).unwrap_or(1))
     }

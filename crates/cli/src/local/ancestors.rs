@@ -11,7 +11,7 @@ use crate::local::wait::wait;
 /// Walks from a snapshot to all its ancestors, ordered by their recorded time.
 ///
 /// As long as each snapshot has one parent, nothing is kept in memory. From the
-/// first merge on, the ids of the visited snapshots are.
+/// first merge on, the walk keeps the ids of the visited snapshots.
 pub(crate) struct Ancestors {
     repository: Repository,
     open: BTreeMap<(Timestamp, SnapshotId), Snapshot>,

@@ -199,7 +199,8 @@ fn usize_range(range: &Range<u32>, all: usize) -> Range<usize> {
     (range.start as usize).min(end)..end
 }
 
-/// Lines of the base at a place, with those marked that either side changed.
+/// Returns the lines of the base at a place, and marks those that either side
+/// changed.
 fn base_cells(texts: &Texts<'_>, place: &Lines) -> Vec<Cell> {
     let range = usize_range(&place.base, texts.base.len());
     let before = &texts.base[range.clone()];
@@ -225,7 +226,8 @@ fn base_cells(texts: &Texts<'_>, place: &Lines) -> Vec<Cell> {
         .collect()
 }
 
-/// Lines of a side at a place with context, with those marked that it changed.
+/// Returns the lines of a side at a place with context, and marks those that
+/// the side changed.
 fn side_cells(texts: &Texts<'_>, place: &Lines, side: Side) -> Blocks {
     let (all, range) = match side {
         Side::Ours => (&texts.ours, &place.ours),
