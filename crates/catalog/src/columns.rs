@@ -4,7 +4,9 @@
 //! has the stored form of a `T`. A stored value that no record can have produced
 //! is an [`ImpossibleValue`], which an implementation reports as damage.
 
-use elevo_core::{ProjectId, SandboxId, SandboxState, TenantId, Timestamp, TreePath, WorkspaceId};
+use elevo_core::{
+    ProjectId, ReviewId, SandboxId, SandboxState, TenantId, Timestamp, TreePath, WorkspaceId,
+};
 use elevo_objects::{Entry, Hash, SnapshotId};
 use serde_json::Value;
 use sqlx::error::BoxDynError;
@@ -158,6 +160,7 @@ stored!(bytes Entry, forms::read_entry);
 stored!(integer Timestamp, of_micros);
 stored!(integer u64, |form: i64| form.try_into().ok());
 stored!(id ProjectId);
+stored!(id ReviewId);
 stored!(id SandboxId);
 stored!(id WorkspaceId);
 stored!(json Value);

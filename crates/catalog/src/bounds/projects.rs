@@ -124,12 +124,10 @@ fn path_change(change: &PathChange) -> Result<()> {
 }
 
 pub(crate) fn review(review: &Review) -> Result<()> {
-    name("the id of a review", &review.id)?;
     optional_name("the agent of a review", &review.agent)?;
     name("the kind of a review", &review.kind)?;
     name("an algorithm", &review.algorithm)?;
     optional_name("the principal that closed a review", &review.closed_by)?;
-    optional_name("the successor of a review", &review.successor)?;
     times([Some(review.created), review.expires, review.closed])
 }
 

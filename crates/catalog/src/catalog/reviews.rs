@@ -1,5 +1,5 @@
 use async_trait::async_trait;
-use elevo_core::{TenantId, Timestamp, TreePath, WorkspaceId};
+use elevo_core::{ReviewId, TenantId, Timestamp, TreePath, WorkspaceId};
 
 use crate::error::Result;
 use crate::query::Page;
@@ -14,7 +14,7 @@ use crate::records::{Review, ReviewChange, ReviewQuery};
 #[async_trait]
 pub trait Reviews {
     /// Returns a tenant's review by id.
-    async fn review(&self, tenant: TenantId, id: &str) -> Result<Option<Review>>;
+    async fn review(&self, tenant: TenantId, id: &ReviewId) -> Result<Option<Review>>;
 
     /// Returns a page of reviews, oldest first.
     async fn reviews(&self, query: &ReviewQuery) -> Result<Page<Review>>;
@@ -45,7 +45,7 @@ pub trait Reviews {
     async fn change_review(
         &self,
         tenant: TenantId,
-        id: &str,
+        id: &ReviewId,
         change: &ReviewChange,
         now: Timestamp,
     ) -> Result<Review>;

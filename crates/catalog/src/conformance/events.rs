@@ -192,9 +192,9 @@ pub async fn a_landing_records_its_events(backend: &impl Backend) {
         )
     );
     assert_eq!(told[1].0, EventKind::ReviewClosed);
-    assert_eq!(told[1].1["reviewId"], "r");
+    assert_eq!(told[1].1["reviewId"], "rev-r");
     assert_eq!(told[2].0, EventKind::ReviewOpened);
-    assert_eq!(told[2].1["reviewId"], "s");
+    assert_eq!(told[2].1["reviewId"], "rev-s");
     assert!(events.iter().all(|event| event.event.subject == "prj-p"));
 }
 

@@ -104,7 +104,10 @@ async fn assert_versions_and_reviews(catalog: &impl Catalog, one: &Project) {
     let old = review(one, "r", Some("w"), "a/b");
     let closed = get_review(catalog, &old).await;
     let ended = (closed.state, closed.closed, closed.successor.as_deref());
-    assert_eq!(ended, (ReviewState::Superseded, Some(at(200)), Some("s")));
+    assert_eq!(
+        ended,
+        (ReviewState::Superseded, Some(at(200)), Some("rev-s"))
+    );
     let new = review(one, "s", Some("w"), "a/b");
     assert_eq!(get_review(catalog, &new).await, new);
 }
@@ -226,7 +229,7 @@ pub async fn a_held_step_does_not_move_the_head(backend: &impl Backend) {
     assert_eq!(landed.steps, [expected]);
     assert_eq!(get_project(&catalog, &one).await, one);
     assert!(whole_log(&catalog, &one).await.is_empty());
-    let found = catalog.review(ALICE, "s").await.expect("review");
+    let found = catalog.review(ALICE, &id_of("s")).await.expect("review");
     assert!(found.is_some());
     let workspace = catalog
         .workspace(ALICE, &id_of("w"))
@@ -274,7 +277,7 @@ pub async fn a_landing_becomes_visible_as_a_whole(backend: &impl Backend) {
                     .versions_in(ALICE, &id_of("p"), seen, None, 100)
                     .await;
                 assert_eq!(versions.expect("versions").len(), 10);
-                let review = reader.review(ALICE, &seen.to_string()).await;
+                let review = reader.review(ALICE, &id_of(&seen.to_string())).await;
                 assert!(review.expect("review").is_some());
             }
             let newest = reader

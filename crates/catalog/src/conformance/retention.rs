@@ -220,7 +220,9 @@ pub async fn a_needed_version_is_not_dropped(backend: &impl Backend) {
     );
     assert_eq!(drop_unkept(&catalog, &one).await, snapshots([1, 2]));
     let end = ReviewChange::new(ReviewState::Open, ReviewState::Rejected);
-    let ended = catalog.change_review(ALICE, "r", &end, at(301)).await;
+    let ended = catalog
+        .change_review(ALICE, &id_of("r"), &end, at(301))
+        .await;
     ended.expect("ended");
     assert_eq!(drop_unkept(&catalog, &one).await, snapshots([3, 4, 5]));
     assert!(

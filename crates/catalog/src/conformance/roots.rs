@@ -9,8 +9,8 @@ use crate::catalog::*;
 use crate::conformance::assertions::assert_refused;
 use crate::conformance::backend::Backend;
 use crate::conformance::samples::{
-    ALICE, BOB, add_project, add_workspace, at, furnished, land, open, project, review, snapshot,
-    step, workspace,
+    ALICE, BOB, add_project, add_workspace, at, furnished, id_of, land, open, project, review,
+    snapshot, step, workspace,
 };
 use crate::conformance::tags::tag;
 use crate::limits::MAX_PAGE;
@@ -73,7 +73,7 @@ pub async fn all_snapshots_that_records_need_are_roots(backend: &impl Backend) {
             open(&catalog, &one, vec![opened, closed]).await;
             let end = ReviewChange::new(ReviewState::Open, ReviewState::Rejected);
             let ended = catalog
-                .change_review(*tenant, &(id + "x"), &end, at(301))
+                .change_review(*tenant, &id_of(&(id + "x")), &end, at(301))
                 .await;
             ended.expect("ended");
             expected.extend([60, 61, 62].map(|k| snapshot(number + k)));

@@ -1,4 +1,4 @@
-use elevo_core::{ProjectId, TenantId, Timestamp, TreePath, WorkspaceId};
+use elevo_core::{ProjectId, ReviewId, TenantId, Timestamp, TreePath, WorkspaceId};
 use elevo_objects::SnapshotId;
 use serde_json::Value;
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
@@ -62,7 +62,7 @@ pub struct Step {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReviewStep {
     /// Id of a review of the project.
-    pub id: String,
+    pub id: ReviewId,
     /// The change.
     pub change: ReviewChange,
 }

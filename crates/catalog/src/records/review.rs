@@ -1,4 +1,4 @@
-use elevo_core::{ProjectId, TenantId, Timestamp, TreePath, WorkspaceId};
+use elevo_core::{ProjectId, ReviewId, TenantId, Timestamp, TreePath, WorkspaceId};
 use elevo_objects::{Entry, SnapshotId};
 use serde_json::Value;
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
@@ -10,7 +10,8 @@ use crate::query::Position;
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct Review {
     /// Id, unique among the reviews of all tenants.
-    pub id: String,
+    #[sqlx(try_from = "Column<ReviewId>")]
+    pub id: ReviewId,
     /// The tenant it belongs to.
     #[sqlx(try_from = "Column<TenantId>")]
     pub tenant: TenantId,
@@ -54,7 +55,8 @@ pub struct Review {
     #[sqlx(try_from = "Optional<Value>")]
     pub resolution: Option<Value>,
     /// Id of the review that superseded it.
-    pub successor: Option<String>,
+    #[sqlx(try_from = "Optional<ReviewId>")]
+    pub successor: Option<ReviewId>,
     /// Number of times it was reopened, or changed while it was open.
     pub reopened: u32,
 }
@@ -64,7 +66,7 @@ impl Review {
     pub fn position(&self) -> Position {
         Position {
             created: self.created,
-            id: self.id.clone(),
+            id: self.id.to_string(),
         }
     }
 }
@@ -150,7 +152,7 @@ pub struct ReviewChange {
     /// The decision.
     pub resolution: Option<Value>,
     /// Id of the review that supersedes it.
-    pub successor: Option<String>,
+    pub successor: Option<ReviewId>,
     /// New versions to choose from.
     pub sides: Option<Sides>,
     /// New summary to show in lists.

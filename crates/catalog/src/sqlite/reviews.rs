@@ -1,7 +1,7 @@
 //! Statements on reviews.
 
 use async_trait::async_trait;
-use elevo_core::{TenantId, Timestamp, TreePath, WorkspaceId};
+use elevo_core::{ReviewId, TenantId, Timestamp, TreePath, WorkspaceId};
 use elevo_objects::Entry;
 use serde_json::json;
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection, SqliteExecutor};
@@ -55,7 +55,7 @@ const UPDATE: &str = "UPDATE reviews SET base = ?, ours = ?, theirs = ?, base_sn
 
 #[async_trait]
 impl Reviews for SqliteCatalog {
-    async fn review(&self, tenant: TenantId, id: &str) -> Result<Option<Review>> {
+    async fn review(&self, tenant: TenantId, id: &ReviewId) -> Result<Option<Review>> {
         find(self.database.readers(), tenant, id).await
     }
 
@@ -102,7 +102,7 @@ impl Reviews for SqliteCatalog {
     async fn change_review(
         &self,
         tenant: TenantId,
-        id: &str,
+        id: &ReviewId,
         change: &ReviewChange,
         now: Timestamp,
     ) -> Result<Review> {
@@ -117,7 +117,7 @@ pub(super) async fn insert(connection: &mut SqliteConnection, review: &Review) -
     let (detail, resolution) = bounds::review_texts(review)?;
     let sides = &review.sides;
     sqlx::query(INSERT)
-        .bind(&review.id)
+        .bind(review.id.as_str())
         .bind(&review.tenant.as_bytes()[..])
         .bind(review.project.as_str())
         .bind(review.workspace.as_deref())
@@ -138,7 +138,7 @@ pub(super) async fn insert(connection: &mut SqliteConnection, review: &Review) -
         .bind(review.closed.map(micros).transpose()?)
         .bind(&review.closed_by)
         .bind(resolution)
-        .bind(&review.successor)
+        .bind(review.successor.as_deref())
         .bind(review.reopened)
         .execute(connection)
         .await
@@ -149,10 +149,10 @@ pub(super) async fn insert(connection: &mut SqliteConnection, review: &Review) -
 async fn find(
     executor: impl SqliteExecutor<'_>,
     tenant: TenantId,
-    id: &str,
+    id: &ReviewId,
 ) -> Result<Option<Review>> {
     sqlx::query_as(SELECT_ONE)
-        .bind(id)
+        .bind(id.as_str())
         .bind(&tenant.as_bytes()[..])
         .fetch_optional(executor)
         .await
@@ -168,7 +168,7 @@ fn entry(entry: &Option<Entry>) -> Option<Vec<u8>> {
 pub(super) async fn require(
     connection: &mut SqliteConnection,
     tenant: TenantId,
-    id: &str,
+    id: &ReviewId,
 ) -> Result<Review> {
     let found = find(connection, tenant, id).await?;
     let what = Kind::Review;
@@ -194,9 +194,9 @@ pub(super) async fn update(connection: &mut SqliteConnection, review: &Review) -
         .bind(review.closed.map(micros).transpose()?)
         .bind(&review.closed_by)
         .bind(resolution)
-        .bind(&review.successor)
+        .bind(review.successor.as_deref())
         .bind(review.reopened)
-        .bind(&review.id)
+        .bind(review.id.as_str())
         .execute(connection)
         .await
         .map_err(failure::of_adding(Kind::Review))?;
@@ -207,7 +207,7 @@ pub(super) async fn update(connection: &mut SqliteConnection, review: &Review) -
 pub(super) async fn apply(
     connection: &mut SqliteConnection,
     tenant: TenantId,
-    id: &str,
+    id: &ReviewId,
     change: &ReviewChange,
     now: Timestamp,
 ) -> Result<Review> {

@@ -1,5 +1,5 @@
-//! Failures of requests that name a project, workspace or template that does not
-//! exist.
+//! Failures of requests that name a project, review, workspace or template that
+//! does not exist.
 
 use elevo_catalog::Workspace;
 use elevo_core::ErrorCode;
@@ -9,6 +9,11 @@ use crate::failure::{Failure, short};
 pub(crate) fn no_project(name: &str) -> Failure {
     let message = format!("there is no project `{}`", short(name));
     Failure::new(ErrorCode::ProjectNotFound, message).about("projectId", short(name))
+}
+
+pub(crate) fn no_review(id: &str) -> Failure {
+    let message = format!("there is no review `{}`", short(id));
+    Failure::new(ErrorCode::ReviewNotFound, message).about("reviewId", short(id))
 }
 
 pub(crate) fn on_no_project(row: &Workspace) -> Failure {

@@ -6,11 +6,11 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::StatusCode;
 use axum::http::header::{AUTHORIZATION, HeaderMap};
 use axum::http::request::Parts;
-use elevo_core::{ErrorCode, SandboxId, WorkspaceId};
+use elevo_core::{ErrorCode, ReviewId, SandboxId, WorkspaceId};
 use serde::de::DeserializeOwned;
 
 use crate::app::access::principal::Principal;
-use crate::app::missing::no_workspace;
+use crate::app::missing::{no_review, no_workspace};
 use crate::app::projects::project_ref::ProjectRef;
 use crate::app::requests::once::Once;
 use crate::failure::{Failure, short};
@@ -188,6 +188,12 @@ impl PathPart for SandboxId {
 impl PathPart for WorkspaceId {
     fn decode(text: String) -> Result<Self, Failure> {
         text.parse().map_err(|_| no_workspace(&text))
+    }
+}
+
+impl PathPart for ReviewId {
+    fn decode(text: String) -> Result<Self, Failure> {
+        text.parse().map_err(|_| no_review(&text))
     }
 }
 

@@ -3,7 +3,7 @@ use axum::extract::State;
 
 use axum::response::Response;
 use elevo_api as api;
-use elevo_core::ErrorCode;
+use elevo_core::{ErrorCode, ReviewId};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
@@ -59,7 +59,7 @@ pub(super) async fn list(
 pub(super) async fn get(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<ReviewId>,
 ) -> Answer<Json<api::Review>> {
     Ok(Json(shared.app.reviews.get(&who, &id).await?))
 }
@@ -93,7 +93,7 @@ pub(super) struct Content {
 pub(super) async fn content(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<ReviewId>,
     Query(query): Query<Content>,
 ) -> Answer<Response> {
     let side = match query.side {
@@ -122,7 +122,7 @@ pub(super) async fn content(
 pub(super) async fn resolve(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<ReviewId>,
     once: Once,
     Body(wish): Body<api::ResolveReview>,
 ) -> Answer<Json<api::Review>> {

@@ -137,9 +137,14 @@ pub async fn a_review_of_another_tenant_is_unknown(backend: &impl Backend) {
     let open = catalog.open_reviews_of(BOB, &id_of("w"), None, 10).await;
     assert_eq!(open.expect("reviews"), []);
     let reject = ReviewChange::new(ReviewState::Open, ReviewState::Rejected);
-    let changed = catalog.change_review(BOB, "r", &reject, at(301)).await;
+    let changed = catalog
+        .change_review(BOB, &id_of("r"), &reject, at(301))
+        .await;
     assert_not_found(changed, Kind::Review);
-    assert_eq!(catalog.review(BOB, "r").await.expect("review"), None);
+    assert_eq!(
+        catalog.review(BOB, &id_of("r")).await.expect("review"),
+        None
+    );
     let open = catalog.open_reviews_of(ALICE, &id_of("w"), None, 10).await;
     assert_eq!(open.expect("reviews").len(), 1);
 }

@@ -55,7 +55,7 @@ async fn assert_lands(catalog: &impl Catalog, one: &Project, text: &str) {
         kind: text.into(),
         algorithm: text.into(),
         detail: text.into(),
-        ..review(one, text, Some(&workspace), "a")
+        ..review(one, &workspace, Some(&workspace), "a")
     };
     let change = PathChange {
         algorithm: text.into(),
@@ -134,8 +134,6 @@ pub async fn unknown_text_finds_no_project(backend: &impl Backend) {
     for unknown in ["", "A", "a\0", "a\0b", "%", " a", "a ", &long] {
         let project = catalog.project_by_name(ALICE, unknown).await;
         assert_eq!(project.expect("project"), None);
-        let review = catalog.review(ALICE, unknown).await.expect("review");
-        assert_eq!(review, None);
         let known = catalog
             .landing_by_request(ALICE, &id_of("a"), unknown)
             .await;

@@ -22,7 +22,7 @@ pub async fn an_unexpected_landing_changes_nothing(backend: &impl Backend) {
     let other = project(ALICE, "q");
     add_project(&catalog, &other).await;
     add_workspace(&catalog, &workspace(ALICE, "of-q", Some("q"))).await;
-    open(&catalog, &other, vec![review(&other, "r of q", None, "x")]).await;
+    open(&catalog, &other, vec![review(&other, "r-of-q", None, "x")]).await;
     let fine = || full_step(&one);
     let land = async |bad: Step| {
         // A valid step comes first, and is rolled back too.
@@ -50,7 +50,7 @@ pub async fn an_unexpected_landing_changes_nothing(backend: &impl Backend) {
         reviews: vec![supersede(id, "s")],
         ..fine()
     };
-    for id in ["unknown", "r of q"] {
+    for id in ["unknown", "r-of-q"] {
         assert_not_found(land(with_review(id)).await, Kind::Review);
     }
     let twice = vec![supersede("r", "s"), supersede("r", "s")];
@@ -80,7 +80,10 @@ pub async fn an_unexpected_landing_changes_nothing(backend: &impl Backend) {
     assert_eq!(get_project(&catalog, &one).await, one);
     let kept = review(&one, "r", Some("w"), "a/b");
     assert_eq!(get_review(&catalog, &kept).await, kept);
-    assert_eq!(catalog.review(ALICE, "s").await.expect("review"), None);
+    assert_eq!(
+        catalog.review(ALICE, &id_of("s")).await.expect("review"),
+        None
+    );
     let versions = catalog
         .versions_of(ALICE, &id_of("p"), &path("a"), None, 10)
         .await;

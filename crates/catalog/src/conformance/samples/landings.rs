@@ -13,9 +13,9 @@ use crate::records::{LandingKind, LogEntry, Project, ReviewChange, ReviewState, 
 
 pub(crate) fn supersede(id: &str, by: &str) -> ReviewStep {
     ReviewStep {
-        id: id.into(),
+        id: id_of(id),
         change: ReviewChange {
-            successor: Some(by.into()),
+            successor: Some(id_of(by)),
             ..ReviewChange::new(ReviewState::Open, ReviewState::Superseded)
         },
     }

@@ -209,7 +209,7 @@ pub(crate) fn review(
     at_path: &str,
 ) -> Review {
     Review {
-        id: id.into(),
+        id: id_of(id),
         tenant: project.tenant,
         project: project.id.clone(),
         workspace: workspace.map(id_of),

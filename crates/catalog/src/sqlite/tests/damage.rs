@@ -27,7 +27,7 @@ const PROJECT: &str = "
     INSERT INTO landings VALUES ('prj-1', 1, zeroblob(32), zeroblob(32), 'merge', NULL, NULL, 'k', '',
         NULL, '{}', 1);
     INSERT INTO versions VALUES ('prj-1', 1, x'61', 'added', NULL, NULL, x'0101a4', 1, 0, 'take');
-    INSERT INTO reviews VALUES ('r', zeroblob(16), 'prj-1', NULL, NULL, x'61', 'c', NULL, NULL, NULL,
+    INSERT INTO reviews VALUES ('rev-1', zeroblob(16), 'prj-1', NULL, NULL, x'61', 'c', NULL, NULL, NULL,
         zeroblob(32), zeroblob(32), zeroblob(32), 'a', 'open', '{}', 1, NULL, NULL, NULL, NULL,
         NULL, 0);
 ";
@@ -90,6 +90,7 @@ async fn impossible_values_of_projects_are_reported_as_damage() {
         "UPDATE versions SET entry_after = x'09'",
         "UPDATE versions SET origin = x'2f'",
         "UPDATE reviews SET state = 'ajar'",
+        "UPDATE reviews SET successor = 'not an id'",
         "UPDATE reviews SET path = x'2f'",
         "UPDATE reviews SET theirs = x''",
         "UPDATE reviews SET resolution = '{'",
@@ -124,7 +125,10 @@ async fn impossible_values_of_projects_are_reported_as_damage() {
                     .await
                     .map(drop),
             ),
-            ("reviews", catalog.review(tenant, "r").await.map(drop)),
+            (
+                "reviews",
+                catalog.review(tenant, &id_of("rev-1")).await.map(drop),
+            ),
         ];
         for (of, result) in found {
             if of == table {

@@ -174,7 +174,7 @@ fn changes() -> [Vec<PathChange>; 2] {
 
 fn reviews() -> [Review; 2] {
     let open = Review {
-        id: "rev-2".into(),
+        id: id_of("rev-2"),
         tenant: TENANT,
         project: id_of("prj-1"),
         workspace: Some(id_of("ws-1")),
@@ -204,14 +204,14 @@ fn reviews() -> [Review; 2] {
         reopened: 1,
     };
     let superseded = Review {
-        id: "rev-1".into(),
+        id: id_of("rev-1"),
         state: ReviewState::Superseded,
         created: at(2),
         expires: None,
         closed: Some(at(3)),
         closed_by: Some("agt-1".into()),
         resolution: Some(json!("newer")),
-        successor: Some("rev-2".into()),
+        successor: Some(id_of("rev-2")),
         reopened: 0,
         ..open.clone()
     };

@@ -46,7 +46,7 @@ pub(crate) fn merge_result(
     out.landed_count = merge.landed.len() as u64;
     out.conflicts = conflicts(view, merge, LISTED);
     for (shown, found) in out.conflicts.iter_mut().zip(&merge.conflicts) {
-        shown.review = done.reviews.get(&found.path).cloned();
+        shown.review = done.reviews.get(&found.path).map(ToString::to_string);
     }
     out.conflict_count = merge.conflicts.len() as u64;
     out.refused = merge.refused.iter().take(LISTED).map(refused).collect();

@@ -9,13 +9,14 @@ use elevo_api as api;
 use elevo_api::Scope;
 use elevo_catalog::Catalog;
 use elevo_catalog::{Project, Review, ReviewChange, ReviewQuery, ReviewState};
-use elevo_core::{ErrorCode, TreePath};
+use elevo_core::{ErrorCode, ReviewId, TreePath};
 use elevo_engine::Error as EngineError;
 use elevo_objects::Entry;
 use elevo_policy::{Access, Policy, View};
 
 use crate::app::access::principal::Principal;
 use crate::app::files::content::Content;
+use crate::app::missing::no_review;
 use crate::app::projects::landing::Landings;
 use crate::app::projects::landing::prepare::Preparer;
 use crate::app::projects::project_ref::ProjectRef;
@@ -24,7 +25,7 @@ use crate::app::resources::Resources;
 use crate::app::snapshots::Snapshots;
 use crate::app::tenant_stores::TenantStores;
 use crate::app::timekeeping::Timekeeper;
-use crate::failure::{Failure, Result, short};
+use crate::failure::{Failure, Result};
 use crate::platform::clock;
 
 /// The filters of a list of reviews.
@@ -147,11 +148,8 @@ impl Reviews {
 
     /// Returns a review that the principal may see, with its project and the
     /// principal's view of the project.
-    async fn visible(&self, who: &Principal, id: &str) -> Result<(Review, Project, View)> {
-        let missing = || {
-            let message = format!("there is no review `{}`", short(id));
-            Failure::new(ErrorCode::ReviewNotFound, message).about("reviewId", short(id))
-        };
+    async fn visible(&self, who: &Principal, id: &ReviewId) -> Result<(Review, Project, View)> {
+        let missing = || no_review(id);
         let review = self.catalog.review(who.tenant, id).await?;
         let review = review.ok_or_else(missing)?;
         let view = self.view(who, &review).await?;
@@ -163,7 +161,7 @@ impl Reviews {
         Ok((review, project, view))
     }
 
-    pub(crate) async fn get(&self, who: &Principal, id: &str) -> Result<api::Review> {
+    pub(crate) async fn get(&self, who: &Principal, id: &ReviewId) -> Result<api::Review> {
         who.needs(Scope::ProjectsRead)?;
         let (review, _, view) = self.visible(who, id).await?;
         Ok(review_out(who, &view, &review))
@@ -173,7 +171,7 @@ impl Reviews {
     pub(crate) async fn content(
         self: &Arc<Self>,
         who: &Principal,
-        id: &str,
+        id: &ReviewId,
         side: Side,
     ) -> Result<Option<Content>> {
         who.needs(Scope::ProjectsRead)?;
@@ -215,7 +213,7 @@ impl Reviews {
                 Ok(_) | Err(elevo_catalog::Error::Changed { .. }) => {}
                 Err(error) => {
                     let cause = crate::failure::chain(&error);
-                    tracing::error!(review = id, cause, "cannot close an expired review");
+                    tracing::error!(review = %id, cause, "cannot close an expired review");
                 }
             }
         }
@@ -253,7 +251,7 @@ fn review_out(who: &Principal, view: &View, review: &Review) -> api::Review {
     };
     let resolution = review.resolution.as_ref();
     api::Review {
-        id: review.id.clone(),
+        id: review.id.to_string(),
         project: review.project.to_string(),
         workspace: review.workspace.as_ref().map(ToString::to_string),
         agent: review.agent.clone(),
@@ -262,7 +260,7 @@ fn review_out(who: &Principal, view: &View, review: &Review) -> api::Review {
             path: out::path_text(&review.path),
             from: out::moved_from(review).map(|path| out::path_text(&path)),
             kind: review.kind.clone(),
-            review: Some(review.id.clone()),
+            review: Some(review.id.to_string()),
             base: version(&sides.base),
             ours: version(&sides.ours),
             theirs: version(&sides.theirs),
@@ -278,7 +276,7 @@ fn review_out(who: &Principal, view: &View, review: &Review) -> api::Review {
         expires_at: review.expires.map(clock::text),
         closed_at: review.closed.map(clock::text),
         closed_by: review.closed_by.clone(),
-        successor: review.successor.clone(),
+        successor: review.successor.as_ref().map(ToString::to_string),
         closed_by_name: decided("name"),
         resolution: resolution
             .and_then(|value| serde_json::from_value(value["resolution"].clone()).ok()),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use elevo_api as api;
 use elevo_catalog::{LandingKind, Review, ReviewChange, Unsettled};
-use elevo_core::{TreePath, WorkspaceId};
+use elevo_core::{ReviewId, TreePath, WorkspaceId};
 use elevo_merge::TreeMerge;
 use elevo_objects::SnapshotId;
 use elevo_policy::Strategy;
@@ -107,7 +107,7 @@ pub(crate) struct Done {
     pub(crate) sequence: Option<u64>,
     pub(crate) merge: Option<TreeMerge>,
     /// The id of the review of each path that was held back.
-    pub(crate) reviews: HashMap<TreePath, String>,
+    pub(crate) reviews: HashMap<TreePath, ReviewId>,
 }
 
 /// A job in the queue, and the channel for its result.

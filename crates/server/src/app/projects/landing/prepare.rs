@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use elevo_catalog::{BaseMove, Catalog, Project, Review, Step, Workspace};
-use elevo_core::{ErrorCode, ProjectId, TenantId, TreePath, WorkspaceId};
+use elevo_core::{ErrorCode, ProjectId, ReviewId, TenantId, TreePath, WorkspaceId};
 use elevo_engine::{Commit, CommitInfo, Repository, StateTree};
 use elevo_merge::{Drivers, Limits, RefusalReason, Refused, Rules, Sides, TreeMerge, merge_trees};
 use elevo_objects::SnapshotId;
@@ -30,7 +30,7 @@ use crate::platform::clock;
 pub(crate) struct Prepared {
     pub(crate) step: Step,
     pub(crate) merge: TreeMerge,
-    pub(crate) reviews: HashMap<TreePath, String>,
+    pub(crate) reviews: HashMap<TreePath, ReviewId>,
     pub(crate) commits: Vec<Commit>,
     /// Keeps the snapshot that was merged, if it is not the one of the job.
     _kept: Option<Kept>,

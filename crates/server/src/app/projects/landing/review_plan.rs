@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use elevo_catalog::{Project, Review, ReviewChange, ReviewState, ReviewStep, Sides};
-use elevo_core::{TreePath, WorkspaceId};
+use elevo_core::{ReviewId, TreePath, WorkspaceId};
 use elevo_merge::{Conflict, TreeMerge};
 use elevo_objects::SnapshotId;
 
@@ -35,7 +35,7 @@ pub(crate) struct ReviewInputs<'a> {
 pub(crate) struct ReviewPlan {
     pub(crate) opens: Vec<Review>,
     pub(crate) changes: Vec<ReviewStep>,
-    pub(crate) by_path: HashMap<TreePath, String>,
+    pub(crate) by_path: HashMap<TreePath, ReviewId>,
 }
 
 impl ReviewPlan {
@@ -69,7 +69,7 @@ impl ReviewPlan {
             }
             let review = new_review(inputs, conflict, sides);
             plan.changes
-                .extend(before.map(|before| superseded(before, Some(&review.id))));
+                .extend(before.map(|before| superseded(before, Some(review.id.clone()))));
             let path = conflict.path.clone();
             plan.by_path.insert(path, review.id.clone());
             plan.opens.push(review);
@@ -89,7 +89,7 @@ fn same(one: &Sides, other: &Sides) -> bool {
 pub(crate) fn under_review(
     mut open: HashMap<TreePath, Review>,
     merge: &TreeMerge,
-) -> HashMap<TreePath, String> {
+) -> HashMap<TreePath, ReviewId> {
     let conflicts = merge.conflicts.iter();
     let reviewed = conflicts.filter_map(|conflict| {
         let review = open.remove(&conflict.path)?;
@@ -102,11 +102,11 @@ pub(crate) fn under_review(
     reviewed.collect()
 }
 
-fn superseded(review: Review, by: Option<&str>) -> ReviewStep {
+fn superseded(review: Review, by: Option<ReviewId>) -> ReviewStep {
     ReviewStep {
         id: review.id,
         change: ReviewChange {
-            successor: by.map(str::to_owned),
+            successor: by,
             ..ReviewChange::new(ReviewState::Open, ReviewState::Superseded)
         },
     }
@@ -115,7 +115,7 @@ fn superseded(review: Review, by: Option<&str>) -> ReviewStep {
 fn new_review(inputs: ReviewInputs<'_>, conflict: &Conflict, sides: Sides) -> Review {
     let now = clock::now();
     Review {
-        id: clock::name("rev-"),
+        id: clock::id(),
         tenant: inputs.project.tenant,
         project: inputs.project.id.clone(),
         workspace: inputs.workspace.cloned(),

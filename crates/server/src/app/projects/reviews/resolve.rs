@@ -13,7 +13,7 @@ use base64::engine::general_purpose::STANDARD;
 use elevo_api as api;
 use elevo_api::Scope;
 use elevo_catalog::{LandingKind, Review, ReviewChange, ReviewState};
-use elevo_core::ErrorCode;
+use elevo_core::{ErrorCode, ReviewId};
 use elevo_engine::{Attributes, StateTree};
 use elevo_merge::Merged;
 use elevo_objects::Entry;
@@ -69,7 +69,7 @@ impl Reviews {
     pub(crate) async fn resolve(
         self: &Arc<Self>,
         who: &Principal,
-        id: &str,
+        id: &ReviewId,
         wish: api::ResolveReview,
         once: Once,
     ) -> Result<api::Review> {
