@@ -94,7 +94,6 @@ pub(crate) fn event(event: &NewEvent) -> Result<()> {
 }
 
 pub(crate) fn webhook(webhook: &Webhook) -> Result<()> {
-    name("the id of a webhook", &webhook.id)?;
     text("the address of a webhook", &webhook.url)?;
     secret(&webhook.secret)?;
     micros(webhook.created).map(drop)

@@ -5,7 +5,8 @@
 //! is an [`ImpossibleValue`], which an implementation reports as damage.
 
 use elevo_core::{
-    ProjectId, ReviewId, SandboxId, SandboxState, TenantId, Timestamp, TreePath, WorkspaceId,
+    ProjectId, ReviewId, SandboxId, SandboxState, TenantId, Timestamp, TreePath, WebhookId,
+    WorkspaceId,
 };
 use elevo_objects::{Entry, Hash, SnapshotId};
 use serde_json::Value;
@@ -162,6 +163,7 @@ stored!(integer u64, |form: i64| form.try_into().ok());
 stored!(id ProjectId);
 stored!(id ReviewId);
 stored!(id SandboxId);
+stored!(id WebhookId);
 stored!(id WorkspaceId);
 stored!(json Value);
 stored!(json Vec<String>);

@@ -1,5 +1,5 @@
 use async_trait::async_trait;
-use elevo_core::{TenantId, Timestamp};
+use elevo_core::{TenantId, Timestamp, WebhookId};
 
 use crate::error::Result;
 use crate::records::{Attempt, Delivery, DeliveryState};
@@ -23,7 +23,7 @@ pub trait Deliveries {
     async fn queue_deliveries(
         &self,
         owner: Option<TenantId>,
-        webhook: &str,
+        webhook: &WebhookId,
         limit: u32,
         now: Timestamp,
     ) -> Result<u64>;
@@ -32,7 +32,7 @@ pub trait Deliveries {
     async fn pending_deliveries(
         &self,
         owner: Option<TenantId>,
-        webhook: &str,
+        webhook: &WebhookId,
         limit: u32,
     ) -> Result<Vec<Delivery>>;
 
@@ -41,7 +41,7 @@ pub trait Deliveries {
     async fn note_attempts(
         &self,
         owner: Option<TenantId>,
-        webhook: &str,
+        webhook: &WebhookId,
         attempts: &[Attempt],
         now: Timestamp,
     ) -> Result<()>;
@@ -52,7 +52,7 @@ pub trait Deliveries {
     async fn deliveries(
         &self,
         owner: Option<TenantId>,
-        webhook: &str,
+        webhook: &WebhookId,
         state: Option<DeliveryState>,
         before: Option<u64>,
         limit: u32,
@@ -63,7 +63,7 @@ pub trait Deliveries {
     async fn replay(
         &self,
         owner: Option<TenantId>,
-        webhook: &str,
+        webhook: &WebhookId,
         event: u64,
         now: Timestamp,
     ) -> Result<bool>;

@@ -1,5 +1,5 @@
 use async_trait::async_trait;
-use elevo_core::TenantId;
+use elevo_core::{TenantId, WebhookId};
 
 use crate::error::Result;
 use crate::records::Webhook;
@@ -16,7 +16,7 @@ pub trait Webhooks {
     async fn add_webhook(&self, webhook: &Webhook) -> Result<()>;
 
     /// Returns an owner's webhook by id.
-    async fn webhook(&self, owner: Option<TenantId>, id: &str) -> Result<Option<Webhook>>;
+    async fn webhook(&self, owner: Option<TenantId>, id: &WebhookId) -> Result<Option<Webhook>>;
 
     /// Returns the webhooks of an owner, oldest first: by time of creation, then
     /// by id.
@@ -30,10 +30,10 @@ pub trait Webhooks {
     async fn set_webhook_secret(
         &self,
         owner: Option<TenantId>,
-        id: &str,
+        id: &WebhookId,
         secret: &str,
     ) -> Result<bool>;
 
     /// Deletes a webhook with its deliveries; returns `false` if there is none.
-    async fn remove_webhook(&self, owner: Option<TenantId>, id: &str) -> Result<bool>;
+    async fn remove_webhook(&self, owner: Option<TenantId>, id: &WebhookId) -> Result<bool>;
 }

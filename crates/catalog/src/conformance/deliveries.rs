@@ -3,7 +3,7 @@
 use crate::catalog::*;
 use crate::conformance::backend::Backend;
 use crate::conformance::events::note;
-use crate::conformance::samples::{ALICE, BOB, at, furnished};
+use crate::conformance::samples::{ALICE, BOB, at, furnished, id_of};
 use crate::conformance::webhooks::webhook;
 use crate::records::{Attempt, DeliveryState, EventKind, NewEvent, Webhook};
 
@@ -32,7 +32,7 @@ pub async fn a_webhook_gets_the_events_that_it_may_see(backend: &impl Backend) {
     }
     let queue = async |id: &str, limit| {
         let queued = catalog
-            .queue_deliveries(Some(ALICE), id, limit, at(200))
+            .queue_deliveries(Some(ALICE), &id_of(id), limit, at(200))
             .await;
         queued.expect("queued")
     };
@@ -43,7 +43,7 @@ pub async fn a_webhook_gets_the_events_that_it_may_see(backend: &impl Backend) {
     assert_eq!(queue("unknown", 1000).await, 0);
     let told = async |id: &str| {
         let pending = catalog
-            .pending_deliveries(Some(ALICE), id, 10)
+            .pending_deliveries(Some(ALICE), &id_of(id), 10)
             .await
             .expect("pending");
         pending
@@ -65,7 +65,7 @@ pub async fn attempts_are_recorded_and_deliveries_replayed(backend: &impl Backen
         ids.push(catalog.add_event(&note("s", n)).await.expect("added"));
     }
     catalog
-        .queue_deliveries(Some(ALICE), "a", 10, at(200))
+        .queue_deliveries(Some(ALICE), &id_of("a"), 10, at(200))
         .await
         .expect("queued");
     let attempt = |event, state, status: Option<u16>, error: Option<&str>| Attempt {
@@ -88,11 +88,11 @@ pub async fn attempts_are_recorded_and_deliveries_replayed(backend: &impl Backen
         attempt(u64::MAX, DeliveryState::Failed, None, None),
     ];
     catalog
-        .note_attempts(Some(ALICE), "a", &attempts, at(210))
+        .note_attempts(Some(ALICE), &id_of("a"), &attempts, at(210))
         .await
         .expect("noted");
     let found = catalog
-        .deliveries(Some(ALICE), "a", None, None, 10)
+        .deliveries(Some(ALICE), &id_of("a"), None, None, 10)
         .await
         .expect("list");
     let seen: Vec<_> = found
@@ -111,27 +111,33 @@ pub async fn attempts_are_recorded_and_deliveries_replayed(backend: &impl Backen
         (2, at(300), at(210))
     );
     let failed = catalog
-        .deliveries(Some(ALICE), "a", Some(DeliveryState::Failed), None, 10)
+        .deliveries(
+            Some(ALICE),
+            &id_of("a"),
+            Some(DeliveryState::Failed),
+            None,
+            10,
+        )
         .await;
     assert_eq!(failed.expect("list").len(), 1);
     let before = catalog
-        .deliveries(Some(ALICE), "a", None, Some(ids[1]), 10)
+        .deliveries(Some(ALICE), &id_of("a"), None, Some(ids[1]), 10)
         .await;
     assert_eq!(before.expect("list")[0].event.id, ids[0]);
     assert!(
         catalog
-            .replay(Some(ALICE), "a", ids[1], at(220))
+            .replay(Some(ALICE), &id_of("a"), ids[1], at(220))
             .await
             .expect("replayed")
     );
     assert!(
         !catalog
-            .replay(Some(ALICE), "a", u64::MAX, at(220))
+            .replay(Some(ALICE), &id_of("a"), u64::MAX, at(220))
             .await
             .expect("none")
     );
     let pending = catalog
-        .pending_deliveries(Some(ALICE), "a", 10)
+        .pending_deliveries(Some(ALICE), &id_of("a"), 10)
         .await
         .expect("pending");
     assert_eq!(pending.len(), 2);

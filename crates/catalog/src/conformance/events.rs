@@ -322,7 +322,7 @@ pub async fn only_old_delivered_events_are_deleted(backend: &impl Backend) {
     let forget = async |before| catalog.forget_events(at(before)).await.expect("forgotten");
     assert_eq!(forget(1000).await, 0, "nothing was queued");
     catalog
-        .queue_deliveries(Some(ALICE), "a", 10, at(200))
+        .queue_deliveries(Some(ALICE), &id_of("a"), 10, at(200))
         .await
         .expect("queued");
     assert_eq!(forget(1000).await, 0, "nothing was delivered");
@@ -336,7 +336,7 @@ pub async fn only_old_delivered_events_are_deleted(backend: &impl Backend) {
     });
     let attempts: Vec<_> = attempts.collect();
     catalog
-        .note_attempts(Some(ALICE), "a", &attempts, at(201))
+        .note_attempts(Some(ALICE), &id_of("a"), &attempts, at(201))
         .await
         .expect("noted");
     assert_eq!(forget(102).await, 2, "of before");
@@ -344,7 +344,7 @@ pub async fn only_old_delivered_events_are_deleted(backend: &impl Backend) {
     assert_eq!(forget(1000).await, 0, "one is pending");
     assert!(
         catalog
-            .remove_webhook(Some(ALICE), "a")
+            .remove_webhook(Some(ALICE), &id_of("a"))
             .await
             .expect("removed")
     );

@@ -184,7 +184,7 @@ pub async fn an_erased_tenant_leaves_no_records(backend: &impl Backend) {
         fill(&catalog, id).await;
     }
     while catalog
-        .queue_deliveries(None, "own", MAX_PAGE, at(71))
+        .queue_deliveries(None, &own.id, MAX_PAGE, at(71))
         .await
         .expect("deliveries")
         > 0
@@ -218,7 +218,7 @@ pub async fn an_erased_tenant_leaves_no_records(backend: &impl Backend) {
     let tenants = catalog.tenants().await.expect("tenants");
     assert_eq!(tenants, [tenant(BOB, "bob")]);
     assert_eq!(count(&catalog, BOB).await, before);
-    let pending = catalog.pending_deliveries(None, "own", MAX_PAGE).await;
+    let pending = catalog.pending_deliveries(None, &own.id, MAX_PAGE).await;
     let pending = pending.expect("deliveries");
     assert!(
         pending

@@ -3,14 +3,14 @@
 use crate::catalog::*;
 use crate::conformance::assertions::assert_exists;
 use crate::conformance::backend::Backend;
-use crate::conformance::samples::{AGENT, ALICE, BOB, at, furnished};
+use crate::conformance::samples::{AGENT, ALICE, BOB, at, furnished, id_of};
 use crate::error::{Error, Kind};
 use crate::limits::MAX_WEBHOOKS;
 use crate::records::{EventKind, Webhook};
 
 pub(crate) fn webhook(id: &str) -> Webhook {
     Webhook {
-        id: id.into(),
+        id: id_of(id),
         tenant: Some(ALICE),
         agent: None,
         url: "https://example.com/hook?a='b'".into(),
@@ -39,11 +39,17 @@ pub async fn a_webhook_is_read_back_as_added(backend: &impl Backend) {
     }
     assert_exists(catalog.add_webhook(&full).await, Kind::Webhook);
     assert_eq!(
-        catalog.webhook(Some(ALICE), "a").await.expect("webhook"),
+        catalog
+            .webhook(Some(ALICE), &id_of("a"))
+            .await
+            .expect("webhook"),
         Some(full.clone())
     );
     assert_eq!(
-        catalog.webhook(Some(ALICE), "x").await.expect("webhook"),
+        catalog
+            .webhook(Some(ALICE), &id_of("x"))
+            .await
+            .expect("webhook"),
         None
     );
     let of_all = catalog.webhooks_of_all_tenants().await.expect("webhooks");
@@ -63,10 +69,13 @@ pub async fn a_webhook_is_read_back_as_added(backend: &impl Backend) {
         "{beyond:?}"
     );
     let changed = catalog
-        .set_webhook_secret(Some(ALICE), "a", "another")
+        .set_webhook_secret(Some(ALICE), &id_of("a"), "another")
         .await;
     assert!(changed.expect("changed"));
-    let found = catalog.webhook(Some(ALICE), "a").await.expect("webhook");
+    let found = catalog
+        .webhook(Some(ALICE), &id_of("a"))
+        .await
+        .expect("webhook");
     let changed = Webhook {
         secret: "another".into(),
         ..full
@@ -74,18 +83,18 @@ pub async fn a_webhook_is_read_back_as_added(backend: &impl Backend) {
     assert_eq!(found, Some(changed));
     assert!(
         catalog
-            .remove_webhook(Some(ALICE), "a")
+            .remove_webhook(Some(ALICE), &id_of("a"))
             .await
             .expect("removed")
     );
     assert!(
         !catalog
-            .remove_webhook(Some(ALICE), "a")
+            .remove_webhook(Some(ALICE), &id_of("a"))
             .await
             .expect("gone")
     );
     let changed = catalog
-        .set_webhook_secret(Some(ALICE), "a", "another")
+        .set_webhook_secret(Some(ALICE), &id_of("a"), "another")
         .await;
     assert!(!changed.expect("gone"));
 }

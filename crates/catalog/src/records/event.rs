@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use elevo_core::{TenantId, Timestamp};
+use elevo_core::{TenantId, Timestamp, WebhookId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -172,7 +172,8 @@ pub struct EventQuery {
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct Webhook {
     /// Unique id.
-    pub id: String,
+    #[sqlx(try_from = "Column<WebhookId>")]
+    pub id: WebhookId,
     /// The tenant whose events are delivered; `None` for the events of all
     /// tenants.
     #[sqlx(try_from = "Optional<TenantId>")]
@@ -228,7 +229,8 @@ impl FromStr for DeliveryState {
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct Delivery {
     /// Id of the webhook.
-    pub webhook: String,
+    #[sqlx(try_from = "Column<WebhookId>")]
+    pub webhook: WebhookId,
     /// The event to deliver.
     #[sqlx(flatten)]
     pub event: Event,

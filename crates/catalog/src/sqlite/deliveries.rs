@@ -1,7 +1,7 @@
 //! Statements on deliveries of events to webhooks.
 
 use async_trait::async_trait;
-use elevo_core::{TenantId, Timestamp};
+use elevo_core::{TenantId, Timestamp, WebhookId};
 use sqlx::{QueryBuilder, SqliteConnection};
 
 use super::{SqliteCatalog, events, failure, values, webhooks};
@@ -64,7 +64,7 @@ impl Deliveries for SqliteCatalog {
     async fn queue_deliveries(
         &self,
         owner: Option<TenantId>,
-        webhook: &str,
+        webhook: &WebhookId,
         limit: u32,
         now: Timestamp,
     ) -> Result<u64> {
@@ -72,7 +72,7 @@ impl Deliveries for SqliteCatalog {
         let now = micros(now)?;
         let mut transaction = self.database.write().await?;
         let found: Option<WebhookRow> = sqlx::query_as(SELECT_WEBHOOK)
-            .bind(webhook)
+            .bind(webhook.as_str())
             .bind(values::to_owner(owner))
             .fetch_optional(&mut *transaction)
             .await
@@ -93,7 +93,7 @@ impl Deliveries for SqliteCatalog {
         insert(&mut transaction, found, last, now).await?;
         sqlx::query("UPDATE webhooks SET position = ? WHERE id = ?")
             .bind(last)
-            .bind(webhook)
+            .bind(webhook.as_str())
             .execute(&mut *transaction)
             .await
             .map_err(failure::of)?;
@@ -104,12 +104,12 @@ impl Deliveries for SqliteCatalog {
     async fn pending_deliveries(
         &self,
         owner: Option<TenantId>,
-        webhook: &str,
+        webhook: &WebhookId,
         limit: u32,
     ) -> Result<Vec<Delivery>> {
         bounds::limit(limit)?;
         sqlx::query_as(SELECT_PENDING)
-            .bind(webhook)
+            .bind(webhook.as_str())
             .bind(values::to_owner(owner))
             .bind(limit)
             .fetch_all(self.database.readers())
@@ -120,7 +120,7 @@ impl Deliveries for SqliteCatalog {
     async fn note_attempts(
         &self,
         owner: Option<TenantId>,
-        webhook: &str,
+        webhook: &WebhookId,
         attempts: &[Attempt],
         now: Timestamp,
     ) -> Result<()> {
@@ -139,7 +139,7 @@ impl Deliveries for SqliteCatalog {
                 .bind(attempt.status)
                 .bind(attempt.error.as_deref().map(bounds::reason))
                 .bind(micros(now)?)
-                .bind(webhook)
+                .bind(webhook.as_str())
                 .bind(values::to_owner(owner))
                 .bind(i64::try_from(attempt.event).unwrap_or(i64::MAX))
                 .execute(&mut *transaction)
@@ -152,7 +152,7 @@ impl Deliveries for SqliteCatalog {
     async fn deliveries(
         &self,
         owner: Option<TenantId>,
-        webhook: &str,
+        webhook: &WebhookId,
         state: Option<DeliveryState>,
         before: Option<u64>,
         limit: u32,
@@ -160,7 +160,7 @@ impl Deliveries for SqliteCatalog {
         bounds::limit(limit)?;
         let mut select = QueryBuilder::new(select!("deliveries"));
         select.push("(SELECT id FROM webhooks WHERE id = ");
-        select.push_bind(webhook).push(" AND tenant IS ");
+        select.push_bind(webhook.as_str()).push(" AND tenant IS ");
         select.push_bind(values::to_owner(owner)).push(")");
         if let Some(state) = state {
             select.push(" AND state = ").push_bind(state.name());
@@ -177,7 +177,7 @@ impl Deliveries for SqliteCatalog {
     async fn replay(
         &self,
         owner: Option<TenantId>,
-        webhook: &str,
+        webhook: &WebhookId,
         event: u64,
         now: Timestamp,
     ) -> Result<bool> {
@@ -191,7 +191,7 @@ impl Deliveries for SqliteCatalog {
         let statement = sqlx::query(AGAIN)
             .bind(now)
             .bind(now)
-            .bind(webhook)
+            .bind(webhook.as_str())
             .bind(values::to_owner(owner))
             .bind(i64::try_from(event).unwrap_or(i64::MAX));
         let done = self.database.run(statement).await?;
@@ -217,7 +217,9 @@ async fn insert(
     let mut insert = QueryBuilder::new(
         "INSERT INTO deliveries (webhook, event, state, attempts, due, updated) SELECT ",
     );
-    insert.push_bind(webhook.id).push(", id, 'pending', 0, ");
+    insert
+        .push_bind(webhook.id.to_string())
+        .push(", id, 'pending', 0, ");
     insert.push_bind(now).push(", ").push_bind(now);
     insert.push(" FROM events WHERE id <= ").push_bind(last);
     events::push_filters(&mut insert, &query);

@@ -1,7 +1,7 @@
 //! Statements on webhooks.
 
 use async_trait::async_trait;
-use elevo_core::TenantId;
+use elevo_core::{TenantId, WebhookId};
 
 use super::{SqliteCatalog, events, failure, values};
 use crate::bounds::{self, micros};
@@ -51,7 +51,7 @@ impl Webhooks for SqliteCatalog {
         }
         let position = events::last_in(&mut transaction).await?;
         sqlx::query(INSERT)
-            .bind(&webhook.id)
+            .bind(webhook.id.as_str())
             .bind(values::to_owner(webhook.tenant))
             .bind(&webhook.agent)
             .bind(&webhook.url)
@@ -65,9 +65,9 @@ impl Webhooks for SqliteCatalog {
         transaction.commit().await
     }
 
-    async fn webhook(&self, owner: Option<TenantId>, id: &str) -> Result<Option<Webhook>> {
+    async fn webhook(&self, owner: Option<TenantId>, id: &WebhookId) -> Result<Option<Webhook>> {
         sqlx::query_as(concat!(select!(), " WHERE id = ? AND tenant IS ?"))
-            .bind(id)
+            .bind(id.as_str())
             .bind(values::to_owner(owner))
             .fetch_optional(self.database.readers())
             .await
@@ -92,21 +92,21 @@ impl Webhooks for SqliteCatalog {
     async fn set_webhook_secret(
         &self,
         owner: Option<TenantId>,
-        id: &str,
+        id: &WebhookId,
         secret: &str,
     ) -> Result<bool> {
         bounds::secret(secret)?;
         let statement = sqlx::query("UPDATE webhooks SET secret = ? WHERE id = ? AND tenant IS ?")
             .bind(secret)
-            .bind(id)
+            .bind(id.as_str())
             .bind(values::to_owner(owner));
         let done = self.database.run(statement).await?;
         Ok(done > 0)
     }
 
-    async fn remove_webhook(&self, owner: Option<TenantId>, id: &str) -> Result<bool> {
+    async fn remove_webhook(&self, owner: Option<TenantId>, id: &WebhookId) -> Result<bool> {
         let statement = sqlx::query("DELETE FROM webhooks WHERE id = ? AND tenant IS ?")
-            .bind(id)
+            .bind(id.as_str())
             .bind(values::to_owner(owner));
         let done = self.database.run(statement).await?;
         Ok(done > 0)

@@ -1,5 +1,5 @@
-//! Failures of requests that name a project, review, workspace or template that
-//! does not exist.
+//! Failures of requests that name a project, review, webhook, workspace or
+//! template that does not exist.
 
 use elevo_catalog::Workspace;
 use elevo_core::ErrorCode;
@@ -14,6 +14,11 @@ pub(crate) fn no_project(name: &str) -> Failure {
 pub(crate) fn no_review(id: &str) -> Failure {
     let message = format!("there is no review `{}`", short(id));
     Failure::new(ErrorCode::ReviewNotFound, message).about("reviewId", short(id))
+}
+
+pub(crate) fn no_webhook(id: &str) -> Failure {
+    let message = format!("there is no webhook `{}`", short(id));
+    Failure::new(ErrorCode::NotFound, message)
 }
 
 pub(crate) fn on_no_project(row: &Workspace) -> Failure {

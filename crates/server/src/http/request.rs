@@ -6,11 +6,11 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::StatusCode;
 use axum::http::header::{AUTHORIZATION, HeaderMap};
 use axum::http::request::Parts;
-use elevo_core::{ErrorCode, ReviewId, SandboxId, WorkspaceId};
+use elevo_core::{ErrorCode, ReviewId, SandboxId, WebhookId, WorkspaceId};
 use serde::de::DeserializeOwned;
 
 use crate::app::access::principal::Principal;
-use crate::app::missing::{no_review, no_workspace};
+use crate::app::missing::{no_review, no_webhook, no_workspace};
 use crate::app::projects::project_ref::ProjectRef;
 use crate::app::requests::once::Once;
 use crate::failure::{Failure, short};
@@ -194,6 +194,12 @@ impl PathPart for WorkspaceId {
 impl PathPart for ReviewId {
     fn decode(text: String) -> Result<Self, Failure> {
         text.parse().map_err(|_| no_review(&text))
+    }
+}
+
+impl PathPart for WebhookId {
+    fn decode(text: String) -> Result<Self, Failure> {
+        text.parse().map_err(|_| no_webhook(&text))
     }
 }
 

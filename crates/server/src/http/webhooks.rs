@@ -2,6 +2,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use elevo_api as api;
+use elevo_core::WebhookId;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -58,7 +59,7 @@ pub(super) async fn list(
 pub(super) async fn remove(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<WebhookId>,
 ) -> Answer<StatusCode> {
     shared.app.webhooks.remove(&who, &id).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -86,7 +87,7 @@ pub(super) struct Deliveries {
 pub(super) async fn deliveries(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<WebhookId>,
     Query(query): Query<Deliveries>,
 ) -> Answer<Json<api::DeliveryPage>> {
     let query = DeliveriesQuery {
@@ -109,7 +110,7 @@ pub(super) async fn deliveries(
 pub(super) async fn replay(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path((id, event)): Path<(String, u64)>,
+    Path((id, event)): Path<(WebhookId, u64)>,
 ) -> Answer<StatusCode> {
     shared.app.webhooks.replay(&who, &id, event).await?;
     Ok(StatusCode::ACCEPTED)

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use elevo_catalog::{Attempt, Delivery, DeliveryState, Webhook};
+use elevo_core::WebhookId;
 use futures::StreamExt;
 use hmac::{Hmac, KeyInit, Mac};
 use reqwest::Client;
@@ -47,7 +48,7 @@ pub(crate) async fn run(app: Arc<App>) {
             return;
         }
     };
-    let mut tasks: JoinSet<String> = JoinSet::new();
+    let mut tasks: JoinSet<WebhookId> = JoinSet::new();
     let mut running = HashSet::new();
     loop {
         while let Some(ended) = tasks.try_join_next() {
@@ -70,7 +71,7 @@ pub(crate) async fn run(app: Arc<App>) {
 }
 
 /// Delivers events to one webhook until the webhook is deleted. Returns its id.
-async fn serve(app: Arc<App>, served: Webhook, client: Client) -> String {
+async fn serve(app: Arc<App>, served: Webhook, client: Client) -> WebhookId {
     let (owner, id) = (served.tenant, served.id);
     let mut pulse = app.events.pulse();
     loop {
@@ -82,14 +83,14 @@ async fn serve(app: Arc<App>, served: Webhook, client: Client) -> String {
                 Err(failure) => {
                     let cause = failure.summary();
                     tracing::warn!(
-                        webhook = id,
+                        webhook = %id,
                         cause,
                         "cannot deliver to a webhook; the server will retry"
                     );
                 }
             },
             Err(error) => tracing::warn!(
-                webhook = id,
+                webhook = %id,
                 cause = chain(&error),
                 "cannot deliver to a webhook; the server will retry"
             ),

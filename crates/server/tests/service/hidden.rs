@@ -603,9 +603,9 @@ fn of_the_rest() -> Vec<Case> {
         case("POST", "/api/v1/gc", &[], "", 403).json(json!({})),
         case("GET", "/api/v1/webhooks", &[], "", 403),
         case("POST", "/api/v1/webhooks", &[], "", 403).json(json!({"url": "http://localhost:1"})),
-        case("DELETE", webhook, &["none"], "", 403),
-        case("GET", deliveries, &["none"], "", 403),
-        case("POST", replay, &["none", "1"], "", 403),
+        case("DELETE", webhook, &["wh-none"], "", 403),
+        case("GET", deliveries, &["wh-none"], "", 403),
+        case("POST", replay, &["wh-none", "1"], "", 403),
     ]
 }
 

@@ -156,11 +156,12 @@ pub async fn a_webhook_of_another_owner_is_unknown(backend: &impl Backend) {
         tenant: None,
         ..webhook("server")
     };
-    for one in [&webhook("a"), &server] {
+    let of_alice = webhook("a");
+    for one in [&of_alice, &server] {
         catalog.add_webhook(one).await.expect("added");
     }
     let event = catalog.add_event(&note("s", 1)).await.expect("added");
-    for (owner, id) in [(Some(ALICE), "a"), (None, "server")] {
+    for (owner, id) in [(Some(ALICE), &of_alice.id), (None, &server.id)] {
         let queued = catalog.queue_deliveries(owner, id, 10, at(200)).await;
         queued.expect("queued");
     }
@@ -172,7 +173,11 @@ pub async fn a_webhook_of_another_owner_is_unknown(backend: &impl Backend) {
         status: None,
         error: None,
     };
-    for (owner, id) in [(Some(BOB), "a"), (None, "a"), (Some(ALICE), "server")] {
+    for (owner, id) in [
+        (Some(BOB), &of_alice.id),
+        (None, &of_alice.id),
+        (Some(ALICE), &server.id),
+    ] {
         let found = catalog.webhook(owner, id).await.expect("webhook");
         assert_eq!(found, None);
         let changed = catalog.set_webhook_secret(owner, id, "another").await;
@@ -191,7 +196,7 @@ pub async fn a_webhook_of_another_owner_is_unknown(backend: &impl Backend) {
         let noted = catalog.note_attempts(owner, id, attempts, at(202)).await;
         noted.expect("attempts of unknown deliveries are ignored");
     }
-    for (owner, id) in [(Some(ALICE), "a"), (None, "server")] {
+    for (owner, id) in [(Some(ALICE), &of_alice.id), (None, &server.id)] {
         let pending = catalog.pending_deliveries(owner, id, 10).await;
         assert_eq!(pending.expect("deliveries").len(), 1);
     }

@@ -5,13 +5,14 @@ use elevo_api as api;
 use elevo_api::Scope;
 use elevo_catalog::Catalog;
 use elevo_catalog::{Delivery, DeliveryState, Webhook};
-use elevo_core::ErrorCode;
+use elevo_core::{ErrorCode, WebhookId};
 use std::sync::Arc;
 use tokio::sync::Notify;
 
 use crate::app::access::principal::Principal;
 use crate::app::access::secrets::Secrets;
 use crate::app::events::{self, allowed_kinds, wanted_kinds};
+use crate::app::missing::no_webhook;
 use crate::app::requests::once::Once;
 use crate::app::resources::Resources;
 use crate::config::Config;
@@ -28,7 +29,10 @@ pub(crate) struct DeliveriesQuery {
 }
 
 /// The id of the webhook that the setting `WEBHOOK_URL` creates.
-const OWN: &str = "wh-settings";
+fn own_id() -> WebhookId {
+    let id = "wh-settings".parse();
+    id.unwrap_or_else(|_| unreachable!("`wh-settings` is a valid id"))
+}
 
 /// Manages the webhooks of tenants and the webhook of the settings.
 pub(crate) struct Webhooks {
@@ -69,7 +73,7 @@ impl Webhooks {
         once: &Once,
     ) -> Result<api::Webhook> {
         who.needs(Scope::Webhooks)?;
-        let id = once.name("wh-");
+        let id = once.id();
         if once.is_again()
             && let Some(made) = self.catalog.webhook(Some(who.tenant), &id).await?
         {
@@ -113,7 +117,7 @@ impl Webhooks {
         })
     }
 
-    pub(crate) async fn remove(&self, who: &Principal, id: &str) -> Result<()> {
+    pub(crate) async fn remove(&self, who: &Principal, id: &WebhookId) -> Result<()> {
         let webhook = self.own(who, id).await?;
         self.catalog
             .remove_webhook(webhook.tenant, &webhook.id)
@@ -124,20 +128,17 @@ impl Webhooks {
 
     /// Returns a webhook that the principal may manage. For other webhooks the
     /// failure is the same as for a missing one.
-    async fn own(&self, who: &Principal, id: &str) -> Result<Webhook> {
+    async fn own(&self, who: &Principal, id: &WebhookId) -> Result<Webhook> {
         who.needs(Scope::Webhooks)?;
         let found = self.catalog.webhook(Some(who.tenant), id).await?;
         let found = found.filter(|webhook| is_own(who, webhook));
-        found.ok_or_else(|| {
-            let message = format!("there is no webhook `{}`", short(id));
-            Failure::new(ErrorCode::NotFound, message)
-        })
+        found.ok_or_else(|| no_webhook(id))
     }
 
     pub(crate) async fn deliveries(
         &self,
         who: &Principal,
-        id: &str,
+        id: &WebhookId,
         query: &DeliveriesQuery,
     ) -> Result<api::DeliveryPage> {
         let webhook = self.own(who, id).await?;
@@ -160,7 +161,7 @@ impl Webhooks {
 
     /// Schedules a new delivery of an event, even if an earlier delivery
     /// succeeded.
-    pub(crate) async fn replay(&self, who: &Principal, id: &str, event: u64) -> Result<()> {
+    pub(crate) async fn replay(&self, who: &Principal, id: &WebhookId, event: u64) -> Result<()> {
         let webhook = self.own(who, id).await?;
         match self
             .catalog
@@ -182,7 +183,8 @@ impl Webhooks {
     /// deletes its row.
     pub(crate) async fn adopt_configured(&self) -> Result<()> {
         let settings = &self.config.webhooks;
-        let there = self.catalog.webhook(None, OWN).await?;
+        let id = own_id();
+        let there = self.catalog.webhook(None, &id).await?;
         let secret = settings.secret.as_ref().map_or("", |secret| &secret.0);
         let is_same = |webhook: &Webhook| {
             let has_secret = |kept: Option<String>| kept.as_deref().unwrap_or("") == secret;
@@ -193,11 +195,11 @@ impl Webhooks {
             return Ok(());
         }
         if there.is_some() {
-            self.catalog.remove_webhook(None, OWN).await?;
+            self.catalog.remove_webhook(None, &id).await?;
         }
         if let Some(url) = &settings.url {
             let webhook = Webhook {
-                id: OWN.into(),
+                id,
                 tenant: None,
                 agent: None,
                 url: url.clone(),
@@ -223,7 +225,7 @@ fn is_own(who: &Principal, webhook: &Webhook) -> bool {
 
 fn out(webhook: Webhook) -> api::Webhook {
     api::Webhook {
-        id: webhook.id,
+        id: webhook.id.to_string(),
         url: webhook.url,
         signed: !webhook.secret.is_empty(),
         events: webhook.kinds.into_iter().map(String::from).collect(),
