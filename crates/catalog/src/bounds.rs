@@ -26,7 +26,6 @@ pub(crate) fn agent(agent: &Agent) -> Result<()> {
 }
 
 pub(crate) fn key(key: &ApiKey) -> Result<()> {
-    name("the id of a key", &key.id)?;
     name("the name of a key", &key.name)?;
     words("scopes", &key.scopes)?;
     let times = [Some(key.created), key.expires, key.revoked];

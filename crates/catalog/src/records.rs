@@ -11,7 +11,7 @@ mod tag;
 mod version;
 mod workspace;
 
-use elevo_core::{SandboxId, SandboxState, TenantId, Timestamp, WorkspaceId};
+use elevo_core::{KeyId, SandboxId, SandboxState, TenantId, Timestamp, WorkspaceId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -135,7 +135,8 @@ pub struct Agent {
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct ApiKey {
     /// Id, unique in the tenant.
-    pub id: String,
+    #[sqlx(try_from = "Column<KeyId>")]
+    pub id: KeyId,
     /// The tenant it belongs to.
     #[sqlx(try_from = "Column<TenantId>")]
     pub tenant: TenantId,
@@ -193,8 +194,8 @@ pub struct Sandbox {
     /// The agent that works in it, if one is named.
     pub agent: Option<String>,
     /// The key it was created with.
-    #[sqlx(rename = "api_key")]
-    pub key: String,
+    #[sqlx(rename = "api_key", try_from = "Column<KeyId>")]
+    pub key: KeyId,
     /// Display name; need not be unique.
     pub name: Option<String>,
     /// State of its life cycle.

@@ -66,7 +66,7 @@ async fn open(directory: &Path) -> SqliteCatalog {
 async fn furnish(catalog: &SqliteCatalog) {
     let tenant = Tenant::new(TENANT, "local", NOW);
     let key = ApiKey {
-        id: "key".into(),
+        id: id_of("key-1"),
         tenant: TENANT,
         agent: None,
         name: "key".into(),
@@ -91,7 +91,7 @@ fn sandbox(id: &SandboxId) -> Sandbox {
         id: id.clone(),
         tenant: TENANT,
         agent: None,
-        key: "key".into(),
+        key: id_of("key-1"),
         name: None,
         state: SandboxState::Starting,
         reason: None,
@@ -164,7 +164,7 @@ fn workspace(id: &str) -> Workspace {
         tenant: TENANT,
         project: Some(id_of(PROJECT)),
         agent: None,
-        key: "key".into(),
+        key: id_of("key-1"),
         name: None,
         base: snapshot_of("nothing"),
         synced: snapshot_of("nothing"),
@@ -200,7 +200,7 @@ fn step(workspace: &str, request: &str, base: SnapshotId) -> Step {
         snapshot: snapshot_of(request),
         agent: None,
         workspace: Some(id_of(workspace)),
-        key: "key".into(),
+        key: id_of("key-1"),
         message: request.into(),
         request: Some(request.into()),
         counts: json!({}),

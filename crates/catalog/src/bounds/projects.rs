@@ -33,7 +33,6 @@ pub(crate) fn policy(policy: &Value) -> Result<String> {
 
 pub(crate) fn tag(tag: &Tag) -> Result<()> {
     name("the name of a tag", &tag.name)?;
-    name("the key of a tag", &tag.key)?;
     optional_name("the agent of a tag", &tag.agent)?;
     text("the message of a tag", &tag.message)?;
     times([Some(tag.created)])
@@ -93,7 +92,6 @@ pub(crate) fn landing(landing: &Landing) -> Result<()> {
 
 fn step(landing: &Landing, step: &Step) -> Result<()> {
     optional_name("the agent of a step", &step.agent)?;
-    name("the key of a step", &step.key)?;
     text("the message of a step", &step.message)?;
     optional_name("the request of a step", &step.request)?;
     if step.base.is_some() && step.workspace.is_none() {

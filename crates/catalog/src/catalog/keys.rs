@@ -1,5 +1,5 @@
 use async_trait::async_trait;
-use elevo_core::{TenantId, Timestamp};
+use elevo_core::{KeyId, TenantId, Timestamp};
 
 use crate::error::Result;
 use crate::records::ApiKey;
@@ -18,7 +18,7 @@ pub trait Keys {
     async fn key_of_any_tenant(&self, hash: &[u8; 32]) -> Result<Option<ApiKey>>;
 
     /// Returns a tenant's key by id, including a revoked or expired one.
-    async fn key(&self, tenant: TenantId, id: &str) -> Result<Option<ApiKey>>;
+    async fn key(&self, tenant: TenantId, id: &KeyId) -> Result<Option<ApiKey>>;
 
     /// Returns all keys of a tenant, including revoked and expired ones, oldest
     /// first: by time of creation, then by id.
@@ -26,5 +26,5 @@ pub trait Keys {
 
     /// Revokes a key. Returns `false` if it does not exist or was already
     /// revoked; then the time of the first revocation stays.
-    async fn revoke_key(&self, tenant: TenantId, id: &str, at: Timestamp) -> Result<bool>;
+    async fn revoke_key(&self, tenant: TenantId, id: &KeyId, at: Timestamp) -> Result<bool>;
 }

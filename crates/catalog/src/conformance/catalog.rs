@@ -42,11 +42,11 @@ pub async fn nothing_crosses_tenants(backend: &impl Backend) {
     assert_eq!(total.total, 0);
     let counts = catalog.count_by_state(Some(BOB)).await.expect("counts");
     assert!(counts.values().all(|count| *count == 0));
-    let revoked = catalog.revoke_key(BOB, "extra", at(9)).await;
+    let revoked = catalog.revoke_key(BOB, &extra.id, at(9)).await;
     assert!(!revoked.expect("revoke"));
     // A sandbox cannot be added with a key of another tenant.
     let mut borrowed = sandbox(BOB, "b");
-    borrowed.key = "extra".into();
+    borrowed.key = id_of("extra");
     let added = catalog.add_sandbox(&borrowed, NO_LIMITS).await;
     assert_not_found(added, Kind::Owner);
 }

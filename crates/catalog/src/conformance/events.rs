@@ -67,7 +67,7 @@ pub async fn a_change_of_a_sandbox_records_an_event(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let one = Sandbox {
         agent: Some(AGENT.into()),
-        key: AGENT_KEYS[0].into(),
+        key: id_of(AGENT_KEYS[0]),
         ..sandbox(ALICE, "a")
     };
     add(&catalog, &one).await;

@@ -52,7 +52,7 @@ pub async fn a_landing_changes_all_its_records(backend: &impl Backend) {
         kind: LandingKind::Resolve,
         agent: Some(AGENT.into()),
         workspace: Some(id_of("w")),
-        key: KEY.into(),
+        key: id_of(KEY),
         message: "why\nnot".into(),
         request: Some("request".into()),
         counts: json!({ "added": 2 }),

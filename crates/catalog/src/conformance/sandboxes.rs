@@ -26,7 +26,7 @@ pub async fn a_sandbox_is_read_back_as_added(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let full = Sandbox {
         agent: Some(AGENT.into()),
-        key: AGENT_KEYS[0].into(),
+        key: id_of(AGENT_KEYS[0]),
         name: Some("name".into()),
         state: SandboxState::Error,
         reason: Some("x".repeat(MAX_REASON_BYTES)),
@@ -64,7 +64,7 @@ pub async fn a_sandbox_needs_its_owners(backend: &impl Backend) {
     let mut no_agent = sandbox(ALICE, "a");
     no_agent.agent = Some("unknown".into());
     let mut no_key = sandbox(ALICE, "a");
-    no_key.key = "nothing".into();
+    no_key.key = id_of("nothing");
     for orphan in [of_unknown_tenant, no_agent, no_key] {
         let added = catalog.add_sandbox(&orphan, NO_LIMITS).await;
         assert_not_found(added, Kind::Owner);

@@ -20,7 +20,7 @@ pub(crate) fn tag(project: &str, name: &str, version: u64) -> Tag {
         project: id_of(project),
         name: name.into(),
         snapshot: snapshot(version),
-        key: KEY.into(),
+        key: id_of(KEY),
         agent: None,
         message: String::new(),
         created: at(200),

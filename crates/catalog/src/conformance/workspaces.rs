@@ -31,7 +31,7 @@ pub async fn a_workspace_is_read_back_as_added(backend: &impl Backend) {
     add_project(&catalog, &project(ALICE, "p")).await;
     let full = Workspace {
         agent: Some(AGENT.into()),
-        key: AGENT_KEYS[0].into(),
+        key: id_of(AGENT_KEYS[0]),
         name: Some("name".into()),
         base: snapshot(1),
         synced: snapshot(2),
@@ -71,7 +71,7 @@ pub async fn a_workspace_needs_its_owners(backend: &impl Backend) {
     let mut no_agent = workspace(ALICE, "a", None);
     no_agent.agent = Some("unknown".into());
     let mut no_key = workspace(ALICE, "a", None);
-    no_key.key = "nothing".into();
+    no_key.key = id_of("nothing");
     let no_project = workspace(ALICE, "a", Some("nothing"));
     let borrowed = workspace(ALICE, "a", Some("of-bob"));
     for orphan in [of_unknown_tenant, no_agent, no_key, no_project, borrowed] {

@@ -1,4 +1,4 @@
-use elevo_core::{ProjectId, ReviewId, TenantId, Timestamp, TreePath, WorkspaceId};
+use elevo_core::{KeyId, ProjectId, ReviewId, TenantId, Timestamp, TreePath, WorkspaceId};
 use elevo_objects::SnapshotId;
 use serde_json::Value;
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
@@ -40,7 +40,7 @@ pub struct Step {
     /// The workspace it comes from.
     pub workspace: Option<WorkspaceId>,
     /// The key of the request.
-    pub key: String,
+    pub key: KeyId,
     /// Message for people.
     pub message: String,
     /// The caller's name for this step; a repeated step with the same name
@@ -149,8 +149,8 @@ pub struct LogEntry {
     #[sqlx(try_from = "Optional<WorkspaceId>")]
     pub workspace: Option<WorkspaceId>,
     /// The key of the request.
-    #[sqlx(rename = "api_key")]
-    pub key: String,
+    #[sqlx(rename = "api_key", try_from = "Column<KeyId>")]
+    pub key: KeyId,
     /// Message for people.
     pub message: String,
     /// The caller's name for the step.

@@ -1,4 +1,4 @@
-use elevo_core::{ProjectId, Timestamp};
+use elevo_core::{KeyId, ProjectId, Timestamp};
 use elevo_objects::SnapshotId;
 
 use crate::columns::Column;
@@ -15,8 +15,8 @@ pub struct Tag {
     #[sqlx(try_from = "Column<SnapshotId>")]
     pub snapshot: SnapshotId,
     /// The key of the request that set it.
-    #[sqlx(rename = "api_key")]
-    pub key: String,
+    #[sqlx(rename = "api_key", try_from = "Column<KeyId>")]
+    pub key: KeyId,
     /// The agent that set it.
     pub agent: Option<String>,
     /// Message for people.

@@ -1,4 +1,4 @@
-use elevo_core::{ProjectId, TenantId, Timestamp, TreePath, WorkspaceId};
+use elevo_core::{KeyId, ProjectId, TenantId, Timestamp, TreePath, WorkspaceId};
 use elevo_objects::{Entry, SnapshotId};
 use serde_json::Value;
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
@@ -22,8 +22,8 @@ pub struct Workspace {
     /// The agent that works in it, if one is named.
     pub agent: Option<String>,
     /// The key it was created with.
-    #[sqlx(rename = "api_key")]
-    pub key: String,
+    #[sqlx(rename = "api_key", try_from = "Column<KeyId>")]
+    pub key: KeyId,
     /// Display name; need not be unique.
     pub name: Option<String>,
     /// The base of its next merge: a state that both it and the project contain.

@@ -1,7 +1,7 @@
 //! Statements on API keys.
 
 use async_trait::async_trait;
-use elevo_core::{TenantId, Timestamp};
+use elevo_core::{KeyId, TenantId, Timestamp};
 
 use super::{SqliteCatalog, database, failure, values};
 use crate::bounds::{self, micros};
@@ -33,7 +33,7 @@ impl Keys for SqliteCatalog {
         );
         sqlx::query(insert)
             .bind(&key.tenant.as_bytes()[..])
-            .bind(&key.id)
+            .bind(key.id.as_str())
             .bind(&key.agent)
             .bind(&key.name)
             .bind(&key.hash[..])
@@ -56,7 +56,7 @@ impl Keys for SqliteCatalog {
             .map_err(failure::of)
     }
 
-    async fn key(&self, tenant: TenantId, id: &str) -> Result<Option<ApiKey>> {
+    async fn key(&self, tenant: TenantId, id: &KeyId) -> Result<Option<ApiKey>> {
         let select = concat!(
             "SELECT ",
             columns!(),
@@ -64,7 +64,7 @@ impl Keys for SqliteCatalog {
         );
         sqlx::query_as(select)
             .bind(&tenant.as_bytes()[..])
-            .bind(id)
+            .bind(id.as_str())
             .fetch_optional(self.database.readers())
             .await
             .map_err(failure::of)
@@ -83,13 +83,13 @@ impl Keys for SqliteCatalog {
             .map_err(failure::of)
     }
 
-    async fn revoke_key(&self, tenant: TenantId, id: &str, at: Timestamp) -> Result<bool> {
+    async fn revoke_key(&self, tenant: TenantId, id: &KeyId, at: Timestamp) -> Result<bool> {
         let update =
             "UPDATE api_keys SET revoked = ? WHERE tenant = ? AND id = ? AND revoked IS NULL";
         let statement = sqlx::query(update)
             .bind(micros(at)?)
             .bind(&tenant.as_bytes()[..])
-            .bind(id);
+            .bind(id.as_str());
         let done = self.database.run(statement).await?;
         Ok(done > 0)
     }

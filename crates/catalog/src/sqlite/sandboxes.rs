@@ -249,7 +249,7 @@ async fn check_limits(
     for (tenant, key) in keys {
         let count = sqlx::query_scalar(COUNT_OF_KEY)
             .bind(&tenant.as_bytes()[..])
-            .bind(key);
+            .bind(key.as_str());
         let counted = count.fetch_one(&mut *connection).await;
         check(counted.map_err(failure::of)?, Limit::SandboxesOfKey, limit)?;
     }
@@ -269,7 +269,7 @@ async fn insert(connection: &mut SqliteConnection, sandbox: &Sandbox) -> Result<
         .bind(sandbox.id.as_str())
         .bind(&sandbox.tenant.as_bytes()[..])
         .bind(&sandbox.agent)
-        .bind(&sandbox.key)
+        .bind(sandbox.key.as_str())
         .bind(&sandbox.name)
         .bind(sandbox.state.name())
         .bind(sandbox.reason.as_deref().map(bounds::reason))

@@ -83,7 +83,7 @@ async fn insert(
         .bind(values::to_word(step.kind))
         .bind(&step.agent)
         .bind(step.workspace.as_deref())
-        .bind(&step.key)
+        .bind(step.key.as_str())
         .bind(&step.message)
         .bind(&step.request)
         .bind(bounds::json("counts", &step.counts, MAX_COUNTS_BYTES)?)

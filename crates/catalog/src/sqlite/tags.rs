@@ -70,7 +70,7 @@ impl Tags for SqliteCatalog {
             .bind(tag.project.as_str())
             .bind(&tag.name)
             .bind(&tag.snapshot.0.as_bytes()[..])
-            .bind(&tag.key)
+            .bind(tag.key.as_str())
             .bind(&tag.agent)
             .bind(&tag.message)
             .bind(micros(tag.created)?)

@@ -63,7 +63,7 @@ impl Workspaces for SqliteCatalog {
             .bind(&workspace.tenant.as_bytes()[..])
             .bind(workspace.project.as_deref())
             .bind(&workspace.agent)
-            .bind(&workspace.key)
+            .bind(workspace.key.as_str())
             .bind(&workspace.name)
             .bind(&workspace.base.0.as_bytes()[..])
             .bind(&workspace.synced.0.as_bytes()[..])

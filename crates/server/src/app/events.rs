@@ -420,7 +420,7 @@ mod tests {
         let who = Principal {
             tenant,
             agent: None,
-            key: "key".into(),
+            key: "key-1".parse().unwrap(),
             key_name: "key".into(),
             scopes: vec![Scope::ProjectsRead],
             limits: KeyLimits::default(),

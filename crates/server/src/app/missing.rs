@@ -1,4 +1,4 @@
-//! Failures of requests that name a project, review, webhook, workspace or
+//! Failures of requests that name a project, key, review, webhook, workspace or
 //! template that does not exist.
 
 use elevo_catalog::Workspace;
@@ -19,6 +19,10 @@ pub(crate) fn no_review(id: &str) -> Failure {
 pub(crate) fn no_webhook(id: &str) -> Failure {
     let message = format!("there is no webhook `{}`", short(id));
     Failure::new(ErrorCode::NotFound, message)
+}
+
+pub(crate) fn no_key() -> Failure {
+    Failure::new(ErrorCode::KeyNotFound, "there is no key with this id")
 }
 
 pub(crate) fn on_no_project(row: &Workspace) -> Failure {

@@ -227,7 +227,7 @@ pub(crate) fn own_info(who: &Principal, message: String) -> CommitInfo {
 pub(crate) fn info(who: &Principal, message: String) -> CommitInfo {
     CommitInfo {
         parents: Vec::new(),
-        author: who.agent.clone().unwrap_or_else(|| who.key.clone()),
+        author: who.agent.as_deref().unwrap_or(&who.key).to_owned(),
         message,
         created: clock::now(),
         labels: BTreeMap::new(),

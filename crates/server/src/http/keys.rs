@@ -2,6 +2,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use elevo_api as api;
+use elevo_core::KeyId;
 
 use crate::app::requests::once::Once;
 use crate::http::answer::Answer;
@@ -49,7 +50,7 @@ pub(super) async fn list(
 pub(super) async fn revoke(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<KeyId>,
 ) -> Answer<StatusCode> {
     shared.app.keys.revoke(&who, &id).await?;
     Ok(StatusCode::NO_CONTENT)

@@ -60,7 +60,7 @@ impl RateLimits {
             Class::Command => who.limits.commands_per_minute,
             Class::Other | Class::Tenant => who.limits.requests_per_minute,
         };
-        self.take_from(who.key.clone(), class, of_key, count, "this key")?;
+        self.take_from(who.key.to_string(), class, of_key, count, "this key")?;
         let of_tenant = who.tenant_limits.requests_per_minute;
         let tenant = who.tenant.to_string();
         self.take_from(tenant, Class::Tenant, of_tenant, count, "this tenant")

@@ -6,11 +6,11 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::StatusCode;
 use axum::http::header::{AUTHORIZATION, HeaderMap};
 use axum::http::request::Parts;
-use elevo_core::{ErrorCode, ReviewId, SandboxId, WebhookId, WorkspaceId};
+use elevo_core::{ErrorCode, KeyId, ReviewId, SandboxId, WebhookId, WorkspaceId};
 use serde::de::DeserializeOwned;
 
 use crate::app::access::principal::Principal;
-use crate::app::missing::{no_review, no_webhook, no_workspace};
+use crate::app::missing::{no_key, no_review, no_webhook, no_workspace};
 use crate::app::projects::project_ref::ProjectRef;
 use crate::app::requests::once::Once;
 use crate::failure::{Failure, short};
@@ -200,6 +200,12 @@ impl PathPart for ReviewId {
 impl PathPart for WebhookId {
     fn decode(text: String) -> Result<Self, Failure> {
         text.parse().map_err(|_| no_webhook(&text))
+    }
+}
+
+impl PathPart for KeyId {
+    fn decode(text: String) -> Result<Self, Failure> {
+        text.parse().map_err(|_| no_key())
     }
 }
 

@@ -47,7 +47,7 @@ pub async fn a_project_of_another_tenant_is_unknown(backend: &impl Backend) {
         project: project.id.clone(),
         name: "v1".into(),
         snapshot: snapshot(1),
-        key: KEY.into(),
+        key: id_of(KEY),
         agent: None,
         message: String::new(),
         created: at(400),

@@ -8,8 +8,8 @@ use crate::conformance::assertions::assert_refused;
 use crate::conformance::backend::Backend;
 use crate::conformance::catalog::text::HOSTILE;
 use crate::conformance::samples::{
-    ALICE, add_project, add_workspace, added, agent, furnished, get_project, get_review, id_of,
-    key, land, path, project, requested, review, short, snapshot, whole_log, workspace,
+    ALICE, KEY, add_project, add_workspace, added, agent, furnished, get_project, get_review,
+    id_of, key, land, path, project, requested, review, short, snapshot, whole_log, workspace,
 };
 use crate::limits::{MAX_NAME_BYTES, MAX_TEXT_BYTES};
 use crate::records::{PathChange, Project, Review, Step, Workspace};
@@ -22,8 +22,8 @@ pub async fn any_text_of_a_project_is_read_back_unchanged(backend: &impl Backend
         let mut named = agent(ALICE, text);
         named.name = text.into();
         catalog.add_agent(&named).await.expect("a new agent");
-        let mut bound = key(ALICE, "", Some(text));
-        (bound.id, bound.hash) = (text.into(), [n as u8; 32]);
+        let mut bound = key(ALICE, &n.to_string(), Some(text));
+        bound.hash = [n as u8; 32];
         catalog.add_key(&bound).await.expect("a new key");
         let one = Project {
             name: text.into(),
@@ -36,7 +36,7 @@ pub async fn any_text_of_a_project_is_read_back_unchanged(backend: &impl Backend
         assert_eq!(found.expect("project").as_ref(), Some(&one));
         let branch = Workspace {
             agent: Some(text.into()),
-            key: text.into(),
+            key: bound.id,
             name: Some(text.into()),
             sync: text.into(),
             ..workspace(ALICE, &n.to_string(), Some(&one.id))
@@ -64,7 +64,7 @@ async fn assert_lands(catalog: &impl Catalog, one: &Project, text: &str) {
     let step = Step {
         agent: Some(text.into()),
         workspace: Some(workspace.clone()),
-        key: text.into(),
+        key: id_of(KEY),
         message: text.into(),
         counts: text.into(),
         changes: vec![change.clone()],
@@ -78,8 +78,7 @@ async fn assert_lands(catalog: &impl Catalog, one: &Project, text: &str) {
     let known = catalog.landing_by_request(ALICE, &one.id, text).await;
     assert_eq!(known.expect("landing"), landed.steps.last().copied());
     let entry = whole_log(catalog, one).await.pop().expect("it landed");
-    let texts = [&entry.key, &entry.message];
-    assert_eq!(texts, [text; 2]);
+    assert_eq!(entry.message, text);
     let texts = [entry.agent, entry.request];
     assert_eq!(texts, [(); 2].map(|()| Some(text.to_owned())));
     assert_eq!(entry.project, one.id);

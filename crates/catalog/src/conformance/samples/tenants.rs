@@ -60,7 +60,7 @@ pub(crate) fn key(tenant: TenantId, id: &str, agent: Option<&str>) -> ApiKey {
     let mut hash = [tenant.as_bytes()[0]; 32];
     hash[1..=id.len()].copy_from_slice(id.as_bytes());
     ApiKey {
-        id: id.into(),
+        id: id_of(id),
         tenant,
         agent: agent.map(Into::into),
         name: format!("name of {id}"),
@@ -82,7 +82,7 @@ pub(crate) fn sandbox(tenant: TenantId, id: &str) -> Sandbox {
         id: id_of(id),
         tenant,
         agent: None,
-        key: KEY.into(),
+        key: id_of(KEY),
         name: None,
         state: SandboxState::Starting,
         reason: None,

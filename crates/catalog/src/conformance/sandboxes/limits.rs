@@ -27,7 +27,7 @@ fn assert_limited(result: Result<()>, limited: Limit, at_most: u32) {
 
 fn with_key(id: &str, key: &str) -> Sandbox {
     let mut one = sandbox(ALICE, id);
-    one.key = key.into();
+    one.key = id_of(key);
     one
 }
 

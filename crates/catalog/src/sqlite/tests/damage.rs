@@ -12,8 +12,8 @@ use crate::query::SandboxQuery;
 const ROW: &str = "
     INSERT INTO tenants VALUES (zeroblob(16), 't', 1, '{}', NULL, NULL);
     INSERT INTO api_keys VALUES
-        (zeroblob(16), 'k', NULL, 'k', zeroblob(32), '[]', '{}', 1, NULL, NULL);
-    INSERT INTO sandboxes VALUES ('sbx-1', zeroblob(16), NULL, 'k', NULL, 'running', NULL, 't', NULL,
+        (zeroblob(16), 'key-1', NULL, 'k', zeroblob(32), '[]', '{}', 1, NULL, NULL);
+    INSERT INTO sandboxes VALUES ('sbx-1', zeroblob(16), NULL, 'key-1', NULL, 'running', NULL, 't', NULL,
         'w', zeroblob(32), 1, 1, 1, 0, 0, '{}', 1);
     INSERT INTO templates VALUES ('t', 'i', NULL, '[]', 1, 0, 1);
 ";
@@ -22,9 +22,9 @@ const PROJECT: &str = "
     INSERT INTO projects VALUES ('prj-1', zeroblob(16), 'p', NULL, zeroblob(32), 1, 0, 1, 1, 0,
         'all', NULL);
     INSERT INTO policies VALUES ('prj-1', '{}');
-    INSERT INTO workspaces VALUES ('w', zeroblob(16), 'prj-1', NULL, 'k', NULL, zeroblob(32),
+    INSERT INTO workspaces VALUES ('w', zeroblob(16), 'prj-1', NULL, 'key-1', NULL, zeroblob(32),
         zeroblob(32), 0, '{}', 0, 0, 'live', NULL, 1, 1, NULL);
-    INSERT INTO landings VALUES ('prj-1', 1, zeroblob(32), zeroblob(32), 'merge', NULL, NULL, 'k', '',
+    INSERT INTO landings VALUES ('prj-1', 1, zeroblob(32), zeroblob(32), 'merge', NULL, NULL, 'key-1', '',
         NULL, '{}', 1);
     INSERT INTO versions VALUES ('prj-1', 1, x'61', 'added', NULL, NULL, x'0101a4', 1, 0, 'take');
     INSERT INTO reviews VALUES ('rev-1', zeroblob(16), 'prj-1', NULL, NULL, x'61', 'c', NULL, NULL, NULL,
@@ -85,6 +85,7 @@ async fn impossible_values_of_projects_are_reported_as_damage() {
         "UPDATE workspaces SET state = 'dancing'",
         "UPDATE workspaces SET sync = ''",
         "UPDATE landings SET kind = 'crash'",
+        "UPDATE landings SET api_key = 'not an id'",
         "UPDATE landings SET counts = '{'",
         "UPDATE versions SET kind = 'moved'",
         "UPDATE versions SET entry_after = x'09'",

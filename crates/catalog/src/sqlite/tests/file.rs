@@ -8,7 +8,7 @@ use elevo_core::{TenantId, Timestamp};
 use sqlx::Connection;
 
 use super::super::{SqliteCatalog, SqliteOptions};
-use super::Temporary;
+use super::{Temporary, id_of};
 use crate::conformance::Backend;
 use crate::error::{Error, Limit};
 use crate::limits::MAX_LISTED;
@@ -159,7 +159,7 @@ const FILL: &str = "
     WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 100000)
     INSERT INTO agents SELECT CAST(printf('%016d', 1) AS BLOB), n, n, 1 FROM n;
     WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 100000)
-    INSERT INTO api_keys SELECT CAST(printf('%016d', 1) AS BLOB), n, NULL, n,
+    INSERT INTO api_keys SELECT CAST(printf('%016d', 1) AS BLOB), 'key-' || n, NULL, n,
         CAST(printf('%032d', n) AS BLOB), '[]', '{}', 1, NULL, NULL FROM n;
     WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 100000)
     INSERT INTO templates SELECT n, n, NULL, '[]', 1, 0, 1 FROM n;
@@ -188,7 +188,7 @@ async fn lists_without_pages_are_limited() {
             .await,
         catalog
             .add_key(&ApiKey {
-                id: new(),
+                id: id_of("key-new"),
                 tenant,
                 agent: None,
                 name: new(),

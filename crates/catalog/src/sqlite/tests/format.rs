@@ -121,7 +121,7 @@ fn agent() -> Agent {
 
 fn key() -> ApiKey {
     ApiKey {
-        id: "key-1".into(),
+        id: id_of("key-1"),
         tenant: TENANT,
         agent: Some("agt-1".into()),
         name: "laptop".into(),
@@ -145,7 +145,7 @@ fn sandbox() -> Sandbox {
         id: id_of("sbx-1"),
         tenant: TENANT,
         agent: Some("agt-1".into()),
-        key: "key-1".into(),
+        key: id_of("key-1"),
         name: Some("ünïcode 'quoted'".into()),
         state: SandboxState::Stopped,
         reason: Some("it was asked to".into()),

@@ -33,7 +33,7 @@ async fn a_catalog_of_version_4_is_read() {
         project: id_of("prj-1"),
         name: "v1".into(),
         snapshot: snapshot(2),
-        key: "key-1".into(),
+        key: id_of("key-1"),
         agent: Some("agt-1".into()),
         message: "as shown".into(),
         created: at(5),

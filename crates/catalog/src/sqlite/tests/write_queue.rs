@@ -175,7 +175,7 @@ async fn landing(catalog: &SqliteCatalog, id: &str, changes: u64) -> Landing {
         snapshot: snapshot(1),
         agent: None,
         workspace: None,
-        key: "key".into(),
+        key: id_of("key-1"),
         message: String::new(),
         request: None,
         counts: json!({}),

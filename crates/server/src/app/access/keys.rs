@@ -8,11 +8,12 @@ use elevo_api::Scope;
 use elevo_catalog::Catalog;
 use elevo_catalog::secret::ApiKeySecret;
 use elevo_catalog::{ApiKey, KeyLimits};
-use elevo_core::{ErrorCode, TenantId};
+use elevo_core::{ErrorCode, KeyId, TenantId};
 use tokio::sync::watch;
 
 use crate::app::access::principal::Principal;
 use crate::app::access::tenants::OF_THE_SETTINGS;
+use crate::app::missing::no_key;
 use crate::app::requests::once::Once;
 use crate::app::resources::Resources;
 use crate::app::sandboxes::spec;
@@ -115,17 +116,17 @@ impl Keys {
 
     /// Returns the id of a new key. In a retry, revokes the key of the earlier
     /// attempt: its secret was never returned and is not stored.
-    async fn id_for_key(&self, who: &Principal, once: &Once) -> Result<String> {
+    async fn id_for_key(&self, who: &Principal, once: &Once) -> Result<KeyId> {
         if !once.is_again() {
-            return Ok(once.name("key-"));
+            return Ok(once.id());
         }
         // Each retry records the id of its new key. Without such a record, the
         // earlier attempt was the first one, whose id is derived from the
         // request.
-        let before: String = once.noted().unwrap_or_else(|| once.name("key-"));
+        let before: KeyId = once.noted().unwrap_or_else(|| once.id());
         let now = clock::now();
         self.catalog.revoke_key(who.tenant, &before, now).await?;
-        let id = clock::name("key-");
+        let id: KeyId = clock::id();
         once.note(&id).await?;
         Ok(id)
     }
@@ -139,12 +140,11 @@ impl Keys {
         })
     }
 
-    pub(crate) async fn revoke(&self, who: &Principal, id: &str) -> Result<()> {
+    pub(crate) async fn revoke(&self, who: &Principal, id: &KeyId) -> Result<()> {
         who.needs(Scope::Keys)?;
         let found = self.catalog.key(who.tenant, id).await?;
         let found = found.filter(|key| who.agent.is_none() || key.agent == who.agent);
-        let missing = || Failure::new(ErrorCode::KeyNotFound, "there is no key with this id");
-        found.ok_or_else(missing)?;
+        found.ok_or_else(no_key)?;
         self.catalog
             .revoke_key(who.tenant, id, clock::now())
             .await?;
@@ -229,7 +229,7 @@ impl Keys {
         scopes: &[Scope],
     ) -> Result<()> {
         let key = ApiKey {
-            id: clock::name("key-"),
+            id: clock::id(),
             tenant,
             agent: None,
             name: name.into(),
@@ -305,7 +305,7 @@ fn within(wanted: KeyLimits, own: &KeyLimits) -> Result<KeyLimits> {
 
 fn key_out(key: ApiKey) -> api::Key {
     api::Key {
-        id: key.id,
+        id: key.id.to_string(),
         name: key.name,
         scopes: key.scopes,
         agent: key.agent,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use elevo_api::Scope;
 use elevo_catalog::{ApiKey, KeyLimits, Sandbox, TenantLimits};
-use elevo_core::{ErrorCode, TenantId};
+use elevo_core::{ErrorCode, KeyId, TenantId};
 
 use crate::app::access::presence::Presence;
 use crate::failure::{Failure, Result};
@@ -17,7 +17,7 @@ pub(crate) struct Principal {
     /// The agent that the key is bound to. The principal then sees only the
     /// sandboxes of this agent.
     pub(crate) agent: Option<String>,
-    pub(crate) key: String,
+    pub(crate) key: KeyId,
     /// The name of the key, which is recorded with its decisions on reviews.
     pub(crate) key_name: String,
     pub(crate) scopes: Vec<Scope>,
@@ -78,7 +78,7 @@ impl From<&Principal> for Asker {
     fn from(who: &Principal) -> Self {
         Self {
             tenant: who.tenant.to_string(),
-            key: who.key.clone(),
+            key: who.key.to_string(),
             agent: who.agent.clone(),
         }
     }

@@ -89,7 +89,7 @@ impl Tenants {
                     .await?;
             }
             Some(key) if key.revoked.is_some() => tracing::warn!(
-                key = key.id,
+                key = %key.id,
                 "API_KEY is a revoked key, so requests with it are rejected; set API_KEY to \
                  another secret"
             ),
@@ -109,12 +109,12 @@ impl Tenants {
             let revoked = self.catalog.revoke_key(tenant, &key.id, clock::now());
             revoked.await?;
             tracing::info!(
-                key = key.id,
+                key = %key.id,
                 "API_KEY has changed: the previous key is revoked"
             );
             let entry = Entry {
                 event: "key.revoked",
-                about: vec![("key_id", key.id.into())],
+                about: vec![("key_id", key.id.as_str().into())],
                 ..Entry::default()
             };
             self.audit.tell(entry).await;

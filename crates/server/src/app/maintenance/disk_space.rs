@@ -284,7 +284,7 @@ impl DiskSpace {
             return Ok(());
         }
         let workspace = id.clone();
-        let author = row.agent.as_ref().unwrap_or(&row.key).clone();
+        let author = row.agent.as_deref().unwrap_or(&row.key).to_owned();
         let info = parked_info(author, &workspace);
         let parked = self.stores.with(tenant, move |workspaces| {
             match workspaces.park(&workspace, info, &NeverFreeze, &Progress::new()) {

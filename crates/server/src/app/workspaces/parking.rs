@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use elevo_api as api;
 use elevo_catalog::{Sandbox, Workspace, WorkspaceChange, WorkspaceState};
-use elevo_core::{ErrorCode, TenantId, WorkspaceId};
+use elevo_core::{ErrorCode, KeyId, TenantId, WorkspaceId};
 use elevo_engine::{CommitInfo, Progress};
 use elevo_objects::SnapshotId;
 use elevo_workspace::{Error as WorkspaceError, NeverFreeze, Record};
@@ -56,7 +56,7 @@ impl Workspaces {
     /// directory, and a job moves them into the store once there is free space.
     pub(crate) async fn park_workspace(&self, sandbox: &Sandbox) -> Result<()> {
         let id = sandbox.workspace.clone();
-        let author = sandbox.agent.as_ref().unwrap_or(&sandbox.key).clone();
+        let author = sandbox.agent.as_deref().unwrap_or(&sandbox.key).to_owned();
         let info = parked_info(author, &id);
         let room = self.room.clone();
         let parked = self.stores.with(sandbox.tenant, move |workspaces| {
@@ -182,14 +182,17 @@ impl Workspaces {
         let record = record.await?;
         // The key that created the workspace is not known.
         let keys = self.catalog.keys(tenant).await?;
-        let key = keys.first().map(|key| key.id.clone()).unwrap_or_default();
+        let Some(key) = keys.first() else {
+            let what = elevo_catalog::Kind::Owner;
+            return Err(elevo_catalog::Error::NotFound { what }.into());
+        };
         let row = Workspace {
             created: record.created,
             expires: Some(clock::after(
                 self.time.now().await?,
                 self.config.expired_keep,
             )),
-            ..parked_row(tenant, id, &key, record.base)
+            ..parked_row(tenant, id, &key.id, record.base)
         };
         match self.catalog.add_workspace(&row).await {
             Err(elevo_catalog::Error::Exists { .. }) => Ok(()),
@@ -199,14 +202,14 @@ impl Workspaces {
 }
 
 /// Returns the row of a parked workspace without a project.
-fn parked_row(tenant: TenantId, id: &WorkspaceId, key: &str, base: SnapshotId) -> Workspace {
+fn parked_row(tenant: TenantId, id: &WorkspaceId, key: &KeyId, base: SnapshotId) -> Workspace {
     let now = clock::now();
     Workspace {
         id: id.clone(),
         tenant,
         project: None,
         agent: None,
-        key: key.to_owned(),
+        key: key.clone(),
         name: None,
         base,
         synced: base,

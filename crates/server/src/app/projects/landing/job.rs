@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use elevo_api as api;
 use elevo_catalog::{LandingKind, Review, ReviewChange, Unsettled};
-use elevo_core::{ReviewId, TreePath, WorkspaceId};
+use elevo_core::{KeyId, ReviewId, TreePath, WorkspaceId};
 use elevo_merge::TreeMerge;
 use elevo_objects::SnapshotId;
 use elevo_policy::Strategy;
@@ -39,7 +39,7 @@ pub(crate) struct Job {
     pub(crate) agent: Option<String>,
     /// The agent whose access to paths applies; `None` means access to all.
     pub(crate) rights: Option<String>,
-    pub(crate) key: String,
+    pub(crate) key: KeyId,
     pub(crate) message: String,
     /// The name of the request in the catalog, by which a retry is detected.
     pub(crate) request: Option<String>,

@@ -404,7 +404,7 @@ fn head_info(base: &LandingBase, job: &Job) -> CommitInfo {
     labels.insert("kind".to_owned(), job.kind.to_string());
     CommitInfo {
         parents: vec![base.head],
-        author: job.agent.clone().unwrap_or_else(|| job.key.clone()),
+        author: job.agent.as_deref().unwrap_or(&job.key).to_owned(),
         message: job.message.clone(),
         created: clock::now(),
         labels,

@@ -148,7 +148,7 @@ impl Reviews {
                 let found = self.catalog.agent(who.tenant, agent).await?;
                 (agent.clone(), found.map(|agent| agent.name))
             }
-            None => (who.key.clone(), Some(who.key_name.clone())),
+            None => (who.key.to_string(), Some(who.key_name.clone())),
         };
         Ok(Decision {
             review: review.clone(),
