@@ -20,7 +20,6 @@ pub(crate) fn tenant(tenant: &Tenant) -> Result<()> {
 }
 
 pub(crate) fn agent(agent: &Agent) -> Result<()> {
-    name("the id of an agent", &agent.id)?;
     name("the name of an agent", &agent.name)?;
     micros(agent.created).map(drop)
 }

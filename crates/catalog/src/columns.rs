@@ -5,8 +5,8 @@
 //! is an [`ImpossibleValue`], which an implementation reports as damage.
 
 use elevo_core::{
-    KeyId, ProjectId, ReviewId, SandboxId, SandboxState, TenantId, Timestamp, TreePath, WebhookId,
-    WorkspaceId,
+    AgentId, KeyId, ProjectId, ReviewId, SandboxId, SandboxState, TenantId, Timestamp, TreePath,
+    WebhookId, WorkspaceId,
 };
 use elevo_objects::{Entry, Hash, SnapshotId};
 use serde_json::Value;
@@ -160,6 +160,7 @@ stored!(bytes TreePath, forms::read_path);
 stored!(bytes Entry, forms::read_entry);
 stored!(integer Timestamp, of_micros);
 stored!(integer u64, |form: i64| form.try_into().ok());
+stored!(id AgentId);
 stored!(id KeyId);
 stored!(id ProjectId);
 stored!(id ReviewId);

@@ -1,6 +1,6 @@
 //! Queries and pages.
 
-use elevo_core::{SandboxState, TenantId, Timestamp};
+use elevo_core::{AgentId, SandboxState, TenantId, Timestamp};
 
 use crate::limits::MAX_PAGE;
 
@@ -11,7 +11,7 @@ pub struct SandboxQuery {
     /// Only sandboxes of this tenant; `None` for all tenants.
     pub tenant: Option<TenantId>,
     /// Only sandboxes of this agent.
-    pub agent: Option<String>,
+    pub agent: Option<AgentId>,
     /// Only sandboxes in this state.
     pub state: Option<SandboxState>,
     /// Only sandboxes whose name begins with exactly this. An empty prefix does

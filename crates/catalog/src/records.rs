@@ -11,7 +11,7 @@ mod tag;
 mod version;
 mod workspace;
 
-use elevo_core::{KeyId, SandboxId, SandboxState, TenantId, Timestamp, WorkspaceId};
+use elevo_core::{AgentId, KeyId, SandboxId, SandboxState, TenantId, Timestamp, WorkspaceId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -120,7 +120,8 @@ impl TenantLimits {
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct Agent {
     /// Id, unique in the tenant.
-    pub id: String,
+    #[sqlx(try_from = "Column<AgentId>")]
+    pub id: AgentId,
     /// The tenant it belongs to.
     #[sqlx(try_from = "Column<TenantId>")]
     pub tenant: TenantId,
@@ -141,7 +142,8 @@ pub struct ApiKey {
     #[sqlx(try_from = "Column<TenantId>")]
     pub tenant: TenantId,
     /// The agent that the key is bound to, if any.
-    pub agent: Option<String>,
+    #[sqlx(try_from = "Optional<AgentId>")]
+    pub agent: Option<AgentId>,
     /// Display name.
     pub name: String,
     /// Hash of the secret; see [`crate::secret`].
@@ -192,7 +194,8 @@ pub struct Sandbox {
     #[sqlx(try_from = "Column<TenantId>")]
     pub tenant: TenantId,
     /// The agent that works in it, if one is named.
-    pub agent: Option<String>,
+    #[sqlx(try_from = "Optional<AgentId>")]
+    pub agent: Option<AgentId>,
     /// The key it was created with.
     #[sqlx(rename = "api_key", try_from = "Column<KeyId>")]
     pub key: KeyId,

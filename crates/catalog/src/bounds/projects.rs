@@ -33,7 +33,6 @@ pub(crate) fn policy(policy: &Value) -> Result<String> {
 
 pub(crate) fn tag(tag: &Tag) -> Result<()> {
     name("the name of a tag", &tag.name)?;
-    optional_name("the agent of a tag", &tag.agent)?;
     text("the message of a tag", &tag.message)?;
     times([Some(tag.created)])
 }
@@ -91,7 +90,6 @@ pub(crate) fn landing(landing: &Landing) -> Result<()> {
 }
 
 fn step(landing: &Landing, step: &Step) -> Result<()> {
-    optional_name("the agent of a step", &step.agent)?;
     text("the message of a step", &step.message)?;
     optional_name("the request of a step", &step.request)?;
     if step.base.is_some() && step.workspace.is_none() {
@@ -122,7 +120,6 @@ fn path_change(change: &PathChange) -> Result<()> {
 }
 
 pub(crate) fn review(review: &Review) -> Result<()> {
-    optional_name("the agent of a review", &review.agent)?;
     name("the kind of a review", &review.kind)?;
     name("an algorithm", &review.algorithm)?;
     optional_name("the principal that closed a review", &review.closed_by)?;

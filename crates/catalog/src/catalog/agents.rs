@@ -1,5 +1,5 @@
 use async_trait::async_trait;
-use elevo_core::TenantId;
+use elevo_core::{AgentId, TenantId};
 
 use crate::error::Result;
 use crate::records::Agent;
@@ -17,5 +17,5 @@ pub trait Agents {
     async fn agents(&self, tenant: TenantId) -> Result<Vec<Agent>>;
 
     /// Returns a tenant's agent by id.
-    async fn agent(&self, tenant: TenantId, id: &str) -> Result<Option<Agent>>;
+    async fn agent(&self, tenant: TenantId, id: &AgentId) -> Result<Option<Agent>>;
 }

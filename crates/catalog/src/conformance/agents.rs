@@ -5,14 +5,14 @@ use elevo_core::TenantId;
 use crate::catalog::*;
 use crate::conformance::assertions::{assert_exists, assert_not_found};
 use crate::conformance::backend::Backend;
-use crate::conformance::samples::{AGENT, ALICE, BOB, agent, furnished};
+use crate::conformance::samples::{AGENT, ALICE, BOB, agent, furnished, id_of};
 use crate::error::Kind;
 
 /// Adding a second agent with the same id or name to a tenant fails; another tenant
 /// can use both.
 pub async fn an_agent_is_added_once_to_its_tenant(backend: &impl Backend) {
     let catalog = furnished(backend).await;
-    let mut same_name = agent(ALICE, "another id");
+    let mut same_name = agent(ALICE, "another-id");
     same_name.name = agent(ALICE, AGENT).name;
     for taken in [agent(ALICE, AGENT), same_name] {
         assert_exists(catalog.add_agent(&taken).await, Kind::Agent);
@@ -22,9 +22,12 @@ pub async fn an_agent_is_added_once_to_its_tenant(backend: &impl Backend) {
     for id in [ALICE, BOB] {
         let agents = catalog.agents(id).await.expect("agents");
         assert_eq!(agents, [agent(id, AGENT)]);
-        let found = catalog.agent(id, AGENT).await.expect("agent");
+        let found = catalog.agent(id, &id_of(AGENT)).await.expect("agent");
         assert_eq!(found, Some(agent(id, AGENT)));
     }
-    let found = catalog.agent(ALICE, "another id").await.expect("agent");
+    let found = catalog
+        .agent(ALICE, &id_of("another-id"))
+        .await
+        .expect("agent");
     assert_eq!(found, None);
 }

@@ -66,7 +66,7 @@ pub async fn a_webhook_keeps_no_events_of_other_tenants(backend: &impl Backend) 
 pub async fn a_change_of_a_sandbox_records_an_event(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let one = Sandbox {
-        agent: Some(AGENT.into()),
+        agent: Some(id_of(AGENT)),
         key: id_of(AGENT_KEYS[0]),
         ..sandbox(ALICE, "a")
     };
@@ -139,7 +139,7 @@ pub async fn the_event_of_an_expiry_states_whether_the_workspace_is_parked(backe
         marked.expect("it has expired");
     }
     let parked = Workspace {
-        agent: Some(AGENT.into()),
+        agent: Some(id_of(AGENT)),
         state: WorkspaceState::Parked,
         expires: Some(at(2000)),
         ..workspace(ALICE, "workspace-of-a", None)
@@ -204,7 +204,7 @@ pub async fn events_are_found_by_every_filter(backend: &impl Backend) {
     assert_eq!(catalog.last_event().await.expect("last"), 0);
     let mine = |kind, agent: Option<&str>, subject: &str| NewEvent {
         kind,
-        agent: agent.map(Into::into),
+        agent: agent.map(id_of),
         ..note(subject, 1)
     };
     let made = [
@@ -236,7 +236,7 @@ pub async fn events_are_found_by_every_filter(backend: &impl Backend) {
     };
     let tenant = Some(ALICE);
     assert_eq!(of(EventQuery { tenant, ..all() }).await, [0, 1, 2, 3]);
-    let agent = Some(AGENT.into());
+    let agent = Some(id_of(AGENT));
     let bound = EventQuery {
         tenant,
         agent,

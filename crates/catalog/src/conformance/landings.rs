@@ -50,7 +50,7 @@ pub async fn a_landing_changes_all_its_records(backend: &impl Backend) {
         snapshot: snapshot(1),
         parent: first(),
         kind: LandingKind::Resolve,
-        agent: Some(AGENT.into()),
+        agent: Some(id_of(AGENT)),
         workspace: Some(id_of("w")),
         key: id_of(KEY),
         message: "why\nnot".into(),

@@ -31,7 +31,7 @@ async fn furnished_with_empty_project<P: Backend>(backend: &P) -> (P::Catalog, P
 pub async fn a_review_is_read_back_as_opened(backend: &impl Backend) {
     let (catalog, one) = furnished_with_empty_project(backend).await;
     let full = Review {
-        agent: Some(AGENT.into()),
+        agent: Some(id_of(AGENT)),
         kind: "protected".into(),
         sides: Sides {
             base: Some(directory(3)),

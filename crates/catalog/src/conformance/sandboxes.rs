@@ -25,7 +25,7 @@ use crate::records::Sandbox;
 pub async fn a_sandbox_is_read_back_as_added(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let full = Sandbox {
-        agent: Some(AGENT.into()),
+        agent: Some(id_of(AGENT)),
         key: id_of(AGENT_KEYS[0]),
         name: Some("name".into()),
         state: SandboxState::Error,
@@ -62,7 +62,7 @@ pub async fn a_sandbox_needs_its_owners(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let of_unknown_tenant = sandbox(elevo_core::TenantId::new([3; 16]), "a");
     let mut no_agent = sandbox(ALICE, "a");
-    no_agent.agent = Some("unknown".into());
+    no_agent.agent = Some(id_of("unknown"));
     let mut no_key = sandbox(ALICE, "a");
     no_key.key = id_of("nothing");
     for orphan in [of_unknown_tenant, no_agent, no_key] {

@@ -34,7 +34,7 @@ pub async fn a_tag_is_read_back_as_set(backend: &impl Backend) {
         add_project(&catalog, &project(ALICE, id)).await;
     }
     let full = Tag {
-        agent: Some(AGENT.into()),
+        agent: Some(id_of(AGENT)),
         message: "why\nnot".into(),
         ..tag("p", "v1", 1)
     };

@@ -230,5 +230,11 @@ pub async fn an_erased_tenant_leaves_no_records(backend: &impl Backend) {
     again.expect("a new tenant");
     let added = catalog.add_key(&key(ALICE, KEY, None)).await;
     added.expect("a new key");
-    assert!(catalog.agent(ALICE, AGENT).await.expect("agent").is_none());
+    assert!(
+        catalog
+            .agent(ALICE, &id_of(AGENT))
+            .await
+            .expect("agent")
+            .is_none()
+    );
 }

@@ -25,7 +25,7 @@ pub(crate) fn webhook(id: &str) -> Webhook {
 pub async fn a_webhook_is_read_back_as_added(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let full = Webhook {
-        agent: Some(AGENT.into()),
+        agent: Some(id_of(AGENT)),
         kinds: vec![EventKind::SandboxError, EventKind::AgentConnected],
         ..webhook("a")
     };

@@ -30,7 +30,7 @@ pub async fn a_workspace_is_read_back_as_added(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     add_project(&catalog, &project(ALICE, "p")).await;
     let full = Workspace {
-        agent: Some(AGENT.into()),
+        agent: Some(id_of(AGENT)),
         key: id_of(AGENT_KEYS[0]),
         name: Some("name".into()),
         base: snapshot(1),
@@ -69,7 +69,7 @@ pub async fn a_workspace_needs_its_owners(backend: &impl Backend) {
     add_project(&catalog, &project(BOB, "of-bob")).await;
     let of_unknown_tenant = workspace(elevo_core::TenantId::new([3; 16]), "a", None);
     let mut no_agent = workspace(ALICE, "a", None);
-    no_agent.agent = Some("unknown".into());
+    no_agent.agent = Some(id_of("unknown"));
     let mut no_key = workspace(ALICE, "a", None);
     no_key.key = id_of("nothing");
     let no_project = workspace(ALICE, "a", Some("nothing"));
@@ -95,7 +95,7 @@ pub async fn workspaces_are_listed_newest_first(backend: &impl Backend) {
         let of = if n & 1 == 0 { "p" } else { "q" };
         let mut one = workspace(ALICE, &format!("{n}"), Some(of));
         one.created = at(n / 3);
-        one.agent = (n & 2 == 0).then(|| AGENT.into());
+        one.agent = (n & 2 == 0).then(|| id_of(AGENT));
         if n & 4 != 0 {
             one.state = WorkspaceState::Parked;
         }
@@ -111,7 +111,7 @@ pub async fn workspaces_are_listed_newest_first(backend: &impl Backend) {
         ..all.clone()
     };
     let of_agent = WorkspaceQuery {
-        agent: Some(AGENT.into()),
+        agent: Some(id_of(AGENT)),
         ..of_p.clone()
     };
     let parked = WorkspaceQuery {
@@ -119,7 +119,7 @@ pub async fn workspaces_are_listed_newest_first(backend: &impl Backend) {
         ..of_agent.clone()
     };
     let unknown = WorkspaceQuery {
-        agent: Some("unknown".into()),
+        agent: Some(id_of("unknown")),
         ..all.clone()
     };
     for (query, expected) in [

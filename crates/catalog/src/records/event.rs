@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use elevo_core::{TenantId, Timestamp, WebhookId};
+use elevo_core::{AgentId, TenantId, Timestamp, WebhookId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -125,7 +125,8 @@ pub struct NewEvent {
     pub tenant: TenantId,
     /// The agent of the sandbox, workspace, landing or review that the event is
     /// about.
-    pub agent: Option<String>,
+    #[sqlx(try_from = "Optional<AgentId>")]
+    pub agent: Option<AgentId>,
     /// The kind of the event.
     #[sqlx(try_from = "Column<EventKind>")]
     pub kind: EventKind,
@@ -157,7 +158,7 @@ pub struct EventQuery {
     pub tenant: Option<TenantId>,
     /// Only events that this agent may see: those of its sandboxes,
     /// workspaces and reviews, and all landings.
-    pub agent: Option<String>,
+    pub agent: Option<AgentId>,
     /// Only events of these kinds; all kinds if empty.
     pub kinds: Vec<EventKind>,
     /// Only events about this sandbox, workspace or project.
@@ -180,7 +181,8 @@ pub struct Webhook {
     pub tenant: Option<TenantId>,
     /// The agent that the creating key is bound to. The webhook gets only events
     /// that this agent may see.
-    pub agent: Option<String>,
+    #[sqlx(try_from = "Optional<AgentId>")]
+    pub agent: Option<AgentId>,
     /// The address that deliveries are sent to.
     pub url: String,
     /// The secret that signs deliveries; if empty, deliveries are not signed.

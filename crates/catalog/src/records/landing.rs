@@ -1,4 +1,4 @@
-use elevo_core::{KeyId, ProjectId, ReviewId, TenantId, Timestamp, TreePath, WorkspaceId};
+use elevo_core::{AgentId, KeyId, ProjectId, ReviewId, TenantId, Timestamp, TreePath, WorkspaceId};
 use elevo_objects::SnapshotId;
 use serde_json::Value;
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
@@ -36,7 +36,7 @@ pub struct Step {
     /// path.
     pub snapshot: SnapshotId,
     /// The agent whose work it is.
-    pub agent: Option<String>,
+    pub agent: Option<AgentId>,
     /// The workspace it comes from.
     pub workspace: Option<WorkspaceId>,
     /// The key of the request.
@@ -144,7 +144,8 @@ pub struct LogEntry {
     #[sqlx(try_from = "Column<LandingKind>")]
     pub kind: LandingKind,
     /// The agent whose work it was.
-    pub agent: Option<String>,
+    #[sqlx(try_from = "Optional<AgentId>")]
+    pub agent: Option<AgentId>,
     /// The workspace it came from.
     #[sqlx(try_from = "Optional<WorkspaceId>")]
     pub workspace: Option<WorkspaceId>,

@@ -1,4 +1,4 @@
-use elevo_core::{ProjectId, ReviewId, TenantId, Timestamp, TreePath, WorkspaceId};
+use elevo_core::{AgentId, ProjectId, ReviewId, TenantId, Timestamp, TreePath, WorkspaceId};
 use elevo_objects::{Entry, SnapshotId};
 use serde_json::Value;
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
@@ -23,7 +23,8 @@ pub struct Review {
     #[sqlx(try_from = "Optional<WorkspaceId>")]
     pub workspace: Option<WorkspaceId>,
     /// The agent whose work it is.
-    pub agent: Option<String>,
+    #[sqlx(try_from = "Optional<AgentId>")]
+    pub agent: Option<AgentId>,
     /// The path of the change.
     #[sqlx(try_from = "Column<TreePath>")]
     pub path: TreePath,

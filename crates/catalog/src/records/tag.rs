@@ -1,7 +1,7 @@
-use elevo_core::{KeyId, ProjectId, Timestamp};
+use elevo_core::{AgentId, KeyId, ProjectId, Timestamp};
 use elevo_objects::SnapshotId;
 
-use crate::columns::Column;
+use crate::columns::{Column, Optional};
 
 /// A name for a version, which keeps the version's content.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
@@ -18,7 +18,8 @@ pub struct Tag {
     #[sqlx(rename = "api_key", try_from = "Column<KeyId>")]
     pub key: KeyId,
     /// The agent that set it.
-    pub agent: Option<String>,
+    #[sqlx(try_from = "Optional<AgentId>")]
+    pub agent: Option<AgentId>,
     /// Message for people.
     pub message: String,
     /// Time at which it was set or last moved.

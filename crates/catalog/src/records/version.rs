@@ -1,4 +1,4 @@
-use elevo_core::{Timestamp, TreePath, WorkspaceId};
+use elevo_core::{AgentId, Timestamp, TreePath, WorkspaceId};
 use elevo_objects::{Entry, SnapshotId};
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
@@ -76,7 +76,8 @@ pub struct FileVersion {
     #[sqlx(flatten)]
     pub change: PathChange,
     /// The agent whose work it was.
-    pub agent: Option<String>,
+    #[sqlx(try_from = "Optional<AgentId>")]
+    pub agent: Option<AgentId>,
     /// The workspace it came from.
     #[sqlx(try_from = "Optional<WorkspaceId>")]
     pub workspace: Option<WorkspaceId>,

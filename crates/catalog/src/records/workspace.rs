@@ -1,4 +1,4 @@
-use elevo_core::{KeyId, ProjectId, TenantId, Timestamp, TreePath, WorkspaceId};
+use elevo_core::{AgentId, KeyId, ProjectId, TenantId, Timestamp, TreePath, WorkspaceId};
 use elevo_objects::{Entry, SnapshotId};
 use serde_json::Value;
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
@@ -20,7 +20,8 @@ pub struct Workspace {
     #[sqlx(try_from = "Optional<ProjectId>")]
     pub project: Option<ProjectId>,
     /// The agent that works in it, if one is named.
-    pub agent: Option<String>,
+    #[sqlx(try_from = "Optional<AgentId>")]
+    pub agent: Option<AgentId>,
     /// The key it was created with.
     #[sqlx(rename = "api_key", try_from = "Column<KeyId>")]
     pub key: KeyId,
@@ -144,7 +145,7 @@ pub struct WorkspaceQuery {
     /// Only workspaces of this project.
     pub project: Option<ProjectId>,
     /// Only workspaces of this agent.
-    pub agent: Option<String>,
+    pub agent: Option<AgentId>,
     /// Only workspaces in this state.
     pub state: Option<WorkspaceState>,
     /// Only workspaces after this position.

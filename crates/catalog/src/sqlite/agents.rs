@@ -1,7 +1,7 @@
 //! Statements on agents.
 
 use async_trait::async_trait;
-use elevo_core::TenantId;
+use elevo_core::{AgentId, TenantId};
 
 use super::{SqliteCatalog, database, failure};
 use crate::bounds::{self, micros};
@@ -19,7 +19,7 @@ impl Agents for SqliteCatalog {
         database::check_max_listed(&mut transaction, count, Limit::Agents).await?;
         sqlx::query("INSERT INTO agents (tenant, id, name, created) VALUES (?, ?, ?, ?)")
             .bind(&agent.tenant.as_bytes()[..])
-            .bind(&agent.id)
+            .bind(agent.id.as_str())
             .bind(&agent.name)
             .bind(micros(agent.created)?)
             .execute(&mut *transaction)
@@ -38,11 +38,11 @@ impl Agents for SqliteCatalog {
             .map_err(failure::of)
     }
 
-    async fn agent(&self, tenant: TenantId, id: &str) -> Result<Option<Agent>> {
+    async fn agent(&self, tenant: TenantId, id: &AgentId) -> Result<Option<Agent>> {
         let agent = "SELECT tenant, id, name, created FROM agents WHERE tenant = ? AND id = ?";
         sqlx::query_as(agent)
             .bind(&tenant.as_bytes()[..])
-            .bind(id)
+            .bind(id.as_str())
             .fetch_optional(self.database.readers())
             .await
             .map_err(failure::of)

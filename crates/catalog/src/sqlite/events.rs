@@ -85,7 +85,7 @@ pub(super) async fn insert(connection: &mut SqliteConnection, event: &NewEvent) 
     bounds::event(event)?;
     let done = sqlx::query(INSERT)
         .bind(&event.tenant.as_bytes()[..])
-        .bind(&event.agent)
+        .bind(event.agent.as_deref())
         .bind(event.kind.name())
         .bind(&event.subject)
         .bind(micros(event.at)?)
@@ -168,7 +168,7 @@ pub(super) fn push_filters(builder: &mut QueryBuilder<Sqlite>, query: &EventQuer
         builder.push_bind(tenant.as_bytes().to_vec());
     }
     if let Some(agent) = &query.agent {
-        builder.push(" AND (agent = ").push_bind(agent.clone());
+        builder.push(" AND (agent = ").push_bind(agent.to_string());
         builder.push(" OR kind = ");
         builder.push_bind(EventKind::ProjectLanded.name());
         builder.push(")");

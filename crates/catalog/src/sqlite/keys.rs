@@ -34,7 +34,7 @@ impl Keys for SqliteCatalog {
         sqlx::query(insert)
             .bind(&key.tenant.as_bytes()[..])
             .bind(key.id.as_str())
-            .bind(&key.agent)
+            .bind(key.agent.as_deref())
             .bind(&key.name)
             .bind(&key.hash[..])
             .bind(values::to_json(&key.scopes)?)

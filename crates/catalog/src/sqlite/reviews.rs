@@ -121,7 +121,7 @@ pub(super) async fn insert(connection: &mut SqliteConnection, review: &Review) -
         .bind(&review.tenant.as_bytes()[..])
         .bind(review.project.as_str())
         .bind(review.workspace.as_deref())
-        .bind(&review.agent)
+        .bind(review.agent.as_deref())
         .bind(stored::path(&review.path))
         .bind(&review.kind)
         .bind(entry(&sides.base))

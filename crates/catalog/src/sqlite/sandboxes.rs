@@ -268,7 +268,7 @@ async fn insert(connection: &mut SqliteConnection, sandbox: &Sandbox) -> Result<
     sqlx::query(INSERT)
         .bind(sandbox.id.as_str())
         .bind(&sandbox.tenant.as_bytes()[..])
-        .bind(&sandbox.agent)
+        .bind(sandbox.agent.as_deref())
         .bind(sandbox.key.as_str())
         .bind(&sandbox.name)
         .bind(sandbox.state.name())
@@ -297,7 +297,7 @@ fn push_filters(builder: &mut QueryBuilder<Sqlite>, query: &SandboxQuery) {
         builder.push_bind(tenant.as_bytes().to_vec());
     }
     if let Some(agent) = &query.agent {
-        builder.push(" AND agent = ").push_bind(agent.clone());
+        builder.push(" AND agent = ").push_bind(agent.to_string());
     }
     if let Some(state) = query.state {
         builder.push(" AND state = ").push_bind(state.name());

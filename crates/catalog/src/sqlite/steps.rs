@@ -81,7 +81,7 @@ async fn insert(
         .bind(&step.snapshot.0.as_bytes()[..])
         .bind(&parent.0.as_bytes()[..])
         .bind(values::to_word(step.kind))
-        .bind(&step.agent)
+        .bind(step.agent.as_deref())
         .bind(step.workspace.as_deref())
         .bind(step.key.as_str())
         .bind(&step.message)

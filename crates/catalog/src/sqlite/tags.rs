@@ -71,7 +71,7 @@ impl Tags for SqliteCatalog {
             .bind(&tag.name)
             .bind(&tag.snapshot.0.as_bytes()[..])
             .bind(tag.key.as_str())
-            .bind(&tag.agent)
+            .bind(tag.agent.as_deref())
             .bind(&tag.message)
             .bind(micros(tag.created)?)
             .execute(&mut *transaction)

@@ -53,7 +53,7 @@ impl Webhooks for SqliteCatalog {
         sqlx::query(INSERT)
             .bind(webhook.id.as_str())
             .bind(values::to_owner(webhook.tenant))
-            .bind(&webhook.agent)
+            .bind(webhook.agent.as_deref())
             .bind(&webhook.url)
             .bind(&webhook.secret)
             .bind(values::to_json(&webhook.kinds)?)

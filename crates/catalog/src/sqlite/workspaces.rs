@@ -62,7 +62,7 @@ impl Workspaces for SqliteCatalog {
             .bind(workspace.id.as_str())
             .bind(&workspace.tenant.as_bytes()[..])
             .bind(workspace.project.as_deref())
-            .bind(&workspace.agent)
+            .bind(workspace.agent.as_deref())
             .bind(workspace.key.as_str())
             .bind(&workspace.name)
             .bind(&workspace.base.0.as_bytes()[..])
@@ -190,7 +190,7 @@ fn push_filters(builder: &mut QueryBuilder<Sqlite>, query: &WorkspaceQuery) {
             .push_bind(project.to_string());
     }
     if let Some(agent) = &query.agent {
-        builder.push(" AND agent = ").push_bind(agent.clone());
+        builder.push(" AND agent = ").push_bind(agent.to_string());
     }
     if let Some(state) = query.state {
         builder

@@ -1,10 +1,14 @@
-//! Failures of requests that name a project, key, review, webhook, workspace or
-//! template that does not exist.
+//! Failures of requests that name a record that does not exist.
 
 use elevo_catalog::Workspace;
 use elevo_core::ErrorCode;
 
 use crate::failure::{Failure, short};
+
+pub(crate) fn no_agent(id: &str) -> Failure {
+    let message = format!("there is no agent `{}`", short(id));
+    Failure::new(ErrorCode::AgentNotFound, message)
+}
 
 pub(crate) fn no_project(name: &str) -> Failure {
     let message = format!("there is no project `{}`", short(name));

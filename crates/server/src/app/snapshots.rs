@@ -181,7 +181,7 @@ impl Snapshots {
         let repository = self.stores.repository(who.tenant);
         let snapshot = repository.snapshot(kept.id).await?;
         let is_shared = snapshot.labels.contains_key(SHARED);
-        match snapshot.author == *agent && !is_shared {
+        match *agent == *snapshot.author && !is_shared {
             true => Ok(kept),
             false => Err(no_snapshot(text)),
         }

@@ -252,7 +252,7 @@ impl Workspaces {
         Ok(api::Workspace {
             id: row.id.to_string(),
             project: row.project.as_ref().map(ToString::to_string),
-            agent: row.agent.clone(),
+            agent: row.agent.as_ref().map(ToString::to_string),
             name: row.name.clone(),
             state: match row.state {
                 WorkspaceState::Parked => api::WorkspaceState::Parked,

@@ -2,7 +2,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use elevo_api as api;
-use elevo_core::KeyId;
+use elevo_core::{AgentId, KeyId};
 
 use crate::app::requests::once::Once;
 use crate::http::answer::Answer;
@@ -99,7 +99,7 @@ pub(super) async fn list_agents(
 pub(super) async fn end_agent(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path(id): Path<String>,
+    Path(id): Path<AgentId>,
 ) -> Answer<StatusCode> {
     shared.app.keys.end_agent(&who, &id).await?;
     Ok(StatusCode::NO_CONTENT)

@@ -6,11 +6,11 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::StatusCode;
 use axum::http::header::{AUTHORIZATION, HeaderMap};
 use axum::http::request::Parts;
-use elevo_core::{ErrorCode, KeyId, ReviewId, SandboxId, WebhookId, WorkspaceId};
+use elevo_core::{AgentId, ErrorCode, KeyId, ReviewId, SandboxId, WebhookId, WorkspaceId};
 use serde::de::DeserializeOwned;
 
 use crate::app::access::principal::Principal;
-use crate::app::missing::{no_key, no_review, no_webhook, no_workspace};
+use crate::app::missing::{no_agent, no_key, no_review, no_webhook, no_workspace};
 use crate::app::projects::project_ref::ProjectRef;
 use crate::app::requests::once::Once;
 use crate::failure::{Failure, short};
@@ -206,6 +206,12 @@ impl PathPart for WebhookId {
 impl PathPart for KeyId {
     fn decode(text: String) -> Result<Self, Failure> {
         text.parse().map_err(|_| no_key())
+    }
+}
+
+impl PathPart for AgentId {
+    fn decode(text: String) -> Result<Self, Failure> {
+        text.parse().map_err(|_| no_agent(&text))
     }
 }
 

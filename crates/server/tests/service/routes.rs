@@ -115,6 +115,7 @@ fn request(service: &Service, route: &Route, ids: &Ids, template: &str) -> Reque
         .replace("{name}", "base");
     let path = match route.path.as_str() {
         "/api/v1/keys/{id}" => path.replace("{id}", &ids.key),
+        "/api/v1/agents/{id}" => path.replace("{id}", "agt-none"),
         _ if path.starts_with("/api/v1/projects/") => path
             .replace("{id}", &ids.project)
             .replace("{sequence}", "1"),

@@ -8,8 +8,9 @@ use crate::conformance::assertions::assert_refused;
 use crate::conformance::backend::Backend;
 use crate::conformance::catalog::text::HOSTILE;
 use crate::conformance::samples::{
-    ALICE, KEY, add_project, add_workspace, added, agent, furnished, get_project, get_review,
-    id_of, key, land, path, project, requested, review, short, snapshot, whole_log, workspace,
+    AGENT, ALICE, KEY, add_project, add_workspace, added, agent, furnished, get_project,
+    get_review, id_of, key, land, path, project, requested, review, short, snapshot, whole_log,
+    workspace,
 };
 use crate::limits::{MAX_NAME_BYTES, MAX_TEXT_BYTES};
 use crate::records::{PathChange, Project, Review, Step, Workspace};
@@ -19,10 +20,10 @@ pub async fn any_text_of_a_project_is_read_back_unchanged(backend: &impl Backend
     let catalog = furnished(backend).await;
     let longest = "x".repeat(MAX_NAME_BYTES);
     for (n, text) in HOSTILE.into_iter().chain([longest.as_str()]).enumerate() {
-        let mut named = agent(ALICE, text);
+        let mut named = agent(ALICE, &n.to_string());
         named.name = text.into();
         catalog.add_agent(&named).await.expect("a new agent");
-        let mut bound = key(ALICE, &n.to_string(), Some(text));
+        let mut bound = key(ALICE, &n.to_string(), Some(&named.id));
         bound.hash = [n as u8; 32];
         catalog.add_key(&bound).await.expect("a new key");
         let one = Project {
@@ -35,7 +36,7 @@ pub async fn any_text_of_a_project_is_read_back_unchanged(backend: &impl Backend
         let found = catalog.project_by_name(ALICE, text).await;
         assert_eq!(found.expect("project").as_ref(), Some(&one));
         let branch = Workspace {
-            agent: Some(text.into()),
+            agent: bound.agent,
             key: bound.id,
             name: Some(text.into()),
             sync: text.into(),
@@ -51,7 +52,7 @@ pub async fn any_text_of_a_project_is_read_back_unchanged(backend: &impl Backend
 async fn assert_lands(catalog: &impl Catalog, one: &Project, text: &str) {
     let workspace: WorkspaceId = id_of(&short(&one.id));
     let opened = Review {
-        agent: Some(text.into()),
+        agent: Some(id_of(AGENT)),
         kind: text.into(),
         algorithm: text.into(),
         detail: text.into(),
@@ -62,7 +63,7 @@ async fn assert_lands(catalog: &impl Catalog, one: &Project, text: &str) {
         ..added("a", 1)
     };
     let step = Step {
-        agent: Some(text.into()),
+        agent: Some(id_of(AGENT)),
         workspace: Some(workspace.clone()),
         key: id_of(KEY),
         message: text.into(),
@@ -79,15 +80,15 @@ async fn assert_lands(catalog: &impl Catalog, one: &Project, text: &str) {
     assert_eq!(known.expect("landing"), landed.steps.last().copied());
     let entry = whole_log(catalog, one).await.pop().expect("it landed");
     assert_eq!(entry.message, text);
-    let texts = [entry.agent, entry.request];
-    assert_eq!(texts, [(); 2].map(|()| Some(text.to_owned())));
+    assert_eq!(entry.agent.as_deref(), Some(AGENT));
+    assert_eq!(entry.request.as_deref(), Some(text));
     assert_eq!(entry.project, one.id);
     assert_eq!(entry.workspace.as_ref(), Some(&workspace));
     assert_eq!(entry.counts, text);
     let last = catalog.last_version(ALICE, &one.id, &path("a")).await;
     let last = last.expect("version").expect("it landed");
     assert_eq!(last.change, change);
-    assert_eq!(last.agent.as_deref(), Some(text));
+    assert_eq!(last.agent.as_deref(), Some(AGENT));
     assert_eq!(last.workspace, Some(workspace));
 }
 

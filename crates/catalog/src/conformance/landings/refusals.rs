@@ -184,7 +184,6 @@ pub async fn a_landing_out_of_bounds_is_refused(backend: &impl Backend) {
         ..good()
     };
     let steps = [
-        bad(|step| step.agent = Some(String::new())),
         bad(|step| step.request = Some("a\0b".into())),
         bad(|step| step.counts = "x".repeat(MAX_COUNTS_BYTES).into()),
         bad(|step| step.base = move_base(0, 1)),

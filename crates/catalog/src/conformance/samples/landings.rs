@@ -35,7 +35,7 @@ pub(crate) async fn furnished_with_project<P: Backend>(backend: &P) -> (P::Catal
 pub(crate) fn full_step(one: &Project) -> Step {
     Step {
         kind: LandingKind::Resolve,
-        agent: Some(AGENT.into()),
+        agent: Some(id_of(AGENT)),
         workspace: Some(id_of("w")),
         message: "why\nnot".into(),
         request: Some("request".into()),

@@ -13,7 +13,7 @@ pub(crate) const ALICE: TenantId = TenantId::new([0xa1; 16]);
 /// The last tenant in byte order.
 pub(crate) const BOB: TenantId = TenantId::new([0xff; 16]);
 /// Id of the agent that each of the two tenants has.
-pub(crate) const AGENT: &str = "agent";
+pub(crate) const AGENT: &str = "agt-agent";
 /// Id of a key that each tenant has and that is not bound to an agent.
 pub(crate) const KEY: &str = "key";
 /// Ids of two keys that each tenant has and that are bound to its agent.
@@ -48,7 +48,7 @@ pub(crate) fn tenant(id: TenantId, name: &str) -> Tenant {
 
 pub(crate) fn agent(tenant: TenantId, id: &str) -> Agent {
     Agent {
-        id: id.into(),
+        id: id_of(id),
         tenant,
         name: format!("name of {id}"),
         created: at(2),
@@ -62,7 +62,7 @@ pub(crate) fn key(tenant: TenantId, id: &str, agent: Option<&str>) -> ApiKey {
     ApiKey {
         id: id_of(id),
         tenant,
-        agent: agent.map(Into::into),
+        agent: agent.map(id_of),
         name: format!("name of {id}"),
         hash,
         scopes: vec!["sandboxes".into(), "commands".into()],

@@ -6,7 +6,7 @@ use crate::catalog::*;
 use crate::conformance::assertions::assert_refused;
 use crate::conformance::backend::Backend;
 use crate::conformance::samples::{
-    AGENT, ALICE, BOB, NO_LIMITS, add, at, furnished, list, of_tenant, sandbox, short,
+    AGENT, ALICE, BOB, NO_LIMITS, add, at, furnished, id_of, list, of_tenant, sandbox, short,
 };
 use crate::limits::MAX_PAGE;
 use crate::query::SandboxQuery;
@@ -63,7 +63,7 @@ pub async fn filters_are_combined(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     for n in 0..16 {
         let mut one = sandbox(if n & 1 == 0 { ALICE } else { BOB }, &format!("{n:02}"));
-        one.agent = (n & 2 == 0).then(|| AGENT.into());
+        one.agent = (n & 2 == 0).then(|| id_of(AGENT));
         if n & 4 == 0 {
             one.state = SandboxState::Running;
         }
@@ -72,7 +72,7 @@ pub async fn filters_are_combined(backend: &impl Backend) {
         add(&catalog, &one).await;
     }
     let all = SandboxQuery::default();
-    let agent = Some(AGENT.to_owned());
+    let agent = Some(id_of(AGENT));
     let state = Some(SandboxState::Running);
     let cases = [
         (

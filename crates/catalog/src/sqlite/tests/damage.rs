@@ -92,6 +92,7 @@ async fn impossible_values_of_projects_are_reported_as_damage() {
         "UPDATE versions SET origin = x'2f'",
         "UPDATE reviews SET state = 'ajar'",
         "UPDATE reviews SET successor = 'not an id'",
+        "UPDATE reviews SET agent = 'not an id'",
         "UPDATE reviews SET path = x'2f'",
         "UPDATE reviews SET theirs = x''",
         "UPDATE reviews SET resolution = '{'",

@@ -157,7 +157,7 @@ const FILL: &str = "
     WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 100000)
     INSERT INTO tenants SELECT CAST(printf('%016d', n) AS BLOB), n, 1, '{}', NULL, NULL FROM n;
     WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 100000)
-    INSERT INTO agents SELECT CAST(printf('%016d', 1) AS BLOB), n, n, 1 FROM n;
+    INSERT INTO agents SELECT CAST(printf('%016d', 1) AS BLOB), 'agt-' || n, n, 1 FROM n;
     WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 100000)
     INSERT INTO api_keys SELECT CAST(printf('%016d', 1) AS BLOB), 'key-' || n, NULL, n,
         CAST(printf('%032d', n) AS BLOB), '[]', '{}', 1, NULL, NULL FROM n;
@@ -180,7 +180,7 @@ async fn lists_without_pages_are_limited() {
             .await,
         catalog
             .add_agent(&Agent {
-                id: new(),
+                id: id_of("agt-new"),
                 tenant,
                 name: new(),
                 created,

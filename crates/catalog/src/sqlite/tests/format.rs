@@ -112,7 +112,7 @@ fn tenant() -> Tenant {
 
 fn agent() -> Agent {
     Agent {
-        id: "agt-1".into(),
+        id: id_of("agt-1"),
         tenant: TENANT,
         name: "builder".into(),
         created: at(1_700_000_001),
@@ -123,7 +123,7 @@ fn key() -> ApiKey {
     ApiKey {
         id: id_of("key-1"),
         tenant: TENANT,
-        agent: Some("agt-1".into()),
+        agent: Some(id_of("agt-1")),
         name: "laptop".into(),
         hash: [0x11; 32],
         scopes: vec!["sandboxes".into(), "commands".into()],
@@ -144,7 +144,7 @@ fn sandbox() -> Sandbox {
     Sandbox {
         id: id_of("sbx-1"),
         tenant: TENANT,
-        agent: Some("agt-1".into()),
+        agent: Some(id_of("agt-1")),
         key: id_of("key-1"),
         name: Some("ünïcode 'quoted'".into()),
         state: SandboxState::Stopped,

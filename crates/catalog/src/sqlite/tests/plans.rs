@@ -185,7 +185,7 @@ async fn lists_of_projects_and_their_records_are_in_the_order_of_an_index() {
         ..of_tenant.clone()
     };
     let of_agent = WorkspaceQuery {
-        agent: Some("a".into()),
+        agent: Some(id_of("agt-1")),
         ..of_tenant.clone()
     };
     assert_plans(&[

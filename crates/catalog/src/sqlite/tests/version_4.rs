@@ -34,7 +34,7 @@ async fn a_catalog_of_version_4_is_read() {
         name: "v1".into(),
         snapshot: snapshot(2),
         key: id_of("key-1"),
-        agent: Some("agt-1".into()),
+        agent: Some(id_of("agt-1")),
         message: "as shown".into(),
         created: at(5),
     };

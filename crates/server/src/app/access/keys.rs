@@ -8,12 +8,12 @@ use elevo_api::Scope;
 use elevo_catalog::Catalog;
 use elevo_catalog::secret::ApiKeySecret;
 use elevo_catalog::{ApiKey, KeyLimits};
-use elevo_core::{ErrorCode, KeyId, TenantId};
+use elevo_core::{AgentId, ErrorCode, KeyId, TenantId};
 use tokio::sync::watch;
 
 use crate::app::access::principal::Principal;
 use crate::app::access::tenants::OF_THE_SETTINGS;
-use crate::app::missing::no_key;
+use crate::app::missing::{no_agent, no_key};
 use crate::app::requests::once::Once;
 use crate::app::resources::Resources;
 use crate::app::sandboxes::spec;
@@ -80,15 +80,20 @@ impl Keys {
             who.needs(*scope)?;
         }
         if let Some(own) = &who.agent
-            && wish.agent.as_ref() != Some(own)
+            && wish.agent.as_deref() != Some(own.as_str())
         {
             let message = "this key is bound to an agent and can create keys only for that agent";
             return Err(Failure::new(ErrorCode::Forbidden, message));
         }
-        if let Some(agent) = &wish.agent {
-            let found = self.catalog.agent(who.tenant, agent).await?;
-            found.ok_or_else(|| no_agent(agent))?;
-        }
+        let agent = match &wish.agent {
+            Some(text) => {
+                let id = text.parse().map_err(|_| no_agent(text))?;
+                let found = self.catalog.agent(who.tenant, &id).await?;
+                found.ok_or_else(|| no_agent(text))?;
+                Some(id)
+            }
+            None => None,
+        };
         let default = || self.config.limits.key.clone();
         let limits = wish.limits.map_or_else(default, limits_in);
         let limits = within(limits, &who.limits)?;
@@ -98,7 +103,7 @@ impl Keys {
         let key = ApiKey {
             id: self.id_for_key(who, once).await?,
             tenant: who.tenant,
-            agent: wish.agent,
+            agent,
             name: wish.name,
             hash: secret.hash(),
             scopes: scopes.iter().map(|scope| scope.name().into()).collect(),
@@ -164,7 +169,7 @@ impl Keys {
             let message = "a key that is bound to an agent cannot add agents";
             return Err(Failure::new(ErrorCode::Forbidden, message));
         }
-        let id = once.name("agt-");
+        let id = once.id();
         if once.is_again()
             && let Some(made) = self.catalog.agent(who.tenant, &id).await?
         {
@@ -182,7 +187,7 @@ impl Keys {
 
     /// Revokes all keys of an agent. The agent's row stays, because the history
     /// of projects names the agent.
-    pub(crate) async fn end_agent(&self, who: &Principal, id: &str) -> Result<()> {
+    pub(crate) async fn end_agent(&self, who: &Principal, id: &AgentId) -> Result<()> {
         who.needs(Scope::Keys)?;
         if who.agent.is_some() {
             let message = "a key that is bound to an agent cannot end agents";
@@ -191,7 +196,7 @@ impl Keys {
         let found = self.catalog.agent(who.tenant, id).await?;
         found.ok_or_else(|| no_agent(id))?;
         let keys = self.catalog.keys(who.tenant).await?;
-        let own = keys.iter().filter(|key| key.agent.as_deref() == Some(id));
+        let own = keys.iter().filter(|key| key.agent.as_ref() == Some(id));
         for key in own.filter(|key| key.revoked.is_none()) {
             self.catalog
                 .revoke_key(who.tenant, &key.id, clock::now())
@@ -254,11 +259,6 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
     }
 }
 
-fn no_agent(id: &str) -> Failure {
-    let message = format!("there is no agent `{}`", crate::failure::short(id));
-    Failure::new(ErrorCode::AgentNotFound, message)
-}
-
 fn limits_in(limits: api::KeyLimits) -> KeyLimits {
     KeyLimits {
         creates_per_minute: limits.creates_per_minute,
@@ -308,7 +308,7 @@ fn key_out(key: ApiKey) -> api::Key {
         id: key.id.to_string(),
         name: key.name,
         scopes: key.scopes,
-        agent: key.agent,
+        agent: key.agent.as_ref().map(ToString::to_string),
         limits: api::KeyLimits {
             creates_per_minute: key.limits.creates_per_minute,
             commands_per_minute: key.limits.commands_per_minute,
@@ -325,7 +325,7 @@ fn key_out(key: ApiKey) -> api::Key {
 
 fn agent_out(agent: elevo_catalog::Agent) -> api::Agent {
     api::Agent {
-        id: agent.id,
+        id: agent.id.to_string(),
         name: agent.name,
         created_at: clock::text(agent.created),
     }

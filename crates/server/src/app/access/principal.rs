@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use elevo_api::Scope;
 use elevo_catalog::{ApiKey, KeyLimits, Sandbox, TenantLimits};
-use elevo_core::{ErrorCode, KeyId, TenantId};
+use elevo_core::{AgentId, ErrorCode, KeyId, TenantId};
 
 use crate::app::access::presence::Presence;
 use crate::failure::{Failure, Result};
@@ -16,7 +16,7 @@ pub(crate) struct Principal {
     pub(crate) tenant: TenantId,
     /// The agent that the key is bound to. The principal then sees only the
     /// sandboxes of this agent.
-    pub(crate) agent: Option<String>,
+    pub(crate) agent: Option<AgentId>,
     pub(crate) key: KeyId,
     /// The name of the key, which is recorded with its decisions on reviews.
     pub(crate) key_name: String,
@@ -35,8 +35,8 @@ impl Principal {
 
     /// Returns true if this principal may decide on a review of a change by the
     /// agent `author`. An agent must not decide on its own changes.
-    pub(crate) fn may_decide(&self, author: Option<&str>) -> bool {
-        let is_own = self.agent.is_some() && self.agent.as_deref() == author;
+    pub(crate) fn may_decide(&self, author: Option<&AgentId>) -> bool {
+        let is_own = self.agent.is_some() && self.agent.as_ref() == author;
         self.scopes.contains(&Scope::Reviews) && !is_own
     }
 
@@ -79,7 +79,7 @@ impl From<&Principal> for Asker {
         Self {
             tenant: who.tenant.to_string(),
             key: who.key.to_string(),
-            agent: who.agent.clone(),
+            agent: who.agent.as_ref().map(ToString::to_string),
         }
     }
 }

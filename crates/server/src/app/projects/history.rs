@@ -379,7 +379,7 @@ fn runs(found: &[Option<FileVersion>]) -> Vec<api::BlamedLines> {
             start: run.start as u32 + 1,
             count: run.len() as u32,
             sequence: version.map(|version| version.sequence),
-            agent: version.and_then(|version| version.agent.clone()),
+            agent: version.and_then(|version| version.agent.as_ref().map(ToString::to_string)),
             created_at: version.map(|version| clock::text(version.created)),
         }
     });
@@ -392,7 +392,7 @@ fn log_out(entry: &LogEntry) -> api::LogEntry {
         snapshot: entry.snapshot.to_string(),
         parent: entry.parent.to_string(),
         kind: entry.kind.to_string(),
-        agent: entry.agent.clone(),
+        agent: entry.agent.as_ref().map(ToString::to_string),
         workspace: entry.workspace.as_ref().map(ToString::to_string),
         decided: serde_json::from_value(entry.counts["decided"].clone()).unwrap_or_default(),
         message: entry.message.clone(),
@@ -438,7 +438,7 @@ pub(super) fn version_out(view: &View, version: &FileVersion) -> Option<api::Fil
         algorithm: change.algorithm.clone(),
         sequence: version.sequence,
         snapshot: version.snapshot.to_string(),
-        agent: version.agent.clone(),
+        agent: version.agent.as_ref().map(ToString::to_string),
         workspace: version.workspace.as_ref().map(ToString::to_string),
         before: before.map(|entry| out::version(view, earlier, entry)),
         after: after.map(|entry| out::version(view, &change.path, entry)),

@@ -90,7 +90,7 @@ impl Merges {
         self.landings
             .check_override(&project, wish.strategy)
             .await?;
-        let may_decide = who.may_decide(row.agent.as_deref());
+        let may_decide = who.may_decide(row.agent.as_ref());
         let mut attempts = 1..ATTEMPTS;
         loop {
             let taken = self.workspaces.take(who, row).await?;

@@ -108,7 +108,9 @@ impl Projects {
             true => self.catalog.agents(tenant).await?,
             false => Vec::new(),
         };
-        let agents = agents.into_iter().map(|agent| (agent.id, agent.name));
+        let agents = agents
+            .into_iter()
+            .map(|agent| (agent.id.to_string(), agent.name));
         Ok(policy.bind(&agents.collect::<Agents>()))
     }
 }

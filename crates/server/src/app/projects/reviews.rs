@@ -254,7 +254,7 @@ fn review_out(who: &Principal, view: &View, review: &Review) -> api::Review {
         id: review.id.to_string(),
         project: review.project.to_string(),
         workspace: review.workspace.as_ref().map(ToString::to_string),
-        agent: review.agent.clone(),
+        agent: review.agent.as_ref().map(ToString::to_string),
         state: state_out(review.state),
         conflict: api::Conflict {
             path: out::path_text(&review.path),
@@ -282,6 +282,6 @@ fn review_out(who: &Principal, view: &View, review: &Review) -> api::Review {
             .and_then(|value| serde_json::from_value(value["resolution"].clone()).ok()),
         resolution_message: decided("message"),
         message: Some(out::message_of(review).to_owned()).filter(|text| !text.is_empty()),
-        may_decide: review.state == ReviewState::Open && who.may_decide(review.agent.as_deref()),
+        may_decide: review.state == ReviewState::Open && who.may_decide(review.agent.as_ref()),
     }
 }

@@ -121,7 +121,7 @@ impl Projects {
             name: tag.name,
             snapshot: tag.snapshot.to_string(),
             sequence: landed.map(|entry| entry.sequence),
-            agent: tag.agent,
+            agent: tag.agent.as_ref().map(ToString::to_string),
             message: tag.message,
             created_at: clock::text(tag.created),
         })

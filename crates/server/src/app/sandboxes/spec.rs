@@ -230,7 +230,7 @@ pub(crate) fn out(sandbox: &Sandbox) -> Result<api::Sandbox> {
         state: sandbox.state.into(),
         reason: sandbox.reason.clone(),
         template: sandbox.template.clone(),
-        agent: sandbox.agent.clone(),
+        agent: sandbox.agent.as_ref().map(ToString::to_string),
         resources: spec.resources(),
         network: spec.network,
         runtime: spec.runtime,

@@ -3,6 +3,7 @@
 
 use crate::app::access::keys::check_name;
 use crate::app::access::principal::Principal;
+use crate::app::missing::no_agent;
 use crate::app::requests::once::Once;
 use crate::app::sandboxes::spec;
 use crate::app::snapshots::Kept;
@@ -12,7 +13,7 @@ use crate::platform::{clock, owners};
 use elevo_api as api;
 use elevo_api::Scope;
 use elevo_catalog::{Sandbox, Workspace, WorkspaceState};
-use elevo_core::{ErrorCode, WorkspaceId};
+use elevo_core::{AgentId, ErrorCode, WorkspaceId};
 use elevo_engine::Progress;
 use elevo_workspace::Owner;
 use std::path::PathBuf;
@@ -166,7 +167,7 @@ impl Workspaces {
 
     /// Returns the agent of a new workspace: the requested one, or that of the
     /// key.
-    async fn agent_for(&self, who: &Principal, wanted: Option<&str>) -> Result<Option<String>> {
+    async fn agent_for(&self, who: &Principal, wanted: Option<&str>) -> Result<Option<AgentId>> {
         match (&who.agent, wanted) {
             (bound, None) => Ok(bound.clone()),
             (Some(bound), Some(wanted)) if bound != wanted => {
@@ -174,11 +175,9 @@ impl Workspaces {
                 Err(Failure::new(ErrorCode::Forbidden, message).about("agent", short(wanted)))
             }
             (_, Some(wanted)) => {
-                let found = self.catalog.agent(who.tenant, wanted).await?;
-                let missing = || {
-                    let message = format!("there is no agent `{}`", short(wanted));
-                    Failure::new(ErrorCode::AgentNotFound, message)
-                };
+                let missing = || no_agent(wanted);
+                let id = wanted.parse().map_err(|_| missing())?;
+                let found = self.catalog.agent(who.tenant, &id).await?;
                 found.map(|agent| Some(agent.id)).ok_or_else(missing)
             }
         }

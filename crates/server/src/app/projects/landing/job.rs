@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use elevo_api as api;
 use elevo_catalog::{LandingKind, Review, ReviewChange, Unsettled};
-use elevo_core::{KeyId, ReviewId, TreePath, WorkspaceId};
+use elevo_core::{AgentId, KeyId, ReviewId, TreePath, WorkspaceId};
 use elevo_merge::TreeMerge;
 use elevo_objects::SnapshotId;
 use elevo_policy::Strategy;
@@ -36,9 +36,9 @@ pub(crate) struct Job {
     /// The workspace that the change comes from. Its base moves with the landing.
     pub(crate) workspace: Option<WorkspaceId>,
     /// The agent that the step is attributed to.
-    pub(crate) agent: Option<String>,
+    pub(crate) agent: Option<AgentId>,
     /// The agent whose access to paths applies; `None` means access to all.
-    pub(crate) rights: Option<String>,
+    pub(crate) rights: Option<AgentId>,
     pub(crate) key: KeyId,
     pub(crate) message: String,
     /// The name of the request in the catalog, by which a retry is detected.

@@ -389,7 +389,7 @@ fn review_inputs<'a>(base: &'a LandingBase, job: &'a Job, start: SnapshotId) -> 
     ReviewInputs {
         project: &base.project,
         workspace: job.workspace.as_ref(),
-        agent: job.agent.as_deref(),
+        agent: job.agent.as_ref(),
         decides: job.decides.is_some(),
         message: &job.message,
         base: start,

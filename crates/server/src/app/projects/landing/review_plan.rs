@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use elevo_catalog::{Project, Review, ReviewChange, ReviewState, ReviewStep, Sides};
-use elevo_core::{ReviewId, TreePath, WorkspaceId};
+use elevo_core::{AgentId, ReviewId, TreePath, WorkspaceId};
 use elevo_merge::{Conflict, TreeMerge};
 use elevo_objects::SnapshotId;
 
@@ -19,7 +19,7 @@ const REVIEW_TIME: Duration = Duration::from_secs(30 * 24 * 3600);
 pub(crate) struct ReviewInputs<'a> {
     pub(crate) project: &'a Project,
     pub(crate) workspace: Option<&'a WorkspaceId>,
-    pub(crate) agent: Option<&'a str>,
+    pub(crate) agent: Option<&'a AgentId>,
     /// True if the merge carries out a decision on a review. A conflict then
     /// keeps that review open instead of opening another.
     pub(crate) decides: bool,
@@ -119,7 +119,7 @@ fn new_review(inputs: ReviewInputs<'_>, conflict: &Conflict, sides: Sides) -> Re
         tenant: inputs.project.tenant,
         project: inputs.project.id.clone(),
         workspace: inputs.workspace.cloned(),
-        agent: inputs.agent.map(str::to_owned),
+        agent: inputs.agent.cloned(),
         path: conflict.path.clone(),
         kind: conflict.kind.name().to_owned(),
         sides,

@@ -146,7 +146,7 @@ impl Reviews {
         let (by, name) = match &who.agent {
             Some(agent) => {
                 let found = self.catalog.agent(who.tenant, agent).await?;
-                (agent.clone(), found.map(|agent| agent.name))
+                (agent.to_string(), found.map(|agent| agent.name))
             }
             None => (who.key.to_string(), Some(who.key_name.clone())),
         };
