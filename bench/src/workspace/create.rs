@@ -121,7 +121,8 @@ pub(super) fn lower(files: &Path) -> Result<String> {
     Ok(lower.context("the workspace is not mounted")?.to_owned())
 }
 
-/// The minimum for a workspace: directories, a mount, and a synced line.
+/// Baseline: the least work that the creation of a workspace needs, which is
+/// directories, a mount, and one log line synced to disk.
 pub(super) struct Bare {
     directory: PathBuf,
     lower: String,

@@ -112,7 +112,7 @@ pub struct Process {
     pub start: u64,
     /// Offset after the newest output, as last reported.
     pub end: u64,
-    /// The end of the process, if it has ended.
+    /// The way in which the process ended, if it has ended.
     pub exit: Option<Exit>,
     /// Whether the oldest unread output is dropped when the agent's buffer is
     /// full.

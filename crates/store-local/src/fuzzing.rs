@@ -31,7 +31,8 @@ pub fn read_any_chunk(value: &[u8]) {
 ///
 /// # Panics
 ///
-/// If a decoded value has another encoding.
+/// If a decoded value does not encode back to the same bytes, or the bound of a
+/// prefix is wrong.
 pub fn read_any_row(row: &[u8]) {
     if let Some((tenant, rest)) = row.split_first_chunk() {
         let tenant = TenantId::new(*tenant);

@@ -8,7 +8,7 @@ use elevo_core::WorkspaceId;
 /// Without a pause, a snapshot or a fork has each file as it was at some moment
 /// of the read, not all at the same moment.
 pub trait Freeze {
-    /// Returns when all writers have paused.
+    /// Pauses all writers. Returns when they have paused.
     fn freeze(&self) -> io::Result<()>;
     /// Resumes the writers. Called once after each call of [`Self::freeze`], even
     /// if that failed.

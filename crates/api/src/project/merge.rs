@@ -111,8 +111,9 @@ pub struct Conflict {
     /// The entry in the workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub theirs: Option<Version>,
-    /// Conflicting places in the file: at most 100, and fewer if there are many
-    /// conflicts. Clients can compute all of them from the three versions.
+    /// The first conflicting places in the file: at most 100, and fewer or none if
+    /// the response reaches its size limit. Clients can compute all of them from
+    /// the three versions.
     pub hunks: Vec<ConflictHunk>,
     /// Suggested decision: `ours`, `theirs` or `merged`.
     pub suggestion: String,

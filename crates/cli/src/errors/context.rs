@@ -16,7 +16,7 @@ pub(crate) enum ContextProblem {
     NotLoggedIn,
     #[error("cannot read the contexts in {}: {why}", .path.display())]
     Unreadable { path: PathBuf, why: String },
-    #[error("there is no directory for the contexts of this user")]
+    #[error("cannot determine the directory for the contexts of this user")]
     NoHome,
     #[error("no key was entered")]
     NoKey,

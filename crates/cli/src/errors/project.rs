@@ -15,7 +15,7 @@ pub(crate) enum ProjectProblem {
         path: PathBuf,
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    #[error("{} is empty and not a tar archive", .0.display())]
+    #[error("{} is empty, so it is not a tar archive", .0.display())]
     EmptyTar(PathBuf),
     #[error("the import of a tar has no message")]
     MessageOfTar,

@@ -4,9 +4,10 @@
 //! ```text
 //! DATA/server.json   {"version":1,"address":"127.0.0.1:8080","metrics":"…","pid":1}
 //!                    locked (flock) for as long as the server responds to requests
-//! DATA/server.lock   the process of the server; see `server_lock`
+//! DATA/server.lock   pid and phase of the server; locked while its process exists;
+//!                    see `server_lock`
 //! DATA/owner.key     the secret of a key with every scope; mode 0600
-//! DATA/elevo.sock    commands that the server runs; see `server_socket`
+//! DATA/elevo.sock    accepts commands for the server to run; see `server_socket`
 //! DATA/server.log    the server's log, as JSON; DATA/server.log.1 is the previous one
 //! DATA/store         snapshots
 //! ```

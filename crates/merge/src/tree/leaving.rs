@@ -26,7 +26,8 @@ pub const WORKSPACE_LABELS: Labels<'static> = Labels {
 pub struct LeftConflict {
     /// The path of the conflict.
     pub path: TreePath,
-    /// Their version, which is now the agreed version.
+    /// Their version, which is now the base at this path (see
+    /// [`TreeMerge::agreed`]); `None` if they have no entry there.
     pub seen: Option<Entry>,
     /// The entry that our side has at the path: its own version, or a text with
     /// markers.

@@ -48,7 +48,7 @@ impl SimRuntime {
         engine.admit(Some(call), id.as_str())?;
         let entry = engine.existing(id)?;
         if !entry.runs() {
-            let message = format!("the container `{id}` does not run");
+            let message = format!("the container `{id}` is not running");
             return Err(Error::Conflict { message });
         }
         entry.mark.signal_all(signal);

@@ -158,7 +158,7 @@ impl Audit {
         let message = "the audit log cannot be written, so the request was not carried out";
         let failure = Failure::new(ErrorCode::StorageFailed, message).retry_after(5);
         Err(failure.remediation(
-            "Free space on the disk of the data directory; the server retries every second.",
+            "Free up space on the disk of the data directory; the server retries every second.",
         ))
     }
 

@@ -169,7 +169,7 @@ async fn silent_strangers_make_way() {
     let service = Service::start_without_engine(&[("MAX_CONNECTIONS", "128")]);
     let mut silent = Vec::new();
     for n in 0..400_u16 {
-        // Three times as many connections as places, from eight addresses.
+        // Several times MAX_CONNECTIONS, from eight addresses.
         let last = 2 + (n % 8) as u8;
         silent.push(open_from(&service, last).await.unwrap());
         if n % 20 == 0 {

@@ -23,8 +23,8 @@ Examples:
   elevo tag good @ --move
   elevo tag good --delete")]
 pub(crate) struct Tag {
-    /// Name of the tag: without spaces, `~`, `:` and `..`, and not like the digits
-    /// of an id
+    /// Name of the tag; it cannot contain spaces, `~`, `:` or `..`, or look like a
+    /// snapshot id
     #[arg(value_name = "NAME")]
     name: Option<String>,
 

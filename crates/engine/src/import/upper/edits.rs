@@ -34,8 +34,8 @@ impl Edits {
 }
 
 impl Importer<'_> {
-    /// Returns the tree `below` with the entries of an upper directory in it.
-    /// Only nodes on the way to a changed name are read and written.
+    /// Returns the tree `below` with the changes of an upper directory applied.
+    /// Only nodes on the path to a changed name are read and written.
     pub(super) fn applied(
         &self,
         below: TreeWithTimes,
