@@ -113,7 +113,7 @@ impl Edits {
         }
     }
 
-    /// Writes a file and commits. Returns the time of both together.
+    /// Writes a file and commits. Returns the seconds that both took together.
     fn commit_next(&mut self, edit: Edit) -> Result<f64> {
         let path = tree_path(&self.pick())?;
         edit.prepare(&self.tree, &path)?;

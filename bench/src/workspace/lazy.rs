@@ -130,7 +130,10 @@ fn tree(bench: &mut Bench) -> Result<Vec<Row>> {
     ];
     let [ours, peer] = interleave(FEW_ROUNDS, contenders)?;
     let part = Row {
-        name: format!("lazy: read 1 % of {} files from nothing", short(files)),
+        name: format!(
+            "lazy: read 1 % of {} files with an empty cache",
+            short(files)
+        ),
         unit: Unit::Milliseconds,
         ours: ours.figure(),
         peer: Some(("checkout and read", peer.figure())),

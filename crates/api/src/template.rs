@@ -37,8 +37,8 @@ pub struct AddTemplate {
     /// Name of the template.
     #[schema(min_length = 1, max_length = 255)]
     pub name: String,
-    /// Reference of the container image; the name by default. The image is
-    /// pulled if the container engine does not have it.
+    /// Reference of the container image; by default the name of the template. The
+    /// image is pulled if the container engine does not have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 255)]
     pub image: Option<String>,

@@ -93,8 +93,8 @@ impl SqliteCatalog {
     }
 }
 
-/// Lets a caller that has the type itself, and not a `dyn Catalog`, use the calls
-/// of every area without importing each trait.
+/// Lets callers that hold a `SqliteCatalog` rather than a `dyn Catalog` call the
+/// methods of every area without importing each trait.
 impl Deref for SqliteCatalog {
     type Target = dyn Catalog;
 

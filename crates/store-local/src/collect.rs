@@ -263,8 +263,8 @@ impl LocalCollection<'_> {
             let mut batch = WriteBatch::default();
             let mut gone = Counts::default();
             for (key, row) in some {
-                // Keys that were spilled after the lookup of the candidates are
-                // only in the marks.
+                // If `kept` was spilled after the candidates were looked up, its
+                // keys have moved to the marks.
                 let is_needed =
                     kept.keys.contains(key) || (kept.spilled != spilled && self.has_mark(key)?);
                 removed.push(!is_needed);

@@ -135,7 +135,8 @@ impl Amounts {
     }
 }
 
-/// Amounts of the tenants that were read or written since the store was opened.
+/// The stored amounts of each tenant that was used since the store was opened.
+/// The first use of a tenant reads its amounts from the database.
 #[derive(Debug, Default)]
 pub(crate) struct Usage(Mutex<HashMap<TenantId, Amounts>>);
 

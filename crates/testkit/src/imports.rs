@@ -1,10 +1,10 @@
 //! The imports between the files of a crate, and the circles among them.
 //!
-//! A file imports another file if it contains a path into that file:
-//! `crate::…`, `super::…`, `self::…`, or a path that starts with a module of
-//! the file. A path belongs to the file of the longest module name that it
-//! starts with. Code under `#[cfg(test)]` is left out, because a test may use
-//! everything.
+//! A file imports another file if it contains a path into that file. Such a path
+//! starts with `crate::`, `super::`, `self::` or the name of a submodule of the
+//! importing file. If several modules are prefixes of a path, the path leads into
+//! the file of the longest one. Code under `#[cfg(test)]` is left out, because a
+//! test may use everything.
 //!
 //! The reader sees tokens, not names: it finds paths in macros too, but does
 //! not follow a re-export or a name that a `use` has brought in. This suffices,

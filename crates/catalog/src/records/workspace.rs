@@ -92,8 +92,8 @@ pub struct Unsettled {
     /// The path of the conflict.
     #[sqlx(try_from = "Column<TreePath>")]
     pub path: TreePath,
-    /// The project's version that the refresh brought; `None` if the project had
-    /// deleted the path.
+    /// The entry that the project had at this path at the refresh; `None` if the
+    /// project had deleted the path.
     #[sqlx(try_from = "Optional<Entry>")]
     pub seen: Option<Entry>,
     /// The entry that the refresh left in the workspace. The conflict is not

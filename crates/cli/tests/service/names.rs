@@ -1,4 +1,5 @@
-//! Names and prefixes instead of ids, revisions and the history of a directory.
+//! Names and unique prefixes in place of ids; also revisions, the log of a
+//! directory, exports and the audit log.
 
 use std::fs;
 

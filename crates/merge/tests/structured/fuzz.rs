@@ -63,8 +63,9 @@ fn check(driver: &dyn Driver, unrelated: &str, [base, ours, theirs]: [&str; 3], 
     }
 }
 
-/// Whether a merge of two results is clean, or conflicts only in comments: the
-/// results may have the same comments in another order.
+/// Whether a merge of two results is clean or conflicts only in comments. Such
+/// conflicts are accepted, because the results may have the same comments in a
+/// different order.
 fn is_clean_or_comments(merged: &Merged) -> bool {
     match merged {
         Merged::Clean(_) => true,
