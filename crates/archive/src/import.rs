@@ -3,8 +3,8 @@
 //! One thread reads the archive in batches of some megabytes, while others hash
 //! the previous batch, store it, and put its entries into the tree. The part of
 //! the tree in memory is stored from time to time. So an import needs some tens
-//! of megabytes of memory, whatever the size of the archive and the order of
-//! its entries.
+//! of megabytes of memory for an archive of any size, with its entries in any
+//! order.
 
 mod batch;
 mod layer;

@@ -110,8 +110,8 @@ pub fn mount(
 }
 
 /// Mounts the device. This is not left to `fuser`, because a session of `fuser`
-/// that created its own mount unmounts whatever is at its path when it ends,
-/// even a mount that replaced its own.
+/// that created its own mount unmounts its path when it ends, even
+/// a mount that replaced its own.
 fn mount_device(at: &Path, for_all: bool) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     let device = rustix::fs::open(DEVICE, flags, Bits::empty()).map_err(|error| {

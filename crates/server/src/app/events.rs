@@ -223,8 +223,8 @@ impl Events {
         }
     }
 
-    /// Records an event for the sandbox with this id, whichever tenant it
-    /// belongs to. A sandbox in a warm pool has no row and gets no event.
+    /// Records an event for the sandbox with this id, which may belong to any
+    /// tenant. A sandbox in a warm pool has no row and gets no event.
     pub(crate) async fn announce_by_id(&self, id: &SandboxId, kind: EventKind) -> Result<()> {
         match self.catalog.sandbox_of_any_tenant(id).await? {
             Some(sandbox) => self.announce(&sandbox, kind).await,

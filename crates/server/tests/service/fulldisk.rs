@@ -254,7 +254,9 @@ impl Shared {
         assert_eq!(error["name"], "INSUFFICIENT_STORAGE", "{refused}");
         let remedy = error["remediation"].as_str().unwrap();
         assert!(remedy.contains("POST /api/v1/gc"), "{remedy}");
-        let command = "dd if=/dev/zero of=big bs=1M count=4000 conv=fsync";
+        // Each write reaches the disk before the next one, so that the server sees
+        // it in time. Another test is about a command that is faster.
+        let command = "dd if=/dev/zero of=big bs=1M count=4000 oflag=dsync";
         let filled = self.service.run_in(&self.filler, command).await;
         let said = filled["stderr"].as_str().unwrap();
         assert!(said.contains("Disk quota exceeded"), "{filled}");

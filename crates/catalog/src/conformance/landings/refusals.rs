@@ -138,7 +138,7 @@ pub async fn a_landing_is_carried_out_once(backend: &impl Backend) {
         assert_eq!(won, 1, "one of them");
     }
     // A landing with a repeated request changes nothing, also if it has another
-    // step and whichever head it expects.
+    // step or expects another head.
     for request in ["lands", "held"] {
         let steps = vec![step(snapshot(2)), requested(snapshot(3), request)];
         for expected in [snapshot(1), snapshot(99)] {
