@@ -1,5 +1,5 @@
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
@@ -32,6 +32,14 @@ pub(crate) enum FileProblem {
 }
 
 impl FileProblem {
+    pub(crate) fn not_written(path: &Path, source: io::Error) -> Self {
+        Self::Io {
+            action: "write",
+            path: path.into(),
+            source,
+        }
+    }
+
     pub(super) fn describe(&self) -> Described {
         match self {
             Self::Io { path, .. } => {

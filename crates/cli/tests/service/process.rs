@@ -3,8 +3,9 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
+use elevo_testkit::wait;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -43,6 +44,33 @@ impl MuteEngine {
     /// Waits until a server has connected.
     fn connected(&self) -> UnixStream {
         self.0.accept().unwrap().0
+    }
+}
+
+/// A `server start` that waits for a mute engine.
+struct PendingStart {
+    command: Child,
+    engine: MuteEngine,
+    connection: UnixStream,
+}
+
+impl PendingStart {
+    fn new(server: &Server) -> Self {
+        let (engine, host) = MuteEngine::new(server);
+        let mut command = start(server);
+        command.env("DOCKER_HOST", &host).stderr(Stdio::piped());
+        let command = command.stdout(Stdio::piped()).spawn().unwrap();
+        let connection = engine.connected();
+        Self {
+            command,
+            engine,
+            connection,
+        }
+    }
+
+    /// Waits for the end of the command, while the engine stays mute.
+    fn ended(self) -> Ended {
+        Ended::new(self.command.wait_with_output().unwrap())
     }
 }
 
@@ -151,17 +179,13 @@ fn of_several_starts_at_once_one_wins() {
 #[test]
 fn a_stop_during_a_start_ends_the_server() {
     let server = Server::new();
-    let (engine, host) = MuteEngine::new(&server);
-    let mut command = start(&server);
-    command.env("DOCKER_HOST", &host).stderr(Stdio::piped());
-    let starting = command.stdout(Stdio::piped()).spawn().unwrap();
-    let _connection = engine.connected();
+    let starting = PendingStart::new(&server);
     let (code, shape) = status(&server);
     assert_eq!((code, &shape["state"]), (5, &"starting".into()));
     let second = Ended::new(start(&server).output().unwrap());
     assert_eq!((second.code, second.name().as_str()), (5, "server_busy"));
     server.ok(["server", "stop"]);
-    let ended = Ended::new(starting.wait_with_output().unwrap());
+    let ended = starting.ended();
     assert_eq!((ended.code, ended.name().as_str()), (1, "server_stopped"));
     assert_eq!(status(&server).0, 3);
     Ended::new(start(&server).output().unwrap()).text();
@@ -170,14 +194,10 @@ fn a_stop_during_a_start_ends_the_server() {
 #[test]
 fn a_server_that_is_killed_during_its_start_can_be_started_again() {
     let server = Server::new();
-    let (engine, host) = MuteEngine::new(&server);
-    let mut command = start(&server);
-    command.env("DOCKER_HOST", &host).stderr(Stdio::piped());
-    let starting = command.stdout(Stdio::piped()).spawn().unwrap();
-    let _connection = engine.connected();
+    let starting = PendingStart::new(&server);
     let (_, shape) = status(&server);
     kill_process(pid(&shape), Signal::KILL).unwrap();
-    let ended = Ended::new(starting.wait_with_output().unwrap());
+    let ended = starting.ended();
     assert_eq!((ended.code, ended.name().as_str()), (1, "server_died"));
     assert_eq!(status(&server).0, 3);
     Ended::new(start(&server).output().unwrap()).text();
@@ -187,17 +207,15 @@ fn a_server_that_is_killed_during_its_start_can_be_started_again() {
 #[test]
 fn a_server_outlives_the_command_that_starts_it() {
     let server = Server::new();
-    let (engine, host) = MuteEngine::new(&server);
-    let mut command = start(&server);
-    command.env("DOCKER_HOST", &host).stderr(Stdio::null());
-    let mut starting = command.stdout(Stdio::piped()).spawn().unwrap();
-    let connection = engine.connected();
-    starting.kill().unwrap();
-    starting.wait().unwrap();
+    let mut starting = PendingStart::new(&server);
+    starting.command.kill().unwrap();
+    starting.command.wait().unwrap();
     // Without the engine the start continues.
-    drop((connection, engine));
+    drop((starting.connection, starting.engine));
     fs::remove_file(server.directory.path().join("mute.sock")).unwrap();
-    while status(&server).1["state"] == "starting" {}
+    wait::until("the server has started", || {
+        (status(&server).1["state"] != "starting").then_some(())
+    });
     server.ok(["project", "ls"]);
     server.ok(["server", "stop"]);
 }

@@ -76,7 +76,7 @@ pub(super) fn run(call: &mut Call, args: Create) -> anyhow::Result<()> {
             })?;
             let secret = made.secret.clone().unwrap_or_default();
             let written = writeln!(file, "{secret}").and_then(|()| file.sync_all());
-            written.map_err(|source| not_written(&path, source))?;
+            written.map_err(|source| FileProblem::not_written(&path, source))?;
             print(call, made, Some(&path))
         }
     }
@@ -115,13 +115,5 @@ fn private_file(path: &Path) -> Result<File, FileProblem> {
         .create_new(true)
         .mode(0o600)
         .open(path);
-    file.map_err(|source| not_written(path, source))
-}
-
-fn not_written(path: &Path, source: std::io::Error) -> FileProblem {
-    FileProblem::Io {
-        action: "write",
-        path: path.into(),
-        source,
-    }
+    file.map_err(|source| FileProblem::not_written(path, source))
 }

@@ -73,14 +73,14 @@ pub(super) fn run(call: &mut Call, args: &Export) -> anyhow::Result<()> {
         match &mut file {
             Some(file) => {
                 let written = file.write_all(&piece);
-                written.map_err(|source| not_written(&args.output, source))?;
+                written.map_err(|source| FileProblem::not_written(&args.output, source))?;
             }
             None => call.output.bytes(&piece)?,
         }
     }
     if let Some(file) = file {
         let kept = file.persist(&args.output);
-        kept.map_err(|error| not_written(&args.output, error.error))?;
+        kept.map_err(|error| FileProblem::not_written(&args.output, error.error))?;
     }
     Ok(())
 }
@@ -91,13 +91,5 @@ fn beside(path: &Path) -> Result<NamedTempFile, FileProblem> {
     let made = tempfile::Builder::new()
         .permissions(Permissions::from_mode(0o666))
         .tempfile_in(parent.unwrap_or(Path::new(".")));
-    made.map_err(|source| not_written(path, source))
-}
-
-fn not_written(path: &Path, source: std::io::Error) -> FileProblem {
-    FileProblem::Io {
-        action: "write",
-        path: path.into(),
-        source,
-    }
+    made.map_err(|source| FileProblem::not_written(path, source))
 }
