@@ -297,9 +297,9 @@ impl Landings {
             false => {
                 let message = format!("the policy does not allow the strategy `{strategy}`");
                 let failure = Failure::new(ErrorCode::PolicyRefused, message);
-                Err(failure.remediation(
-                    "Leave `strategy` out, or add it to `overrides` in the policy of the project.",
-                ))
+                Err(failure.remediation(format!(
+                    "Leave `strategy` out, or add `{strategy}` to `overrides` in the policy of the project."
+                )))
             }
         }
     }
