@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::os::fd::AsFd;
 
-use rustix::ioctl::{self, Opcode, Setter, Updater, opcode};
+use rustix::ioctl::{self, Getter, Opcode, Setter, Updater, opcode};
 
 const GROUP: u8 = 0x94;
 const LONGEST_NAME: usize = 255;
@@ -15,6 +15,8 @@ const SUBVOLUME_CREATE: Opcode = opcode::write::<VolumeArguments2>(GROUP, 24);
 const SNAPSHOT_CREATE: Opcode = opcode::write::<VolumeArguments2>(GROUP, 23);
 const SUBVOLUME_DESTROY: Opcode = opcode::write::<VolumeArguments>(GROUP, 15);
 const SYNC: Opcode = opcode::none(GROUP, 8);
+const START_COMMIT: Opcode = opcode::read::<u64>(GROUP, 24);
+const WAIT_FOR_COMMIT: Opcode = opcode::write::<u64>(GROUP, 22);
 const FIND_INODE: Opcode = opcode::read_write::<FindInode>(GROUP, 18);
 const ABOUT_VOLUME: Opcode = opcode::read::<AboutVolume>(GROUP, 31);
 const QUOTA_CONTROL: Opcode = opcode::read_write::<QuotaControl>(GROUP, 40);
@@ -200,8 +202,22 @@ pub(crate) fn trim(volume: impl AsFd) -> io::Result<()> {
     Ok(unsafe { ioctl::ioctl(volume, call) }?)
 }
 
-/// Commits the running transaction, and starts the deletion of removed
-/// subvolumes.
+/// Commits the running transaction: a subvolume that was deleted before stays
+/// deleted after a crash. Does not write the data of open files, which
+/// [`sync`] does.
+pub(crate) fn commit(volume: impl AsFd) -> io::Result<()> {
+    // SAFETY: the opcode is for this type.
+    let start = unsafe { Getter::<START_COMMIT, u64>::new() };
+    // SAFETY: as above; the kernel rejects a descriptor of another file system.
+    let transaction = unsafe { ioctl::ioctl(volume.as_fd(), start) }?;
+    // SAFETY: the opcode is for this type, which the kernel only reads.
+    let wait = unsafe { Setter::<WAIT_FOR_COMMIT, u64>::new(transaction) };
+    // SAFETY: as above.
+    Ok(unsafe { ioctl::ioctl(volume, wait) }?)
+}
+
+/// Commits the running transaction after all data, and starts the deletion of
+/// removed subvolumes.
 pub(crate) fn sync(volume: impl AsFd) -> io::Result<()> {
     // SAFETY: this call takes no argument.
     let call = unsafe { ioctl::NoArg::<SYNC>::new() };

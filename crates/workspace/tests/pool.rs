@@ -60,6 +60,62 @@ fn a_full_workspace_rejects_writes_and_its_neighbours_do_not() {
     }
 }
 
+/// The copy of the image has the state that a crash would leave.
+#[test]
+fn a_removed_workspace_does_not_come_back_after_a_crash() {
+    if !disk::in_own_namespace("a_removed_workspace_does_not_come_back_after_a_crash") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let fixture = Fixture::pooled(directory.path());
+    let workspaces = fixture.open();
+    for name in ["kept", "removed", "parked"] {
+        let files = fixture.create(&workspaces, name);
+        fs::write(files.join("file"), "text").unwrap();
+    }
+    let uppers = fixture.root.join("uppers");
+    rustix::fs::syncfs(fs::File::open(&uppers).unwrap()).unwrap();
+    workspaces.remove(&id("removed")).unwrap();
+    let parked = workspaces.park(&id("parked"), info(), &NeverFreeze, &progress());
+    parked.unwrap();
+    let [image, copy] = ["uppers.img", "copy"].map(|name| fixture.root.join(name));
+    fs::copy(&image, &copy).unwrap();
+    drop(workspaces);
+    fixture.restart();
+    fs::rename(&copy, &image).unwrap();
+
+    let workspaces = fixture.open();
+    assert!(workspaces.path(&id("kept")).unwrap().join("file").exists());
+    let there = ["kept", "removed", "parked"].map(|name| uppers.join(name).exists());
+    assert_eq!(there, [true, false, false]);
+}
+
+#[test]
+fn the_remains_of_a_failed_removal_are_deleted_later() {
+    if !disk::in_own_namespace("the_remains_of_a_failed_removal_are_deleted_later") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let fixture = Fixture::pooled(directory.path());
+    let workspaces = fixture.open();
+    fixture.create(&workspaces, "removed");
+    let upper = fixture.root.join("uppers/removed");
+    let btrfs = |action: &str| {
+        let mut command = std::process::Command::new("btrfs");
+        command.args(["--quiet", "subvolume", action]);
+        assert!(command.arg(upper.join("inner")).status().unwrap().success());
+    };
+    // The kernel does not delete a subvolume that contains another one.
+    btrfs("create");
+    assert!(workspaces.remove(&id("removed")).is_err());
+    assert!(workspaces.get(&id("removed")).is_err());
+    btrfs("delete");
+    assert!(upper.exists());
+    workspaces.tidy().unwrap();
+    assert!(!upper.exists());
+    assert!(!fixture.root.join("live/removed").exists());
+}
+
 /// The first file is always written before the second, so its number is never
 /// less than that of the second.
 #[test]

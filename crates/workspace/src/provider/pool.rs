@@ -216,6 +216,8 @@ impl Pool {
     }
 
     /// Deletes a subvolume and everything next to it with its id, if it exists.
+    /// The deletion survives a crash. Otherwise the subvolume could come back
+    /// after its workspace is gone, and then nothing would delete it.
     pub(super) fn delete(&self, id: &str) -> Result<()> {
         self.delete_interrupted_read(id)?;
         self.delete_unfinished_copy(id)?;
@@ -230,19 +232,27 @@ impl Pool {
         }
         // The subvolume is deleted last, because its existence decides whether
         // the workspace is in the pool.
-        self.destroy(id)
+        match self.destroy(id)? {
+            true => self.commit(),
+            false => Ok(()),
+        }
     }
 
-    fn destroy(&self, name: &str) -> Result<()> {
+    /// Deletes a subvolume. Returns whether there was one.
+    fn destroy(&self, name: &str) -> Result<bool> {
         let destroyed = self
             .open_directory()
             .and_then(|directory| btrfs::destroy(directory, name));
         match destroyed {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(Error::io("delete a subvolume in", &self.directory)(error))
-            }
-            _ => Ok(()),
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(Error::io("delete a subvolume in", &self.directory)(error)),
         }
+    }
+
+    fn commit(&self) -> Result<()> {
+        let committed = self.open_directory().and_then(btrfs::commit);
+        committed.map_err(Error::io("commit", &self.directory))
     }
 
     fn open_directory(&self) -> io::Result<File> {
@@ -278,7 +288,7 @@ impl Volume for Pool {
     }
 
     fn delete_interrupted_read(&self, id: &str) -> Result<()> {
-        self.destroy(&format!("{id}{READING}"))
+        self.destroy(&format!("{id}{READING}")).map(drop)
     }
 }
 

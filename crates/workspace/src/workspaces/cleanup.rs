@@ -16,15 +16,17 @@ use crate::record::State;
 use crate::trash;
 
 impl Workspaces {
-    /// Deletes shared data that no workspace needs any more, beyond the amount
-    /// that is kept for later. [`Workspaces::open`] does this too; a process
-    /// that keeps workspaces open calls it from time to time. Does nothing
-    /// while a workspace is being created.
+    /// Deletes the remains of workspaces whose removal failed, and shared data
+    /// that no workspace needs any more, beyond the amount that is kept for
+    /// later. [`Workspaces::open`] does this too; a process that keeps
+    /// workspaces open calls it from time to time.
     pub fn tidy(&self) -> Result<()> {
         self.tidy_providers()?;
+        self.delete_abandoned()?;
         self.empty_trash()
     }
 
+    /// Does nothing while a workspace is being created.
     fn tidy_providers(&self) -> Result<()> {
         let path = self.shared_data_lock();
         let lock = lock::try_exclusive(&path).map_err(Error::io("lock", &path))?;
@@ -87,11 +89,20 @@ impl Workspaces {
         trash::empty(&trash).map_err(Error::io("empty", &trash))
     }
 
-    /// Deletes the remains of processes that were killed: directories that no
-    /// live workspace has and that are not locked, and interrupted reads. Shows
-    /// the snapshots that interrupted calls of [`Workspaces::follow`] recorded.
+    /// Deletes the remains of processes that were killed: abandoned directories
+    /// and interrupted reads. Shows the snapshots that interrupted calls of
+    /// [`Workspaces::follow`] recorded.
     pub(super) fn clean_up(&self) -> Result<()> {
-        self.tidy_providers()?;
+        self.tidy()?;
+        self.delete_interrupted_reads()?;
+        #[cfg(target_os = "linux")]
+        self.finish_interrupted_follows()?;
+        Ok(())
+    }
+
+    /// Deletes the directories that no live workspace has and that are not
+    /// locked.
+    fn delete_abandoned(&self) -> Result<()> {
         // No process creates a directory while the registry is locked.
         let registry = self.registry.lock()?;
         let live = self.root.join("live");
@@ -110,11 +121,6 @@ impl Workspaces {
                 self.delete_live_dir(&live_dir)?;
             }
         }
-        drop(registry);
-        self.empty_trash()?;
-        self.delete_interrupted_reads()?;
-        #[cfg(target_os = "linux")]
-        self.finish_interrupted_follows()?;
         Ok(())
     }
 

@@ -226,7 +226,12 @@ impl DiskSpace {
         let directory = self.stores.directory(tenant);
         tenant_stores::blocking(move || Ok(elevo_workspace::remount_pool(&directory)?)).await?;
         tracing::info!(%tenant, "the tenant's workspaces are writable again");
-        Ok(())
+        // Removals that failed on the read-only pool are completed now, since
+        // they free space.
+        let tidying = self
+            .stores
+            .with(tenant, |workspaces| Ok(workspaces.tidy()?));
+        tidying.await
     }
 
     async fn end_stuck(&self, sandbox: &Sandbox) -> Result<()> {
