@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::bounds;
 use crate::error::{Error, Result};
-use crate::records::{EventKind, Sandbox};
+use crate::records::{EventKind, Sandbox, SandboxFailure};
 
 /// A change of a sandbox, which is made only if the state of the sandbox allows
 /// it. Fields that are `None` stay as they are.
@@ -21,6 +21,9 @@ pub struct SandboxChange {
     pub to: Option<SandboxState>,
     /// New reason for the state.
     pub reason: Option<Option<String>>,
+    /// The kind of failure, with the new state `error`. Every other change of
+    /// state clears it.
+    pub failure: Option<SandboxFailure>,
     /// New display name.
     pub name: Option<Option<String>>,
     /// New id of the container.
@@ -54,6 +57,11 @@ impl SandboxChange {
         let changed = Sandbox {
             state: change.to.unwrap_or(sandbox.state),
             reason: reason.unwrap_or(sandbox.reason),
+            failure: match change.to {
+                Some(SandboxState::Error) => change.failure,
+                Some(_) => None,
+                None => sandbox.failure,
+            },
             name: change.name.unwrap_or(sandbox.name),
             container: change.container.unwrap_or(sandbox.container),
             workspace: change.workspace.unwrap_or(sandbox.workspace),

@@ -80,6 +80,7 @@ macro_rules! conformance_tests {
             sandboxes_are_counted_by_state
             expired_sandboxes_are_found_oldest_first
             a_change_sets_only_the_given_fields
+            the_kind_of_a_failure_lasts_until_the_next_state
             a_state_changes_only_as_allowed
             an_unexpected_change_changes_nothing
             a_sandbox_that_is_being_removed_cannot_start

@@ -48,7 +48,8 @@ pub use records::{
     FileVersion, IdempotentRequest, KeyLimits, Landed, LandedStep, Landing, LandingKind, LogEntry,
     NewEvent, PathChange, Project, ProjectChange, ProjectPolicy, ProjectQuery, RequestRun,
     Retention, Review, ReviewChange, ReviewQuery, ReviewState, ReviewStep, RootPlace, Roots,
-    Sandbox, Sides, Step, TENANT_LIMITS, Tag, Template, Tenant, TenantLimits, Unkept, UnkeptQuery,
-    Unsettled, VersionKind, Webhook, Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState,
+    Sandbox, SandboxFailure, Sides, Step, TENANT_LIMITS, Tag, Template, Tenant, TenantLimits,
+    Unkept, UnkeptQuery, Unsettled, VersionKind, Webhook, Workspace, WorkspaceChange,
+    WorkspaceQuery, WorkspaceState,
 };
 pub use sqlite::{ADOPTING, FoundCatalog, GENERATION, INSTALLATION, SqliteCatalog, SqliteOptions};

@@ -14,6 +14,7 @@ mod workspace;
 use elevo_core::{AgentId, KeyId, SandboxId, SandboxState, TenantId, Timestamp, WorkspaceId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
 use crate::columns::{Column, Optional, stored};
 use crate::query::Position;
@@ -184,6 +185,20 @@ pub struct KeyLimits {
     pub networks: Option<Vec<String>>,
 }
 
+/// The kind of a failure that a sandbox can recover from.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, Display, EnumString, IntoStaticStr, VariantArray,
+)]
+#[strum(serialize_all = "kebab-case")]
+pub enum SandboxFailure {
+    /// The workspace agent does not answer; the container may still run.
+    AgentLost,
+    /// The container ended without a request. Its files remain.
+    ContainerEnded,
+}
+
+stored!(variant SandboxFailure);
+
 /// A sandbox: a container with a workspace. The record outlives the container.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct Sandbox {
@@ -207,6 +222,10 @@ pub struct Sandbox {
     /// Reason for the state, for people. Truncated to
     /// [`MAX_REASON_BYTES`](crate::MAX_REASON_BYTES), with NUL replaced.
     pub reason: Option<String>,
+    /// The kind of its failure, in the state `error`; `None` for a failure that
+    /// it cannot recover from.
+    #[sqlx(try_from = "Optional<SandboxFailure>")]
+    pub failure: Option<SandboxFailure>,
     /// The template it was created from.
     pub template: String,
     /// Id of its container in the runtime.

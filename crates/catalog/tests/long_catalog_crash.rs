@@ -95,6 +95,7 @@ fn sandbox(id: &SandboxId) -> Sandbox {
         name: None,
         state: SandboxState::Starting,
         reason: None,
+        failure: None,
         template: "base".into(),
         container: None,
         workspace: id.into(),

@@ -19,7 +19,7 @@ use crate::conformance::samples::{
 };
 use crate::error::Kind;
 use crate::limits::{MAX_BATCH, MAX_REASON_BYTES};
-use crate::records::Sandbox;
+use crate::records::{Sandbox, SandboxFailure};
 
 /// The sandbox is read back with all its fields. Also checks promise 10.
 pub async fn a_sandbox_is_read_back_as_added(backend: &impl Backend) {
@@ -30,6 +30,7 @@ pub async fn a_sandbox_is_read_back_as_added(backend: &impl Backend) {
         name: Some("name".into()),
         state: SandboxState::Error,
         reason: Some("x".repeat(MAX_REASON_BYTES)),
+        failure: Some(SandboxFailure::ContainerEnded),
         container: Some("c0ffee".into()),
         token_hash: std::array::from_fn(|n| n as u8),
         created: Timestamp::new(-1, 999_999_000).expect("a time"),

@@ -18,8 +18,8 @@ use crate::records::{EventKind, Sandbox};
 
 macro_rules! columns {
     () => {
-        "id, tenant, agent, api_key, name, state, reason, template, container, workspace, \
-         token_hash, created, expires, updated, removing, keep_workspace, started_before, spec"
+        "id, tenant, agent, api_key, name, state, reason, failure, template, container, \
+         workspace, token_hash, created, expires, updated, removing, keep_workspace, started_before, spec"
     };
 }
 
@@ -46,12 +46,12 @@ pub(super) const SELECT_EXPIRED: &str = concat!(
 const INSERT: &str = concat!(
     "INSERT INTO sandboxes (",
     columns!(),
-    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 );
 
 /// Sets the columns that a change can set.
-const UPDATE: &str = "UPDATE sandboxes SET name = ?, state = ?, reason = ?, container = ?, \
-                      workspace = ?, token_hash = ?, expires = ?, updated = ?, removing = ?, \
+const UPDATE: &str = "UPDATE sandboxes SET name = ?, state = ?, reason = ?, failure = ?, \
+                      container = ?, workspace = ?, token_hash = ?, expires = ?, updated = ?, removing = ?, \
                       keep_workspace = ?, started_before = ?, spec = ? WHERE id = ?";
 
 /// Counts the sandboxes of a key and of all other keys of its agent.
@@ -159,6 +159,7 @@ impl Sandboxes for SqliteCatalog {
             .bind(&sandbox.name)
             .bind(sandbox.state.name())
             .bind(&sandbox.reason)
+            .bind(sandbox.failure.map(<&str>::from))
             .bind(&sandbox.container)
             .bind(sandbox.workspace.as_str())
             .bind(&sandbox.token_hash[..])
@@ -273,6 +274,7 @@ async fn insert(connection: &mut SqliteConnection, sandbox: &Sandbox) -> Result<
         .bind(&sandbox.name)
         .bind(sandbox.state.name())
         .bind(sandbox.reason.as_deref().map(bounds::reason))
+        .bind(sandbox.failure.map(<&str>::from))
         .bind(&sandbox.template)
         .bind(&sandbox.container)
         .bind(sandbox.workspace.as_str())

@@ -86,6 +86,7 @@ pub(crate) fn sandbox(tenant: TenantId, id: &str) -> Sandbox {
         name: None,
         state: SandboxState::Starting,
         reason: None,
+        failure: None,
         template: "base".into(),
         container: None,
         workspace: id_of(&format!("workspace-of-{id}")),

@@ -13,7 +13,7 @@ use crate::conformance::samples::{
 };
 use crate::error::{Error, Kind};
 use crate::limits::{MAX_REASON_BYTES, MAX_SPEC_BYTES};
-use crate::records::Sandbox;
+use crate::records::{Sandbox, SandboxFailure};
 
 /// Also checks that the call returns the changed sandbox.
 pub async fn a_change_sets_only_the_given_fields(backend: &impl Backend) {
@@ -33,6 +33,7 @@ pub async fn a_change_sets_only_the_given_fields(backend: &impl Backend) {
         from: Some(vec![SandboxState::Stopped, SandboxState::Starting]),
         to: Some(SandboxState::Running),
         reason: Some(Some("\0".repeat(MAX_REASON_BYTES + 1))),
+        failure: Some(SandboxFailure::AgentLost),
         name: Some(Some("new".into())),
         container: Some(Some("c0ffee".into())),
         workspace: Some(id_of("another")),
@@ -76,6 +77,30 @@ pub async fn a_change_sets_only_the_given_fields(backend: &impl Backend) {
     let changed = changed.expect("it exists");
     let rest = (changed.reason, changed.name, changed.container);
     assert_eq!(rest, (None, None, None));
+}
+
+/// A change of other fields keeps the kind.
+pub async fn the_kind_of_a_failure_lasts_until_the_next_state(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
+    add(&catalog, &sandbox(ALICE, "a")).await;
+    let lost = Some(SandboxFailure::AgentLost);
+    let failing = SandboxChange {
+        failure: lost,
+        ..of_state(SandboxState::Error)
+    };
+    for (change, expected) in [
+        (failing, lost),
+        (SandboxChange::default(), lost),
+        (of_state(SandboxState::Starting), None),
+        (of_state(SandboxState::Error), None),
+    ] {
+        let changed = catalog
+            .change_sandbox(ALICE, &id_of("a"), &change, at(101))
+            .await;
+        assert_eq!(changed.expect("a legal change").failure, expected);
+        let found = get(&catalog, "a").await.expect("it exists");
+        assert_eq!(found.failure, expected);
+    }
 }
 
 /// Checks promise 6 for each pair of states.

@@ -149,6 +149,7 @@ fn sandbox() -> Sandbox {
         name: Some("ünïcode 'quoted'".into()),
         state: SandboxState::Stopped,
         reason: Some("it was asked to".into()),
+        failure: None,
         template: "base".into(),
         container: Some("c0ffee".into()),
         workspace: id_of("ws-1"),

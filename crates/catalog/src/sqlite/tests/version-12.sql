@@ -74,6 +74,9 @@ INSERT INTO sandboxes VALUES('sbx-new',X'a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1',NULL,
 INSERT INTO sandboxes VALUES('sbx-again',X'a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1',NULL,'key-1',NULL,'starting','it is being started again','base',NULL,'sbx-again',X'0202020202020202020202020202020202020202020202020202020202020202',1,2,3,0,0,'{}');
 INSERT INTO sandboxes VALUES('sbx-running',X'a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1',NULL,'key-1',NULL,'running',NULL,'base',NULL,'sbx-running',X'0202020202020202020202020202020202020202020202020202020202020202',1,2,3,0,0,'{}');
 INSERT INTO sandboxes VALUES('sbx-failed',X'a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1',NULL,'key-1',NULL,'error','its container ended','base',NULL,'sbx-failed',X'0202020202020202020202020202020202020202020202020202020202020202',1,2,3,0,0,'{}');
+INSERT INTO sandboxes VALUES('sbx-killed',X'a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1',NULL,'key-1',NULL,'error','its container ended: it used more memory than it may','base',NULL,'sbx-killed',X'0202020202020202020202020202020202020202020202020202020202020202',1,2,3,0,0,'{}');
+INSERT INTO sandboxes VALUES('sbx-lost',X'a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1',NULL,'key-1',NULL,'error','its agent does not answer; its processes may still run','base',NULL,'sbx-lost',X'0202020202020202020202020202020202020202020202020202020202020202',1,2,3,0,0,'{}');
+INSERT INTO sandboxes VALUES('sbx-unstarted',X'a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1',NULL,'key-1',NULL,'error','the image does not exist','base',NULL,'sbx-unstarted',X'0202020202020202020202020202020202020202020202020202020202020202',1,2,3,0,0,'{}');
 CREATE TABLE templates (
     name TEXT NOT NULL PRIMARY KEY,
     image TEXT NOT NULL,

@@ -240,7 +240,7 @@ impl DiskSpace {
         }
         self.links.forget(&sandbox.id);
         if sandbox.state == SandboxState::Running {
-            let (from, reason) = ([SandboxState::Running], Some(STUCK.into()));
+            let (from, reason) = ([SandboxState::Running], Some(STUCK.to_owned().into()));
             let changed = self
                 .starts
                 .change(sandbox, &from, SandboxState::Error, reason);

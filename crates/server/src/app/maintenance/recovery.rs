@@ -28,7 +28,7 @@ use parking_lot::MutexGuard;
 use crate::app::maintenance::cleanup::Cleanup;
 use crate::app::resources::Resources;
 use crate::app::sandboxes::containers::Containers;
-use crate::app::sandboxes::reasons::GONE;
+use crate::app::sandboxes::reasons::Reason;
 use crate::app::sandboxes::rows::all_sandboxes;
 use crate::app::sandboxes::starts::Starts;
 use crate::app::tenant_stores::TenantStores;
@@ -146,9 +146,9 @@ impl Recovery {
             // response with the id is sent when the sandbox runs.
             Starting if !sandbox.started_before => self.starts.give_up(sandbox).await,
             Starting => {
-                let reason = Some("the server stopped while the sandbox was starting".into());
+                let reason = "the server stopped while the sandbox was starting".to_owned();
                 self.starts
-                    .change(sandbox, &[Starting], Error, reason)
+                    .change(sandbox, &[Starting], Error, Some(reason.into()))
                     .await?;
             }
             Running if runs => {
@@ -158,7 +158,7 @@ impl Recovery {
             Running => {
                 let reason = match container {
                     Some(container) => self.containers.why_ended(&container.id).await?,
-                    None => GONE.to_owned(),
+                    None => Reason::container_gone(),
                 };
                 self.starts
                     .change(sandbox, &[Running], Error, Some(reason))

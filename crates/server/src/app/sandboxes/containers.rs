@@ -15,7 +15,7 @@ use elevo_workspace::{Binding, Owner, Slot, Slots};
 use tokio::sync::Semaphore;
 
 use crate::app::resources::Resources;
-use crate::app::sandboxes::reasons::{GONE, ended};
+use crate::app::sandboxes::reasons::Reason;
 use crate::app::sandboxes::spec::Spec;
 use crate::app::tenant_stores;
 use crate::config::Config;
@@ -99,9 +99,11 @@ impl Containers {
 
     /// Returns the reason for which a container ended, for the row of its
     /// sandbox.
-    pub(crate) async fn why_ended(&self, container: &ContainerId) -> Result<String> {
+    pub(crate) async fn why_ended(&self, container: &ContainerId) -> Result<Reason> {
         let status = self.runtime.status(container).await?;
-        Ok(status.as_ref().map_or_else(|| GONE.to_owned(), ended))
+        Ok(status
+            .as_ref()
+            .map_or_else(Reason::container_gone, Reason::container_ended))
     }
 
     /// Mounts the workspace of a sandbox into its slot, which makes the files

@@ -163,6 +163,7 @@ impl Sandboxes {
             name,
             state: SandboxState::Starting,
             reason: None,
+            failure: None,
             template: template.into(),
             token_hash: token_hash.unwrap_or_else(|| token.hash()),
             created: now,

@@ -125,7 +125,7 @@ impl Sandboxes {
             let failure = Failure::from(error);
             let cause = failure.summary();
             tracing::warn!(sandbox = %id, cause, "cannot stop a sandbox");
-            let reason = Some(failure.message.clone());
+            let reason = Some(failure.message.clone().into());
             self.starts
                 .change(
                     &sandbox,

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 
 use crate::app::resources::Resources;
 use crate::app::sandboxes::locks::SandboxLocks;
-use crate::app::sandboxes::reasons::{GONE, LOST, ended, is_lost};
+use crate::app::sandboxes::reasons::{Reason, is_lost};
 use crate::app::sandboxes::rows::{all_sandboxes, container_of};
 use crate::app::sandboxes::starts::Starts;
 use crate::config::Config;
@@ -104,9 +104,9 @@ impl LostSandboxes {
         };
         let status = self.runtime.status(&container).await?;
         let reason = match status {
-            None => GONE.to_owned(),
+            None => Reason::container_gone(),
             Some(status) => match status.state {
-                ContainerState::Exited => ended(&status),
+                ContainerState::Exited => Reason::container_ended(&status),
                 // A snapshot has frozen the agent as well, so it cannot respond.
                 ContainerState::Frozen => {
                     self.missing.forget(&sandbox.id);
@@ -118,12 +118,12 @@ impl LostSandboxes {
                     if now.duration_since(since) < self.config.limits.agent_timeout {
                         return Ok(());
                     }
-                    LOST.to_owned()
+                    Reason::agent_lost()
                 }
             },
         };
         self.missing.forget(&sandbox.id);
-        tracing::warn!(sandbox = %sandbox.id, reason, "a sandbox has failed");
+        tracing::warn!(sandbox = %sandbox.id, reason = reason.text, "a sandbox has failed");
         let from = [SandboxState::Running];
         self.starts
             .change(sandbox, &from, SandboxState::Error, Some(reason))

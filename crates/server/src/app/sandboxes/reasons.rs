@@ -1,25 +1,62 @@
-//! The reasons in the rows of sandboxes. Some are compared with stored rows, so
-//! their text must not change.
+//! The reasons for the states of sandboxes.
 
-use elevo_catalog::Sandbox;
+use elevo_catalog::{Sandbox, SandboxFailure};
 use elevo_core::SandboxState;
 use elevo_sandbox::ContainerStatus;
 
-/// The reason of an existing sandbox while it is being started.
+/// The text for a sandbox that was started before and is being started.
 pub(crate) const AGAIN: &str = "it is being started again";
 
-/// Beginning of the reason for a container that has ended.
-pub(crate) const ENDED: &str = "its container ended";
+/// The reason for the state of a sandbox.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Reason {
+    /// A text for people.
+    pub(crate) text: String,
+    /// The kind of failure, if the sandbox can recover from it.
+    pub(crate) failure: Option<SandboxFailure>,
+}
 
-/// The reason for an agent that is lost.
-pub(crate) const LOST: &str = "its agent does not answer; its processes may still run";
+impl From<String> for Reason {
+    fn from(text: String) -> Self {
+        Self {
+            text,
+            failure: None,
+        }
+    }
+}
 
-/// The reason for a container that no longer exists.
-pub(crate) const GONE: &str = "its container no longer exists; `start` creates a new one";
+impl Reason {
+    /// The container no longer exists.
+    pub(crate) fn container_gone() -> Self {
+        let text = "its container no longer exists; `start` creates a new one";
+        text.to_owned().into()
+    }
+
+    /// The workspace agent is lost.
+    pub(crate) fn agent_lost() -> Self {
+        Self {
+            text: "its agent does not answer; its processes may still run".into(),
+            failure: Some(SandboxFailure::AgentLost),
+        }
+    }
+
+    /// The container has ended.
+    pub(crate) fn container_ended(status: &ContainerStatus) -> Self {
+        let text = match (status.oom_killed, status.exit_code) {
+            (true, _) => "its container ended: it used more memory than it may".into(),
+            (false, Some(code)) => format!("its container ended with exit code {code}"),
+            (false, None) => "its container ended".into(),
+        };
+        Self {
+            text,
+            failure: Some(SandboxFailure::ContainerEnded),
+        }
+    }
+}
 
 /// Returns true if a sandbox has failed only because its agent is lost.
 pub(crate) fn is_lost(sandbox: &Sandbox) -> bool {
-    sandbox.state == SandboxState::Error && sandbox.reason.as_deref() == Some(LOST)
+    sandbox.failure == Some(SandboxFailure::AgentLost)
 }
 
 /// Returns true if a start must use the existing container of a sandbox: the
@@ -27,21 +64,7 @@ pub(crate) fn is_lost(sandbox: &Sandbox) -> bool {
 /// A container that never started is replaced, because it may be the cause of the
 /// failure.
 pub(crate) fn keeps_container(sandbox: &Sandbox) -> bool {
-    let reason = sandbox.reason.as_deref().unwrap_or_default();
-    match sandbox.state {
-        SandboxState::Stopped => true,
-        SandboxState::Error => reason == LOST || reason.starts_with(ENDED),
-        _ => false,
-    }
-}
-
-/// Returns the reason for a container that has ended.
-pub(crate) fn ended(status: &ContainerStatus) -> String {
-    match (status.oom_killed, status.exit_code) {
-        (true, _) => format!("{ENDED}: it used more memory than it may"),
-        (false, Some(code)) => format!("{ENDED} with exit code {code}"),
-        (false, None) => ENDED.to_owned(),
-    }
+    sandbox.state == SandboxState::Stopped || sandbox.failure.is_some()
 }
 
 #[cfg(test)]
@@ -59,13 +82,20 @@ mod tests {
             oom_killed,
             error: None,
         };
-        let found = ended(&status(true, Some(137)));
-        assert_eq!(
-            found,
-            "its container ended: it used more memory than it may"
-        );
-        let found = ended(&status(false, Some(3)));
-        assert_eq!(found, "its container ended with exit code 3");
-        assert_eq!(ended(&status(false, None)), ENDED);
+        for (status, expected) in [
+            (
+                status(true, Some(137)),
+                "its container ended: it used more memory than it may",
+            ),
+            (
+                status(false, Some(3)),
+                "its container ended with exit code 3",
+            ),
+            (status(false, None), "its container ended"),
+        ] {
+            let reason = Reason::container_ended(&status);
+            assert_eq!(reason.text, expected);
+            assert_eq!(reason.failure, Some(SandboxFailure::ContainerEnded));
+        }
     }
 }

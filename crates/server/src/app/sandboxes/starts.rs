@@ -26,6 +26,7 @@ use crate::app::sandboxes::freezer::Freezer;
 use crate::app::sandboxes::locks::SandboxLocks;
 use crate::app::sandboxes::makers::{Makers, Making};
 use crate::app::sandboxes::new_sandbox::NewSandbox;
+use crate::app::sandboxes::reasons::Reason;
 use crate::app::sandboxes::spec::Spec;
 use crate::app::snapshots::{Kept, own_info};
 use crate::app::tenant_stores::TenantStores;
@@ -380,7 +381,7 @@ impl Starts {
         sandbox: &Sandbox,
         from: &[SandboxState],
         to: SandboxState,
-        reason: Option<String>,
+        reason: Option<Reason>,
     ) -> Result<Sandbox> {
         let tells = match to {
             SandboxState::Starting => vec![EventKind::SandboxStarting],
@@ -392,7 +393,8 @@ impl Starts {
         let change = SandboxChange {
             from: Some(from.to_vec()),
             to: Some(to),
-            reason: Some(reason),
+            failure: reason.as_ref().and_then(|reason| reason.failure),
+            reason: Some(reason.map(|reason| reason.text)),
             tells,
             ..SandboxChange::default()
         };

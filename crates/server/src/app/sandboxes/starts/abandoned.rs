@@ -51,9 +51,8 @@ impl Starts {
     pub(crate) async fn end_start(&self, sandbox: &Sandbox) -> Result<()> {
         let starting = [SandboxState::Starting];
         if sandbox.started_before {
-            let reason =
-                Some("the start of the sandbox was interrupted; `start` retries it".into());
-            let changed = self.change(sandbox, &starting, SandboxState::Error, reason);
+            let reason = "the start of the sandbox was interrupted; `start` retries it".to_owned();
+            let changed = self.change(sandbox, &starting, SandboxState::Error, Some(reason.into()));
             return changed.await.map(drop);
         }
         // No client knows the id of a sandbox in its first start.

@@ -32,7 +32,7 @@ impl Starts {
             let starting = [SandboxState::Starting];
             let cause = failure.summary();
             tracing::warn!(sandbox = %id, cause, "cannot start a sandbox");
-            let reason = Some(failure.message.clone());
+            let reason = Some(failure.message.clone().into());
             self.change(&before, &starting, SandboxState::Error, reason)
                 .await?;
         }
