@@ -31,8 +31,9 @@ pub struct Event {
     pub event: String,
     /// When the event happened.
     pub timestamp: String,
-    /// Details: the sandbox at that time, the name of the project or review, or
-    /// the paths that a workspace could not merge.
+    /// Details, depending on the kind of the event: the state of the sandbox at
+    /// that time, the ids of the project, review or workspace, or the paths
+    /// that a workspace could not merge.
     #[schema(value_type = Object)]
     pub data: Value,
 }

@@ -119,7 +119,8 @@ pub struct KeyLimits {
     /// Maximum commands run per minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commands_per_minute: Option<u32>,
-    /// Maximum other requests per minute.
+    /// Maximum requests per minute that neither create sandboxes nor run
+    /// commands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_per_minute: Option<u32>,
     /// Maximum sandboxes at a time.
@@ -189,7 +190,7 @@ pub struct CreateKey {
     /// Limits of the key; the server's settings by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<KeyLimits>,
-    /// Seconds until the key expires; never by default.
+    /// Seconds until the key expires. By default, the key never expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 315360000)]
     pub expires_in_seconds: Option<u32>,

@@ -130,9 +130,9 @@ pub struct StreamEvent {
     /// Encoding of `data`.
     #[serde(default, skip_serializing_if = "Encoding::is_text")]
     pub encoding: Encoding,
-    /// Offset in the combined standard output and standard error: of `data`, of
-    /// the start of a gap, of the end of the output after an exit, or of the
-    /// next output after a stop of the server.
+    /// Offset in the combined standard output and standard error. Depending on
+    /// `type`, this is where `data` starts, where a `gap` starts, where the
+    /// output ended (`exit`), or where the output continues (`stopping`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
     /// Offset at which a gap ends.

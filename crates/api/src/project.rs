@@ -38,7 +38,8 @@ pub struct CreateProject {
     /// path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<elevo_policy::Policy>,
-    /// Rule for the versions whose content is kept; all versions by default.
+    /// Rule that selects the versions whose content is kept; all versions by
+    /// default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention: Option<Retention>,
 }
@@ -74,7 +75,7 @@ pub struct Project {
     pub description: Option<String>,
     /// Snapshot of the newest version.
     pub head: String,
-    /// Number of steps that the head has made.
+    /// Number of steps in the history of the project.
     pub sequence: u64,
     /// Number of entries in the tree, including directories. Absent if the
     /// caller may not see all of them.
@@ -86,7 +87,7 @@ pub struct Project {
     pub bytes: Option<u64>,
     /// Version of the policy; increases each time it is set.
     pub policy_version: u64,
-    /// Rule for the versions whose content is kept.
+    /// Rule that selects the versions whose content is kept.
     pub retention: Retention,
     /// When the project was created.
     pub created_at: String,
@@ -121,12 +122,14 @@ pub struct ProjectPolicy {
 pub struct SetPolicy {
     /// The rules.
     pub policy: elevo_policy::Policy,
-    /// The version to replace. If absent, the current version is replaced.
+    /// Version of the policy that this request replaces. The request fails if
+    /// the policy has another version. If absent, the current version is
+    /// replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_version: Option<u64>,
 }
 
-/// One step of a project's head: an entry of the history.
+/// A step: one move of a project's head, and one entry of its history.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LogEntry {
@@ -175,7 +178,7 @@ pub struct Decided {
     pub resolution: Resolution,
 }
 
-/// A page of steps of a project's head.
+/// A page of steps of a project.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LogPage {
@@ -193,8 +196,8 @@ pub struct LogPage {
 pub struct FileVersion {
     /// The path.
     pub path: String,
-    /// The earlier path of a moved file, or the path at which the author
-    /// changed it.
+    /// The earlier path, if the change moved the file; or the path at which the
+    /// author made the change, if it landed at another path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     /// Kind of the change: `added`, `modified`, `removed`, `renamed` or `mode`.
@@ -224,12 +227,11 @@ pub struct FileVersion {
     pub created_at: String,
 }
 
-/// A page of versions of a path.
+/// A page of changes to paths.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VersionPage {
-    /// The versions, newest first. Versions of the same step are ordered by
-    /// path.
+    /// The changes, newest first. Changes of the same step are ordered by path.
     pub items: Vec<FileVersion>,
     /// Cursor of the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -262,7 +264,7 @@ pub struct BlamedLines {
     /// Number of lines.
     pub count: u32,
     /// Sequence number of the step; absent if the lines are older than the
-    /// history or than its oldest known version.
+    /// first step, or than the step in `knownSince`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<u64>,
     /// The agent that wrote the lines.

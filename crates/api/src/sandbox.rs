@@ -38,7 +38,8 @@ pub struct CreateSandbox {
     /// Network access; the server's setting by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkMode>,
-    /// An OCI runtime of the container engine, such as `runsc`.
+    /// An OCI runtime of the container engine, such as `runsc`; the server's
+    /// setting by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<String>,
     /// Initial content of the workspace; empty by default.
@@ -46,7 +47,9 @@ pub struct CreateSandbox {
     pub workspace: Option<WorkspaceSource>,
 }
 
-/// Treatment of the workspace of a sandbox that expires.
+/// Treatment of the workspace of a sandbox that expires: `park` parks the
+/// workspace if it has changes that were neither merged nor snapshotted, and
+/// deletes it otherwise; `delete` always deletes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OnExpiry {
@@ -111,11 +114,11 @@ pub enum WorkspaceSource {
     Snapshot(String),
     /// A directory on the server's machine; needs the scope `host`.
     Directory(String),
-    /// The current content of another sandbox's workspace. The disk limit is
-    /// that of the other sandbox.
+    /// The current content of the workspace of another sandbox, by the
+    /// sandbox's id. The new sandbox has the disk limit of the other sandbox.
     Fork(String),
-    /// A project: the sandbox gets a workspace of the project, which can be
-    /// merged.
+    /// A project: the sandbox gets a workspace on the project, whose changes
+    /// can be merged.
     Project(ProjectSource),
     /// A parked workspace, by its id, which the sandbox resumes.
     Existing(String),
@@ -254,7 +257,7 @@ pub struct BatchDeleted {
     pub failed: Vec<Failed>,
 }
 
-/// A failure for one sandbox of several.
+/// A sandbox for which an operation on several sandboxes failed.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Failed {
     /// Id of the sandbox.
@@ -334,7 +337,7 @@ pub struct SandboxStats {
 /// Processor usage of a sandbox.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct StatsCpu {
-    /// Percentage of the limit.
+    /// Processor usage in percent of the limit.
     pub usage: f64,
     /// Number of processors that the sandbox may use.
     pub limit: String,

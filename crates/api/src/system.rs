@@ -101,7 +101,8 @@ pub struct GcResult {
     /// Number of deleted sandboxes that had expired, and of deleted containers
     /// without a sandbox.
     pub cleaned_sandboxes: u64,
-    /// Number of deleted workspaces without a row in the catalog.
+    /// Number of deleted workspaces that had no row in the catalog, or whose
+    /// deletion had been interrupted.
     pub cleaned_workspaces: u64,
     /// Number of versions of projects whose content was deleted because
     /// retention does not keep them.
@@ -125,9 +126,9 @@ pub struct Gc {
     /// Whether to only count the objects that would be deleted from the store.
     #[serde(default)]
     pub dry_run: bool,
-    /// Whether to examine the whole store, or only objects added since the last
-    /// collection. Default: the whole store. A dry run always examines the
-    /// whole store.
+    /// Whether to examine the whole store instead of only the objects added
+    /// since the last collection; true by default. A dry run always examines
+    /// the whole store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full: Option<bool>,
 }

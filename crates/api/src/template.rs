@@ -55,7 +55,7 @@ pub struct AddTemplate {
     pub writable_root: bool,
 }
 
-/// An event while an image is pulled, for requests that accept
+/// An event about the pull of an image, for requests that accept
 /// `text/event-stream`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "lowercase")]

@@ -15,8 +15,8 @@ pub struct CreateWebhook {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 256)]
     pub secret: Option<String>,
-    /// Names of the events to deliver. If empty, all events that the key may
-    /// see.
+    /// Kinds of events to deliver, such as `sandbox.created`. If empty, all
+    /// events that the key may see.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<String>,
 }
@@ -31,7 +31,7 @@ pub struct Webhook {
     pub url: String,
     /// Whether deliveries are signed.
     pub signed: bool,
-    /// Names of the delivered events.
+    /// Kinds of the delivered events.
     pub events: Vec<String>,
     /// When the webhook was created.
     pub created_at: String,

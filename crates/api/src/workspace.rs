@@ -19,8 +19,8 @@ pub struct SnapshotTaken {
     pub snapshot_id: String,
     /// Whether a new snapshot was stored.
     pub is_new: bool,
-    /// Kinds of entries and attributes that a snapshot cannot store and that
-    /// were left out, each with a count and an example.
+    /// Kinds of entries and attributes that the snapshot does not keep, each
+    /// with a count and an example.
     pub not_kept: Vec<String>,
 }
 
@@ -46,8 +46,8 @@ pub struct Snapshot {
 pub struct Imported {
     /// Id of the snapshot.
     pub snapshot_id: String,
-    /// Kinds of entries and attributes that a snapshot cannot store and that
-    /// were left out, each with a count and an example.
+    /// Kinds of entries and attributes that the snapshot does not keep, each
+    /// with a count and an example.
     pub not_kept: Vec<String>,
 }
 

@@ -5,8 +5,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The access of an agent to a path. Each value allows everything that the values
-/// before it allow.
+/// The access of an agent to a path: `none` (the path is hidden), `r` (read),
+/// `ra` (read and create), `rw-` (read, create and change) or `rw` (read,
+/// create, change and remove).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -49,7 +50,10 @@ impl fmt::Display for Access {
     }
 }
 
-/// The way to merge two changes of one file.
+/// The way to merge two changes to one file. `auto` chooses by the name and
+/// content of the file. `last-writer` and `priority` merge like `auto`, and let
+/// the later change or the agent with the higher priority win where both
+/// changed the same part. `review` holds every change for review.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -122,27 +126,28 @@ impl fmt::Display for Strategy {
 
 /// A rule for the paths of one pattern.
 ///
-/// With neither `agents` nor `roles` it applies to everyone; with both, to every
-/// agent that is named or has a named role.
+/// A rule with neither `agents` nor `roles` applies to everyone. A rule with
+/// both applies to every agent that is in `agents` or has one of the `roles`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Rule {
     /// A glob for paths; it covers everything below a match.
     pub pattern: String,
-    /// Only for these agents, by id or name; an agent that does not exist is
-    /// rejected, and names are stored as ids. An empty list is rejected, so that
-    /// a rule that loses its last agent does not apply to everyone.
+    /// Agents that the rule applies to, by id or name. A policy with an unknown
+    /// agent or an empty list is rejected, and names are stored as ids.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agents: Option<Vec<String>>,
-    /// Only for agents with one of these roles. An empty list is rejected.
+    /// Roles that the rule applies to: every agent with at least one of them.
+    /// An empty list is rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub roles: Option<Vec<String>>,
-    /// Access to the paths; a rule without it is ignored for access.
+    /// Access to the paths. A rule without `access` has no effect on access.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access: Option<Access>,
-    /// Strategy for conflicts at the paths, the same for everyone; a rule without
-    /// it is ignored for conflicts.
+    /// Strategy for conflicts at the paths. A rule without `merge` has no
+    /// effect on conflicts. A rule with `merge` must have neither `agents` nor
+    /// `roles`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merge: Option<Strategy>,
 }
@@ -159,36 +164,37 @@ impl Rule {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Member {
-    /// Names that rules can refer to.
+    /// Roles of the agent. A rule can apply to all agents with a role.
     #[serde(default)]
     pub roles: Vec<String>,
-    /// Where the strategy is [`Strategy::Priority`], the change of the agent with
-    /// the higher priority wins.
+    /// Where the strategy is `priority`, the change of the agent with the
+    /// higher priority wins.
     #[serde(default)]
     pub priority: i32,
 }
 
 /// Access of agents to the paths of a project, and how their changes are merged.
 ///
-/// The default gives everyone full access.
+/// The default policy gives everyone full access.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Policy {
-    /// Rules in any order: the most specific pattern applies.
+    /// Rules, in any order. Of the rules that cover a path, the rule with the
+    /// most specific pattern applies.
     pub rules: Vec<Rule>,
     /// Access where no rule applies.
     pub default: Access,
-    /// Roles and priorities, by the agent's id or name; an agent that does not
-    /// exist is rejected, and names are stored as ids. An agent that is not
-    /// listed has no role and the priority 0.
+    /// Roles and priorities of agents, by the agent's id or name. A policy with
+    /// an unknown agent is rejected, and names are stored as ids. An agent that
+    /// is not listed has no roles and priority 0.
     pub members: BTreeMap<String, Member>,
     /// Paths that are never merged: patterns as in a `.gitignore`.
     pub local: Vec<String>,
-    /// Whether paths that `.gitignore` files ignore are not merged either.
+    /// Whether merges also leave out new paths that `.gitignore` files name.
     pub gitignore: bool,
-    /// Strategies that the caller of a merge may choose instead of that of the
-    /// policy.
+    /// Strategies that the caller of a merge may choose instead of the policy's
+    /// strategy.
     pub overrides: Vec<Strategy>,
 }
 

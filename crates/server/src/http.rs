@@ -64,7 +64,7 @@ use crate::http::shared::Shared;
         (name = "process", description = "Commands"),
         (name = "pty", description = "Terminals"),
         (name = "projects", description = "Shared, versioned trees of files"),
-        (name = "workspaces", description = "Writable copies of projects, one for each agent"),
+        (name = "workspaces", description = "Writable copies of projects, each for one agent"),
         (name = "reviews", description = "Changes that wait for a decision"),
         (name = "templates", description = "Images that sandboxes are created from"),
         (name = "keys", description = "Keys and agents of a tenant"),

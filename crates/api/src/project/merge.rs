@@ -53,10 +53,12 @@ pub struct MergeResult {
     /// Changes that the policy does not allow, and files with conflict markers;
     /// at most 1000 are listed.
     pub refused: Vec<FileRefused>,
-    /// Number of rejected changes.
+    /// Number of changes that did not land because of the policy or of conflict
+    /// markers.
     pub refused_count: u64,
-    /// Paths where the change of an agent with higher priority was kept; at
-    /// most 1000 are listed. Other changes in such a file have landed.
+    /// Paths at which a change of this merge lost against a change of an agent
+    /// with higher priority; at most 1000 are listed. Changes to other parts of
+    /// such a file may have landed.
     pub overruled: Vec<String>,
     /// Number of changes that the head already had.
     pub same: u64,
@@ -74,8 +76,8 @@ pub struct MergeResult {
 pub struct LandedFile {
     /// The path.
     pub path: String,
-    /// The earlier path of a moved file, or the path at which the author
-    /// changed it.
+    /// The earlier path, if the change moved the file; or the path at which the
+    /// author made the change, if it landed at another path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     /// Kind of the change: `added`, `modified`, `removed`, `renamed` or `mode`.
@@ -95,9 +97,9 @@ pub struct Conflict {
     /// Path in the base, if one side moved the entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// Kind of the conflict: `content`, `both-added`, `removed-by-us`,
-    /// `removed-by-them`, `file-against-directory`, `kind`, `renamed`,
-    /// `protected` or `too-large`.
+    /// Kind of the conflict: `content`, `both-added`, `removed-by-us` (in the
+    /// head), `removed-by-them` (in the workspace), `file-against-directory`,
+    /// `kind`, `renamed`, `protected` or `too-large`.
     pub kind: String,
     /// Id of the review that holds the change; absent if no review was opened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -245,7 +247,7 @@ pub struct ApplyFile {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Revert {
-    /// The head after the step.
+    /// The step to revert: the id of the head after the step.
     pub snapshot: String,
     /// Reverts only changes to this file or directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -305,11 +307,13 @@ pub struct ImportSource {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ImportResult {
-    /// Result of the merge; combines all steps of a history.
+    /// Result of the merge; for an import with `history`, the combined result
+    /// of all steps.
     #[serde(flatten)]
     pub merge: MergeResult,
     /// Number of steps that the import added to the log.
     pub steps: u64,
-    /// Entries that a project cannot store, such as sockets or submodules.
+    /// Entries and attributes that the import did not keep, such as sockets,
+    /// submodules or paths that `.gitignore` files name.
     pub not_kept: Vec<String>,
 }

@@ -1,8 +1,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Rule for the versions of a project whose content is kept. The log keeps the
-/// entries of all versions.
+/// Rule that selects the versions of a project whose content is kept. The log
+/// keeps the entries of all versions.
 ///
 /// The head, versions that a tag, a workspace or an open review needs, and
 /// versions younger than `GC_KEEP_UNNAMED` are always kept.

@@ -72,8 +72,9 @@ pub struct Review {
     /// Message of the merge that the change comes from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Whether the caller's key may decide this review: it is open, the key has
-    /// the scope `reviews`, and the change is not by the key's own agent.
+    /// Whether the caller's key may decide this review: the review is open, the
+    /// key has the scope `reviews`, and the key's own agent did not make the
+    /// change.
     #[serde(default)]
     pub may_decide: bool,
 }
@@ -89,7 +90,9 @@ pub struct ReviewPage {
     pub next: Option<String>,
 }
 
-/// A decision on a review.
+/// A decision on a review: `ours` keeps the head's version, `theirs` takes the
+/// workspace's version, `suggested` takes the suggested version, `edited` takes
+/// new content, and `reject` rejects the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Resolution {

@@ -23,7 +23,7 @@ pub struct SetTag {
     pub may_move: bool,
 }
 
-/// A name of a version. The content of a tagged version is kept.
+/// A name for a version. The content of a tagged version is kept.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Tag {

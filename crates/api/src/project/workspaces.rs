@@ -50,7 +50,10 @@ pub struct Sync {
     pub seconds: Option<u32>,
 }
 
-/// When a workspace is refreshed and merged.
+/// When a workspace is refreshed and merged: `manual` does both only on
+/// request; `lazy` refreshes at intervals; `regular` refreshes and merges at
+/// intervals; `event` refreshes when the head moves and merges when files
+/// change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SyncMode {
@@ -106,7 +109,8 @@ pub struct Workspace {
     /// The sandbox that uses the workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<String>,
-    /// The head of the project at the last refresh, or at the creation.
+    /// The version of the project that the workspace was last refreshed to, or
+    /// was created from.
     pub synced: String,
     /// Whether the workspace is read-only.
     pub read_only: bool,
@@ -149,13 +153,16 @@ pub struct Refresh {
 pub struct Refreshed {
     /// The head that was brought into the workspace.
     pub head: String,
-    /// Paths that the refresh changed; at most 1000 are listed.
+    /// Paths that the refresh changed; at most 1000 are listed. Always empty
+    /// for a read-only workspace.
     pub changed: Vec<String>,
-    /// Number of paths that the refresh changed.
+    /// Number of paths that the refresh changed; for a read-only workspace, 1
+    /// if anything changed.
     pub changed_count: u64,
-    /// Paths that both the workspace and the project changed, in conflict. The
-    /// project's version becomes the base of the next merge. The next merge
-    /// takes the workspace's version if the file changes before it.
+    /// Conflicts between changes of the workspace and of the project; at most
+    /// 1000 are listed. To resolve a conflict, edit the file and merge. The
+    /// next merge rejects files that still have conflict markers; files without
+    /// markers are held for review if they were not edited.
     pub conflicts: Vec<Conflict>,
     /// Paths of `conflicts` whose files now have conflict markers; at most 1000
     /// are listed. The other files keep the workspace's version.

@@ -32,11 +32,12 @@ pub(super) fn routes() -> OpenApiRouter<Shared> {
 
 /// Change files of a project without a workspace
 ///
-/// The changes, a patch or new states of files, are based on `base` and are
-/// merged with everything that landed since. A patch must match the base
-/// exactly; otherwise it is rejected, and the error names the file and the
-/// hunk. Changes without conflicts land; changes with conflicts are held for
-/// review. With `atomic`, either all changes land or none.
+/// The request contains a patch or new states of files. Its changes are
+/// relative to `base`, and are merged with everything that landed since. A
+/// patch must match the base exactly; otherwise it is rejected, and the error
+/// names the file and the hunk. Changes without conflicts land; changes with
+/// conflicts are held for review. With `atomic`, either all changes land or
+/// none.
 #[utoipa::path(
     post, path = "/api/v1/projects/{id}/apply", tag = "projects",
     params(("id" = String, Path)),
@@ -79,8 +80,8 @@ pub(super) async fn revert(
 
 /// Restore a path from an earlier version
 ///
-/// All changes to the path since that version are undone, from all steps. The
-/// rest of the project is not changed. To undo one step, use `revert`.
+/// Undoes all changes to the path since that version. The rest of the project
+/// does not change. To undo a single step, use `revert`.
 #[utoipa::path(
     post, path = "/api/v1/projects/{id}/restore", tag = "projects",
     params(("id" = String, Path)),
@@ -105,11 +106,11 @@ pub(super) async fn restore_path(
 
 /// Replace files of a project with a directory, a git repository or a snapshot
 ///
-/// Entries named `.git` or `.elevo` are never imported. Paths of a directory
-/// that its `.gitignore` files name are not imported either, unless the project
-/// already has them or its policy sets `gitignore` to `false`. With `history`,
-/// each commit of the first-parent history becomes a step of the log, except
-/// commits that change nothing.
+/// Entries named `.git` or `.elevo` are never imported. An import of a
+/// directory also skips the paths that the directory's `.gitignore` files name,
+/// unless the project already has them or the project's policy sets `gitignore`
+/// to `false`. With `history`, each commit of the first-parent history becomes
+/// a step of the log, except commits that change nothing.
 #[utoipa::path(
     post, path = "/api/v1/projects/{id}/import", tag = "projects",
     params(("id" = String, Path)),

@@ -25,8 +25,8 @@ const LONGEST: Duration = Duration::from_secs(3600);
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Events {
-    /// Names of the events to return, separated by commas. Default: all events
-    /// that the key may see.
+    /// Kinds of events to return, such as `sandbox.created`, separated by
+    /// commas. Default: all events that the key may see.
     kinds: Option<String>,
     /// Only events of this sandbox.
     sandbox: Option<String>,

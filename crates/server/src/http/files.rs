@@ -22,9 +22,9 @@ use crate::platform::audit;
 
 /// Fork a sandbox into new sandboxes
 ///
-/// A fork has the files of the sandbox, but not its processes. With a pool of
-/// uppers, all forks have the same state; otherwise the sandbox is paused
-/// during the fork.
+/// All forks have the files that the sandbox had at one moment, but not its
+/// processes. The sandbox is paused during the fork, unless the server stores
+/// its changes on btrfs, where a copy needs no pause.
 #[utoipa::path(
     post, path = "/api/v1/sandboxes/{id}/fork", tag = "files",
     params(("id" = String, Path)),

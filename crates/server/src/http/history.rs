@@ -31,7 +31,7 @@ pub(super) struct Log {
     limit: Option<u32>,
 }
 
-/// List the steps of a project's head, newest first
+/// List the steps of a project, newest first
 #[utoipa::path(
     get, path = "/api/v1/projects/{id}/log", tag = "projects", params(("id" = String, Path), Log),
     responses((status = 200, body = api::LogPage), (status = "4XX", body = api::ErrorEnvelope))
@@ -80,17 +80,19 @@ pub(super) async fn step(
 pub(super) struct History {
     /// The file or directory.
     path: String,
-    /// Only versions before this sequence number: `next` of the previous page.
+    /// Only changes of steps before this sequence number: `next` of the
+    /// previous page.
     before: Option<u64>,
-    /// Maximum number of versions; 20 by default.
+    /// Maximum number of changes; 20 by default.
     #[param(minimum = 1, maximum = 100)]
     limit: Option<u32>,
 }
 
 /// List the changes to a path, newest first
 ///
-/// Each step that changed the path has one entry. For a directory, a step that
-/// changed only paths below it has the entry of the first of them.
+/// The list has one entry for each step that changed the path. If the path is a
+/// directory and the step changed only paths below it, the entry is the first
+/// of these changes.
 #[utoipa::path(
     get, path = "/api/v1/projects/{id}/history", tag = "projects", params(("id" = String, Path), History),
     responses((status = 200, body = api::VersionPage), (status = "4XX", body = api::ErrorEnvelope))

@@ -46,8 +46,8 @@ fn describe_one(operation: &mut Operation) {
         .parameter_in(ParameterIn::Header)
         .required(Required::False)
         .description(Some(
-            "Retrying with the same key, on the same route and with the same body, returns the \
-             first result instead of repeating the operation. A key is kept for a day.",
+            "A retry with the same idempotency key, route and body returns the first result \
+             instead of repeating the operation. The server keeps an idempotency key for a day.",
         ))
         .schema(Some(text));
     operation

@@ -144,10 +144,11 @@ pub(super) async fn change_tenant(
 
 /// Erase a tenant with all its data
 ///
-/// Requests with its keys are denied from now on. Its sandboxes, workspaces,
-/// projects, snapshots, webhooks, agents and keys are deleted in the
-/// background, and then the tenant itself; until then the list shows
-/// `erasingSince`. This cannot be undone. The audit log keeps its entries.
+/// The server denies requests with the tenant's keys immediately. In the
+/// background it deletes the tenant's sandboxes, workspaces, projects,
+/// snapshots, webhooks, agents and keys, and then the tenant itself; until then
+/// the list of tenants shows `erasingSince`. The erasure cannot be undone. The
+/// audit log keeps the entries about the tenant.
 #[utoipa::path(
     delete, path = "/api/v1/tenants/{id}", tag = "keys", params(("id" = String, Path)),
     extensions(("x-elevo" = json!({"audit": "tenant.erased"}))),

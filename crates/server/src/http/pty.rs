@@ -130,8 +130,8 @@ pub(super) enum Frames {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Connect {
-    /// Number of output bytes to skip: those that the client received before it
-    /// reconnects. 0 by default.
+    /// Number of output bytes to skip: the bytes that the client already
+    /// received on earlier connections. 0 by default.
     offset: Option<u64>,
     /// Whether output is sent as `json` messages or `binary` frames.
     #[param(inline)]
@@ -140,9 +140,12 @@ pub(super) struct Connect {
 
 /// Connect to a terminal by WebSocket
 ///
-/// The client sends `ClientMessage` and the server sends `ServerMessage`, each
-/// as JSON. A binary frame from the client is raw input. With `format=binary`,
-/// the server sends output as binary frames.
+/// Messages are JSON objects with a `type`. The client sends `input` (with
+/// `data` in base64), `resize` (with `cols` and `rows`) and `ping`. The server
+/// sends `attached` (with `offset`), `output` (with `data` in base64 and
+/// `offset`), `exit` (with `exitCode`), `pong`, and `error` and `stopping`
+/// (with `message`). A binary frame from the client is raw input. With
+/// `format=binary`, the server sends output as binary frames.
 #[utoipa::path(
     get, path = "/api/v1/sandboxes/{id}/pty/{ptyId}/ws", tag = "pty",
     params(("id" = String, Path), ("ptyId" = String, Path), Connect),

@@ -64,7 +64,8 @@ pub(super) async fn get(
     Ok(Json(shared.app.reviews.get(&who, &id).await?))
 }
 
-/// A side of a conflict.
+/// A version of a file in review: the common base (`base`), the head's version
+/// (`ours`) or the workspace's version (`theirs`).
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum SideName {
@@ -80,12 +81,12 @@ pub(super) enum SideName {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Content {
-    /// The side to return.
+    /// The version to return.
     #[param(inline)]
     side: SideName,
 }
 
-/// Download one side of a file in review
+/// Download one version of a file in review
 #[utoipa::path(
     get, path = "/api/v1/reviews/{id}/content", tag = "reviews", params(("id" = String, Path), Content),
     responses((status = 200, content_type = "application/octet-stream", body = String), (status = "4XX", body = api::ErrorEnvelope))

@@ -34,9 +34,10 @@ pub(super) async fn gc_status(
 
 /// Collect garbage
 ///
-/// Deletes expired sandboxes, data without an owner, and objects that nothing
-/// refers to. Responds when the collection is complete; `GET` reports its
-/// progress. Only one collection can run at a time.
+/// Deletes expired sandboxes, expired workspaces, containers and workspaces
+/// without a row in the catalog, and objects that nothing refers to. Responds
+/// when the collection is complete; `GET` reports its progress. Only one
+/// collection can run at a time.
 #[utoipa::path(
     post, path = "/api/v1/gc", tag = "system",
     request_body = api::Gc,

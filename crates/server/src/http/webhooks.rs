@@ -14,14 +14,15 @@ use crate::http::shared::Shared;
 
 /// Create a webhook, which delivers events by HTTP
 ///
-/// Each event is sent as a `POST` request. The body is the event in the form of
-/// `GET /api/v1/events`. The headers are `X-Webhook-Event` (the name of the
-/// event), `X-Webhook-Id` (the id of the event), `X-Webhook-Timestamp`
-/// (milliseconds) and, if the webhook has a secret, `X-Webhook-Signature`
-/// (`sha256=` and the HMAC of the body). A delivery without a 2xx response is
-/// retried, so an event may arrive more than once. Events of one sandbox or
-/// project arrive in order. The server sends nothing to loopback or private
-/// addresses, unless `WEBHOOK_ALLOW_PRIVATE` allows it.
+/// The server sends each event as a `POST` request. The body is the event in
+/// JSON, as in the response of `GET /api/v1/events`. The headers are
+/// `X-Webhook-Event` (the kind of the event), `X-Webhook-Id` (the id of the
+/// event), `X-Webhook-Timestamp` (the time of the request, in milliseconds
+/// since 1970) and, if the webhook has a secret, `X-Webhook-Signature`
+/// (`sha256=` and the HMAC of the body in hexadecimal digits). A delivery
+/// without a 2xx response is retried, so an event may arrive more than once.
+/// Events of one sandbox or project arrive in order. The server sends nothing
+/// to loopback or private addresses, unless `WEBHOOK_ALLOW_PRIVATE` allows it.
 #[utoipa::path(
     post, path = "/api/v1/webhooks", tag = "events", request_body = api::CreateWebhook,
     extensions(("x-elevo" = json!({"audit": "webhook.added"}))),

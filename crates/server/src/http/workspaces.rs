@@ -49,7 +49,7 @@ pub(super) struct List {
     limit: Option<u32>,
 }
 
-/// List workspaces on projects and parked workspaces, newest first
+/// List all workspaces on projects, and all parked workspaces, newest first
 #[utoipa::path(
     get, path = "/api/v1/workspaces", tag = "workspaces", params(List),
     responses((status = 200, body = api::WorkspacePage), (status = "4XX", body = api::ErrorEnvelope))
