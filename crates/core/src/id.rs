@@ -62,13 +62,13 @@ fn check(kind: &'static str, prefix: &str, text: &str) -> Result<(), InvalidId> 
         return Ok(());
     }
     let most = LONGEST - prefix.len();
-    let form = format!("1 to {most} of a-z, 0-9 and -, not starting with -");
+    let form = format!("1 to {most} characters of a-z, 0-9 and -, the first not -");
     Err(InvalidId {
         kind,
         text: text.chars().take(LONGEST).collect(),
         form: match prefix {
             "" => form,
-            _ => format!("`{prefix}` and {form}"),
+            _ => format!("`{prefix}` and then {form}"),
         },
     })
 }
@@ -238,7 +238,7 @@ mod tests {
             assert!(bad.parse::<SandboxId>().is_err(), "{bad}");
         }
         let error = "2".parse::<SandboxId>().unwrap_err().to_string();
-        let form = "`sbx-` and 1 to 60 of a-z, 0-9 and -, not starting with -";
+        let form = "`sbx-` and then 1 to 60 characters of a-z, 0-9 and -, the first not -";
         assert_eq!(error, format!("`2` is not a valid sandbox id; use {form}"));
     }
 

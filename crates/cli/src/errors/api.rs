@@ -81,7 +81,8 @@ const IN_COMMANDS: [(ErrorCode, &str); 23] = [
     ),
     (
         ErrorCode::VersionConflict,
-        "Another request changed it first: look at it again, and repeat the change.",
+        "Another request changed the resource first: read the resource again, and repeat the \
+             change.",
     ),
     (
         ErrorCode::PatchRefused,
@@ -139,7 +140,7 @@ const IN_COMMANDS: [(ErrorCode, &str); 23] = [
     ),
     (
         ErrorCode::CollectionRunning,
-        "Wait until it is complete, then retry.",
+        "Wait until the running operation is complete, then retry.",
     ),
     (
         ErrorCode::InsufficientStorage,
@@ -161,10 +162,13 @@ const IN_OPTIONS: [(&str, &str); 8] = [
     ("`GET …/tree`", "`elevo project files`"),
     (
         "`GET /api/v1/workspaces?state=parked`",
-        "`elevo ws ls --parked` lists them",
+        "`elevo ws ls --parked`",
     ),
     ("send `move`", "use --move"),
-    ("or `reject` it", "or reject it with `elevo review reject`"),
+    (
+        "or `reject` the change",
+        "or reject the change with `elevo review reject`",
+    ),
     ("Leave `strategy` out", "Leave --strategy out"),
     ("Leave out `runtime`", "Leave out --runtime"),
     ("Leave `disk` out", "Leave --disk out"),

@@ -37,7 +37,8 @@ impl ContextProblem {
                 Exit::Usage,
                 "context_invalid",
                 json!({ "context": name }),
-                "use up to 64 letters, digits and . - _ : and not the name `local`; --name sets it",
+                "use a name of up to 64 letters, digits and . - _ : other than `local`; --name \
+                 sets the name",
             ),
             Self::NotLoggedIn => describe(
                 Exit::NotFound,

@@ -25,7 +25,7 @@ pub(crate) enum FileProblem {
     Editor { editor: String, source: io::Error },
     #[error("there is no file or directory {}", .0.display())]
     NotFound(PathBuf),
-    #[error("{} is a directory, but an option is for a tar archive only", .0.display())]
+    #[error("{} is a directory, but an option needs a tar archive", .0.display())]
     NotATar(PathBuf),
     #[error("refusing to write an archive to a terminal")]
     ArchiveToTerminal,

@@ -12,13 +12,23 @@ const LISTED: usize = 10;
 pub(crate) enum NameProblem {
     #[error("there is no {noun} `{text}`")]
     Unknown { noun: &'static str, text: String },
-    #[error("`{text}` is ambiguous: it names {}", count(.candidates.len() as u64, noun, &format!("{noun}s")))]
+    #[error(
+        "`{text}` is ambiguous: it names {}",
+        count(.candidates.len() as u64, noun, &plural(noun))
+    )]
     Ambiguous {
         noun: &'static str,
         text: String,
         /// The ids, with the names.
         candidates: Vec<(String, Option<String>)>,
     },
+}
+
+fn plural(noun: &str) -> String {
+    match noun {
+        "sandbox" => "sandboxes".into(),
+        _ => format!("{noun}s"),
+    }
 }
 
 impl NameProblem {
@@ -28,7 +38,7 @@ impl NameProblem {
                 Exit::NotFound,
                 format!("{noun}_not_found"),
                 json!({ (*noun): text }),
-                format!("`elevo {noun} ls` lists them"),
+                format!("`elevo {noun} ls` lists the {}", plural(noun)),
             ),
             Self::Ambiguous {
                 noun,

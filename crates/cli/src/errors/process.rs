@@ -15,7 +15,10 @@ pub(crate) enum ProcessProblem {
     StoppedEarly,
     #[error("the server was killed before it was ready, by signal {}", .signal.unwrap_or_default())]
     Died { signal: Option<i32>, log: PathBuf },
-    #[error("a process holds {}, but the record in it does not name that process", .lock.display())]
+    #[error(
+        "a process holds the lock {}, but the file does not identify that process",
+        .lock.display()
+    )]
     HolderUnknown { lock: PathBuf },
     #[error("cannot send a signal to the server, process {pid}")]
     NotSignalled { pid: i32, source: io::Error },

@@ -17,7 +17,7 @@ pub(crate) enum ProjectProblem {
     },
     #[error("{} is empty, so it is not a tar archive", .0.display())]
     EmptyTar(PathBuf),
-    #[error("the import of a tar has no message")]
+    #[error("an import of a tar archive cannot have a message")]
     MessageOfTar,
     #[error("`{0}` names no file")]
     NoPath(String),
@@ -60,7 +60,8 @@ impl ProjectProblem {
                 "path_invalid",
                 json!({ "project": project }),
                 format!(
-                    "name a file with NAME[@REV]:PATH; `elevo project files {project}` lists them"
+                    "name a file with NAME[@REV]:PATH; `elevo project files {project}` lists \
+                     the files"
                 ),
             ),
             Self::NotSent { kept, .. } => describe(

@@ -24,7 +24,7 @@ pub(crate) enum SandboxProblem {
     IsADirectory(PathBuf),
     #[error("cannot read standard input")]
     Input(#[source] io::Error),
-    #[error("the connection was lost while sending input; an unknown part of it has arrived")]
+    #[error("the connection was lost; the command may have received only a part of its input")]
     InputLost {
         command: String,
         source: ClientError,

@@ -19,7 +19,7 @@ pub(crate) enum ServerProblem {
     Settings(Vec<String>),
     #[error("the server that holds the store {} does not respond", .store.display())]
     Socket { store: PathBuf, source: io::Error },
-    #[error("ended before all requests were answered")]
+    #[error("the server stopped before it had responded to all requests")]
     CutShort,
     #[error("there is no audit log in {}", .0.display())]
     NoAuditLog(PathBuf),

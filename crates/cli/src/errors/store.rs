@@ -14,7 +14,11 @@ pub(crate) enum StoreProblem {
     StoreGone { directory: PathBuf, store: PathBuf },
     #[error("the store {} is inside {}", .store.display(), .directory.display())]
     StoreInside { store: PathBuf, directory: PathBuf },
-    #[error("the store {} belongs to a server; only its catalog knows which snapshots are needed", .store.display())]
+    #[error(
+        "the store {} belongs to a server; only the catalog of that server records which \
+         snapshots are needed",
+        .store.display()
+    )]
     StoreOfServer { store: PathBuf },
 }
 

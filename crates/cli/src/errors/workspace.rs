@@ -37,7 +37,8 @@ pub(crate) enum WorkspaceProblem {
     #[error("the workspace `{id}` does not belong to the project `{project}`")]
     OtherProject { id: String, project: String },
     #[error(
-        "this store is held by a server, and a rootless workspace created there would be invisible to you"
+        "a server holds this store, and you could not see a rootless workspace that the server \
+         creates"
     )]
     PrivateOfServer,
     #[error("cannot mount the workspace on {} in a user namespace", .path.display())]
@@ -51,7 +52,7 @@ impl WorkspaceProblem {
                 Exit::Conflict,
                 "workspace_in_sandbox",
                 json!({ "workspace": id }),
-                format!("`elevo sandbox rm {id}` deletes both"),
+                format!("`elevo sandbox rm {id}` deletes the sandbox and the workspace"),
             ),
             Self::InProject(id) => describe(
                 Exit::Conflict,
