@@ -51,7 +51,7 @@ enum Command {
     Workspace(workspace::Arguments),
     /// Sandboxes: create, fork, commands, streams, a hundred at a time
     Sandbox(sandbox::Arguments),
-    /// Merging: into a project over HTTP, by itself, a hundred at once, under a thousand readers
+    /// Merging: over HTTP, without a server, by a hundred agents at once, with a thousand readers
     Merge(merge::Arguments),
 }
 

@@ -82,7 +82,7 @@ impl Bench {
 pub(crate) fn run(arguments: &Arguments) -> Result<Report> {
     ensure!(
         rustix::process::geteuid().is_root(),
-        "overlays are mounted by root only"
+        "only root can mount overlays; run the benchmark as root"
     );
     leave_mounts_behind().context("cannot enter a separate mount namespace")?;
     let quick = arguments.settings.quick;

@@ -164,7 +164,10 @@ impl Server {
         let made = self
             .post("/api/v1/sandboxes", &json!({"template": "base"}))
             .await?;
-        let id = made["id"].as_str().context("it has an id")?.to_owned();
+        let id = made["id"]
+            .as_str()
+            .context("the response has no `id`")?
+            .to_owned();
         self.run(&id).await?;
         Ok(id)
     }

@@ -100,8 +100,12 @@ struct Scratch {
 impl Scratch {
     fn make(settings: &Settings) -> Result<Self> {
         let parent = settings.dir.clone().unwrap_or_else(std::env::temp_dir);
-        let parent = fs::canonicalize(&parent)
-            .with_context(|| format!("no directory for the data: {}", parent.display()))?;
+        let parent = fs::canonicalize(&parent).with_context(|| {
+            format!(
+                "cannot find the directory for the data: {}",
+                parent.display()
+            )
+        })?;
         if is_in_memory(&parent)? {
             say(&format!(
                 "NOTE: {} is in memory, where syncing costs nothing: choose a disk with --dir",

@@ -86,7 +86,7 @@ const LIMIT: u64 = 1 << 30;
 pub(crate) fn run(arguments: &Arguments) -> Result<Report> {
     ensure!(
         rustix::process::geteuid().is_root(),
-        "overlays are mounted by root only"
+        "only root can mount overlays; run the benchmark as root"
     );
     leave_mounts_behind().context("cannot enter a separate mount namespace")?;
     let sizes = if arguments.settings.quick {

@@ -39,7 +39,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     ];
     let [first, small, large] = interleave(ROUNDS, contenders)?.map(|samples| samples.figure());
     let row = |files, ours| Row {
-        name: format!("diff of {CHANGED} in {} files", short(files)),
+        name: format!("diff of {CHANGED} changes in {} files", short(files)),
         unit: Unit::Milliseconds,
         ours,
         peer: None,

@@ -48,7 +48,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     }
     Ok(vec![Row {
         name: format!(
-            "incremental checkout of {CHANGED} in {} files",
+            "incremental checkout of {CHANGED} changes in {} files",
             short(files)
         ),
         unit: Unit::Milliseconds,

@@ -31,7 +31,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
         each.push(seconds / agents as f64);
     }
     Ok(vec![Row {
-        name: format!("a merge of {agents} agents at once (50 a second is 20)"),
+        name: format!("time per merge of {agents} agents at once (20 ms is 50 a second)"),
         unit: Unit::Milliseconds,
         ours: each.figure(),
         peer: None,
@@ -158,7 +158,7 @@ async fn check(
             let held = held.error_for_status()?.text().await?;
             ensure!(
                 held == text(agents, Some((agent, file))),
-                "{path}: the held edit of agent {agent} is changed"
+                "{path}: the held edit of agent {agent} was changed"
             );
         }
     }

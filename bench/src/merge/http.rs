@@ -63,7 +63,12 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
         peer,
         bar: Some(bar),
     };
-    let name = |files| format!("merge of {CHANGED} in {} files over HTTP", short(files));
+    let name = |files| {
+        format!(
+            "merge of {CHANGED} changes in {} files over HTTP",
+            short(files)
+        )
+    };
     Ok(vec![
         row(name(sizes[0]), first, None, Bar::AtMost(15.0)),
         row(name(sizes[1]), small, None, Bar::AtMost(15.0)),

@@ -45,10 +45,13 @@ impl Served {
     /// Creates a project that starts from one of the trees.
     pub(super) async fn project(&self, name: &str, files: usize, policy: Value) -> Result<String> {
         let snapshot = self.snapshots.iter().find(|(size, _)| *size == files);
-        let (_, snapshot) = snapshot.context("there is no such tree")?;
+        let (_, snapshot) = snapshot.context("no imported tree has this number of files")?;
         let wish = json!({"name": name, "snapshot": snapshot, "policy": policy});
         let made = self.server.post("/api/v1/projects", &wish).await?;
-        Ok(made["id"].as_str().context("it has an id")?.to_owned())
+        Ok(made["id"]
+            .as_str()
+            .context("the response has no `id`")?
+            .to_owned())
     }
 
     /// Creates workspaces of the head; `wish` is the body of the request.
@@ -82,7 +85,10 @@ impl Workspace {
     async fn make(server: &Server, wish: &Value) -> Result<Self> {
         let made = server.post("/api/v1/workspaces", wish).await?;
         Ok(Self {
-            id: made["id"].as_str().context("it has an id")?.to_owned(),
+            id: made["id"]
+                .as_str()
+                .context("the response has no `id`")?
+                .to_owned(),
             path: made["path"].as_str().context("it has a path")?.into(),
         })
     }

@@ -48,7 +48,10 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     let figures = interleave(ROUNDS, contenders)?.map(|samples| samples.figure());
     let [first, small, large, git] = figures;
     let row = |files, ours, peer, bar| Row {
-        name: format!("merge by itself of {CHANGED} in {} files", short(files)),
+        name: format!(
+            "merge without a server of {CHANGED} changes in {} files",
+            short(files)
+        ),
         unit: Unit::Milliseconds,
         ours,
         peer,
@@ -56,7 +59,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     };
     let growth = Row {
         name: format!(
-            "growth of the merge by itself from {} to {} files",
+            "growth of the merge without a server from {} to {} files",
             short(sizes[0]),
             short(sizes[2])
         ),

@@ -65,7 +65,7 @@ pub(crate) fn puts(tenant: TenantId, commit: &Commit) -> Result<Puts> {
     for update in &commit.references {
         let target = update
             .target
-            .context("a commit does not remove a reference")?;
+            .context("the commit removes a ref, which this benchmark cannot write")?;
         let key = row(&[b"r", update.name.as_bytes()]);
         puts.push(("default", key, target.0.as_bytes().to_vec()));
     }

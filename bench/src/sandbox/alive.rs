@@ -49,7 +49,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     memory.push(each);
     Ok(vec![
         Row {
-            name: format!("p99 of the API with {count} alive"),
+            name: format!("p99 of the API with {count} live sandboxes"),
             unit: Unit::Milliseconds,
             ours: Figure {
                 median: p99,
@@ -59,7 +59,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
             bar: Some(Bar::AtMost(200.0)),
         },
         Row {
-            name: format!("memory for each of {count} alive"),
+            name: format!("memory for each of {count} live sandboxes"),
             unit: Unit::Kibibytes,
             ours: memory.figure(),
             peer: None,

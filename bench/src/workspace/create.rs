@@ -58,7 +58,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
         });
         let variants = new_heads(bench, &tree, &plain)?;
         rows.push(Row {
-            name: format!("new head of {name} files becomes a lower and a workspace"),
+            name: format!("create a layer and a workspace of a new head of {name} files"),
             unit: Unit::Milliseconds,
             ours: variants.figure(),
             peer: None,
@@ -108,7 +108,9 @@ fn new_heads(_: &Bench, tree: &Tree, workspaces: &Workspaces) -> Result<Samples>
 /// The lower directory of an overlay, as the kernel reports it.
 pub(super) fn lower(files: &Path) -> Result<String> {
     let mounts = fs::read_to_string("/proc/self/mounts")?;
-    let files = files.to_str().context("a path that is not text")?;
+    let files = files
+        .to_str()
+        .context("the path of the workspace is not UTF-8")?;
     let line = mounts
         .lines()
         .find(|line| line.split(' ').nth(1) == Some(files));

@@ -100,7 +100,7 @@ fn tree(bench: &mut Bench) -> Result<Vec<Row>> {
     ];
     let [ours, peer] = interleave(ROUNDS, contenders)?;
     let walked = Row {
-        name: format!("lazy: walk of {} files again", short(files)),
+        name: format!("lazy: repeated walk of {} files", short(files)),
         unit: Unit::Milliseconds,
         ours: ours.figure(),
         peer: Some(("native", peer.figure())),
@@ -170,7 +170,7 @@ fn large(bench: &mut Bench) -> Result<Vec<Row>> {
     }
     let [first, lazy_first, again, lazy_again] = samples;
     let row = |name: &str, ours: Samples, peer: Samples, limit| Row {
-        name: format!("lazy: read of {} MiB in order {name}", bytes >> 20),
+        name: format!("lazy: sequential read of {} MiB, {name}", bytes >> 20),
         unit: Unit::Seconds,
         ours: ours.figure(),
         peer: Some(("native", peer.figure())),

@@ -207,7 +207,9 @@ fn program(bench: &Bench) -> Result<PathBuf> {
     let built = std::env::current_exe()?.with_file_name("elevo");
     let program = bench.fresh("elevo");
     fs::copy(&built, &program).with_context(|| format!("{} is not built", built.display()))?;
-    let directory = program.parent().context("it is in a directory")?;
+    let directory = program
+        .parent()
+        .context("the copy of `elevo` has no parent directory")?;
     fs::set_permissions(directory, fs::Permissions::from_mode(0o755))?;
     Ok(program)
 }
