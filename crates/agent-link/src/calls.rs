@@ -161,7 +161,7 @@ impl AgentLink {
     pub async fn input(&self, process: &str, data: Bytes, eof: bool) -> Result<(), LinkError> {
         let turn = self.0.turn(process).await?;
         if eof && turn.1 == ProcessKind::Terminal {
-            let message = "the input of a terminal cannot be closed; send the character 4 (^D)";
+            let message = "the input of a terminal cannot be closed; send Ctrl-D (byte 4) instead";
             return Err(LinkError::Invalid(message.to_owned()));
         }
         self.0.write(process, data, eof, turn).await

@@ -6,7 +6,7 @@ use elevo_agent_proto::v1;
 pub enum LinkError {
     /// The connection is lost. Processes in the sandbox keep running: attach to
     /// them again when the agent has reconnected.
-    #[error("the connection with the agent in the sandbox is lost")]
+    #[error("the connection to the workspace agent in the sandbox is lost")]
     Disconnected,
     /// The agent has no process with this id, or has already deleted its
     /// record.

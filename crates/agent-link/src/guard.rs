@@ -316,7 +316,7 @@ async fn accept<A: Accept>(listener: &A) -> (A::Io, Option<Origin>) {
         match listener.accept_one().await {
             Ok(accepted) => return accepted,
             Err(error) => {
-                tracing::warn!(%error, "cannot accept the connection of an agent");
+                tracing::warn!(%error, "cannot accept the connection of a workspace agent");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }

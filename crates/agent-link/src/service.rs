@@ -85,7 +85,11 @@ impl Service {
         }
         if let Some(more) = self.refusals.turn() {
             let sandbox = &sandbox[..sandbox.floor_char_boundary(MAX_SANDBOX_ID)];
-            tracing::warn!(sandbox, more, "rejected an agent with a wrong token");
+            tracing::warn!(
+                sandbox,
+                more,
+                "rejected a workspace agent with a wrong token"
+            );
         }
         let message = "the token does not belong to the sandbox";
         Err(Status::unauthenticated(message))
@@ -99,11 +103,14 @@ impl Service {
             ..
         }))) = first
         else {
-            tracing::warn!(sandbox, "an agent connected and did not register");
+            tracing::warn!(sandbox, "a workspace agent connected but did not register");
             return;
         };
         if register.sandbox_id != sandbox {
-            tracing::warn!(sandbox, "an agent registered for another sandbox");
+            tracing::warn!(
+                sandbox,
+                "a workspace agent sent the token of one sandbox and the id of another"
+            );
             return;
         }
         let Some(link) = self.register(sandbox, register, parts) else {
@@ -142,7 +149,7 @@ impl Service {
                 tracing::warn!(
                     sandbox = link.sandbox,
                     reason = violation.0,
-                    "rejected an agent that violates the protocol"
+                    "rejected a workspace agent that violates the protocol"
                 );
                 return None;
             }

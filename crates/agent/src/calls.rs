@@ -101,7 +101,7 @@ const FAIL: u32 = 0x0005_0000;
 /// Installs the filter permanently. Must be called while the process has one
 /// thread: other threads would not get the filter.
 pub(crate) fn give_up() -> anyhow::Result<()> {
-    seccompiler::apply_filter(&program()).context("cannot install the filter of system calls")
+    seccompiler::apply_filter(&program()).context("cannot install the seccomp filter")
 }
 
 fn program() -> BpfProgram {

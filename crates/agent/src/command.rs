@@ -174,7 +174,8 @@ pub(crate) fn input(
 /// Sends a signal to the group of a process.
 pub(crate) fn signal(agent: &Agent, id: &str, signal: i32) -> Result<(), Failure> {
     let named = Signal::from_named_raw(signal);
-    let signal = named.ok_or_else(|| failure::invalid(format!("{signal} is not a signal")))?;
+    let signal =
+        named.ok_or_else(|| failure::invalid(format!("{signal} is not the number of a signal")))?;
     let state = agent.lock();
     let process = state.processes.get(id);
     let process = process.ok_or_else(failure::no_such_process)?;

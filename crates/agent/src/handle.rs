@@ -75,7 +75,7 @@ impl State {
         let end = process.buffer.end();
         if request.offset > end {
             return Err(failure::invalid(format!(
-                "offset {} is beyond the end, which is {end}",
+                "offset {} is beyond the end of the output, which is {end}",
                 request.offset
             )));
         }

@@ -76,7 +76,7 @@ fn start() -> anyhow::Result<Reaper> {
     // Must be first: until this call, processes of the same user can inspect
     // the agent.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
-        .context("cannot hide from other processes")?;
+        .context("cannot keep other processes from inspecting the agent")?;
     settings::hide_token()?;
     calls::give_up()?;
     rustix::process::umask(Mode::from_raw_mode(0o022));
@@ -86,7 +86,7 @@ fn start() -> anyhow::Result<Reaper> {
     if rustix::process::getpid() != Pid::INIT {
         // Without this call, only PID 1 reaps orphans.
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
-            .context("cannot become the reaper of orphans")?;
+            .context("cannot become the reaper of orphaned processes")?;
     }
     let reaper = Reaper::default();
     let agent = Agent::new(reaper.clone(), settings.environment.clone());

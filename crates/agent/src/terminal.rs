@@ -191,7 +191,9 @@ pub(crate) fn resize(agent: &Agent, request: &v1::ResizePtyRequest) -> Result<()
     }
     let terminal = process.terminal.as_ref().ok_or_else(failure::ended)?;
     let resized = rustix::termios::tcsetwinsize(terminal.get_ref(), size);
-    resized.map_err(|errno| failure::invalid(format!("cannot change the size: {errno}")))
+    resized.map_err(|errno| {
+        failure::invalid(format!("cannot change the size of the terminal: {errno}"))
+    })
 }
 
 /// Hangs up a terminal, and kills its shell if the shell does not end within

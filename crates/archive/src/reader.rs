@@ -314,7 +314,7 @@ impl<'a> Reader<'a> {
             b'2' => {
                 let target = target();
                 if target.is_empty() || target.len() > MAX_LINK_BYTES || target.contains(&0) {
-                    let why = "a link's target has 1 to 4095 bytes and no NUL";
+                    let why = "the target of a link must have 1 to 4095 bytes and no NUL";
                     return Err(Error::refused(name, why));
                 }
                 EntryKind::Symlink(target.into())

@@ -165,7 +165,7 @@ fn check(
     let expected = before.number.map_or(first, |number| number + 1);
     if checked.head.number != expected {
         let what = format!(
-            "record {} stands where record {expected} should be",
+            "found record {} where record {expected} is expected",
             checked.head.number
         );
         report.problem(path, number, what);
@@ -174,10 +174,10 @@ fn check(
     } else if number == 1 && checked.prev.is_none() {
         report.problem(path, number, "the first record of the file has no `prev`");
     } else if follows.is_none() {
-        let what = format!("record {expected} is not as it was written");
+        let what = format!("record {expected} was changed after it was written");
         report.problem(path, number, what);
     } else if checked.prev.is_some_and(|prev| Some(&prev) != follows) {
-        report.problem(path, number, "`prev` differs from the hash that it follows");
+        report.problem(path, number, "`prev` is not the previous record's hash");
     }
     // Continue even after a problem, from the hashes of this line, so that one
     // changed record is not reported for every line after it.

@@ -69,7 +69,7 @@ pub(crate) fn request(request: &IdempotentRequest) -> Result<()> {
 pub(crate) fn body(body: &[u8]) -> Result<()> {
     if body.len() > MAX_BODY_BYTES {
         return refuse(format!(
-            "a stored response has at most {MAX_BODY_BYTES} bytes"
+            "a stored response can have at most {MAX_BODY_BYTES} bytes"
         ));
     }
     Ok(())

@@ -55,7 +55,7 @@ pub enum Error {
         what: Kind,
     },
     /// Another landing has moved the head; nothing changed.
-    #[error("the project's head has moved: it is {head} now, landing {sequence}")]
+    #[error("the project's head has moved: it is now {head}, step {sequence}")]
     HeadMoved {
         /// The present head.
         head: SnapshotId,
@@ -104,7 +104,7 @@ pub enum Error {
     #[error("the disk of the catalog is full")]
     Full,
     /// A newer version of the program has migrated the database.
-    #[error("the catalog was written by a newer version (its format is {version}); use that one")]
+    #[error("a newer version of Elevo wrote the catalog (format {version}); use that version")]
     Newer {
         /// The first migration that this version does not know.
         version: i64,

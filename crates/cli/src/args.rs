@@ -51,7 +51,7 @@ Examples:
   elevo sandbox create python:3.11    create a container and print its id
   elevo exec SANDBOX -- make test     run a command in it
   elevo project create site           create a tree that many agents work on
-  elevo ws create --project site      create one agent's workspace of it
+  elevo ws create --project site      create a workspace of it for one agent
   elevo doctor                        check what this machine supports
   elevo completions bash              print a completion script for the shell
 

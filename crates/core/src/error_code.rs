@@ -79,7 +79,7 @@ error_codes! {
     KeyNotFound = 1003, "KEY_NOT_FOUND", 404, "NOT_FOUND", Never,
         "List the keys with `elevo key ls`.";
     AgentNotFound = 1004, "AGENT_NOT_FOUND", 404, "NOT_FOUND", Never,
-        "List the agents with `GET /api/v1/agents`, or add one there.";
+        "List the agents with `GET /api/v1/agents`; create one with `POST /api/v1/agents`.";
     NameTaken = 1005, "NAME_TAKEN", 409, "ALREADY_EXISTS", Never,
         "Choose another name.";
     TenantSuspended = 1006, "TENANT_SUSPENDED", 403, "PERMISSION_DENIED", AfterChange,
@@ -157,9 +157,9 @@ error_codes! {
     PtyLimitExceeded = 4102, "PTY_LIMIT_EXCEEDED", 429, "RESOURCE_EXHAUSTED", AfterChange,
         "Close a terminal of this sandbox first.";
     InternalError = 9000, "INTERNAL_ERROR", 500, "INTERNAL", Later,
-        "Report this error with its request id; the server's log has the cause.";
+        "Report this error and its request id to the operator of the server; the server's log has the cause.";
     RateLimited = 9001, "RATE_LIMITED", 429, "RESOURCE_EXHAUSTED", Later,
-        "Wait for the seconds in `Retry-After`, then retry.";
+        "Wait for the number of seconds in `Retry-After`, then retry.";
     InvalidRequest = 9002, "INVALID_REQUEST", 400, "INVALID_ARGUMENT", Never,
         "Correct the part of the request that the message names; the description of the API is at `/openapi.json`.";
     NotFound = 9003, "NOT_FOUND", 404, "NOT_FOUND", Never,
@@ -179,7 +179,7 @@ error_codes! {
     IdempotencyRunning = 9010, "IDEMPOTENCY_RUNNING", 409, "ABORTED", Later,
         "The first request with this key is still running; retry to get its response.";
     Overloaded = 9011, "OVERLOADED", 503, "UNAVAILABLE", Later,
-        "Wait for the seconds in `Retry-After`, then retry.";
+        "Wait for the number of seconds in `Retry-After`, then retry.";
     StorageFailed = 9012, "STORAGE_FAILED", 503, "UNAVAILABLE", Later,
         "Check the disk with the data directory; the server's log has the cause.";
     CollectionRunning = 9013, "COLLECTION_RUNNING", 409, "ABORTED", Later,

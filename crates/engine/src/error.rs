@@ -34,7 +34,7 @@ pub enum Error {
     #[error("the range ends beyond the maximum size of a file")]
     OutOfRange,
     /// A link's target must have 1 to 4095 bytes and no NUL.
-    #[error("a link's target has 1 to 4095 bytes and no NUL")]
+    #[error("the target of a link must have 1 to 4095 bytes and no NUL")]
     LinkTarget,
     /// Not a valid path within a tree.
     #[error(transparent)]

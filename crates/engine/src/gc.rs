@@ -138,7 +138,8 @@ fn wait_for_writers(run: &GcRun<'_>, wait: &mut dyn FnMut(usize) -> bool) -> Res
         if !wait(count) {
             let writers = if count == 1 { "writer" } else { "writers" };
             let message = format!(
-                "{count} {writers} began before the collection and did not end; retry later"
+                "{count} {writers} began before the garbage collection and did not finish; retry \
+                 later"
             );
             return Err(StoreError::Refused(message).into());
         }

@@ -56,12 +56,12 @@ impl MemoryStore {
 fn check_object(object: &Object) -> StoreResult<()> {
     if object.key.kind == Kind::Snapshot {
         return Err(StoreError::Refused(
-            "a snapshot is not put as an object".into(),
+            "a snapshot cannot be written as an object".into(),
         ));
     }
     if object.key.kind.hash(&object.data) != object.key.hash {
         return Err(StoreError::Refused(format!(
-            "{:?} does not match its bytes",
+            "the bytes of {:?} do not match its hash",
             object.key
         )));
     }

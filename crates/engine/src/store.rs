@@ -294,7 +294,7 @@ pub trait Collection: Send + Sync {
 pub fn check_reference_name(name: &str) -> StoreResult<()> {
     if name.is_empty() || name.len() > MAX_REFERENCE_BYTES || name.contains(char::is_control) {
         return Err(StoreError::Refused(format!(
-            "a reference's name has 1 to {MAX_REFERENCE_BYTES} bytes and no control characters"
+            "the name of a ref must have 1 to {MAX_REFERENCE_BYTES} bytes and no control characters"
         )));
     }
     Ok(())

@@ -198,7 +198,7 @@ fn time(at: Timestamp) -> SystemTime {
 fn failed(error: &Error) -> Errno {
     tracing::error!(
         cause = error as &dyn std::error::Error,
-        "cannot read a snapshot that is mounted"
+        "cannot read a mounted snapshot"
     );
     Errno::EIO
 }

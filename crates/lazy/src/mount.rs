@@ -164,7 +164,7 @@ fn mount_by_helper(at: &Path) -> io::Result<OwnedFd> {
         _ => None,
     });
     let device = devices.next();
-    device.ok_or_else(|| io::Error::other(format!("{HELPER} did not send a device")))
+    device.ok_or_else(|| io::Error::other(format!("`{HELPER}` did not send a FUSE device")))
 }
 
 /// Unmounts a snapshot. If this process may not unmount, the helper does it.
@@ -178,7 +178,7 @@ fn unmount_at(at: &Path, flags: UnmountFlags) -> io::Result<()> {
 /// Runs the helper; an error contains its output.
 fn run(command: &mut Command) -> io::Result<()> {
     let failed = |error: io::Error| {
-        let text = format!("cannot run `{HELPER}`, which is needed without root: {error}");
+        let text = format!("cannot run `{HELPER}`, which users other than root need: {error}");
         io::Error::new(error.kind(), text)
     };
     let ended = command.output().map_err(failed)?;

@@ -6,7 +6,7 @@ use std::error::Error as StdError;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The sides changed too many entries.
-    #[error("more than {limit} changes to merge one by one")]
+    #[error("more than {limit} changes must be merged one by one")]
     TooManyChanges {
         /// Maximum number of changes.
         limit: u64,

@@ -20,23 +20,23 @@ pub enum DecodeError {
     #[error("format version {0} is not known")]
     UnknownVersion(u8),
     /// The object is not of the requested kind.
-    #[error("the object is of another kind")]
+    #[error("the object is not of the expected kind")]
     WrongKind,
     /// A number is not in its shortest form or is out of range: for example a
     /// size, or totals that no tree could have.
     #[error("a number is not in its canonical form or range")]
     Number,
     /// A name is not valid, or a text is not UTF-8.
-    #[error("a name or text is not allowed")]
+    #[error("a name is not valid, or a text is not UTF-8")]
     Text,
     /// A tag or flag is unknown.
-    #[error("a tag is not known")]
+    #[error("a tag or flag is unknown")]
     Tag,
     /// Items out of order, repeated, too many or too few.
     #[error("items are out of order, repeated, too many or too few")]
     Items,
     /// An item inside a node should have ended the node.
-    #[error("a node holds a boundary inside it")]
+    #[error("a node continues after an item that should have ended it")]
     Boundary,
 }
 

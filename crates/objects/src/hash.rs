@@ -100,7 +100,7 @@ impl fmt::Debug for Hash {
 
 /// The text is not the 64 lowercase hexadecimal digits of a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a hash is 64 lowercase hexadecimal digits")]
+#[error("a hash must have 64 lowercase hexadecimal digits")]
 pub struct InvalidHash;
 
 impl FromStr for Hash {

@@ -225,7 +225,7 @@ fn check_rules(rules: &[Rule], problems: &mut Problems) -> Vec<Vec<Arc<Pattern>>
     if rules.len() > MAX_RULES {
         problems.add(
             "rules",
-            format!("there are more than {MAX_RULES}; use broader patterns"),
+            format!("there are more than {MAX_RULES} rules; use broader patterns"),
         );
         return Vec::new();
     }
@@ -234,7 +234,9 @@ fn check_rules(rules: &[Rule], problems: &mut Problems) -> Vec<Vec<Arc<Pattern>>
         .iter()
         .map(|rule| named(&rule.agents) + named(&rule.roles));
     if named.sum::<usize>() > MAX_NAMED {
-        let message = format!("they name more than {MAX_NAMED} agents and roles; use roles");
+        let message = format!(
+            "the rules name more than {MAX_NAMED} agents and roles; give agents a common role"
+        );
         problems.add("rules", message);
         return Vec::new();
     }
@@ -301,7 +303,7 @@ fn check_rule(index: usize, rule: &Rule, problems: &mut Problems) {
 fn check_name(at: &str, name: &str, problems: &mut Problems) {
     if name.is_empty() || name.len() > MAX_NAME_BYTES {
         let message = format!(
-            "a name has 1 to {MAX_NAME_BYTES} bytes; this one has {}",
+            "a name must have 1 to {MAX_NAME_BYTES} bytes; this one has {}",
             name.len()
         );
         problems.add(at, message);
@@ -312,7 +314,7 @@ fn check_members(members: &BTreeMap<String, Member>, problems: &mut Problems) {
     if members.len() > MAX_MEMBERS {
         problems.add(
             "members",
-            format!("there are more than {MAX_MEMBERS}; remove some"),
+            format!("there are more than {MAX_MEMBERS} members; remove some"),
         );
         return;
     }
@@ -321,7 +323,10 @@ fn check_members(members: &BTreeMap<String, Member>, problems: &mut Problems) {
         let shown: String = agent.chars().take(MAX_NAME_BYTES).collect();
         let at = format!("members[{shown:?}].roles");
         if member.roles.len() > MAX_ROLES {
-            problems.add(&at, format!("there are more than {MAX_ROLES}; remove some"));
+            problems.add(
+                &at,
+                format!("there are more than {MAX_ROLES} roles; remove some"),
+            );
         } else {
             let roles = member.roles.iter();
             roles.for_each(|role| check_name(&at, role, problems));
@@ -332,7 +337,7 @@ fn check_members(members: &BTreeMap<String, Member>, problems: &mut Problems) {
 fn compile_local(patterns: &[String], problems: &mut Problems) -> Local {
     let mut list = List::default();
     if patterns.len() > MAX_LOCAL_PATTERNS {
-        let message = format!("there are more than {MAX_LOCAL_PATTERNS}; use broader patterns");
+        let message = format!("there are more than {MAX_LOCAL_PATTERNS} patterns; remove some");
         problems.add("local", message);
         return Local::default();
     }

@@ -50,7 +50,7 @@ pub(crate) enum Malformed {
     DanglingEscape,
     #[error("a `[` is not closed; close it, or write `\\[` for the character")]
     UnclosedClass,
-    #[error("this class of characters is not known; known are `[:alnum:]`, `[:digit:]` and others")]
+    #[error("the character class is unknown; use one such as `[:alnum:]` or `[:digit:]`")]
     UnknownClass,
 }
 

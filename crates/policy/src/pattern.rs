@@ -52,7 +52,7 @@ pub(crate) enum InvalidPattern {
     Nul,
     #[error("the pattern has an empty name, `.` or `..`, which no path has; remove that")]
     NotAName,
-    #[error("the pattern has more than {MAX_NAMES} names; use a shorter one with `**`")]
+    #[error("the pattern has more than {MAX_NAMES} path components; use a shorter one with `**`")]
     TooManyNames,
     #[error(
         "a `{{` has no matching `}}`, or a `}}` has no matching `{{`; add the other brace, or write `\\{{` or `\\}}` for the character"

@@ -206,7 +206,7 @@ impl Refusal {
         match self.doing {
             None => "Work on other paths, or ask the project's owner for access.".to_owned(),
             Some(doing) => format!(
-                "Leave it as it is in the project, or ask the project's owner for `{}` there.",
+                "Leave the path unchanged, or ask the project's owner for the access `{}` to it.",
                 doing.needs()
             ),
         }

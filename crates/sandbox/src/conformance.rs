@@ -153,7 +153,7 @@ async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T
         // polls.
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    panic!("not within a minute: {what}");
+    panic!("this did not happen within a minute: {what}");
 }
 
 /// Checks promise 8.

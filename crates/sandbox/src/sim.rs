@@ -342,7 +342,11 @@ impl State {
 
     fn check_spec(&self, spec: &ContainerSpec) -> Result<()> {
         if spec.cpu_millis > CPUS * 1000 {
-            let why = format!("{}; this machine has {}", spec.cpu_millis, CPUS * 1000);
+            let why = format!(
+                "{} were requested; this machine has {}",
+                spec.cpu_millis,
+                CPUS * 1000
+            );
             return Err(Error::refused("cpu_millis", why));
         }
         if let Some(name) = spec.runtime.as_ref().filter(|name| *name != "runc") {

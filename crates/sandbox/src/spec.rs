@@ -152,14 +152,20 @@ impl ContainerSpec {
             return Err(Error::refused("user", "a sandbox never runs as root"));
         }
         if self.memory < MIN_MEMORY {
-            let why = format!("{} bytes; the minimum is {MIN_MEMORY}", self.memory);
+            let why = format!(
+                "{} bytes were requested; the minimum is {MIN_MEMORY}",
+                self.memory
+            );
             return Err(Error::refused("memory", why));
         }
         if i64::try_from(self.memory).is_err() {
             return Err(Error::refused("memory", "the value is too large"));
         }
         if self.cpu_millis < MIN_CPU_MILLIS {
-            let why = format!("{}; the minimum is {MIN_CPU_MILLIS}", self.cpu_millis);
+            let why = format!(
+                "{} were requested; the minimum is {MIN_CPU_MILLIS}",
+                self.cpu_millis
+            );
             return Err(Error::refused("cpu_millis", why));
         }
         if self.pids == 0 {

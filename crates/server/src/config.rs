@@ -239,7 +239,7 @@ pub struct Limits {
 
 /// All problems of the settings.
 #[derive(Debug, thiserror::Error)]
-#[error("{} of the settings cannot be used:\n{}", .0.len(), .0.iter().map(|problem| format!("  - {problem}")).collect::<Vec<_>>().join("\n"))]
+#[error("the settings cannot be used:\n{}", .0.iter().map(|problem| format!("  - {problem}")).collect::<Vec<_>>().join("\n"))]
 pub struct InvalidConfig(pub Vec<String>);
 
 /// Returns the default key file, which is next to the data directory.

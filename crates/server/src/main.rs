@@ -38,7 +38,9 @@ struct Arguments {
 }
 
 fn help() -> String {
-    let mut help = String::from("Settings (variables; in the file the same in lower case):\n");
+    let mut help = String::from(
+        "Settings (environment variables; in the settings file, the names are in lower case):\n",
+    );
     for (name, meaning) in settings() {
         help += &format!("  {name:<26} {meaning}\n");
     }

@@ -63,13 +63,13 @@ pub enum BackupError {
         file: String,
     },
     /// Another process is making a backup in the same directory.
-    #[error("another backup is being made in {}", path.display())]
+    #[error("another backup is being created in {}", path.display())]
     Busy {
         /// Path of the directory.
         path: PathBuf,
     },
     /// The directory for backups is inside the store.
-    #[error("the directory for backups {} is inside the store; choose another", path.display())]
+    #[error("the backup directory {} is inside the store; choose another one", path.display())]
     Inside {
         /// Path of the directory.
         path: PathBuf,

@@ -23,7 +23,8 @@ impl LocalStore {
             (rocks::METADATA, keys::reference(tenant, "")),
         ] {
             if self.has_rows(family, &prefix)? {
-                let message = format!("the tenant still has {family} in the store");
+                let message =
+                    format!("the table `{family}` of the store still has rows of the tenant");
                 return Err(StoreError::Refused(message));
             }
         }

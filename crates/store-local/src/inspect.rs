@@ -78,7 +78,7 @@ impl LocalStore {
             start.extend_from_slice(after.as_bytes());
             start.push(AFTER_KINDS);
         }
-        let unreadable = |words| StoreError::Damaged(format!("a list of objects: {words}"));
+        let unreadable = |words| StoreError::Damaged(format!("cannot list the objects: {words}"));
         let mut rows = Rows::of(&self.db, self.family_of(kind));
         let mut found = Vec::new();
         rows.seek(&start);
@@ -87,7 +87,8 @@ impl LocalStore {
             let Some(row) = row.filter(|row| row.starts_with(tenant.as_bytes())) else {
                 break;
             };
-            let key = keys::object_key(row).ok_or_else(|| unreadable("not a row".into()))?;
+            let key = keys::object_key(row)
+                .ok_or_else(|| unreadable("a row has an invalid key".into()))?;
             if key.kind == kind {
                 found.push(key.hash);
             }
@@ -134,6 +135,6 @@ fn check_object(key: &ObjectKey, data: &[u8]) -> StoreResult<()> {
     if key.kind != Kind::Snapshot && key.kind.hash(data) == key.hash {
         return Ok(());
     }
-    let words = format!("{key:?} does not match its bytes");
+    let words = format!("the bytes of {key:?} do not match its hash");
     Err(StoreError::Refused(words))
 }

@@ -100,7 +100,7 @@ impl LocalStore {
         for Object { key, data } in objects {
             if key.kind == Kind::Snapshot {
                 return Err(StoreError::Refused(
-                    "a snapshot is not put as an object".into(),
+                    "a snapshot cannot be written as an object".into(),
                 ));
             }
             if effort == Effort::Full && presence.has(key)? {

@@ -281,7 +281,7 @@ fn in_the_way(entry: &Entry, error: EngineError) -> Error {
         EngineError::NotADirectory(_) => {
             Error::refused(name, "a parent of its path is not a directory")
         }
-        EngineError::NotAFile(_) => Error::refused(name, "a directory is in its place"),
+        EngineError::NotAFile(_) => Error::refused(name, "a directory already exists at its path"),
         EngineError::Root => Error::refused(name, "it has no name"),
         error => error.into(),
     }

@@ -50,28 +50,30 @@ pub(crate) fn workspace(workspace: &Workspace) -> Result<()> {
 
 pub(crate) fn unsettled(all: &[Unsettled]) -> Result<()> {
     if all.len() > MAX_UNSETTLED {
-        let message = format!("a workspace has at most {MAX_UNSETTLED} conflicts to settle");
+        let message = format!("a workspace can have at most {MAX_UNSETTLED} unresolved conflicts");
         return refuse(message);
     }
     let mut paths = HashSet::new();
     if !all.iter().all(|one| paths.insert(&one.path)) {
-        return refuse("two conflicts to settle have the same path");
+        return refuse("two unresolved conflicts have the same path");
     }
     Ok(())
 }
 
 pub(crate) fn landing(landing: &Landing) -> Result<()> {
     if landing.steps.is_empty() || landing.steps.len() > MAX_STEPS {
-        return refuse(format!("a landing has 1 to {MAX_STEPS} steps"));
+        return refuse(format!("a landing must have 1 to {MAX_STEPS} steps"));
     }
     let changes = landing.steps.iter().map(|step| step.changes.len());
     if changes.sum::<usize>() > MAX_CHANGES {
-        return refuse(format!("a landing changes at most {MAX_CHANGES} paths"));
+        return refuse(format!("a landing can change at most {MAX_CHANGES} paths"));
     }
     let reviews = landing.steps.iter();
     let reviews = reviews.map(|step| step.reviews.len() + step.opens.len());
     if reviews.sum::<usize>() > MAX_REVIEWS {
-        return refuse(format!("a landing changes at most {MAX_REVIEWS} reviews"));
+        return refuse(format!(
+            "a landing can change at most {MAX_REVIEWS} reviews"
+        ));
     }
     micros(landing.now)?;
     let mut requests = HashSet::new();
@@ -81,7 +83,7 @@ pub(crate) fn landing(landing: &Landing) -> Result<()> {
             return refuse("two steps have the same request");
         }
         if one.snapshot == parent && !one.changes.is_empty() {
-            return refuse("a step that leaves the head changes no path");
+            return refuse("a step that does not move the head cannot change a path");
         }
         parent = one.snapshot;
         step(landing, one)?;
@@ -93,22 +95,22 @@ fn step(landing: &Landing, step: &Step) -> Result<()> {
     text("the message of a step", &step.message)?;
     optional_name("the request of a step", &step.request)?;
     if step.base.is_some() && step.workspace.is_none() {
-        return refuse("a step that moves a base names a workspace");
+        return refuse("a step that moves the base of a workspace must name the workspace");
     }
     let mut paths = HashSet::new();
     for change in &step.changes {
         path_change(change)?;
         if !paths.insert(&change.path) {
-            return refuse("a step changes each path once");
+            return refuse("a step cannot change a path twice");
         }
     }
     for opened in &step.opens {
         review(opened)?;
         if (opened.tenant, &opened.project) != (landing.tenant, &landing.project) {
-            return refuse("a step opens reviews of its project");
+            return refuse("a step can only open reviews of the same project");
         }
         if opened.state != ReviewState::Open {
-            return refuse("a new review is open");
+            return refuse("a new review must be open");
         }
     }
     Ok(())

@@ -12,7 +12,7 @@ use crate::limits::{MAX_NAME_BYTES, MAX_PAGE, MAX_REASON_BYTES, MAX_TEXT_BYTES, 
 pub(crate) fn json(what: &str, value: &Value, limit: usize) -> Result<String> {
     let json = value.to_string();
     if json.len() > limit {
-        return refuse(format!("{what} has at most {limit} bytes"));
+        return refuse(format!("{what} can have at most {limit} bytes"));
     }
     Ok(json)
 }
@@ -50,7 +50,7 @@ pub(crate) fn truncated(time: Timestamp) -> Timestamp {
 /// Checks a name: 1 to [`MAX_NAME_BYTES`], no NUL.
 pub(crate) fn name(what: &str, text: &str) -> Result<()> {
     if text.is_empty() || text.len() > MAX_NAME_BYTES {
-        return refuse(format!("{what} has 1 to {MAX_NAME_BYTES} bytes"));
+        return refuse(format!("{what} must have 1 to {MAX_NAME_BYTES} bytes"));
     }
     nul(what, text)
 }
@@ -58,14 +58,14 @@ pub(crate) fn name(what: &str, text: &str) -> Result<()> {
 /// Checks a text: at most [`MAX_TEXT_BYTES`], no NUL.
 pub(crate) fn text(what: &str, text: &str) -> Result<()> {
     if text.len() > MAX_TEXT_BYTES {
-        return refuse(format!("{what} has at most {MAX_TEXT_BYTES} bytes"));
+        return refuse(format!("{what} can have at most {MAX_TEXT_BYTES} bytes"));
     }
     nul(what, text)
 }
 
 pub(crate) fn words(what: &str, words: &[String]) -> Result<()> {
     if words.len() > MAX_WORDS {
-        return refuse(format!("there are at most {MAX_WORDS} {what}"));
+        return refuse(format!("there can be at most {MAX_WORDS} {what}"));
     }
     words.iter().try_for_each(|word| name(what, word))
 }

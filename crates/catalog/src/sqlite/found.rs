@@ -63,7 +63,7 @@ async fn read(connection: &mut SqliteConnection) -> Result<FoundCatalog> {
     }
     let generation = setting(connection, GENERATION).await?;
     let generation = generation.map(|text| {
-        let damaged = || Error::Damaged(format!("`{text}` is not a generation"));
+        let damaged = || Error::Damaged(format!("its generation `{text}` is not a number"));
         text.parse().map_err(|_| damaged())
     });
     let adopting = setting(connection, ADOPTING).await?;

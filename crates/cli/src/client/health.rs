@@ -157,7 +157,7 @@ impl Found {
     pub(crate) fn print(&self, output: &mut Output) -> anyhow::Result<()> {
         output.line("")?;
         output.line(format!(
-            "Sandboxes, by the engine at {}",
+            "Sandboxes, run by the container engine at {}",
             first_line(&self.host)
         ))?;
         let lines = match &self.engine {

@@ -207,7 +207,7 @@ fn print_notes(call: &Call, result: &api::MergeResult) {
     }
     if result.local > 0 {
         let local = format::count(result.local, "change is", "changes are");
-        call.note(&format!("{local} local and never merged"));
+        call.note(&format!("{local} in local paths, which are never merged"));
     }
     let mut reviews = result.conflicts.iter().filter_map(|it| it.review.as_ref());
     if let Some(review) = reviews.next().filter(|_| !result.dry_run) {

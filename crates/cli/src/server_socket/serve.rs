@@ -119,7 +119,7 @@ fn accept(listener: &UnixListener, held: &Arc<HeldStore>, dispatch: Dispatch) {
         }
         thread::spawn(move || {
             if let Err(error) = answer(stream, held, dispatch) {
-                tracing::warn!(%error, "a call of the command line was cut short");
+                tracing::warn!(%error, "cannot complete a command that `elevo` sent");
             }
             calls.fetch_sub(1, Ordering::AcqRel);
         });
@@ -133,7 +133,7 @@ fn is_same_user(stream: &UnixStream) -> bool {
 
 fn refuse(mut stream: UnixStream) -> io::Result<()> {
     stream.set_write_timeout(Some(ASKING))?;
-    let text = format!("error: the server is already running {MOST} calls; retry later\n");
+    let text = format!("error: the server is already running {MOST} commands; retry later\n");
     write(&mut stream, Kind::Errors, text.as_bytes())?;
     write(&mut stream, Kind::Exit, &[Exit::Busy.code()])
 }

@@ -121,7 +121,7 @@ fn the_audit_log_is_listed_and_verified_against_a_saved_head() {
     let changed = server.run(["audit", "verify"]);
     assert_eq!(changed.code, 6, "{}", changed.stderr);
     let said = String::from_utf8(changed.stdout).unwrap();
-    assert!(said.contains("is not as it was written"), "{said}");
+    assert!(said.contains("was changed after it was written"), "{said}");
     let cut: String = before
         .lines()
         .take(2)

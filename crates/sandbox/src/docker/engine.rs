@@ -66,7 +66,10 @@ impl Engine {
         }
         let most = self.info.cpus.saturating_mul(1000);
         if spec.cpu_millis > most {
-            let why = format!("{}; this machine has {most}", spec.cpu_millis);
+            let why = format!(
+                "{} were requested; this machine has {most}",
+                spec.cpu_millis
+            );
             return Err(Error::refused("cpu_millis", why));
         }
         match &spec.runtime {

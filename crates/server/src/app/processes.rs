@@ -187,7 +187,7 @@ impl Processes {
         }
         if wish.background && wish.stream {
             let message =
-                "`background` and `stream` exclude each other; attach to the output instead";
+                "`background` and `stream` cannot be combined; use `background`, then attach to it";
             return Err(Failure::invalid(message));
         }
         if wish.max_output_size.is_some_and(|size| size > MAX_OUTPUT) {

@@ -163,7 +163,7 @@ impl Timekeeper {
             // with an older reading.
             if let Err(error) = self.catalog.set_setting(SETTING, &text(&look)?).await {
                 let cause = crate::failure::chain(&error);
-                tracing::warn!(cause, "cannot store the reading of the clocks");
+                tracing::warn!(cause, "cannot store the current clock readings");
             }
         }
         *last = Some(Kept {

@@ -281,7 +281,7 @@ const fn state_in(state: api::WorkspaceState) -> WorkspaceState {
 
 fn not_let(error: &std::io::Error) -> Failure {
     let message =
-        "the file system of WORKSPACE_ROOT does not support the access control lists of `owner`";
+        "the file system of WORKSPACE_ROOT has no access control lists, which `owner` needs";
     match error.raw_os_error() == Some(rustix::io::Errno::NOTSUP.raw_os_error()) {
         true => Failure::new(ErrorCode::ResourceRefused, message),
         false => Failure::internal(error),

@@ -25,11 +25,11 @@ pub(super) const SETTINGS: &[(&str, &str)] = &[
     ),
     (
         "GRPC_HOST",
-        "address for agents that connect by TCP [127.0.0.1]",
+        "address for workspace agents that connect by TCP [127.0.0.1]",
     ),
     (
         "GRPC_PORT",
-        "port for agents that connect by TCP; by default, agents use a Unix socket",
+        "port for workspace agents that connect by TCP; by default, they use a Unix socket",
     ),
     (
         "ALLOW_PLAIN_HTTP",
@@ -207,11 +207,12 @@ pub(super) const SETTINGS: &[(&str, &str)] = &[
     ),
     (
         "START_TIMEOUT",
-        "seconds that a start waits for the agent [60]",
+        "seconds that the start of a sandbox waits for its workspace agent [60]",
     ),
     (
         "AGENT_TIMEOUT",
-        "seconds after which a sandbox without a connection of its agent is in the state error [90]",
+        "seconds after which a sandbox whose workspace agent is not connected gets the state \
+         error [90]",
     ),
     (
         "STOP_GRACE",
@@ -223,7 +224,7 @@ pub(super) const SETTINGS: &[(&str, &str)] = &[
     ),
     (
         "OUTPUT_BUFFER",
-        "output that the agent keeps for each process, 64k to 64m [2m]",
+        "output that the workspace agent keeps for each process, 64k to 64m [2m]",
     ),
     (
         "RATE_CREATES",

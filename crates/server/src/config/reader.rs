@@ -324,7 +324,8 @@ impl Reader {
         };
         if !ip.is_loopback() {
             self.problems.push(format!(
-                "{name}: {ip} is not loopback: {instead}set ALLOW_PLAIN_HTTP=true"
+                "{name}: {ip} is not a loopback address and has no TLS; {instead}set \
+                 ALLOW_PLAIN_HTTP=true"
             ));
         }
     }

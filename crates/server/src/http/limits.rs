@@ -84,7 +84,12 @@ impl RateLimits {
         let Ok(bucket) = self.buckets.get_or_insert_with(&name, make);
         let count = NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN);
         let refused = |wait| {
-            let message = format!("{whose} has reached its rate limit of {limit} per minute");
+            let what = match class {
+                Class::Create => "new sandboxes",
+                Class::Command => "commands",
+                Class::Other | Class::Tenant => "requests",
+            };
+            let message = format!("{whose} has reached its limit of {limit} {what} per minute");
             Failure::new(ErrorCode::RateLimited, message)
                 .about("limit", limit.get())
                 .retry_after(wait)

@@ -203,7 +203,7 @@ impl Installation {
     async fn grow_beyond(&self, catalog: &dyn Catalog, least: Option<u64>) -> anyhow::Result<()> {
         let _growing = self.growing.lock().await;
         let id = catalog.setting(INSTALLATION).await?;
-        let id = id.context("the catalog has no installation")?;
+        let id = id.context("the catalog has no installation id")?;
         let text = catalog.setting(GENERATION).await?;
         let now: u64 = text.map_or(Ok(0), |text| text.parse())?;
         let stamp = server_stamp(&self.store)?;

@@ -57,9 +57,7 @@ pub(crate) fn find(text: &str) -> Result<Owner> {
     };
     let (uid, user) = found.map_err(|error| Failure::internal(&error))?;
     match uid {
-        0 => Err(invalid(
-            "is the administrator and cannot be the owner of a workspace",
-        )),
+        0 => Err(invalid("is root and cannot be the owner of a workspace")),
         NONE => Err(invalid("is not a user of the server's machine")),
         uid => Ok(Owner {
             uid,

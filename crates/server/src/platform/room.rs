@@ -141,7 +141,7 @@ impl Room {
         let used = (space.total - space.free).saturating_mul(100) / space.total.max(1);
         let mark = self.full_percent;
         let message = format!(
-            "the server's disk is {used} % full; the server accepts no new data from {mark} % on"
+            "the server's disk is {used} % full; the server rejects new data at {mark} % or more"
         );
         tracing::debug!(disk = %disk.0.display(), used, "rejected a request because the disk is full");
         Err(Failure::full(message))

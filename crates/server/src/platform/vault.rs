@@ -177,12 +177,12 @@ impl Vault {
                 let made = made.unwrap_or_else(|panicked| Err(panicked.into()));
                 let made = made.map_err(|error| {
                     let file = self.file.display();
-                    tracing::error!(%file, %error, "cannot create the key file of secrets");
+                    tracing::error!(%file, %error, "cannot create the key file for secrets");
                     cannot_seal().caused_by(&error)
                 })?;
                 tracing::info!(
                     file = %self.file.display(),
-                    "created the key of secrets; keep a copy of it apart from the backups"
+                    "created the key that encrypts secrets; keep a copy apart from the backups"
                 );
                 self.set(made);
                 self.note_key().await?;
@@ -234,7 +234,7 @@ pub(crate) fn missing(file: &Path, id: &str, is_gone: bool) -> String {
     let file = file.display();
     let (first, remedy) = match is_gone {
         true => (
-            format!("the key file {file} is not there, or has no key"),
+            format!("the key file {file} does not exist or has no key"),
             "Restore the file from your copy, or set SECRETS_KEY_FILE to its path.",
         ),
         false => (

@@ -63,7 +63,7 @@ async fn a_server_without_the_key_of_its_secrets_says_so() {
     let (file, away) = (key_file(&service), service.data.with_file_name("away"));
     fs::rename(&file, &away).unwrap();
     let refused = service.try_run(&[]).unwrap_err();
-    for part in ["is not there, or has no key", "SECRETS_KEY_FILE", "`lost "] {
+    for part in ["does not exist or has no key", "SECRETS_KEY_FILE", "`lost "] {
         assert!(refused.contains(part), "{refused}");
     }
     // The key of another server does not work.

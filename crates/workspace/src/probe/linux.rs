@@ -28,7 +28,7 @@ pub(super) fn obstacle_to_serving(directory: &Path) -> Option<String> {
         Ok(_) => "install the package `fuse3`, or run as root",
         // The helper opens the device with the rights of its caller.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            "have root run `chmod 0666 /dev/fuse`"
+            "run `chmod 0666 /dev/fuse` as root"
         }
         Err(error) => {
             return Some(format!(
@@ -145,7 +145,7 @@ fn advice_for_namespaces(error: &io::Error, directory: &Path) -> String {
         fs::read_to_string(path).is_ok_and(|text| text.trim() == *bad)
     };
     if let Some((name, _, good)) = SETTINGS.iter().find(forbids) {
-        return format!("have root run `sysctl {name}={good}`");
+        return format!("run `sysctl {name}={good}` as root");
     }
     let group = fs::metadata(directory).map(|stat| (stat.mode(), stat.gid()));
     let ours = rustix::process::getegid().as_raw();

@@ -191,8 +191,8 @@ pub(super) fn run_on_server(args: OfServer, global: &Global) -> anyhow::Result<E
         call.output.finish()?;
         let id = first_line(&made.id);
         call.note(&match made.read_only {
-            true => format!("this is {id}, which is read-only"),
-            false => format!("this is {id}; `elevo ws merge {id}` merges its changes"),
+            true => format!("the workspace is {id}; it is read-only"),
+            false => format!("the workspace is {id}; `elevo ws merge {id}` merges its changes"),
         });
         Ok(Exit::Done)
     })

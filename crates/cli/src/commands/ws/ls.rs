@@ -22,7 +22,7 @@ Examples:
   elevo ws ls -l                           with complete ids and directories
   elevo ws ls --json | jq -r 'select(.state == \"live\") | .path'
   elevo ws ls --project site               workspaces of a project
-  elevo ws ls --parked                     those that outlived a sandbox")]
+  elevo ws ls --parked                     workspaces kept after the end of their sandbox")]
 pub(super) struct Ls {
     /// List the workspaces of a project, from a server
     #[arg(long, value_name = "NAME")]

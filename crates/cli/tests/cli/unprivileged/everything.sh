@@ -40,7 +40,7 @@ says overlay "run as root"
 says copy "works a workspace takes the time and disk space of all its files"
 case $namespaces in
 yes) says rootless "works like overlay, visible only to commands" ;;
-no) says rootless "have root run \`sysctl user.max_user_namespaces=10000\`" ;;
+no) says rootless "run \`sysctl user.max_user_namespaces=10000\` as root" ;;
 esac
 case $fuse$namespaces in
 yesyes) says rootless-lazy "works like lazy" ;;

@@ -110,7 +110,11 @@ impl Principals {
                 Ok(_) => LOOK,
                 Err(error) => {
                     let cause = crate::failure::chain(&error);
-                    tracing::warn!(key = %who.key, cause, "cannot check the key of a stream");
+                    tracing::warn!(
+                        key = %who.key,
+                        cause,
+                        "cannot check whether the key of a stream is still valid"
+                    );
                     LOOK
                 }
             };

@@ -58,7 +58,7 @@ impl Secrets {
         let sealed = self.seal_sandboxes().await? + self.seal_webhooks().await?;
         self.vault.note_key().await?;
         if sealed > 0 {
-            tracing::info!(sealed, "secrets are encrypted with the current key");
+            tracing::info!(sealed, "encrypted the stored secrets with the current key");
         }
         Ok(())
     }

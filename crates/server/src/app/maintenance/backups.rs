@@ -142,7 +142,7 @@ impl Backups {
             tracing::error!(
                 id,
                 cause,
-                "the backup has only the last snapshot of a workspace"
+                "cannot copy the files of a workspace; the backup has only its last snapshot"
             );
         }
         let entry = Entry {

@@ -121,7 +121,10 @@ impl Cleanup {
             Ok(containers) => containers,
             Err(error) => {
                 let cause = crate::failure::chain(&error);
-                tracing::warn!(cause, "cannot list containers to clean them up");
+                tracing::warn!(
+                    cause,
+                    "cannot list the containers to clean up; the next run retries"
+                );
                 return 0;
             }
         };
@@ -253,4 +256,4 @@ enum Standing {
 }
 
 /// The log message for a resource or step that is skipped in this run.
-const SKIPPED: &str = "cannot clean up; the next run retries";
+const SKIPPED: &str = "a step of the cleanup failed; the next run retries";

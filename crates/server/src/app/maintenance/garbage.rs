@@ -112,7 +112,7 @@ impl Garbage {
             let until = clock::text(until);
             tracing::info!(
                 until,
-                "the data directory was adopted; no garbage is collected until then"
+                "the data directory was adopted; no garbage is collected before the time in `until`"
             );
             schedule.last = clock::instant();
             return Ok(());

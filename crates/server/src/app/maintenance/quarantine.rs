@@ -165,7 +165,8 @@ impl Quarantine {
         tracing::warn!(
             workspace = id.as_str(),
             until,
-            "the catalog has no row for this workspace, so it is in quarantine; `elevo server quarantine` lists it"
+            "the catalog has no row for this workspace, so it is in quarantine; \
+             `elevo server quarantine ls` lists it"
         );
         Ok(())
     }

@@ -147,7 +147,7 @@ impl System {
                 tracing::error!(cause, "the store accepts no writes; restart the server");
                 (
                     false,
-                    format!("accepts no writes; restart the server: {cause}"),
+                    format!("accepts no writes ({cause}); restart the server"),
                 )
             }
             Err(failure) => (false, failure.message),

@@ -275,7 +275,7 @@ fn disk(wanted: &api::Resources, limits: &Limits, can_limit: bool) -> Result<Opt
         (true, _) => Ok(Some(bytes)),
         (false, None) => Ok(None),
         (false, Some(_)) => {
-            let message = "this server cannot limit the disk of a workspace";
+            let message = "this server cannot limit the disk space of a workspace";
             let failure =
                 Failure::new(ErrorCode::ResourceRefused, message).about("resource", "disk");
             Err(failure

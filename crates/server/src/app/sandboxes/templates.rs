@@ -135,7 +135,7 @@ fn check(wish: &api::AddTemplate) -> Result<()> {
     }
     if wish.tags.len() > 20 || wish.tags.iter().any(|tag| tag.len() > 100) {
         return Err(Failure::invalid(
-            "`tags` has more than 20 entries or one of more than 100 bytes",
+            "`tags` has more than 20 entries, or an entry of more than 100 bytes",
         ));
     }
     if wish

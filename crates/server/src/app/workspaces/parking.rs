@@ -74,7 +74,7 @@ impl Workspaces {
                     full if full.code == ErrorCode::InsufficientStorage => {
                         tracing::warn!(
                             workspace = %id,
-                            "the disk is full; the files of a parked workspace stay in place"
+                            "the disk is full; a parked workspace keeps its directory for now"
                         );
                     }
                     failure => return Err(failure),
@@ -240,13 +240,13 @@ pub(crate) fn parked_info(author: String, id: &WorkspaceId) -> CommitInfo {
 /// Returns the failure of a request for a second sandbox with a workspace.
 pub(crate) fn in_use(row: &Workspace) -> Failure {
     let message = format!(
-        "another sandbox uses workspace `{}`, or it is not parked",
+        "workspace `{}` is not parked, or another sandbox uses it",
         row.id
     );
     Failure::new(ErrorCode::WorkspaceBusy, message)
         .about("workspaceId", row.id.as_str())
         .remediation(
             "Only a parked workspace can be resumed. `GET /api/v1/workspaces?state=parked` lists \
-             them.",
+             the parked workspaces.",
         )
 }

@@ -15,7 +15,7 @@ pub(super) fn public_url(text: &str) -> Result<Option<Url>, String> {
     match url.scheme() {
         "http" | "https" if is_plain => Ok(Some(url)),
         _ => Err(format!(
-            "`{text}` must begin with http:// or https:// and end with the path"
+            "`{text}` must begin with http:// or https:// and have no user, query or fragment"
         )),
     }
 }
@@ -24,7 +24,9 @@ pub(super) fn networks(text: &str) -> Result<Vec<IpNet>, String> {
     let parse = |one: &str| {
         let address = one.parse::<IpAddr>().map(IpNet::from);
         let parsed = address.or_else(|_| one.parse::<IpNet>());
-        parsed.map_err(|_| format!("`{one}` is neither an address nor a network"))
+        parsed.map_err(|_| {
+            format!("`{one}` is neither an IP address nor a network such as 10.0.0.0/8")
+        })
     };
     names(text).map(parse).collect()
 }

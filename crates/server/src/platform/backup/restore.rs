@@ -62,7 +62,7 @@ pub enum RestoreError {
     #[error("the catalog of the backup cannot be used")]
     Catalog(#[from] elevo_catalog::Error),
     /// The store could not be searched for the roots of the catalog.
-    #[error("cannot check that the store has the roots of the catalog")]
+    #[error("cannot check whether the store has all snapshots that the catalog names")]
     Roots(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The file system failed.
     #[error("cannot restore {}", path.display())]

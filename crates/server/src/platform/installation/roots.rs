@@ -79,7 +79,10 @@ async fn note_absent(
 /// Returns the missing roots of an installation without changing its files: the
 /// check opens a copy of the catalog, which is migrated to the current format.
 pub(crate) async fn missing_in_files(places: &Installation) -> anyhow::Result<Option<Missing>> {
-    let directory = places.catalog.parent().context("the catalog is a file")?;
+    let directory = places
+        .catalog
+        .parent()
+        .context("the path of the catalog names no directory")?;
     let scratch = tempfile::TempDir::with_prefix_in(".catalog-", directory);
     let scratch = scratch.context("cannot copy the catalog")?;
     let copy = scratch.path().join("catalog.db");

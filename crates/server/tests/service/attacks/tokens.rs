@@ -15,7 +15,7 @@ in_each_runtime!(
 );
 
 const SOCKET: &str = "/.elevo/run/agent.sock";
-const REFUSED: &str = "rejected an agent with a wrong token";
+const REFUSED: &str = "rejected a workspace agent with a wrong token";
 
 /// Connects as the agent of a sandbox, from within the attacker's; returns the
 /// outcome.

@@ -185,7 +185,7 @@ fn mount_image(directory: &Path) -> io::Result<()> {
 fn create_image(image: &Path, bytes: u64) -> io::Result<()> {
     if bytes < MIN_BYTES {
         return Err(io::Error::other(format!(
-            "a pool needs at least {MIN_BYTES} bytes"
+            "a pool of uppers needs at least {MIN_BYTES} bytes"
         )));
     }
     // Renamed when it is complete: a file system that is half written would be

@@ -28,7 +28,7 @@ fn failure(why: Refused) -> Failure {
         Refused::Patch(why) => refused(why),
         Refused::Name { name, why } => refused(format!("`{}`: {why}", readable(&name))),
         Refused::File(path, why) => refused_at(&path, why),
-        Refused::Binary(path) => refused_at(&path, "it is a binary patch")
+        Refused::Binary(path) => refused_at(&path, "the patch of this file is binary")
             .remediation("Send the complete file in `files` with `base64` instead of a patch."),
         Refused::Misfit(path, hunk) => misfit(&path, hunk),
     }

@@ -34,7 +34,11 @@ impl Starts {
                     ) => {}
                 Err(failure) => {
                     let cause = failure.summary();
-                    tracing::error!(sandbox = %sandbox.id, cause, "cannot end an abandoned start");
+                    tracing::error!(
+                        sandbox = %sandbox.id,
+                        cause,
+                        "cannot end the interrupted start of a sandbox"
+                    );
                 }
             }
         }

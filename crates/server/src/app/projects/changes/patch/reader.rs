@@ -205,7 +205,7 @@ fn below(path: &[u8]) -> Result<TreePath> {
 pub(crate) fn checked(path: &[u8]) -> Result<TreePath> {
     let found = TreePath::new(path).map_err(|error| invalid(path, &error.to_string()))?;
     if found.is_root() {
-        return Err(invalid(path, "a file needs a name"));
+        return Err(invalid(path, "the path must name a file"));
     }
     let is_git = found.names().any(|name| name.eq_ignore_ascii_case(b".git"));
     match is_git {
