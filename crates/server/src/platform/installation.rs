@@ -141,10 +141,8 @@ impl Installation {
             ..Options::default()
         };
         let opening = tokio::task::spawn_blocking(move || -> anyhow::Result<LocalStore> {
-            if let Some(parent) = path.parent() {
-                let mut builder = fs::DirBuilder::new();
-                builder.recursive(true).mode(0o700).create(parent)?;
-            }
+            let mut builder = fs::DirBuilder::new();
+            builder.recursive(true).mode(0o700).create(&path)?;
             let store = match elevo_store_local::is_store(&path)? {
                 true => LocalStore::open(&path, &options),
                 false => LocalStore::create(&path, &options),
