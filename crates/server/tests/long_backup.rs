@@ -193,6 +193,7 @@ async fn log(service: &Service, project: &str) -> BTreeMap<u64, (String, String)
 async fn check(data: &Path, original: &Service, project: &str, moment: &Moment<'_>) -> u64 {
     let path = data.to_str().unwrap();
     let mut restored = Service::new_without_engine(&[("DATA_DIR", path)]);
+    restored.expect_warnings();
     restored.data = data.to_owned();
     restored.run();
     let (steps, all) = (log(&restored, project).await, log(original, project).await);
@@ -321,6 +322,7 @@ async fn a_restored_server_has_all_that_was_acknowledged_before_its_backup_began
     // A quarter of the rounds has a kill before its backup.
     let kills = (all / 4).max(1);
     let mut service = Service::start_without_engine(&[]);
+    service.expect_warnings();
     let project = new_project(&service).await;
     let place = Place {
         http: service.http.clone(),

@@ -43,6 +43,7 @@ async fn a_killed_server_keeps_heads_linearizable_and_requests_once() {
     let least = Duration::from_secs(long::rounds(600, 1).into());
     let seed = long::seed();
     let mut service = Service::start_without_engine(&[]);
+    service.expect_warnings();
     let (projects, first) = projects(&service).await;
     let place = Arc::new(Place::new(&service, projects.clone()));
     let working: Vec<_> = (0..CLIENTS)

@@ -314,6 +314,7 @@ async fn a_killed_server_loses_no_merge_and_doubles_none() {
     let kills = long::rounds(100, 3);
     let mut dice = long::seed();
     let mut service = Service::start_without_engine(&[]);
+    service.expect_warnings();
     let project = new_project(&service).await;
     let place = Place {
         http: service.http.clone(),

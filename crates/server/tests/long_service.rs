@@ -180,6 +180,7 @@ async fn kill_and_restart(service: &mut Service, place: &Place) {
 async fn a_killed_server_loses_no_output_and_doubles_none() {
     let kills = long::rounds(10, 2) as usize;
     let mut service = Service::with_docker_and(&[("DEFAULT_PIDS", "1000")]).await;
+    service.expect_warnings();
     let id = service.sandbox().await;
     let place = Place {
         http: service.http.clone(),
@@ -240,6 +241,7 @@ async fn churn_leaves_nothing_behind() {
     let rounds = long::rounds(10_000, 50);
     let settings = [("MAX_CONCURRENT_CREATIONS", "4"), ("WARM_POOL", "base=2")];
     let service = Arc::new(Service::with_docker_and(&settings).await);
+    service.expect_warnings();
     // Warm up: connection pools are filled by use and stay, and so does the
     // memory that the allocator holds.
     live(&service, rounds / 10).await;
@@ -352,6 +354,7 @@ async fn a_restart_of_the_engine_with_live_restore_goes_unnoticed() {
     let directory = tempfile::tempdir().unwrap();
     let engine = Engine::start(directory.path(), "base", true);
     let service = Service::with_docker_and(&[("DOCKER_HOST", &engine.host())]).await;
+    service.expect_warnings();
     let id = service.sandbox().await;
     let body = json!({"command": "n=0; while [ $n -lt 100 ]; do n=$((n+1)); echo $n; sleep 0.1; done", "stream": true});
     let request = service.request(Method::POST, &format!("/api/v1/sandboxes/{id}/process/run"));
@@ -386,6 +389,7 @@ async fn a_restart_of_the_engine_without_live_restore_stops_sandboxes_and_keeps_
     let directory = tempfile::tempdir().unwrap();
     let engine = Engine::start(directory.path(), "base", false);
     let service = Service::with_docker_and(&[("DOCKER_HOST", &engine.host())]).await;
+    service.expect_warnings();
     let mut ids = Vec::new();
     for n in 0..3 {
         let id = service.sandbox().await;

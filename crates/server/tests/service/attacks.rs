@@ -72,6 +72,7 @@ impl Arena {
     /// Starts with further parameters for the attacker's sandbox.
     async fn with(runtime: Runtime, wish: Value) -> Self {
         let service = Service::with_docker_and(&[("RUNTIMES", "runsc")]).await;
+        service.expect_warnings();
         let neighbour = create(&service, runtime, json!({"network": wish["network"]})).await;
         let keep = format!("echo '{TREASURE}' | tee file ~/file");
         service.output_of(&neighbour, &keep).await;

@@ -289,6 +289,7 @@ mod as_root {
     #[tokio::test]
     async fn nothing_is_done_that_cannot_be_written_down() {
         let mut service = Service::start_bare(&[]);
+        service.expect_complaint("a record waits in memory");
         service.expect_complaint("audit log");
         service.stop();
         let audit = directory(&service);

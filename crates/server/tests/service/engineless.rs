@@ -76,6 +76,7 @@ async fn a_simulated_sandbox_runs_commands_of_the_real_agent() {
 #[tokio::test]
 async fn sandboxes_are_recovered_when_the_engine_answers_again() {
     let (mut service, engine) = Service::start_simulated(|_| {}).await;
+    service.expect_complaint("cannot recover sandboxes");
     let (gone, kept) = (service.sandbox().await, service.sandbox().await);
     service.output_of(&kept, "echo mine > file").await;
     service.stop_here().await;

@@ -308,6 +308,8 @@ async fn a_jump_of_the_clock_expires_nothing() {
     let clock = FakeClocks::default();
     let (mut service, engine) =
         Service::start_simulated(|config| config.clocks = clock.clocks()).await;
+    service.expect_complaint("cannot check the container and agent of a sandbox");
+    service.expect_complaint("the wall clock jumped");
     let lives = sandbox(&service, json!({"timeoutSeconds": 3600})).await;
     let kept = sandbox(&service, json!({})).await;
     let path = format!("/api/v1/sandboxes/{kept}?keep_workspace=true");
@@ -406,6 +408,7 @@ mod on_docker {
             ("FAKE_CLOCK", clock.to_str().unwrap()),
         ])
         .await;
+        service.expect_complaint("the wall clock jumped");
         let id = service.sandbox().await;
         service.output_of(&id, "echo mine > file").await;
         for seconds in [8 * DAY, 0] {

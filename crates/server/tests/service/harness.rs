@@ -212,6 +212,8 @@ impl Service {
         let mut service = Self::new(Engine::Missing, settings);
         service.set("DOCKER_HOST", NO_ENGINE);
         service.expect_complaint("the container engine does not respond");
+        service.expect_complaint("cannot list the containers to clean up");
+        service.expect_complaint("cannot delete the unused networks");
         service
     }
 
@@ -453,15 +455,20 @@ impl Service {
         self.child.as_ref().unwrap().id()
     }
 
-    /// Returns the errors in the log that the test does not expect.
+    /// Returns the errors and warnings in the log that the test does not expect.
     pub(crate) fn complaints(&self) -> Vec<String> {
         self.log.complaints()
     }
 
-    /// Expects errors that contain a text in the log. All others fail the test when
-    /// its service is dropped.
+    /// Expects errors and warnings that contain a text in the log. All others fail
+    /// the test when its service is dropped.
     pub(crate) fn expect_complaint(&self, part: &str) {
         self.log.expect(part);
+    }
+
+    /// Expects any warnings, for tests whose faults depend on chance.
+    pub(crate) fn expect_warnings(&self) {
+        self.log.expect("\"level\":\"WARN\"");
     }
 
     /// Returns whether the log contains a text.

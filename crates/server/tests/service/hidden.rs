@@ -773,6 +773,7 @@ async fn a_directory_that_is_seen_whole_has_its_id_and_size() {
 #[tokio::test]
 async fn the_reason_of_a_failure_has_no_cause_in_it() {
     let service = Service::start().await;
+    service.expect_complaint("cannot start a sandbox");
     service.expect_complaint("sbx-gone");
     let id = service.sandbox().await;
     let url = format!("/api/v1/sandboxes/{id}");

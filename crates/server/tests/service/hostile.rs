@@ -247,6 +247,7 @@ async fn a_stop_waits_for_no_silent_client() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_signal_ends_the_server_at_once() {
     let mut service = Service::start_without_engine(&[("STOP_GRACE", "3600")]);
+    service.expect_complaint("stopped at once by a second signal");
     service.expect_complaint("the server is stopping");
     let stream = service.request(Method::GET, "/api/v1/events?after=0");
     let stream = stream.header(ACCEPT, "text/event-stream").send();

@@ -253,6 +253,7 @@ fn creates(project: &str, ws: &Ws, done: &Ws, head: &str) -> Vec<(String, Value,
 #[tokio::test]
 async fn a_repetition_finds_what_a_killed_server_has_made() {
     let mut service = Service::start_without_engine(&[("WEBHOOK_ALLOW_PRIVATE", "true")]);
+    service.expect_complaint("cannot store the outcome of a request");
     let project = project(&service, json!({}), &[("base", "base")]).await;
     let [ws, done] = [
         workspace(&service, json!({"project": project})).await,

@@ -1,8 +1,8 @@
 //! Starts with a catalog, a store or workspaces that do not belong together.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -181,7 +181,9 @@ async fn a_missing_store_stops_the_start_and_nothing_is_created() {
 
 #[tokio::test]
 async fn a_workspace_root_of_another_server_stops_the_start() {
-    let root = tempfile::tempdir().unwrap();
+    let private = Permissions::from_mode(0o700);
+    let root = tempfile::Builder::new().permissions(private).tempdir();
+    let root = root.unwrap();
     let elsewhere = [("WORKSPACE_ROOT", root.path().to_str().unwrap())];
     let mut first = Service::start_without_engine(&elsewhere);
     unmerged(&first).await;
@@ -205,6 +207,7 @@ async fn a_workspace_root_of_another_server_stops_the_start() {
 #[tokio::test]
 async fn a_directory_without_ids_is_adopted_once() {
     let mut service = Service::start_without_engine(&[]);
+    service.expect_complaint("were adopted as one installation");
     let file = unmerged(&service).await;
     service.stop();
     let stamps = [

@@ -8,6 +8,7 @@ use crate::harness::{Service, eventually};
 #[tokio::test]
 async fn wishes_that_cannot_be_met_are_refused_by_name() {
     let service = Service::start().await;
+    service.expect_complaint("cannot create a sandbox, so it is rolled back");
     let cases = [
         (json!({"template": "none"}), 404, "TEMPLATE_NOT_FOUND"),
         (
@@ -80,6 +81,7 @@ async fn wishes_that_cannot_be_met_are_refused_by_name() {
 #[tokio::test]
 async fn sandboxes_stop_and_start_again_with_their_files() {
     let service = Service::start().await;
+    service.expect_complaint("a sandbox has failed");
     let id = service.sandbox().await;
     service
         .output_of(&id, "echo one > kept; echo two > ~/kept")

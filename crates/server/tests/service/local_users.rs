@@ -45,6 +45,7 @@ fn mode(path: &Path) -> u32 {
 #[tokio::test]
 async fn directories_that_were_left_open_are_closed_at_the_start() {
     let mut service = Service::start_without_engine(&[]);
+    service.expect_complaint("it is closed now");
     service.stop();
     let data = service.data.clone();
     let left_open = [data.clone(), data.join("store"), data.join("workspaces")];

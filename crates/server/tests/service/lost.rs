@@ -40,6 +40,7 @@ fn signal(service: &Service, id: &str, signal: &str) {
 #[tokio::test]
 async fn a_container_that_dies_is_an_error_with_an_event() {
     let mut service = Service::start().await;
+    service.expect_complaint("a sandbox has failed");
     let id = service.sandbox().await;
     service.output_of(&id, "echo mine > file").await;
     let mut told = events(&service).await;
@@ -75,6 +76,7 @@ async fn a_container_that_dies_is_an_error_with_an_event() {
 #[tokio::test]
 async fn a_lost_agent_is_an_error_until_it_is_back() {
     let service = Service::start_with(&[("AGENT_TIMEOUT", "3")]).await;
+    service.expect_complaint("a sandbox has failed");
     let id = service.sandbox().await;
     service.output_of(&id, "echo mine > file").await;
     let mut told = events(&service).await;

@@ -128,6 +128,7 @@ mod on_docker {
             ("WEBHOOK_RETRY", "0"),
         ])
         .await;
+        service.expect_complaint("cannot fill a warm pool");
         // Makes every measured thing happen once.
         let id = service.sandbox().await;
         service.run_in(&id, "true").await;

@@ -61,6 +61,7 @@ async fn too_many_sandboxes_at_once_are_made_or_refused_with_a_time_to_come_back
 async fn a_full_queue_rejects_requests_at_once() {
     let service =
         Service::start_with(&[("MAX_SANDBOXES", "100"), ("MAX_CONCURRENT_CREATIONS", "1")]).await;
+    service.expect_complaint("cannot create a sandbox, so it is rolled back");
     service.expect_complaint("too many sandboxes are being created");
     // The first creation takes as long as the test wants.
     let held = service.simulated().hold(Call::Start);

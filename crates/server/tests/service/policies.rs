@@ -103,6 +103,7 @@ async fn a_policy_that_names_an_unknown_agent_is_refused() {
 #[tokio::test]
 async fn a_policy_that_was_stored_with_names_binds_them() {
     let mut service = Service::start_without_engine(&[]);
+    service.expect_complaint("the policy names agents that do not exist");
     let (_, alice_key) = agent(&service, "alice").await;
     let id = project(&service, json!({}), &FILES).await;
     service.stop();

@@ -23,6 +23,7 @@ async fn unmerged(service: &Service) -> (String, PathBuf) {
 /// deletes the row of the workspace.
 async fn unknown() -> (Service, String, PathBuf) {
     let mut service = Service::start_without_engine(&[]);
+    service.expect_complaint("so it is in quarantine");
     let (id, file) = unmerged(&service).await;
     service.stop();
     service
@@ -69,6 +70,7 @@ async fn clear(service: &Service) -> Value {
 #[tokio::test]
 async fn an_unknown_workspace_is_kept_for_a_week_and_then_deleted() {
     let (service, id, file) = unknown().await;
+    service.expect_complaint("whose time in the quarantine was over");
     assert_eq!(clear(&service).await["cleanedWorkspaces"], 0);
     assert_eq!(fs::read_to_string(&file).unwrap(), "work");
     assert_eq!(listed(&service).await, [id.as_str()]);
@@ -109,6 +111,8 @@ async fn a_restored_workspace_is_kept() {
 #[tokio::test]
 async fn workspaces_survive_the_adoption_of_a_new_catalog_and_the_return_of_the_old() {
     let mut service = Service::start_without_engine(&[]);
+    service.expect_complaint("so it is in quarantine");
+    service.expect_complaint("were adopted as one installation");
     let (id, file) = unmerged(&service).await;
     service.stop();
     let aside = service.data.with_file_name("catalog.db");

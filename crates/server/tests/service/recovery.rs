@@ -8,6 +8,7 @@ use crate::harness::Service;
 #[tokio::test]
 async fn resources_without_an_owner_are_deleted() {
     let mut service = Service::start().await;
+    service.expect_complaint("so it is in quarantine");
     let id = service.sandbox().await;
     let kept = service.sandbox().await;
     service.output_of(&kept, "echo mine > file").await;

@@ -187,6 +187,7 @@ async fn a_workspace_of_an_agent_without_a_valid_key_is_not_merged() {
 #[tokio::test]
 async fn another_api_key_in_the_settings_revokes_the_former_one() {
     let mut service = Service::start_without_engine(&[]);
+    service.expect_complaint("API_KEY is a revoked key");
     let made = key(&service, json!({})).await;
     service.stop();
     let other = "another-key-0123456789-0123456789-0123456789";

@@ -19,6 +19,7 @@ use crate::shared::{self, file};
 #[tokio::test]
 async fn a_container_that_cannot_be_removed_does_not_stop_the_start() {
     let (mut service, engine) = Service::start_simulated(|_| {}).await;
+    service.expect_complaint("so it is in quarantine");
     service.expect_complaint("an injected fault");
     let (stuck, kept) = (service.sandbox().await, service.sandbox().await);
     service.stop_here().await;
@@ -37,6 +38,7 @@ async fn a_container_that_cannot_be_removed_does_not_stop_the_start() {
 #[tokio::test]
 async fn an_expired_sandbox_that_cannot_go_does_not_keep_others() {
     let (service, engine) = Service::start_simulated(|_| {}).await;
+    service.expect_complaint("cannot delete an expired sandbox or workspace");
     service.expect_complaint("an injected fault");
     let wish = json!({"template": "base", "timeoutSeconds": 60});
     let mut ids = Vec::new();
@@ -256,6 +258,7 @@ async fn assert_no_marker(service: &Service) {
 #[tokio::test]
 async fn an_erased_tenant_leaves_nothing() {
     let mut service = Service::start().await;
+    service.expect_complaint("so it is in quarantine");
     let ours = shared::project(&service, json!({}), &[("a", "1\n")]).await;
     let own = shared::workspace(&service, json!({"project": ours})).await;
     let sandbox = service.sandbox().await;

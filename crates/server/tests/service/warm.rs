@@ -37,6 +37,7 @@ async fn create(service: &Service, wish: Value) -> String {
 #[tokio::test]
 async fn a_warm_sandbox_is_like_any_other() {
     let service = Service::with_docker_and(POOL).await;
+    service.expect_complaint("cannot fill a warm pool");
     let warm = full(&service, 2).await;
     assert_eq!(warm.len(), 2);
     let wish =
@@ -96,6 +97,7 @@ async fn a_warm_sandbox_is_like_any_other() {
 async fn only_what_is_alike_is_taken_from_a_pool() {
     let service =
         Service::with_docker_and(&[("WARM_POOL", "base=1"), ("MAX_SANDBOXES", "2")]).await;
+    service.expect_complaint("cannot fill a warm pool");
     let warm = full(&service, 1).await;
     for (name, value) in [
         ("memory", json!("128m")),
@@ -127,6 +129,7 @@ async fn only_what_is_alike_is_taken_from_a_pool() {
 #[tokio::test]
 async fn a_pool_is_replaced_when_its_template_changes() {
     let service = Service::with_docker_and(POOL).await;
+    service.expect_complaint("cannot fill a warm pool");
     let before = full(&service, 2).await;
     let wish = json!({"name": "base", "image": service.image(), "writableRoot": true});
     service.post("/api/v1/templates", wish).await;
@@ -148,6 +151,7 @@ async fn a_pool_is_replaced_when_its_template_changes() {
 #[tokio::test]
 async fn a_dead_sandbox_of_a_pool_is_never_used() {
     let service = Service::with_docker_and(POOL).await;
+    service.expect_complaint("cannot fill a warm pool");
     let warm = full(&service, 2).await;
     for id in &warm {
         crate::harness::docker(&["kill", id]);
@@ -164,6 +168,8 @@ async fn a_dead_sandbox_of_a_pool_is_never_used() {
 #[tokio::test]
 async fn a_server_that_comes_back_has_its_sandboxes_and_a_new_pool() {
     let mut service = Service::with_docker_and(POOL).await;
+    service.expect_complaint("cannot fill a warm pool");
+    service.expect_complaint("a sandbox has failed");
     let warm = full(&service, 2).await;
     let id = create(&service, json!({"template": "base", "envs": {"A": "b"}})).await;
     service.output_of(&id, "echo mine > file").await;

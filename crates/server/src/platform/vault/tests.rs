@@ -67,7 +67,10 @@ async fn a_file_without_the_key_of_the_catalog_is_refused() {
     let id = made.present_key().unwrap();
     let other = vault(&directory, "other").await;
     let refused = other.open().await.unwrap_err().to_string();
-    assert!(refused.contains("is not there"), "{refused}");
+    assert!(
+        refused.contains("does not exist or has no key"),
+        "{refused}"
+    );
     let file = directory.path().join("other");
     fs::write(&file, format!("lost {id}\n")).unwrap();
     fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();

@@ -9,6 +9,7 @@ use crate::harness::{Service, eventually};
 async fn a_runtime_that_hides_later_mounts_has_no_pool_and_works_without() {
     let pool = [("WARM_POOL", "base=1 runtime=runsc"), ("RUNTIMES", "runsc")];
     let service = Service::with_docker_and(&pool).await;
+    service.expect_complaint("cannot fill a warm pool");
     let log = service.data.with_file_name("log");
     eventually("the log says why there is none", async || {
         let log = std::fs::read_to_string(&log).unwrap();

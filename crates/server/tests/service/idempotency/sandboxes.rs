@@ -112,6 +112,7 @@ async fn the_catalog_keeps_no_output_of_commands() {
 #[tokio::test]
 async fn a_sandbox_made_by_a_killed_server_is_found() {
     let mut service = Service::start().await;
+    service.expect_complaint("cannot store the outcome of a request");
     let wish = json!({"template": "base"});
     sql(&service, NO_ANSWERS);
     let first = post(&service, "/api/v1/sandboxes", "key", &wish).await;
@@ -169,6 +170,7 @@ async fn a_sandbox_made_by_a_killed_server_is_found() {
 #[tokio::test]
 async fn a_sandbox_that_nothing_starts_is_taken_back() {
     let service = Service::start().await;
+    service.expect_complaint("a new sandbox is rolled back");
     let id = service.sandbox().await;
     let lost = "sbx-aaaaaaaaaaaaaaaa";
     sql(
@@ -223,6 +225,8 @@ mod on_docker {
     #[tokio::test]
     async fn a_sandbox_that_was_started_ahead_is_found_after_a_kill() {
         let mut service = Service::with_docker_and(&[("WARM_POOL", "base=1")]).await;
+        service.expect_complaint("cannot fill a warm pool");
+        service.expect_complaint("cannot store the outcome of a request");
         eventually("a full pool", async || {
             service.get("/api/v1/stats").await["pools"][0]["ready"] == 1
         })
