@@ -117,8 +117,8 @@ pub enum WorkspaceSource {
     /// The current content of the workspace of another sandbox, by the
     /// sandbox's id. The new sandbox has the disk limit of the other sandbox.
     Fork(String),
-    /// A project: the sandbox gets a workspace on the project, whose changes
-    /// can be merged.
+    /// A project: the sandbox gets a workspace on the project. The changes in the
+    /// workspace can be merged into the project.
     Project(ProjectSource),
     /// A parked workspace, by its id, which the sandbox resumes.
     Existing(String),

@@ -89,7 +89,7 @@ pub struct Change {
     pub after: Option<String>,
 }
 
-/// Number of changed paths.
+/// Numbers of added, removed and changed paths.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct DiffTotals {
     /// Paths that were added.

@@ -1,8 +1,8 @@
-//! Kills processes and cuts the power of disks. Afterwards every acknowledged
-//! change must exist, and no change may exist in part.
+//! Kills processes and simulates power loss of disks. Afterwards every
+//! acknowledged change must exist, and no change may exist in part.
 //!
-//! `ELEVO_LONG` sets the number of rounds (see CONTRIBUTING.md), `ELEVO_SEED`
-//! repeats a run.
+//! `ELEVO_LONG` sets the number of rounds (see CONTRIBUTING.md); `ELEVO_SEED`
+//! repeats a run with the same seed.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 

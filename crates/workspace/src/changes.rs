@@ -1,7 +1,7 @@
 use elevo_engine::{Diff, Repository};
 use elevo_objects::{SnapshotId, Tree};
 
-/// The current files of a workspace and of its base.
+/// The changes of a workspace: its current files, and the files of its base.
 #[derive(Debug)]
 pub struct Changes {
     /// The snapshot that the files are compared with.

@@ -63,7 +63,7 @@ pub use error::{Error, Result};
 pub use freeze::{Freeze, NeverFreeze};
 #[cfg(target_os = "linux")]
 pub use namespace::Entrance;
-pub use probe::{ProbeResult, choose, probe};
+pub use probe::{ProbeResult, default_of, probe};
 pub use provider::{LazyServer, ProviderKind, WorkspaceProvider};
 #[cfg(target_os = "linux")]
 pub use provider::{is_pool_stuck, remount_pool};

@@ -1,4 +1,5 @@
-//! Finds out by trying which providers work in a directory.
+//! Finds out by trying which providers work in a directory, and chooses the
+//! default for new workspaces.
 
 #[cfg(target_os = "linux")]
 mod linux;
@@ -55,8 +56,9 @@ pub fn probe(directory: &Path) -> io::Result<Vec<ProbeResult>> {
     Ok(ProviderKind::ALL.map(finding).into())
 }
 
-/// Returns the same provider as [`choose`], but stops at the first that works.
-pub(crate) fn best(directory: &Path) -> io::Result<ProviderKind> {
+/// Returns the provider for new workspaces if none is requested: the same as
+/// [`default_of`], but stops at the first that works.
+pub(crate) fn default_in(directory: &Path) -> io::Result<ProviderKind> {
     fs::create_dir_all(directory)?;
     let mut kinds = ProviderKind::ALL.into_iter();
     let works = kinds.find(|kind| obstacle_to(*kind, directory).is_none());
@@ -87,7 +89,7 @@ fn obstacle_to(provider: ProviderKind, directory: &Path) -> Option<String> {
 
 /// Returns the provider for new workspaces if none is requested: the first that
 /// works. That is never a private one, since `Copy` comes before those.
-pub fn choose(findings: &[ProbeResult]) -> ProviderKind {
+pub fn default_of(findings: &[ProbeResult]) -> ProviderKind {
     let works = findings.iter().find(|finding| finding.obstacle.is_none());
     works.map_or(ProviderKind::Copy, |finding| finding.provider)
 }
@@ -154,7 +156,7 @@ mod tests {
         };
         let [good, bad] = [None, Some("no")].map(|why| finding(ProviderKind::Reflink, why));
         let copy = finding(ProviderKind::Copy, None);
-        assert_eq!(choose(&[good, copy.clone()]), ProviderKind::Reflink);
-        assert_eq!(choose(&[bad, copy]), ProviderKind::Copy);
+        assert_eq!(default_of(&[good, copy.clone()]), ProviderKind::Reflink);
+        assert_eq!(default_of(&[bad, copy]), ProviderKind::Copy);
     }
 }

@@ -37,7 +37,7 @@ use crate::changes::Changes;
 use crate::error::{Error, Result};
 use crate::freeze::Freeze;
 use crate::home;
-use crate::probe::best;
+use crate::probe::default_in;
 use crate::provider::{LazyServer, Origin, ProviderKind, Scan, WorkspaceProvider};
 use crate::record::{Record, State};
 use crate::registry::Registry;
@@ -52,7 +52,7 @@ pub use refresh::Refreshed;
 pub struct Options {
     /// Threads that read and write files; at least 1.
     pub threads: usize,
-    /// The provider of new workspaces; `None` for the best one that works here.
+    /// The provider of new workspaces; `None` for the default here.
     pub provider: Option<ProviderKind>,
     /// Maximum bytes of layers that are kept although no workspace needs them.
     pub spare_layers: u64,
@@ -114,7 +114,7 @@ impl Workspaces {
         }
         let default_provider = match options.provider {
             Some(provider) => provider,
-            None => best(root).map_err(Error::io("write to", root))?,
+            None => default_in(root).map_err(Error::io("write to", root))?,
         };
         for directory in ["live", "trash"].map(|name| root.join(name)) {
             fs::create_dir_all(&directory).map_err(Error::io("create", &directory))?;

@@ -35,7 +35,8 @@ pub struct MergeResult {
     pub project: String,
     /// Head of the project after the merge.
     pub head: String,
-    /// Sequence number of the step; absent if the head did not move.
+    /// Sequence number of the step that the merge added to the history of the
+    /// project; absent if the head did not move.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<u64>,
     /// The snapshot that was merged.

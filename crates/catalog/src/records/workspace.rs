@@ -50,7 +50,7 @@ pub struct Workspace {
     /// Time of its last merge.
     #[sqlx(try_from = "Optional<Timestamp>")]
     pub last_merge: Option<Timestamp>,
-    /// Time at which it is deleted while it is parked.
+    /// Time at which it is deleted if it is still parked then.
     #[sqlx(try_from = "Optional<Timestamp>")]
     pub expires: Option<Timestamp>,
     /// Time of creation.

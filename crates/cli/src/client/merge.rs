@@ -141,9 +141,9 @@ fn landed_line(call: &Call, landed: &api::LandedFile) -> Vec<u8> {
     if landed.entries > 1 {
         text += &format!(" ({})", format::count(landed.entries, "entry", "entries"));
     }
-    // A change that needed no merge is not labelled.
-    let merged = ["text", "json", "yaml", "toml", "crdt", "last-writer"];
-    if merged.contains(&landed.algorithm.as_str()) {
+    // A change that needed no merge has no label.
+    let unmerged = ["take", "renamed", "mode", "none"];
+    if !unmerged.contains(&landed.algorithm.as_str()) {
         text += &format!(" (merged: {})", landed.algorithm);
     }
     let letter = call.output.styled(style, letter);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use elevo_workspace::{ProbeResult, ProviderKind, choose, probe};
+use elevo_workspace::{ProbeResult, ProviderKind, default_of, probe};
 use serde_json::json;
 
 use crate::client::health;
@@ -62,7 +62,7 @@ pub(crate) fn run(args: &Doctor) -> anyhow::Result<Exit> {
     })?;
     let found = health::look(args.data.clone())?;
     let mut output = Output::new(args.json);
-    let chosen = choose(&findings);
+    let chosen = default_of(&findings);
     if args.json {
         let providers: Vec<_> = findings.iter().map(shape).collect();
         output.value(&json!({

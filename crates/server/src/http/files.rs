@@ -22,9 +22,10 @@ use crate::platform::audit;
 
 /// Fork a sandbox into new sandboxes
 ///
-/// All forks have the files that the sandbox had at one moment, but not its
-/// processes. The sandbox is paused during the fork, unless the server stores
-/// its changes on btrfs, where a copy needs no pause.
+/// All forks start with the files of the sandbox as they were at the same
+/// moment, but without its processes. The sandbox is paused during the fork,
+/// unless the server stores the changes of the sandbox on btrfs, where a copy
+/// needs no pause.
 #[utoipa::path(
     post, path = "/api/v1/sandboxes/{id}/fork", tag = "files",
     params(("id" = String, Path)),

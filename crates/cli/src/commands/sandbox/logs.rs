@@ -40,7 +40,7 @@ pub(super) fn run(call: &mut Call, args: &Logs) -> anyhow::Result<()> {
         call.output.line("")?;
     }
     if logs.truncated {
-        call.note("there is more; --tail N shows more lines");
+        call.note("the log has more lines; a larger --tail N prints them");
     }
     Ok(())
 }

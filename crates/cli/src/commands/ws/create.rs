@@ -43,8 +43,8 @@ Examples:
                                       its changes
   elevo ws create --project site --from 3 --read-only --sync lazy")]
 pub(super) struct Create {
-    /// Name of the workspace: a-z, 0-9 and -; by default a new one. With --project,
-    /// any text
+    /// Name of the workspace, of the characters a-z, 0-9 and -; random by default.
+    /// With --project, the name can be any text, and is optional
     name: Option<String>,
 
     /// Snapshot to start with; by default `head`

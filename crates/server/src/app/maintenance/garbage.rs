@@ -186,8 +186,10 @@ impl Garbage {
             return Ok(());
         };
         let until_text = clock::text(until);
-        let message =
-            format!("the data directory was adopted; nothing is deleted before {until_text}");
+        let message = format!(
+            "no garbage is collected in the first 24 hours after the data directory was adopted, \
+             that is, until {until_text}"
+        );
         let wait = until.seconds().saturating_sub(now.seconds()).max(1);
         Err(Failure::new(ErrorCode::CollectionRunning, message)
             .about("heldUntil", until_text)

@@ -126,7 +126,10 @@ impl Quarantine {
         }
         for id in &plan.leave {
             forget(&directory, id)?;
-            tracing::info!(workspace = id.as_str(), "a workspace left the quarantine");
+            tracing::info!(
+                workspace = id.as_str(),
+                "a workspace left the quarantine: it is in the catalog again, or no longer exists"
+            );
         }
         let mut deleted = 0;
         for id in &plan.delete {
