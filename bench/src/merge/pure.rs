@@ -78,8 +78,8 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     ])
 }
 
-/// Pairs of snapshots with changes to different files of one tree, and a repository whose cache has
-/// read all of them, like that of a server.
+/// Pairs of snapshots with changes to different files of one tree, and a repository that already
+/// has all of them in its cache, as a running server would.
 struct Pairs {
     repository: Repository,
     base: SnapshotId,

@@ -58,7 +58,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
         });
         let variants = new_heads(bench, &tree, &plain)?;
         rows.push(Row {
-            name: format!("create a layer and a workspace of a new head of {name} files"),
+            name: format!("create a workspace from a new snapshot of {name} files, with its layer"),
             unit: Unit::Milliseconds,
             ours: variants.figure(),
             peer: None,

@@ -81,8 +81,8 @@ impl Unlogged {
         Ok(())
     }
 
-    /// Runs `action` while no flush makes objects durable. A commit that needs
-    /// such a flush waits until `action` has ended.
+    /// Runs `action` and blocks flushes that make objects durable meanwhile. A
+    /// commit that needs such a flush waits until `action` has ended.
     pub(crate) fn without_flushes<T>(&self, action: impl FnOnce() -> T) -> T {
         let _durable = self.durable.lock();
         action()

@@ -308,8 +308,8 @@ pub async fn reviews_are_listed_oldest_first(backend: &impl Backend) {
     assert_refused(catalog.reviews(&none).await);
 }
 
-/// Checks the list of a workspace's open reviews by path, and the list of
-/// expired reviews.
+/// Checks the list of a workspace's open reviews, which is ordered by path, and
+/// the list of expired reviews.
 pub async fn open_reviews_are_found(backend: &impl Backend) {
     let (catalog, one) = furnished_with_empty_project(backend).await;
     let names = ["a", "a/b", "a-b", "c", "d"];

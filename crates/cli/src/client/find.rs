@@ -10,9 +10,10 @@ use crate::client::trust::Trust;
 use crate::errors::ContextProblem;
 use crate::local::data_directory::{self, DataDirectory, RunningServer, read_key};
 
-/// Options that name the server and the key of a command. The variables are read
-/// here and not by clap, which would show their options in the usage of every
-/// error, and does not distinguish an option from its variable.
+/// Options that select the server and the key for a command. Their environment
+/// variables are read here and not by clap: clap would list an option in the
+/// usage line of every error if its variable is set, and would treat the
+/// variable as if the option had been given.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Common options")]
 pub(crate) struct Where {

@@ -62,8 +62,8 @@ fn serving(store: &Path) -> Option<DataDirectory> {
     data.running().filter(|_| is_its).map(|_| data)
 }
 
-/// Encodes the arguments of this process, with options added for the environment
-/// variables.
+/// Encodes the arguments of this process. Adds `--store`, and `--workspaces` from
+/// its environment variable, unless they are given.
 fn args(store: &Path) -> Vec<String> {
     let mut args: Vec<OsString> = std::env::args_os().skip(1).collect();
     // Finds the command: only options without a value may stand before it.

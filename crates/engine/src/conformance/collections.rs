@@ -153,8 +153,8 @@ pub async fn objects_put_during_the_sweep_stay(store: &impl Store) {
     }
 }
 
-/// A collection learns of held snapshots; a snapshot about to be deleted cannot
-/// be held.
+/// A garbage collection learns of snapshots that are held. Once it has closed, a
+/// snapshot that it will delete can no longer be held.
 pub async fn a_held_snapshot_arrives_at_collections(store: &impl Store) {
     let (held, later, gone) = (bare("held"), bare("later"), bare("gone"));
     let ids = [id(&held), id(&later), id(&gone)];

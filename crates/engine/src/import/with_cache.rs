@@ -47,8 +47,8 @@ pub fn scan_with_cache(
 }
 
 /// Records in `new` the files of a directory into which `snapshot` was just
-/// checked out. Returns whether the directory holds the snapshot with its times,
-/// judging by names, sizes and times; only then may the record be used.
+/// checked out. Returns whether the directory matches the snapshot and its times,
+/// judging by names, sizes and times; if it does not, `new` must not be used.
 pub fn record_checkout(
     repository: &Repository,
     directory: &Path,

@@ -92,7 +92,7 @@ pub(super) struct History {
 ///
 /// The list has one entry for each step that changed the path. If the path is a
 /// directory and the step changed only paths below it, the entry is the first
-/// of these changes.
+/// of these changes in the order of paths.
 #[utoipa::path(
     get, path = "/api/v1/projects/{id}/history", tag = "projects", params(("id" = String, Path), History),
     responses((status = 200, body = api::VersionPage), (status = "4XX", body = api::ErrorEnvelope))

@@ -1,5 +1,5 @@
-//! Extractors of request parts. A rejection is an error response in the form of
-//! all API errors.
+//! Extractors of request parts. A rejection is an error response in the same
+//! format as every other API error.
 
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{FromRequest, FromRequestParts, Request};

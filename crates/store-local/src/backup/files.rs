@@ -11,8 +11,9 @@ use elevo_engine::Progress;
 use super::BackupError;
 
 const BUFFER: usize = 1 << 20;
-/// Number of bytes at the end of two files that are compared. Files that never
-/// change end with checksums, which distinguish them.
+/// How many bytes at the end of two files are compared. Only immutable files
+/// (`.sst` and `.blob`) are compared; they end with checksums, so files with
+/// different content have different ends.
 const TAIL: u64 = 4 << 10;
 
 pub(super) struct Copied {

@@ -176,8 +176,9 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Changes the directory, and writes its record before and after the
-    /// change. Returns a report, and the files that differ from the snapshot.
+    /// Checks the snapshot out into the directory, and writes the record of the
+    /// directory before and after. Returns a report, and the files that differ
+    /// from the snapshot.
     fn run(
         &self,
         options: &CheckoutOptions,
