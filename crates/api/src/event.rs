@@ -31,11 +31,105 @@ pub struct Event {
     pub event: String,
     /// When the event happened.
     pub timestamp: String,
-    /// Details, depending on the kind of the event: the state of the sandbox at
-    /// that time, the ids of the project, review or workspace, or the paths
-    /// that a workspace could not merge.
-    #[schema(value_type = Object)]
+    /// Details, depending on the kind of the event.
+    #[schema(value_type = EventData)]
     pub data: Value,
+}
+
+/// The details of an event. A client must accept fields that it does not know.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub enum EventData {
+    /// Of the events `sandbox.*` and `agent.*`.
+    Sandbox(SandboxEvent),
+    /// Of `workspace.expired`.
+    Expired(WorkspaceExpired),
+    /// Of `workspace.refused`.
+    Refused(WorkspaceRefused),
+    /// Of `review.*`.
+    Review(ReviewEvent),
+    /// Of `project.landed`.
+    Landed(ProjectLanded),
+}
+
+/// The details of `sandbox.*` and `agent.*`: the sandbox at that time.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SandboxEvent {
+    /// Id of the sandbox.
+    pub sandbox_id: String,
+    /// Name of the sandbox.
+    pub name: Option<String>,
+    /// State of the sandbox.
+    pub state: String,
+    /// Reason for the state.
+    pub reason: Option<String>,
+    /// The template that the sandbox was created from.
+    pub template: String,
+    /// When the sandbox was created.
+    pub created_at: String,
+    /// When the sandbox expires and is deleted.
+    pub expires_at: String,
+    /// Id of the workspace; only in `sandbox.expired`.
+    pub workspace_id: Option<String>,
+    /// Whether the workspace is parked; only in `sandbox.expired`.
+    pub parked: Option<bool>,
+}
+
+/// The details of `workspace.expired`: the workspace, which is being deleted.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkspaceExpired {
+    /// Id of the workspace.
+    pub workspace_id: String,
+    /// Id of the project, if the workspace belongs to one.
+    pub project_id: Option<String>,
+    /// Name of the workspace.
+    pub name: Option<String>,
+    /// When the workspace was created.
+    pub created_at: String,
+    /// When the workspace expired.
+    pub expires_at: Option<String>,
+}
+
+/// The details of `workspace.refused`: an automatic merge left changes out.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkspaceRefused {
+    /// Id of the project.
+    pub project_id: String,
+    /// Id of the workspace.
+    pub workspace_id: String,
+    /// Number of refused changes.
+    pub refused_count: u64,
+    /// The first refused changes.
+    pub refused: Vec<crate::FileRefused>,
+}
+
+/// The details of `review.opened` and `review.closed`.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReviewEvent {
+    /// Id of the project.
+    pub project_id: String,
+    /// Id of the review.
+    pub review_id: String,
+    /// Id of the workspace whose change is held.
+    pub workspace_id: Option<String>,
+    /// Kind of the conflict.
+    pub kind: String,
+    /// State of the review.
+    pub state: String,
+}
+
+/// The details of `project.landed`: the head of a project has moved.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProjectLanded {
+    /// Id of the project.
+    pub project_id: String,
+    /// Sequence number of the step.
+    pub sequence: u64,
 }
 
 /// A page of events, oldest first.

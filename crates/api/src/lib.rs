@@ -22,7 +22,10 @@ mod workspace;
 
 pub use admin::{BackupMade, MakeBackup, QuarantineList, Quarantined, UnreadWorkspace};
 pub use error::{ErrorBody, ErrorEnvelope};
-pub use event::{EVENT_KINDS, Event, EventPage};
+pub use event::{
+    EVENT_KINDS, Event, EventData, EventPage, ProjectLanded, ReviewEvent, SandboxEvent,
+    WorkspaceExpired, WorkspaceRefused,
+};
 pub use keys::{
     Agent, AgentList, ChangeTenant, CreateAgent, CreateKey, CreateTenant, Key, KeyLimits, KeyList,
     NewKey, NewTenant, Scope, Tenant, TenantLimits, TenantList,
@@ -33,13 +36,13 @@ pub use process::{
 };
 pub use project::{
     Apply, ApplyFile, Blame, BlamedLines, ChangeProject, Conflict, ConflictHunk, CreateProject,
-    CreateWorkspace, Decided, FileRefused, FileVersion, HunkPlace, ImportResult, ImportSource,
-    LandedFile, LineRange, LogEntry, LogPage, Merge, MergeResult, Project, ProjectPage,
-    ProjectPolicy, Refresh, Refreshed, Resolution, ResolveReview, RestorePath, Retention, Revert,
-    Review, ReviewPage, ReviewState, SetPolicy, SetTag, Sync, SyncMode, Tag, TagPage, TreeEntry,
-    TreePage, Version, VersionPage, Workspace, WorkspacePage, WorkspaceState,
+    CreateWorkspace, Decided, FileRefused, FileVersion, HunkLines, HunkPlace, ImportResult,
+    ImportSource, LandedFile, LineRange, LogEntry, LogPage, Merge, MergeResult, Project,
+    ProjectPage, ProjectPolicy, Refresh, Refreshed, Resolution, ResolveReview, RestorePath,
+    Retention, Revert, Review, ReviewPage, ReviewState, SetPolicy, SetTag, Sync, SyncMode, Tag,
+    TagPage, TreeEntry, TreePage, Version, VersionPage, Workspace, WorkspacePage, WorkspaceState,
 };
-pub use pty::{ClientMessage, CreatePty, PtySession, Resize, ServerMessage};
+pub use pty::{CreatePty, PtyClientMessage, PtyMessages, PtyServerMessage, PtySession, Resize};
 pub use sandbox::{
     BatchDelete, BatchDeleted, CreateSandbox, Extend, Failed, Fork, Forked, Logs, NetworkMode,
     OnExpiry, ProjectSource, Resources, Sandbox, SandboxPage, SandboxState, SandboxStats, StatsCpu,
@@ -53,6 +56,6 @@ pub use system::{
 pub use template::{AddTemplate, PullEvent, Template, TemplateList};
 pub use webhook::{CreateWebhook, Delivery, DeliveryPage, Webhook, WebhookList};
 pub use workspace::{
-    Change, ChangeKind, Diff, DiffStat, DiffTotals, FileStat, Imported, Restore, Snapshot,
-    SnapshotTaken, TakeSnapshot,
+    Change, ChangeKind, Diff, DiffOrStat, DiffStat, DiffTotals, FileStat, Imported, Restore,
+    Snapshot, SnapshotTaken, TakeSnapshot,
 };

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use merge::{
-    Apply, ApplyFile, Conflict, ConflictHunk, FileRefused, HunkPlace, ImportResult, ImportSource,
-    LandedFile, LineRange, Merge, MergeResult, RestorePath, Revert, Version,
+    Apply, ApplyFile, Conflict, ConflictHunk, FileRefused, HunkLines, HunkPlace, ImportResult,
+    ImportSource, LandedFile, LineRange, Merge, MergeResult, RestorePath, Revert, Version,
 };
 pub use retention::Retention;
 pub use review::{Resolution, ResolveReview, Review, ReviewPage, ReviewState};

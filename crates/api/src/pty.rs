@@ -47,11 +47,21 @@ pub struct Resize {
     pub rows: u16,
 }
 
+/// The messages on the WebSocket of a terminal, for the description of the API.
+/// This object itself is never sent.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct PtyMessages {
+    /// A text message that the client sends.
+    pub client: PtyClientMessage,
+    /// A text message that the server sends.
+    pub server: PtyServerMessage,
+}
+
 /// A message from the client on the WebSocket of a terminal. A binary frame is
 /// raw input.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "lowercase")]
-pub enum ClientMessage {
+pub enum PtyClientMessage {
     /// Keyboard input.
     Input {
         /// The bytes, in base64.
@@ -71,7 +81,7 @@ pub enum ClientMessage {
 /// A message from the server on the WebSocket of a terminal.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "lowercase")]
-pub enum ServerMessage {
+pub enum PtyServerMessage {
     /// The offset at which the following output begins. This is the first
     /// message, and it is sent again after a gap in the output.
     Attached {

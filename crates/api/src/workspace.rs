@@ -133,6 +133,16 @@ pub struct DiffStat {
     pub truncated: bool,
 }
 
+/// The changes, or the numbers of changed lines with `format=stat`.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub enum DiffOrStat {
+    /// The changes.
+    Changes(Diff),
+    /// The numbers of changed lines.
+    Stat(DiffStat),
+}
+
 /// Number of changed lines in a file.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]

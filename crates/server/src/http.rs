@@ -5,6 +5,7 @@ pub(crate) mod admin_socket;
 pub(crate) mod answer;
 pub(crate) mod audit;
 pub(crate) mod changes;
+pub(crate) mod description;
 pub(crate) mod enter;
 pub(crate) mod events;
 pub(crate) mod files;
@@ -38,7 +39,6 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::any;
 use elevo_core::ErrorCode;
 use utoipa::OpenApi;
-use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -55,8 +55,9 @@ use crate::http::shared::Shared;
     info(
         title = "Elevo",
         description = "Sandboxes for agents, each with its own branch of a versioned file tree. Errors: docs/errors.md.",
-        license(name = "Apache-2.0")
+        license(name = "Apache-2.0", identifier = "Apache-2.0")
     ),
+    components(schemas(elevo_api::ErrorEnvelope)),
     security(("bearer" = []), ("key" = [])),
     tags(
         (name = "sandboxes", description = "Containers with a workspace at /workspace"),
@@ -148,11 +149,9 @@ pub fn openapi_json() -> String {
     let mut api = routes().into_openapi();
     RouteRules::take_from(&mut api);
     idempotent::describe(&mut api);
-    let components = api.components.get_or_insert_default();
-    let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
-    components.add_security_scheme("bearer", SecurityScheme::Http(bearer));
-    let key = ApiKey::Header(ApiKeyValue::new("X-API-Key"));
-    components.add_security_scheme("key", SecurityScheme::ApiKey(key));
+    description::complete(&mut api);
+    let mut api = serde_json::to_value(&api).unwrap_or_default();
+    description::describe_streams(&mut api);
     let mut text = serde_json::to_string_pretty(&api).unwrap_or_default();
     text.push('\n');
     text

@@ -425,7 +425,7 @@ async fn check_held(service: &Service, project: &str, clients: &[Client]) {
         }
         let review = open.remove(&client.workspace);
         let review = review.unwrap_or_else(|| panic!("{wanted:?} is lost; {head:?}; {again}"));
-        let now = text(&again["conflicts"][0], "review");
+        let now = text(&again["conflicts"][0], "reviewId");
         if now != review {
             // The winner has changed the line since.
             let old = service.get(&format!("/api/v1/reviews/{review}")).await;

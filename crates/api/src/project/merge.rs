@@ -104,7 +104,7 @@ pub struct Conflict {
     pub kind: String,
     /// Id of the review that holds the change; absent if no review was opened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub review: Option<String>,
+    pub review_id: Option<String>,
     /// The entry in the base.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<Version>,
@@ -168,14 +168,19 @@ pub enum HunkPlace {
     /// A value, as a JSON pointer.
     Key(String),
     /// Lines of each side.
-    Lines {
-        /// Lines in the base.
-        base: LineRange,
-        /// Lines in the head.
-        ours: LineRange,
-        /// Lines in the workspace.
-        theirs: LineRange,
-    },
+    Lines(HunkLines),
+}
+
+/// The lines of a hunk on each side.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HunkLines {
+    /// Lines in the base.
+    pub base: LineRange,
+    /// Lines in the head.
+    pub ours: LineRange,
+    /// Lines in the workspace.
+    pub theirs: LineRange,
 }
 
 /// A range of lines in a file.

@@ -172,7 +172,7 @@ fn print_conflict(call: &mut Call, conflict: &api::Conflict) -> anyhow::Result<(
     let path = first_line(&conflict.path);
     let why = conflict_reason(&conflict.kind);
     let mut line = [b"  ", &letter[..], b"  ", path.as_bytes()].concat();
-    if let Some(review) = &conflict.review {
+    if let Some(review) = &conflict.review_id {
         line.extend(b"  ");
         line.extend(call.output.styled(IDENTITY, &*first_line(review)));
     }
@@ -209,7 +209,10 @@ fn print_notes(call: &Call, result: &api::MergeResult) {
         let local = format::count(result.local, "change is", "changes are");
         call.note(&format!("{local} in local paths, which are never merged"));
     }
-    let mut reviews = result.conflicts.iter().filter_map(|it| it.review.as_ref());
+    let mut reviews = result
+        .conflicts
+        .iter()
+        .filter_map(|it| it.review_id.as_ref());
     if let Some(review) = reviews.next().filter(|_| !result.dry_run) {
         call.note(&next_step(&first_line(review), result.may_decide));
     }

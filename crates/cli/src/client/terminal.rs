@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use elevo_api::{ClientMessage, CreatePty, PtySession, ServerMessage};
+use elevo_api::{CreatePty, PtyClientMessage, PtyServerMessage, PtySession};
 use futures::stream::{SplitSink, SplitStream};
 use futures::{SinkExt, StreamExt};
 use reqwest::header::{
@@ -66,14 +66,14 @@ impl Keys {
 
     /// Sends the size of the window. Returns false if the queue is full.
     pub(crate) fn resize(&self, cols: u16, rows: u16) -> bool {
-        let message = text(&ClientMessage::Resize { cols, rows });
+        let message = text(&PtyClientMessage::Resize { cols, rows });
         self.0.try_send(message).is_ok()
     }
 
     /// Sends a keep-alive. If the queue is full, the waiting messages serve as
     /// one.
     pub(crate) fn ping(&self) {
-        let _ = self.0.try_send(text(&ClientMessage::Ping));
+        let _ = self.0.try_send(text(&PtyClientMessage::Ping));
     }
 }
 
@@ -209,12 +209,13 @@ impl Terminal {
                 Message::Text(text) => {
                     let message = serde_json::from_str(&text).map_err(ClientError::Answer)?;
                     match message {
-                        ServerMessage::Attached { offset } => self.position = offset,
-                        ServerMessage::Exit { exit_code } => return Ok(Heard::Exit(exit_code)),
-                        ServerMessage::Error { message } | ServerMessage::Stopping { message } => {
+                        PtyServerMessage::Attached { offset } => self.position = offset,
+                        PtyServerMessage::Exit { exit_code } => return Ok(Heard::Exit(exit_code)),
+                        PtyServerMessage::Error { message }
+                        | PtyServerMessage::Stopping { message } => {
                             return Err(ClientError::Told { message });
                         }
-                        ServerMessage::Pong | ServerMessage::Output { .. } => {}
+                        PtyServerMessage::Pong | PtyServerMessage::Output { .. } => {}
                     }
                 }
                 _ => {}
@@ -230,6 +231,6 @@ impl Terminal {
     }
 }
 
-fn text(message: &ClientMessage) -> Message {
+fn text(message: &PtyClientMessage) -> Message {
     Message::Text(serde_json::to_string(message).unwrap_or_default().into())
 }

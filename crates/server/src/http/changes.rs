@@ -11,6 +11,7 @@ use utoipa_axum::routes;
 use crate::app::projects::project_ref::ProjectRef;
 use crate::app::requests::once::Once;
 use crate::http::answer::Answer;
+use crate::http::description::Binary;
 use crate::http::request::{Body, Path, Query, Who};
 use crate::http::route_rules::PATCH_BODY;
 use crate::http::shared::Shared;
@@ -39,11 +40,11 @@ pub(super) fn routes() -> OpenApiRouter<Shared> {
 /// conflicts are held for review. With `atomic`, either all changes land or
 /// none.
 #[utoipa::path(
-    post, path = "/api/v1/projects/{id}/apply", tag = "projects",
+    post, path = "/api/v1/projects/{id}/apply", operation_id = "projects_apply", tag = "projects",
     params(("id" = String, Path)),
     request_body = api::Apply,
     extensions(("x-elevo" = json!({"audit": "project.applied", "body": "patch"}))),
-    responses((status = 200, body = api::MergeResult), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+    responses((status = 200, description = "The steps that landed, and the conflicts", body = api::MergeResult))
 )]
 pub(super) async fn apply(
     State(shared): State<Shared>,
@@ -60,11 +61,11 @@ pub(super) async fn apply(
 /// Changes of later steps are kept. Where a later change conflicts with the
 /// revert, the path is held for review.
 #[utoipa::path(
-    post, path = "/api/v1/projects/{id}/revert", tag = "projects",
+    post, path = "/api/v1/projects/{id}/revert", operation_id = "projects_revert", tag = "projects",
     params(("id" = String, Path)),
     request_body = api::Revert,
     extensions(("x-elevo" = json!({"audit": "project.reverted"}))),
-    responses((status = 200, body = api::MergeResult), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+    responses((status = 200, description = "The steps that landed, and the conflicts", body = api::MergeResult))
 )]
 pub(super) async fn revert(
     State(shared): State<Shared>,
@@ -83,11 +84,11 @@ pub(super) async fn revert(
 /// Undoes all changes to the path since that version. The rest of the project
 /// does not change. To undo a single step, use `revert`.
 #[utoipa::path(
-    post, path = "/api/v1/projects/{id}/restore", tag = "projects",
+    post, path = "/api/v1/projects/{id}/restore", operation_id = "projects_restore", tag = "projects",
     params(("id" = String, Path)),
     request_body = api::RestorePath,
     extensions(("x-elevo" = json!({"audit": "project.restored"}))),
-    responses((status = 200, body = api::MergeResult), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+    responses((status = 200, description = "The steps that landed, and the conflicts", body = api::MergeResult))
 )]
 pub(super) async fn restore_path(
     State(shared): State<Shared>,
@@ -112,11 +113,11 @@ pub(super) async fn restore_path(
 /// to `false`. With `history`, each commit of the first-parent history becomes
 /// a step of the log, except commits that change nothing.
 #[utoipa::path(
-    post, path = "/api/v1/projects/{id}/import", tag = "projects",
+    post, path = "/api/v1/projects/{id}/import", operation_id = "projects_import", tag = "projects",
     params(("id" = String, Path)),
     request_body = api::ImportSource,
     extensions(("x-elevo" = json!({"audit": "project.imported"}))),
-    responses((status = 200, body = api::ImportResult), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+    responses((status = 200, description = "The imported steps", body = api::ImportResult))
 )]
 pub(super) async fn import(
     State(shared): State<Shared>,
@@ -149,9 +150,9 @@ pub(super) struct Which {
 
 /// Download files of a version of a project as a tar
 #[utoipa::path(
-    get, path = "/api/v1/projects/{id}/archive", tag = "projects", params(("id" = String, Path), Which),
+    get, path = "/api/v1/projects/{id}/archive", operation_id = "projects_download", tag = "projects", params(("id" = String, Path), Which),
     extensions(("x-elevo" = json!({"audit": "project.exported"}))),
-    responses((status = 200, content_type = "application/x-tar", body = Vec<u8>), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+    responses((status = 200, description = "A tar archive of the files", content_type = "application/x-tar", body = Binary))
 )]
 pub(super) async fn archive_out(
     State(shared): State<Shared>,
@@ -179,11 +180,11 @@ pub(super) struct Where {
 
 /// Replace files of a project with the content of a tar (plain, gzip or zstd)
 #[utoipa::path(
-    put, path = "/api/v1/projects/{id}/archive", tag = "projects",
+    put, path = "/api/v1/projects/{id}/archive", operation_id = "projects_upload", tag = "projects",
     params(("id" = String, Path), Where),
-    request_body(content = Vec<u8>, content_type = "application/x-tar"),
+    request_body(content = Binary, content_type = "application/x-tar"),
     extensions(("x-elevo" = json!({"audit": "project.imported", "body": "archive"}))),
-    responses((status = 200, body = api::ImportResult), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+    responses((status = 200, description = "The imported step", body = api::ImportResult))
 )]
 pub(super) async fn archive_in(
     State(shared): State<Shared>,

@@ -49,10 +49,9 @@ pub(super) struct Events {
 /// its key is revoked or expires; reconnect with the id of the last event. If
 /// the server stops, the last event of the stream is `stopping`, without an id.
 #[utoipa::path(
-    get, path = "/api/v1/events", tag = "events", params(Events),
+    get, path = "/api/v1/events", operation_id = "events_list", tag = "events", params(Events),
     responses(
-        (status = 200, content((api::EventPage = "application/json"), (api::Event = "text/event-stream"))),
-        (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope)
+        (status = 200, description = "A page of events, or a stream of events without an end", content((api::EventPage = "application/json"), (api::Event = "text/event-stream")))
     )
 )]
 pub(super) async fn events(

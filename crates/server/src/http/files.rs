@@ -14,6 +14,7 @@ use crate::app::files::diff::DiffQuery;
 use crate::app::requests::once::Once;
 use crate::failure::Failure;
 use crate::http::answer::Answer;
+use crate::http::description::Binary;
 use crate::http::limits::Class;
 use crate::http::request::{Body, MaybeBody, Path, Query, Who};
 use crate::http::shared::Shared;
@@ -27,11 +28,11 @@ use crate::platform::audit;
 /// unless the server stores the changes of the sandbox on btrfs, where a copy
 /// needs no pause.
 #[utoipa::path(
-    post, path = "/api/v1/sandboxes/{id}/fork", tag = "files",
+    post, path = "/api/v1/sandboxes/{id}/fork", operation_id = "sandboxes_fork", tag = "files",
     params(("id" = String, Path)),
     request_body = Option<api::Fork>,
     extensions(("x-elevo" = json!({"audit": "sandbox.forked", "rate": "create"}))),
-    responses((status = 201, body = api::Forked), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+    responses((status = 201, description = "The forks, and an error for each fork that failed", body = api::Forked))
 )]
 pub(super) async fn fork(
     State(shared): State<Shared>,
@@ -55,11 +56,11 @@ pub(super) async fn fork(
 
 /// Take a snapshot of a sandbox's workspace
 #[utoipa::path(
-    post, path = "/api/v1/sandboxes/{id}/snapshot", tag = "files",
+    post, path = "/api/v1/sandboxes/{id}/snapshot", operation_id = "sandboxes_snapshot", tag = "files",
     params(("id" = String, Path)),
     request_body = Option<api::TakeSnapshot>,
     extensions(("x-elevo" = json!({"audit": "sandbox.snapshot"}))),
-    responses((status = 201, body = api::SnapshotTaken), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+    responses((status = 201, description = "The snapshot", body = api::SnapshotTaken))
 )]
 pub(super) async fn snapshot(
     State(shared): State<Shared>,
@@ -75,10 +76,10 @@ pub(super) async fn snapshot(
 ///
 /// Changes since the last snapshot of the workspace are discarded.
 #[utoipa::path(
-    post, path = "/api/v1/sandboxes/{id}/restore", tag = "files", params(("id" = String, Path)),
+    post, path = "/api/v1/sandboxes/{id}/restore", operation_id = "sandboxes_restore", tag = "files", params(("id" = String, Path)),
     request_body = api::Restore,
     extensions(("x-elevo" = json!({"audit": "sandbox.restored"}))),
-    responses((status = 200, body = api::Sandbox), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+    responses((status = 200, description = "The sandbox with the restored files", body = api::Sandbox))
 )]
 pub(super) async fn restore(
     State(shared): State<Shared>,
@@ -114,10 +115,9 @@ pub(super) struct Diff {
 
 /// Compare a workspace with a snapshot
 #[utoipa::path(
-    get, path = "/api/v1/sandboxes/{id}/diff", tag = "files", params(("id" = String, Path), Diff),
+    get, path = "/api/v1/sandboxes/{id}/diff", operation_id = "sandboxes_diff", tag = "files", params(("id" = String, Path), Diff),
     responses(
-        (status = 200, content((api::Diff = "application/json"), (String = "text/x-diff"))),
-        (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope)
+        (status = 200, description = "The changes, as JSON or as a patch", content((api::Diff = "application/json"), (String = "text/x-diff")))
     )
 )]
 pub(super) async fn diff(
@@ -155,9 +155,9 @@ pub(super) struct Place {
 
 /// Download files of a workspace as a tar
 #[utoipa::path(
-    get, path = "/api/v1/sandboxes/{id}/archive", tag = "files", params(("id" = String, Path), Place),
+    get, path = "/api/v1/sandboxes/{id}/archive", operation_id = "sandboxes_download", tag = "files", params(("id" = String, Path), Place),
     extensions(("x-elevo" = json!({"audit": "files.exported"}))),
-    responses((status = 200, content_type = "application/x-tar", body = Vec<u8>), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+    responses((status = 200, description = "A tar archive of the files", content_type = "application/x-tar", body = Binary))
 )]
 pub(super) async fn archive_out(
     State(shared): State<Shared>,
@@ -173,10 +173,10 @@ pub(super) async fn archive_out(
 
 /// Unpack a tar (plain, gzip or zstd) into a workspace
 #[utoipa::path(
-    put, path = "/api/v1/sandboxes/{id}/archive", tag = "files", params(("id" = String, Path), Place),
-    request_body(content = Vec<u8>, content_type = "application/x-tar"),
+    put, path = "/api/v1/sandboxes/{id}/archive", operation_id = "sandboxes_upload", tag = "files", params(("id" = String, Path), Place),
+    request_body(content = Binary, content_type = "application/x-tar"),
     extensions(("x-elevo" = json!({"audit": "files.imported", "body": "archive"}))),
-    responses((status = 204), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+    responses((status = 204, description = "The files were written"))
 )]
 pub(super) async fn archive_in(
     State(shared): State<Shared>,
@@ -198,10 +198,10 @@ pub(super) async fn archive_in(
 
 /// Create a snapshot from a tar (plain, gzip or zstd)
 #[utoipa::path(
-    post, path = "/api/v1/snapshots", tag = "files",
-    request_body(content = Vec<u8>, content_type = "application/x-tar"),
+    post, path = "/api/v1/snapshots", operation_id = "snapshots_import", tag = "files",
+    request_body(content = Binary, content_type = "application/x-tar"),
     extensions(("x-elevo" = json!({"audit": "files.imported", "body": "archive"}))),
-    responses((status = 201, body = api::Imported), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+    responses((status = 201, description = "The snapshot of the imported files", body = api::Imported))
 )]
 pub(super) async fn import(
     State(shared): State<Shared>,

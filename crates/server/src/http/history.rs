@@ -9,6 +9,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::failure::{Failure, Result};
 use crate::http::answer::{Answer, file_answer};
+use crate::http::description::Binary;
 use crate::http::request::{Path, Query, Who};
 use crate::http::shared::Shared;
 
@@ -33,8 +34,8 @@ pub(super) struct Log {
 
 /// List the steps of a project, newest first
 #[utoipa::path(
-    get, path = "/api/v1/projects/{id}/log", tag = "projects", params(("id" = String, Path), Log),
-    responses((status = 200, body = api::LogPage), (status = "4XX", body = api::ErrorEnvelope))
+    get, path = "/api/v1/projects/{id}/log", operation_id = "projects_log", tag = "projects", params(("id" = String, Path), Log),
+    responses((status = 200, description = "A page of steps, newest first", body = api::LogPage))
 )]
 pub(super) async fn log(
     State(shared): State<Shared>,
@@ -59,9 +60,9 @@ pub(super) struct Step {
 
 /// List the changes of one step
 #[utoipa::path(
-    get, path = "/api/v1/projects/{id}/log/{sequence}", tag = "projects",
+    get, path = "/api/v1/projects/{id}/log/{sequence}", operation_id = "projects_step", tag = "projects",
     params(("id" = String, Path), ("sequence" = u64, Path), Step),
-    responses((status = 200, body = api::VersionPage), (status = "4XX", body = api::ErrorEnvelope))
+    responses((status = 200, description = "A page of the changes of the step", body = api::VersionPage))
 )]
 pub(super) async fn step(
     State(shared): State<Shared>,
@@ -94,8 +95,8 @@ pub(super) struct History {
 /// directory and the step changed only paths below it, the entry is the first
 /// of these changes in the order of paths.
 #[utoipa::path(
-    get, path = "/api/v1/projects/{id}/history", tag = "projects", params(("id" = String, Path), History),
-    responses((status = 200, body = api::VersionPage), (status = "4XX", body = api::ErrorEnvelope))
+    get, path = "/api/v1/projects/{id}/history", operation_id = "projects_history", tag = "projects", params(("id" = String, Path), History),
+    responses((status = 200, description = "A page of the changes of the path, newest first", body = api::VersionPage))
 )]
 pub(super) async fn history(
     State(shared): State<Shared>,
@@ -121,8 +122,8 @@ pub(super) struct At {
 
 /// Show the step and agent that each line of a file came from
 #[utoipa::path(
-    get, path = "/api/v1/projects/{id}/blame", tag = "projects", params(("id" = String, Path), At),
-    responses((status = 200, body = api::Blame), (status = "4XX", body = api::ErrorEnvelope))
+    get, path = "/api/v1/projects/{id}/blame", operation_id = "projects_blame", tag = "projects", params(("id" = String, Path), At),
+    responses((status = 200, description = "The step that last changed each line", body = api::Blame))
 )]
 pub(super) async fn blame(
     State(shared): State<Shared>,
@@ -145,8 +146,13 @@ pub(super) async fn blame(
 /// The headers describe the entry: `X-Elevo-Type` is `file` or `symlink`,
 /// `X-Elevo-Mode` has the permission bits, `X-Elevo-Id` the id of the content.
 #[utoipa::path(
-    get, path = "/api/v1/projects/{id}/file", tag = "projects", params(("id" = String, Path), At),
-    responses((status = 200, content_type = "application/octet-stream", body = String), (status = "4XX", body = api::ErrorEnvelope))
+    get, path = "/api/v1/projects/{id}/file", operation_id = "projects_file", tag = "projects", params(("id" = String, Path), At),
+    responses((status = 200, description = "The content of the file", content_type = "application/octet-stream", body = Binary,
+        headers(
+            ("X-Elevo-Type" = String, description = "`file` or `symlink`"),
+            ("X-Elevo-Mode" = String, description = "The permission bits, in octal"),
+            ("X-Elevo-Id" = String, description = "Id of the content")
+        )))
 )]
 pub(super) async fn file(
     State(shared): State<Shared>,
@@ -186,8 +192,8 @@ pub(super) struct Directory {
 
 /// List the entries of a directory
 #[utoipa::path(
-    get, path = "/api/v1/projects/{id}/tree", tag = "projects", params(("id" = String, Path), Directory),
-    responses((status = 200, body = api::TreePage), (status = "4XX", body = api::ErrorEnvelope))
+    get, path = "/api/v1/projects/{id}/tree", operation_id = "projects_tree", tag = "projects", params(("id" = String, Path), Directory),
+    responses((status = 200, description = "A page of the entries of the directory", body = api::TreePage))
 )]
 pub(super) async fn tree(
     State(shared): State<Shared>,
@@ -231,8 +237,8 @@ pub(super) struct Between {
 
 /// Compare two versions of a project
 #[utoipa::path(
-    get, path = "/api/v1/projects/{id}/diff", tag = "projects", params(("id" = String, Path), Between),
-    responses((status = 200, content((api::Diff = "application/json"), (String = "text/x-diff"))), (status = "4XX", body = api::ErrorEnvelope))
+    get, path = "/api/v1/projects/{id}/diff", operation_id = "projects_diff", tag = "projects", params(("id" = String, Path), Between),
+    responses((status = 200, description = "The changes as JSON or as a patch, or the numbers of changed lines", content((api::DiffOrStat = "application/json"), (String = "text/x-diff"))))
 )]
 pub(super) async fn diff(
     State(shared): State<Shared>,

@@ -13,10 +13,10 @@ use crate::http::shared::Shared;
 ///
 /// This is the only response with the key's secret.
 #[utoipa::path(
-    post, path = "/api/v1/keys", tag = "keys",
+    post, path = "/api/v1/keys", operation_id = "keys_create", tag = "keys",
     request_body = api::CreateKey,
     extensions(("x-elevo" = json!({"audit": "key.created"}))),
-    responses((status = 201, body = api::NewKey), (status = "4XX", body = api::ErrorEnvelope))
+    responses((status = 201, description = "The key with its secret", body = api::NewKey))
 )]
 pub(super) async fn create(
     State(shared): State<Shared>,
@@ -31,8 +31,8 @@ pub(super) async fn create(
 
 /// List keys
 #[utoipa::path(
-    get, path = "/api/v1/keys", tag = "keys",
-    responses((status = 200, body = api::KeyList), (status = "4XX", body = api::ErrorEnvelope))
+    get, path = "/api/v1/keys", operation_id = "keys_list", tag = "keys",
+    responses((status = 200, description = "The keys of the tenant", body = api::KeyList))
 )]
 pub(super) async fn list(
     State(shared): State<Shared>,
@@ -43,9 +43,9 @@ pub(super) async fn list(
 
 /// Revoke a key
 #[utoipa::path(
-    delete, path = "/api/v1/keys/{id}", tag = "keys", params(("id" = String, Path)),
+    delete, path = "/api/v1/keys/{id}", operation_id = "keys_revoke", tag = "keys", params(("id" = String, Path)),
     extensions(("x-elevo" = json!({"audit": "key.revoked"}))),
-    responses((status = 204), (status = "4XX", body = api::ErrorEnvelope))
+    responses((status = 204, description = "The key was revoked"))
 )]
 pub(super) async fn revoke(
     State(shared): State<Shared>,
@@ -58,10 +58,10 @@ pub(super) async fn revoke(
 
 /// Create an agent
 #[utoipa::path(
-    post, path = "/api/v1/agents", tag = "keys",
+    post, path = "/api/v1/agents", operation_id = "agents_create", tag = "keys",
     request_body = api::CreateAgent,
     extensions(("x-elevo" = json!({"audit": "agent.added"}))),
-    responses((status = 201, body = api::Agent), (status = "4XX", body = api::ErrorEnvelope))
+    responses((status = 201, description = "The agent", body = api::Agent))
 )]
 pub(super) async fn create_agent(
     State(shared): State<Shared>,
@@ -76,8 +76,8 @@ pub(super) async fn create_agent(
 
 /// List agents
 #[utoipa::path(
-    get, path = "/api/v1/agents", tag = "keys",
-    responses((status = 200, body = api::AgentList), (status = "4XX", body = api::ErrorEnvelope))
+    get, path = "/api/v1/agents", operation_id = "agents_list", tag = "keys",
+    responses((status = 200, description = "The agents of the tenant", body = api::AgentList))
 )]
 pub(super) async fn list_agents(
     State(shared): State<Shared>,
@@ -92,9 +92,9 @@ pub(super) async fn list_agents(
 /// longer synchronised. The agent stays as the author of its merges, and may
 /// receive a new key.
 #[utoipa::path(
-    delete, path = "/api/v1/agents/{id}", tag = "keys", params(("id" = String, Path)),
+    delete, path = "/api/v1/agents/{id}", operation_id = "agents_delete", tag = "keys", params(("id" = String, Path)),
     extensions(("x-elevo" = json!({"audit": "agent.ended"}))),
-    responses((status = 204), (status = "4XX", body = api::ErrorEnvelope))
+    responses((status = 204, description = "The agent was deleted"))
 )]
 pub(super) async fn end_agent(
     State(shared): State<Shared>,
@@ -107,10 +107,10 @@ pub(super) async fn end_agent(
 
 /// Create a tenant
 #[utoipa::path(
-    post, path = "/api/v1/tenants", tag = "keys",
+    post, path = "/api/v1/tenants", operation_id = "tenants_create", tag = "keys",
     request_body = api::CreateTenant,
     extensions(("x-elevo" = json!({"audit": "tenant.added"}))),
-    responses((status = 201, body = api::NewTenant), (status = "4XX", body = api::ErrorEnvelope))
+    responses((status = 201, description = "The tenant with the secret of its first key", body = api::NewTenant))
 )]
 pub(super) async fn create_tenant(
     State(shared): State<Shared>,
@@ -128,10 +128,10 @@ pub(super) async fn create_tenant(
 /// Requests with keys of a suspended tenant are denied. Its sandboxes keep
 /// running until they expire.
 #[utoipa::path(
-    patch, path = "/api/v1/tenants/{id}", tag = "keys", params(("id" = String, Path)),
+    patch, path = "/api/v1/tenants/{id}", operation_id = "tenants_change", tag = "keys", params(("id" = String, Path)),
     request_body = api::ChangeTenant,
     extensions(("x-elevo" = json!({"audit": "tenant.changed"}))),
-    responses((status = 200, body = api::Tenant), (status = "4XX", body = api::ErrorEnvelope))
+    responses((status = 200, description = "The changed tenant", body = api::Tenant))
 )]
 pub(super) async fn change_tenant(
     State(shared): State<Shared>,
@@ -150,9 +150,9 @@ pub(super) async fn change_tenant(
 /// the list of tenants shows `erasingSince`. The erasure cannot be undone. The
 /// audit log keeps the entries about the tenant.
 #[utoipa::path(
-    delete, path = "/api/v1/tenants/{id}", tag = "keys", params(("id" = String, Path)),
+    delete, path = "/api/v1/tenants/{id}", operation_id = "tenants_erase", tag = "keys", params(("id" = String, Path)),
     extensions(("x-elevo" = json!({"audit": "tenant.erased"}))),
-    responses((status = 202, body = api::Tenant), (status = "4XX", body = api::ErrorEnvelope))
+    responses((status = 202, description = "The tenant, which is being erased", body = api::Tenant))
 )]
 pub(super) async fn erase_tenant(
     State(shared): State<Shared>,
@@ -166,8 +166,8 @@ pub(super) async fn erase_tenant(
 
 /// List tenants
 #[utoipa::path(
-    get, path = "/api/v1/tenants", tag = "keys",
-    responses((status = 200, body = api::TenantList), (status = "4XX", body = api::ErrorEnvelope))
+    get, path = "/api/v1/tenants", operation_id = "tenants_list", tag = "keys",
+    responses((status = 200, description = "The tenants of the server", body = api::TenantList))
 )]
 pub(super) async fn list_tenants(
     State(shared): State<Shared>,

@@ -26,14 +26,13 @@ const LARGE: usize = 1 << 20;
 /// while it runs; with `background`, responds at once. A non-zero exit code is
 /// a result, not an error.
 #[utoipa::path(
-    post, path = "/api/v1/sandboxes/{id}/process/run", tag = "process",
+    post, path = "/api/v1/sandboxes/{id}/process/run", operation_id = "processes_run", tag = "process",
     params(("id" = String, Path)),
     request_body = api::RunCommand,
     extensions(("x-elevo" = json!({"audit": "command.run", "rate": "command", "disk": "spared"}))),
     responses(
-        (status = 200, content((api::CommandResult = "application/json"), (api::StreamEvent = "text/event-stream"))),
-        (status = 202, body = api::CommandStarted),
-        (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope)
+        (status = 200, description = "The result of the command, or a stream of its output", content((api::CommandResult = "application/json"), (api::StreamEvent = "text/event-stream"))),
+        (status = 202, description = "The id of the command, which runs in the background", body = api::CommandStarted)
     )
 )]
 pub(super) async fn run(
@@ -62,8 +61,8 @@ pub(super) async fn run(
 
 /// List running and recently ended commands
 #[utoipa::path(
-    get, path = "/api/v1/sandboxes/{id}/process", tag = "process", params(("id" = String, Path)),
-    responses((status = 200, body = api::CommandList), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+    get, path = "/api/v1/sandboxes/{id}/process", operation_id = "processes_list", tag = "process", params(("id" = String, Path)),
+    responses((status = 200, description = "The commands of the sandbox", body = api::CommandList))
 )]
 pub(super) async fn list(
     State(shared): State<Shared>,
@@ -75,9 +74,9 @@ pub(super) async fn list(
 
 /// Get a command
 #[utoipa::path(
-    get, path = "/api/v1/sandboxes/{id}/process/{cmdId}", tag = "process",
+    get, path = "/api/v1/sandboxes/{id}/process/{cmdId}", operation_id = "processes_get", tag = "process",
     params(("id" = String, Path), ("cmdId" = String, Path)),
-    responses((status = 200, body = api::CommandInfo), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+    responses((status = 200, description = "The command", body = api::CommandInfo))
 )]
 pub(super) async fn get(
     State(shared): State<Shared>,
@@ -101,9 +100,9 @@ pub(super) struct Output {
 /// offset to reconnect with. A `gap` event reports output that was already
 /// discarded.
 #[utoipa::path(
-    get, path = "/api/v1/sandboxes/{id}/process/{cmdId}/output", tag = "process",
+    get, path = "/api/v1/sandboxes/{id}/process/{cmdId}/output", operation_id = "processes_output", tag = "process",
     params(("id" = String, Path), ("cmdId" = String, Path), Output),
-    responses((status = 200, content_type = "text/event-stream", body = api::StreamEvent), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+    responses((status = 200, description = "A stream of the output", content_type = "text/event-stream", body = api::StreamEvent))
 )]
 pub(super) async fn output(
     State(shared): State<Shared>,
@@ -131,10 +130,10 @@ pub(super) async fn output(
 
 /// Send bytes to the standard input of a command
 #[utoipa::path(
-    post, path = "/api/v1/sandboxes/{id}/process/{cmdId}/input", tag = "process",
+    post, path = "/api/v1/sandboxes/{id}/process/{cmdId}/input", operation_id = "processes_input", tag = "process",
     params(("id" = String, Path), ("cmdId" = String, Path)), request_body = api::CommandInput,
     extensions(("x-elevo" = json!({"audit": "command.input", "disk": "spared"}))),
-    responses((status = 204), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+    responses((status = 204, description = "The command received the input"))
 )]
 pub(super) async fn input(
     State(shared): State<Shared>,
@@ -153,10 +152,10 @@ pub(super) async fn input(
 
 /// Send a signal to a command and its child processes
 #[utoipa::path(
-    post, path = "/api/v1/sandboxes/{id}/process/{cmdId}/kill", tag = "process",
+    post, path = "/api/v1/sandboxes/{id}/process/{cmdId}/kill", operation_id = "processes_kill", tag = "process",
     params(("id" = String, Path), ("cmdId" = String, Path)), request_body = Option<api::Kill>,
     extensions(("x-elevo" = json!({"audit": "command.killed", "disk": "spared"}))),
-    responses((status = 204), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+    responses((status = 204, description = "The signal was sent"))
 )]
 pub(super) async fn kill(
     State(shared): State<Shared>,

@@ -40,10 +40,10 @@ pub(super) fn page(after: Option<String>, limit: Option<u32>) -> Result<PageQuer
 
 /// Create a project
 #[utoipa::path(
-    post, path = "/api/v1/projects", tag = "projects",
+    post, path = "/api/v1/projects", operation_id = "projects_create", tag = "projects",
     request_body = api::CreateProject,
     extensions(("x-elevo" = json!({"audit": "project.created"}))),
-    responses((status = 201, body = api::Project), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+    responses((status = 201, description = "The project", body = api::Project))
 )]
 pub(super) async fn create(
     State(shared): State<Shared>,
@@ -58,8 +58,8 @@ pub(super) async fn create(
 
 /// List projects, newest first
 #[utoipa::path(
-    get, path = "/api/v1/projects", tag = "projects", params(Page),
-    responses((status = 200, body = api::ProjectPage), (status = "4XX", body = api::ErrorEnvelope))
+    get, path = "/api/v1/projects", operation_id = "projects_list", tag = "projects", params(Page),
+    responses((status = 200, description = "A page of projects, newest first", body = api::ProjectPage))
 )]
 pub(super) async fn list(
     State(shared): State<Shared>,
@@ -71,8 +71,8 @@ pub(super) async fn list(
 
 /// Get a project, by id or name
 #[utoipa::path(
-    get, path = "/api/v1/projects/{id}", tag = "projects", params(("id" = String, Path)),
-    responses((status = 200, body = api::Project), (status = "4XX", body = api::ErrorEnvelope))
+    get, path = "/api/v1/projects/{id}", operation_id = "projects_get", tag = "projects", params(("id" = String, Path)),
+    responses((status = 200, description = "The project", body = api::Project))
 )]
 pub(super) async fn get(
     State(shared): State<Shared>,
@@ -84,10 +84,10 @@ pub(super) async fn get(
 
 /// Change the name, description or retention of a project
 #[utoipa::path(
-    patch, path = "/api/v1/projects/{id}", tag = "projects", params(("id" = String, Path)),
+    patch, path = "/api/v1/projects/{id}", operation_id = "projects_change", tag = "projects", params(("id" = String, Path)),
     request_body = api::ChangeProject,
     extensions(("x-elevo" = json!({"audit": "project.changed"}))),
-    responses((status = 200, body = api::Project), (status = "4XX", body = api::ErrorEnvelope))
+    responses((status = 200, description = "The changed project", body = api::Project))
 )]
 pub(super) async fn change(
     State(shared): State<Shared>,
@@ -100,9 +100,9 @@ pub(super) async fn change(
 
 /// Delete a project with its workspaces, history and reviews
 #[utoipa::path(
-    delete, path = "/api/v1/projects/{id}", tag = "projects", params(("id" = String, Path)),
+    delete, path = "/api/v1/projects/{id}", operation_id = "projects_delete", tag = "projects", params(("id" = String, Path)),
     extensions(("x-elevo" = json!({"audit": "project.deleted"}))),
-    responses((status = 204), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+    responses((status = 204, description = "The project was deleted"))
 )]
 pub(super) async fn delete(
     State(shared): State<Shared>,
@@ -115,8 +115,8 @@ pub(super) async fn delete(
 
 /// Get the policy of a project
 #[utoipa::path(
-    get, path = "/api/v1/projects/{id}/policy", tag = "projects", params(("id" = String, Path)),
-    responses((status = 200, body = api::ProjectPolicy), (status = "4XX", body = api::ErrorEnvelope))
+    get, path = "/api/v1/projects/{id}/policy", operation_id = "projects_policy", tag = "projects", params(("id" = String, Path)),
+    responses((status = 200, description = "The policy", body = api::ProjectPolicy))
 )]
 pub(super) async fn policy(
     State(shared): State<Shared>,
@@ -131,10 +131,10 @@ pub(super) async fn policy(
 /// Existing workspaces keep their content. Merges follow the new policy
 /// immediately.
 #[utoipa::path(
-    put, path = "/api/v1/projects/{id}/policy", tag = "projects", params(("id" = String, Path)),
+    put, path = "/api/v1/projects/{id}/policy", operation_id = "projects_set_policy", tag = "projects", params(("id" = String, Path)),
     request_body = api::SetPolicy,
     extensions(("x-elevo" = json!({"audit": "project.policy", "disk": "spared"}))),
-    responses((status = 200, body = api::ProjectPolicy), (status = "4XX", body = api::ErrorEnvelope))
+    responses((status = 200, description = "The new policy", body = api::ProjectPolicy))
 )]
 pub(super) async fn set_policy(
     State(shared): State<Shared>,

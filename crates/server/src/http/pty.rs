@@ -11,7 +11,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use elevo_agent_link::Event;
 use elevo_api as api;
-use elevo_api::{ClientMessage, ServerMessage};
+use elevo_api::{PtyClientMessage, PtyServerMessage};
 use futures::stream::SplitSink;
 use futures::{SinkExt, StreamExt};
 use serde::Deserialize;
@@ -38,11 +38,11 @@ const LEAVING: Duration = Duration::from_secs(1);
 
 /// Create a terminal
 #[utoipa::path(
-    post, path = "/api/v1/sandboxes/{id}/pty", tag = "pty",
+    post, path = "/api/v1/sandboxes/{id}/pty", operation_id = "ptys_create", tag = "pty",
     params(("id" = String, Path)),
     request_body = api::CreatePty,
     extensions(("x-elevo" = json!({"audit": "terminal.opened", "disk": "spared"}))),
-    responses((status = 201, body = api::PtySession), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+    responses((status = 201, description = "The terminal", body = api::PtySession))
 )]
 pub(super) async fn create(
     State(shared): State<Shared>,
@@ -87,10 +87,10 @@ fn websocket_base(config: &Config, headers: &HeaderMap) -> String {
 
 /// Change the size of a terminal
 #[utoipa::path(
-    post, path = "/api/v1/sandboxes/{id}/pty/{ptyId}/resize", tag = "pty",
+    post, path = "/api/v1/sandboxes/{id}/pty/{ptyId}/resize", operation_id = "ptys_resize", tag = "pty",
     params(("id" = String, Path), ("ptyId" = String, Path)), request_body = api::Resize,
     extensions(("x-elevo" = json!({"audit": "terminal.resized", "disk": "spared"}))),
-    responses((status = 204), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+    responses((status = 204, description = "The size was changed"))
 )]
 pub(super) async fn resize(
     State(shared): State<Shared>,
@@ -104,10 +104,10 @@ pub(super) async fn resize(
 
 /// Close a terminal
 #[utoipa::path(
-    delete, path = "/api/v1/sandboxes/{id}/pty/{ptyId}", tag = "pty",
+    delete, path = "/api/v1/sandboxes/{id}/pty/{ptyId}", operation_id = "ptys_close", tag = "pty",
     params(("id" = String, Path), ("ptyId" = String, Path)),
     extensions(("x-elevo" = json!({"audit": "terminal.closed"}))),
-    responses((status = 204), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+    responses((status = 204, description = "The terminal was closed"))
 )]
 pub(super) async fn close(
     State(shared): State<Shared>,
@@ -140,17 +140,14 @@ pub(super) struct Connect {
 
 /// Connect to a terminal by WebSocket
 ///
-/// Messages are JSON objects with a `type`. The client sends `input` (with
-/// `data` in base64), `resize` (with `cols` and `rows`) and `ping`. The server
-/// sends `attached` (with `offset`), `output` (with `data` in base64 and
-/// `offset`), `exit` (with `exitCode`), `pong`, and `error` and `stopping`
-/// (with `message`). A binary frame from the client is raw input. With
-/// `format=binary`, the server sends output as binary frames.
+/// Text messages are JSON objects: the client sends `PtyClientMessage`, and the
+/// server sends `PtyServerMessage`. A binary frame from the client is raw input.
+/// With `format=binary`, the server sends output as binary frames.
 #[utoipa::path(
-    get, path = "/api/v1/sandboxes/{id}/pty/{ptyId}/ws", tag = "pty",
+    get, path = "/api/v1/sandboxes/{id}/pty/{ptyId}/ws", operation_id = "ptys_connect", tag = "pty",
     params(("id" = String, Path), ("ptyId" = String, Path), Connect),
     extensions(("x-elevo" = json!({"audit": "terminal.connected"}))),
-    responses((status = 101), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+    responses((status = 101, description = "The connection is now a WebSocket with these messages", body = elevo_api::PtyMessages))
 )]
 pub(super) async fn connect(
     State(shared): State<Shared>,
@@ -210,7 +207,7 @@ impl Connected {
         let (answers, mut answered) = tokio::sync::mpsc::channel(8);
         let (pieces, mut output) = tokio::sync::mpsc::channel(4);
         let writing = async {
-            out.send(text(&ServerMessage::Attached {
+            out.send(text(&PtyServerMessage::Attached {
                 offset: self.offset,
             }))
             .await?;
@@ -234,7 +231,7 @@ impl Connected {
                     Ok(Some(answer)) => answer,
                     Err(failure) => {
                         let message = failure.message;
-                        text(&ServerMessage::Error { message })
+                        text(&PtyServerMessage::Error { message })
                     }
                 };
                 if answers.send(answer).await.is_err() {
@@ -270,14 +267,16 @@ impl Connected {
         loop {
             let (message, is_last) = match reading.next().await {
                 Ok(Event::Data { offset, data, .. }) => (self.piece(offset, &data), false),
-                Ok(Event::Gap { to, .. }) => (text(&ServerMessage::Attached { offset: to }), false),
+                Ok(Event::Gap { to, .. }) => {
+                    (text(&PtyServerMessage::Attached { offset: to }), false)
+                }
                 Ok(Event::Exit(exit)) => {
                     let exit_code = exit_code(&exit);
-                    (text(&ServerMessage::Exit { exit_code }), true)
+                    (text(&PtyServerMessage::Exit { exit_code }), true)
                 }
                 Err(failure) => {
                     let message = failure.message;
-                    (text(&ServerMessage::Error { message }), true)
+                    (text(&PtyServerMessage::Error { message }), true)
                 }
             };
             if pieces.send(message).await.is_err() || is_last {
@@ -291,7 +290,7 @@ impl Connected {
             Frames::Binary => Message::Binary(data.clone()),
             Frames::Json => {
                 let data = STANDARD.encode(data);
-                text(&ServerMessage::Output { data, offset })
+                text(&PtyServerMessage::Output { data, offset })
             }
         }
     }
@@ -308,14 +307,14 @@ impl Connected {
             Message::Text(json) => {
                 let read = serde_json::from_str(&json);
                 match read.map_err(|error| Failure::invalid(error.to_string()))? {
-                    ClientMessage::Ping => return Ok(Some(text(&ServerMessage::Pong))),
-                    ClientMessage::Resize { cols, rows } => {
+                    PtyClientMessage::Ping => return Ok(Some(text(&PtyServerMessage::Pong))),
+                    PtyClientMessage::Resize { cols, rows } => {
                         self.app
                             .terminals
                             .resize_now(&self.sandbox, &self.pty, cols, rows)
                             .await?;
                     }
-                    ClientMessage::Input { data } => {
+                    PtyClientMessage::Input { data } => {
                         let data = STANDARD.decode(data);
                         let data = data.map_err(|_| Failure::invalid("`data` is not base64"))?;
                         self.app
@@ -339,7 +338,7 @@ async fn refuse(
 ) -> Result<(), axum::Error> {
     let message = failure.message;
     let reason = message.clone();
-    out.send(text(&ServerMessage::Error { message })).await?;
+    out.send(text(&PtyServerMessage::Error { message })).await?;
     let frame = CloseFrame {
         code: close_code::POLICY,
         reason: reason.into(),
@@ -351,7 +350,8 @@ async fn refuse(
 async fn warn(out: &mut SplitSink<WebSocket, Message>) -> Result<(), axum::Error> {
     let message = "the server is stopping; reconnect with the number of received bytes as `offset`"
         .to_owned();
-    out.send(text(&ServerMessage::Stopping { message })).await?;
+    out.send(text(&PtyServerMessage::Stopping { message }))
+        .await?;
     let frame = CloseFrame {
         code: close_code::AWAY,
         reason: "the server is stopping".into(),
@@ -359,6 +359,6 @@ async fn warn(out: &mut SplitSink<WebSocket, Message>) -> Result<(), axum::Error
     out.send(Message::Close(Some(frame))).await
 }
 
-fn text(message: &ServerMessage) -> Message {
+fn text(message: &PtyServerMessage) -> Message {
     Message::Text(serde_json::to_string(message).unwrap_or_default().into())
 }

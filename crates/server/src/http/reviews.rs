@@ -11,6 +11,7 @@ use crate::app::projects::reviews::{ReviewsQuery, Side};
 use crate::app::requests::once::Once;
 use crate::failure::Failure;
 use crate::http::answer::{Answer, file_answer};
+use crate::http::description::Binary;
 use crate::http::projects::page;
 use crate::http::request::{Body, Path, Query, Who};
 use crate::http::shared::Shared;
@@ -34,8 +35,8 @@ pub(super) struct List {
 
 /// List reviews, oldest first
 #[utoipa::path(
-    get, path = "/api/v1/reviews", tag = "reviews", params(List),
-    responses((status = 200, body = api::ReviewPage), (status = "4XX", body = api::ErrorEnvelope))
+    get, path = "/api/v1/reviews", operation_id = "reviews_list", tag = "reviews", params(List),
+    responses((status = 200, description = "A page of reviews, newest first", body = api::ReviewPage))
 )]
 pub(super) async fn list(
     State(shared): State<Shared>,
@@ -53,8 +54,8 @@ pub(super) async fn list(
 
 /// Get a review
 #[utoipa::path(
-    get, path = "/api/v1/reviews/{id}", tag = "reviews", params(("id" = String, Path)),
-    responses((status = 200, body = api::Review), (status = "4XX", body = api::ErrorEnvelope))
+    get, path = "/api/v1/reviews/{id}", operation_id = "reviews_get", tag = "reviews", params(("id" = String, Path)),
+    responses((status = 200, description = "The review", body = api::Review))
 )]
 pub(super) async fn get(
     State(shared): State<Shared>,
@@ -88,8 +89,8 @@ pub(super) struct Content {
 
 /// Download one version of a file in review
 #[utoipa::path(
-    get, path = "/api/v1/reviews/{id}/content", tag = "reviews", params(("id" = String, Path), Content),
-    responses((status = 200, content_type = "application/octet-stream", body = String), (status = "4XX", body = api::ErrorEnvelope))
+    get, path = "/api/v1/reviews/{id}/content", operation_id = "reviews_content", tag = "reviews", params(("id" = String, Path), Content),
+    responses((status = 200, description = "The content of the file", content_type = "application/octet-stream", body = Binary))
 )]
 pub(super) async fn content(
     State(shared): State<Shared>,
@@ -115,10 +116,10 @@ pub(super) async fn content(
 /// The result is merged with the current head. If the merge has a conflict, the
 /// review stays `open` with the new conflict.
 #[utoipa::path(
-    post, path = "/api/v1/reviews/{id}/resolve", tag = "reviews", params(("id" = String, Path)),
+    post, path = "/api/v1/reviews/{id}/resolve", operation_id = "reviews_resolve", tag = "reviews", params(("id" = String, Path)),
     request_body = api::ResolveReview,
     extensions(("x-elevo" = json!({"audit": "review.resolved", "disk": "spared"}))),
-    responses((status = 200, body = api::Review), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+    responses((status = 200, description = "The decided review", body = api::Review))
 )]
 pub(super) async fn resolve(
     State(shared): State<Shared>,

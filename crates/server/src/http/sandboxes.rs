@@ -18,10 +18,10 @@ use crate::platform::{audit, clock};
 ///
 /// Responds when commands can run in the sandbox.
 #[utoipa::path(
-    post, path = "/api/v1/sandboxes", tag = "sandboxes",
+    post, path = "/api/v1/sandboxes", operation_id = "sandboxes_create", tag = "sandboxes",
     request_body = api::CreateSandbox,
     extensions(("x-elevo" = json!({"audit": "sandbox.created", "rate": "create"}))),
-    responses((status = 201, body = api::Sandbox), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+    responses((status = 201, description = "The sandbox, which is running", body = api::Sandbox))
 )]
 pub(super) async fn create(
     State(shared): State<Shared>,
@@ -53,8 +53,8 @@ pub(super) struct List {
 
 /// List sandboxes, newest first
 #[utoipa::path(
-    get, path = "/api/v1/sandboxes", tag = "sandboxes", params(List),
-    responses((status = 200, body = api::SandboxPage), (status = "4XX", body = api::ErrorEnvelope))
+    get, path = "/api/v1/sandboxes", operation_id = "sandboxes_list", tag = "sandboxes", params(List),
+    responses((status = 200, description = "A page of sandboxes, newest first", body = api::SandboxPage))
 )]
 pub(super) async fn list(
     State(shared): State<Shared>,
@@ -77,8 +77,8 @@ pub(super) async fn list(
 
 /// Get a sandbox
 #[utoipa::path(
-    get, path = "/api/v1/sandboxes/{id}", tag = "sandboxes", params(("id" = String, Path)),
-    responses((status = 200, body = api::Sandbox), (status = "4XX", body = api::ErrorEnvelope))
+    get, path = "/api/v1/sandboxes/{id}", operation_id = "sandboxes_get", tag = "sandboxes", params(("id" = String, Path)),
+    responses((status = 200, description = "The sandbox", body = api::Sandbox))
 )]
 pub(super) async fn get(
     State(shared): State<Shared>,
@@ -99,9 +99,9 @@ pub(super) struct Delete {
 
 /// Delete a sandbox and, unless `keep_workspace` is set, its workspace
 #[utoipa::path(
-    delete, path = "/api/v1/sandboxes/{id}", tag = "sandboxes", params(("id" = String, Path), Delete),
+    delete, path = "/api/v1/sandboxes/{id}", operation_id = "sandboxes_delete", tag = "sandboxes", params(("id" = String, Path), Delete),
     extensions(("x-elevo" = json!({"audit": "sandbox.deleted"}))),
-    responses((status = 204), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+    responses((status = 204, description = "The sandbox was deleted"))
 )]
 pub(super) async fn delete(
     State(shared): State<Shared>,
@@ -116,9 +116,9 @@ pub(super) async fn delete(
 
 /// Delete up to 50 sandboxes
 #[utoipa::path(
-    post, path = "/api/v1/sandboxes/batch-delete", tag = "sandboxes", request_body = api::BatchDelete,
+    post, path = "/api/v1/sandboxes/batch-delete", operation_id = "sandboxes_delete_many", tag = "sandboxes", request_body = api::BatchDelete,
     extensions(("x-elevo" = json!({"audit": "sandbox.deleted", "disk": "frees"}))),
-    responses((status = 200, body = api::BatchDeleted), (status = "4XX", body = api::ErrorEnvelope))
+    responses((status = 200, description = "The deleted sandboxes, and an error for each of the others", body = api::BatchDeleted))
 )]
 pub(super) async fn batch_delete(
     State(shared): State<Shared>,
@@ -137,9 +137,9 @@ pub(super) async fn batch_delete(
 
 /// Stop a sandbox; its processes end and its workspace is kept
 #[utoipa::path(
-    post, path = "/api/v1/sandboxes/{id}/stop", tag = "sandboxes", params(("id" = String, Path)),
+    post, path = "/api/v1/sandboxes/{id}/stop", operation_id = "sandboxes_stop", tag = "sandboxes", params(("id" = String, Path)),
     extensions(("x-elevo" = json!({"audit": "sandbox.stopped", "disk": "frees"}))),
-    responses((status = 200, body = api::Sandbox), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+    responses((status = 200, description = "The stopped sandbox", body = api::Sandbox))
 )]
 pub(super) async fn stop(
     State(shared): State<Shared>,
@@ -151,9 +151,9 @@ pub(super) async fn stop(
 
 /// Start a sandbox in the state `stopped` or `error`
 #[utoipa::path(
-    post, path = "/api/v1/sandboxes/{id}/start", tag = "sandboxes", params(("id" = String, Path)),
+    post, path = "/api/v1/sandboxes/{id}/start", operation_id = "sandboxes_start", tag = "sandboxes", params(("id" = String, Path)),
     extensions(("x-elevo" = json!({"audit": "sandbox.started", "disk": "spared"}))),
-    responses((status = 200, body = api::Sandbox), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+    responses((status = 200, description = "The sandbox, which is running", body = api::Sandbox))
 )]
 pub(super) async fn start(
     State(shared): State<Shared>,
@@ -165,10 +165,10 @@ pub(super) async fn start(
 
 /// Extend the lifetime of a sandbox
 #[utoipa::path(
-    post, path = "/api/v1/sandboxes/{id}/extend", tag = "sandboxes", params(("id" = String, Path)),
+    post, path = "/api/v1/sandboxes/{id}/extend", operation_id = "sandboxes_extend", tag = "sandboxes", params(("id" = String, Path)),
     request_body = api::Extend,
     extensions(("x-elevo" = json!({"audit": "sandbox.extended", "disk": "spared"}))),
-    responses((status = 200, body = api::Sandbox), (status = "4XX", body = api::ErrorEnvelope))
+    responses((status = 200, description = "The sandbox with its new expiry time", body = api::Sandbox))
 )]
 pub(super) async fn extend(
     State(shared): State<Shared>,
@@ -198,8 +198,8 @@ pub(super) struct Logs {
 
 /// Read the log of a sandbox's container
 #[utoipa::path(
-    get, path = "/api/v1/sandboxes/{id}/logs", tag = "sandboxes", params(("id" = String, Path), Logs),
-    responses((status = 200, body = api::Logs), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+    get, path = "/api/v1/sandboxes/{id}/logs", operation_id = "sandboxes_logs", tag = "sandboxes", params(("id" = String, Path), Logs),
+    responses((status = 200, description = "The newest lines of the log", body = api::Logs))
 )]
 pub(super) async fn logs(
     State(shared): State<Shared>,
@@ -230,8 +230,8 @@ pub(super) async fn logs(
 
 /// Get the resource usage of a sandbox
 #[utoipa::path(
-    get, path = "/api/v1/sandboxes/{id}/stats", tag = "sandboxes", params(("id" = String, Path)),
-    responses((status = 200, body = api::SandboxStats), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+    get, path = "/api/v1/sandboxes/{id}/stats", operation_id = "sandboxes_stats", tag = "sandboxes", params(("id" = String, Path)),
+    responses((status = 200, description = "The current use of resources", body = api::SandboxStats))
 )]
 pub(super) async fn stats(
     State(shared): State<Shared>,

@@ -10,8 +10,8 @@ use crate::http::shared::Shared;
 
 /// Get statistics of the server
 #[utoipa::path(
-    get, path = "/api/v1/stats", tag = "system",
-    responses((status = 200, body = api::SystemStats), (status = "4XX", body = api::ErrorEnvelope))
+    get, path = "/api/v1/stats", operation_id = "system_stats", tag = "system",
+    responses((status = 200, description = "The figures of the server", body = api::SystemStats))
 )]
 pub(super) async fn stats(
     State(shared): State<Shared>,
@@ -22,8 +22,8 @@ pub(super) async fn stats(
 
 /// Get the status of garbage collection
 #[utoipa::path(
-    get, path = "/api/v1/gc", tag = "system",
-    responses((status = 200, body = api::GcStatus), (status = "4XX", body = api::ErrorEnvelope))
+    get, path = "/api/v1/gc", operation_id = "gc_status", tag = "system",
+    responses((status = 200, description = "The last garbage collection and the next one", body = api::GcStatus))
 )]
 pub(super) async fn gc_status(
     State(shared): State<Shared>,
@@ -39,10 +39,10 @@ pub(super) async fn gc_status(
 /// when the collection is complete; `GET` reports its progress. Only one
 /// collection can run at a time.
 #[utoipa::path(
-    post, path = "/api/v1/gc", tag = "system",
+    post, path = "/api/v1/gc", operation_id = "gc_run", tag = "system",
     request_body = api::Gc,
     extensions(("x-elevo" = json!({"audit": "garbage.collected", "disk": "frees"}))),
-    responses((status = 200, body = api::GcResult), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+    responses((status = 200, description = "The result of the garbage collection", body = api::GcResult))
 )]
 pub(super) async fn gc(
     State(shared): State<Shared>,
@@ -53,7 +53,7 @@ pub(super) async fn gc(
 }
 
 /// Check that the process is alive
-#[utoipa::path(get, path = "/health", tag = "system", security(()), responses((status = 200, body = api::Health)))]
+#[utoipa::path(get, path = "/health", operation_id = "system_health", tag = "system", security(()), responses((status = 200, description = "The server responds", body = api::Health)))]
 pub(super) async fn health() -> Json<api::Health> {
     Json(api::Health {
         status: "ok".into(),
@@ -63,8 +63,8 @@ pub(super) async fn health() -> Json<api::Health> {
 
 /// Check whether the server is ready
 #[utoipa::path(
-    get, path = "/ready", tag = "system", security(()),
-    responses((status = 200, body = api::Ready), (status = 503, body = api::Ready))
+    get, path = "/ready", operation_id = "system_ready", tag = "system", security(()),
+    responses((status = 200, description = "The server is ready", body = api::Ready), (status = 503, description = "The server is not ready", body = api::Ready))
 )]
 pub(super) async fn ready(State(shared): State<Shared>) -> (StatusCode, Json<api::Ready>) {
     let ready = shared.app.system.ready().await;

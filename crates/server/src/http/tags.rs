@@ -12,10 +12,10 @@ use crate::http::shared::Shared;
 
 /// Tag a version, so that its content is kept
 #[utoipa::path(
-    post, path = "/api/v1/projects/{id}/tags", tag = "projects", params(("id" = String, Path)),
+    post, path = "/api/v1/projects/{id}/tags", operation_id = "tags_set", tag = "projects", params(("id" = String, Path)),
     request_body = api::SetTag,
     extensions(("x-elevo" = json!({"audit": "project.tagged"}))),
-    responses((status = 201, body = api::Tag), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+    responses((status = 201, description = "The tag", body = api::Tag))
 )]
 pub(super) async fn set(
     State(shared): State<Shared>,
@@ -30,8 +30,8 @@ pub(super) async fn set(
 
 /// List the tags of a project, ordered by name
 #[utoipa::path(
-    get, path = "/api/v1/projects/{id}/tags", tag = "projects", params(("id" = String, Path), Page),
-    responses((status = 200, body = api::TagPage), (status = "4XX", body = api::ErrorEnvelope))
+    get, path = "/api/v1/projects/{id}/tags", operation_id = "tags_list", tag = "projects", params(("id" = String, Path), Page),
+    responses((status = 200, description = "A page of tags, ordered by name", body = api::TagPage))
 )]
 pub(super) async fn list(
     State(shared): State<Shared>,
@@ -52,10 +52,10 @@ pub(super) async fn list(
 ///
 /// The content of the version is then subject to the project's retention.
 #[utoipa::path(
-    delete, path = "/api/v1/projects/{id}/tags/{name}", tag = "projects",
+    delete, path = "/api/v1/projects/{id}/tags/{name}", operation_id = "tags_delete", tag = "projects",
     params(("id" = String, Path), ("name" = String, Path)),
     extensions(("x-elevo" = json!({"audit": "project.untagged"}))),
-    responses((status = 204), (status = "4XX", body = api::ErrorEnvelope))
+    responses((status = 204, description = "The tag was deleted"))
 )]
 pub(super) async fn remove(
     State(shared): State<Shared>,

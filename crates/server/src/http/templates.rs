@@ -17,8 +17,8 @@ use crate::http::stream;
 
 /// List templates
 #[utoipa::path(
-    get, path = "/api/v1/templates", tag = "templates",
-    responses((status = 200, body = api::TemplateList), (status = "4XX", body = api::ErrorEnvelope))
+    get, path = "/api/v1/templates", operation_id = "templates_list", tag = "templates",
+    responses((status = 200, description = "The templates of the tenant", body = api::TemplateList))
 )]
 pub(super) async fn list(
     State(shared): State<Shared>,
@@ -32,13 +32,12 @@ pub(super) async fn list(
 /// The image is pulled if the container engine does not have it. A request that
 /// accepts `text/event-stream` receives the progress as events.
 #[utoipa::path(
-    post, path = "/api/v1/templates", tag = "templates",
+    post, path = "/api/v1/templates", operation_id = "templates_create", tag = "templates",
     request_body = api::AddTemplate,
     extensions(("x-elevo" = json!({"audit": "template.added"}))),
     responses(
-        (status = 200, content_type = "text/event-stream", body = api::PullEvent),
-        (status = 201, body = api::Template),
-        (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope)
+        (status = 200, description = "A stream of the progress, which ends with the template", content_type = "text/event-stream", body = api::PullEvent),
+        (status = 201, description = "The template", body = api::Template)
     )
 )]
 pub(super) async fn add(
@@ -80,9 +79,9 @@ pub(super) async fn add(
 
 /// Delete a template; the container engine keeps the image
 #[utoipa::path(
-    delete, path = "/api/v1/templates/{name}", tag = "templates", params(("name" = String, Path)),
+    delete, path = "/api/v1/templates/{name}", operation_id = "templates_delete", tag = "templates", params(("name" = String, Path)),
     extensions(("x-elevo" = json!({"audit": "template.removed"}))),
-    responses((status = 204), (status = "4XX", body = api::ErrorEnvelope))
+    responses((status = 204, description = "The template was deleted"))
 )]
 pub(super) async fn remove(
     State(shared): State<Shared>,

@@ -24,9 +24,9 @@ use crate::http::shared::Shared;
 /// Events of one sandbox or project arrive in order. The server sends nothing
 /// to loopback or private addresses, unless `WEBHOOK_ALLOW_PRIVATE` allows it.
 #[utoipa::path(
-    post, path = "/api/v1/webhooks", tag = "events", request_body = api::CreateWebhook,
+    post, path = "/api/v1/webhooks", operation_id = "webhooks_create", tag = "events", request_body = api::CreateWebhook,
     extensions(("x-elevo" = json!({"audit": "webhook.added"}))),
-    responses((status = 201, body = api::Webhook), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+    responses((status = 201, description = "The webhook with its secret", body = api::Webhook))
 )]
 pub(super) async fn create(
     State(shared): State<Shared>,
@@ -41,8 +41,8 @@ pub(super) async fn create(
 
 /// List webhooks
 #[utoipa::path(
-    get, path = "/api/v1/webhooks", tag = "events",
-    responses((status = 200, body = api::WebhookList), (status = "4XX", body = api::ErrorEnvelope))
+    get, path = "/api/v1/webhooks", operation_id = "webhooks_list", tag = "events",
+    responses((status = 200, description = "The webhooks of the tenant", body = api::WebhookList))
 )]
 pub(super) async fn list(
     State(shared): State<Shared>,
@@ -53,9 +53,9 @@ pub(super) async fn list(
 
 /// Delete a webhook with its pending deliveries
 #[utoipa::path(
-    delete, path = "/api/v1/webhooks/{id}", tag = "events", params(("id" = String, Path)),
+    delete, path = "/api/v1/webhooks/{id}", operation_id = "webhooks_delete", tag = "events", params(("id" = String, Path)),
     extensions(("x-elevo" = json!({"audit": "webhook.removed"}))),
-    responses((status = 204), (status = "4XX", body = api::ErrorEnvelope))
+    responses((status = 204, description = "The webhook was deleted"))
 )]
 pub(super) async fn remove(
     State(shared): State<Shared>,
@@ -81,9 +81,9 @@ pub(super) struct Deliveries {
 
 /// List the deliveries of a webhook
 #[utoipa::path(
-    get, path = "/api/v1/webhooks/{id}/deliveries", tag = "events",
+    get, path = "/api/v1/webhooks/{id}/deliveries", operation_id = "webhooks_deliveries", tag = "events",
     params(("id" = String, Path), Deliveries),
-    responses((status = 200, body = api::DeliveryPage), (status = "4XX", body = api::ErrorEnvelope))
+    responses((status = 200, description = "A page of deliveries, newest first", body = api::DeliveryPage))
 )]
 pub(super) async fn deliveries(
     State(shared): State<Shared>,
@@ -103,10 +103,10 @@ pub(super) async fn deliveries(
 
 /// Deliver an event again
 #[utoipa::path(
-    post, path = "/api/v1/webhooks/{id}/deliveries/{event}/replay", tag = "events",
+    post, path = "/api/v1/webhooks/{id}/deliveries/{event}/replay", operation_id = "webhooks_replay", tag = "events",
     params(("id" = String, Path), ("event" = u64, Path)),
     extensions(("x-elevo" = json!({"audit": "webhook.replayed", "disk": "spared"}))),
-    responses((status = 202), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+    responses((status = 202, description = "The event will be sent again"))
 )]
 pub(super) async fn replay(
     State(shared): State<Shared>,

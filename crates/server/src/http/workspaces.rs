@@ -18,10 +18,10 @@ use crate::http::shared::Shared;
 ///
 /// `path` in the response is an ordinary directory on the server's machine.
 #[utoipa::path(
-    post, path = "/api/v1/workspaces", tag = "workspaces",
+    post, path = "/api/v1/workspaces", operation_id = "workspaces_create", tag = "workspaces",
     request_body = api::CreateWorkspace,
     extensions(("x-elevo" = json!({"audit": "workspace.created"}))),
-    responses((status = 201, body = api::Workspace), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+    responses((status = 201, description = "The workspace", body = api::Workspace))
 )]
 pub(super) async fn create(
     State(shared): State<Shared>,
@@ -51,8 +51,8 @@ pub(super) struct List {
 
 /// List all workspaces on projects, and all parked workspaces, newest first
 #[utoipa::path(
-    get, path = "/api/v1/workspaces", tag = "workspaces", params(List),
-    responses((status = 200, body = api::WorkspacePage), (status = "4XX", body = api::ErrorEnvelope))
+    get, path = "/api/v1/workspaces", operation_id = "workspaces_list", tag = "workspaces", params(List),
+    responses((status = 200, description = "A page of workspaces, newest first", body = api::WorkspacePage))
 )]
 pub(super) async fn list(
     State(shared): State<Shared>,
@@ -70,8 +70,8 @@ pub(super) async fn list(
 
 /// Get a workspace
 #[utoipa::path(
-    get, path = "/api/v1/workspaces/{id}", tag = "workspaces", params(("id" = String, Path)),
-    responses((status = 200, body = api::Workspace), (status = "4XX", body = api::ErrorEnvelope))
+    get, path = "/api/v1/workspaces/{id}", operation_id = "workspaces_get", tag = "workspaces", params(("id" = String, Path)),
+    responses((status = 200, description = "The workspace", body = api::Workspace))
 )]
 pub(super) async fn get(
     State(shared): State<Shared>,
@@ -83,9 +83,9 @@ pub(super) async fn get(
 
 /// Delete a workspace and its unmerged changes
 #[utoipa::path(
-    delete, path = "/api/v1/workspaces/{id}", tag = "workspaces", params(("id" = String, Path)),
+    delete, path = "/api/v1/workspaces/{id}", operation_id = "workspaces_delete", tag = "workspaces", params(("id" = String, Path)),
     extensions(("x-elevo" = json!({"audit": "workspace.deleted"}))),
-    responses((status = 204), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+    responses((status = 204, description = "The workspace was deleted"))
 )]
 pub(super) async fn delete(
     State(shared): State<Shared>,
@@ -102,11 +102,11 @@ pub(super) async fn delete(
 /// With `atomic`, either all changes land or none. Changes that landed are
 /// durable when the server responds.
 #[utoipa::path(
-    post, path = "/api/v1/workspaces/{id}/merge", tag = "workspaces",
+    post, path = "/api/v1/workspaces/{id}/merge", operation_id = "workspaces_merge", tag = "workspaces",
     params(("id" = String, Path)),
     request_body = api::Merge,
     extensions(("x-elevo" = json!({"audit": "workspace.merged"}))),
-    responses((status = 200, body = api::MergeResult), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+    responses((status = 200, description = "The steps that landed, and the conflicts", body = api::MergeResult))
 )]
 pub(super) async fn merge(
     State(shared): State<Shared>,
@@ -121,11 +121,11 @@ pub(super) async fn merge(
 
 /// Merge a workspace and delete it
 #[utoipa::path(
-    post, path = "/api/v1/workspaces/{id}/complete", tag = "workspaces",
+    post, path = "/api/v1/workspaces/{id}/complete", operation_id = "workspaces_complete", tag = "workspaces",
     params(("id" = String, Path)),
     request_body = api::Merge,
     extensions(("x-elevo" = json!({"audit": "workspace.completed", "disk": "spared"}))),
-    responses((status = 200, body = api::MergeResult), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+    responses((status = 200, description = "The steps that landed", body = api::MergeResult))
 )]
 pub(super) async fn complete(
     State(shared): State<Shared>,
@@ -146,10 +146,10 @@ pub(super) async fn complete(
 /// change before the merge. `conflicts` lists all these paths, and `marked`
 /// those with conflict markers.
 #[utoipa::path(
-    post, path = "/api/v1/workspaces/{id}/refresh", tag = "workspaces", params(("id" = String, Path)),
+    post, path = "/api/v1/workspaces/{id}/refresh", operation_id = "workspaces_refresh", tag = "workspaces", params(("id" = String, Path)),
     request_body = api::Refresh,
     extensions(("x-elevo" = json!({"audit": "workspace.refreshed"}))),
-    responses((status = 200, body = api::Refreshed), (status = "4XX", body = api::ErrorEnvelope), (status = "5XX", body = api::ErrorEnvelope))
+    responses((status = 200, description = "The changes that the workspace received", body = api::Refreshed))
 )]
 pub(super) async fn refresh(
     State(shared): State<Shared>,

@@ -160,7 +160,7 @@ impl Hidden {
         let held = merge(&self.service, &ws).await;
         for conflict in held["conflicts"].as_array().unwrap() {
             let is_hidden = conflict["path"].as_str().unwrap().contains(NAME);
-            let review = conflict["review"].as_str().unwrap();
+            let review = conflict["reviewId"].as_str().unwrap();
             self.reviews[usize::from(is_hidden)] = review.to_owned();
         }
     }

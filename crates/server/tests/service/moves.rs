@@ -16,7 +16,7 @@ async fn merge_moved(service: &Service, ws: &Ws) -> Value {
 }
 
 async fn resolve(service: &Service, held: &Value, resolution: &str) -> Value {
-    let review = held["conflicts"][0]["review"].as_str().unwrap();
+    let review = held["conflicts"][0]["reviewId"].as_str().unwrap();
     let url = format!("/api/v1/reviews/{review}/resolve");
     let wish = Some(json!({"resolution": resolution}));
     service.expect(Method::POST, &url, wish, 200).await

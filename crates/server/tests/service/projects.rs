@@ -170,7 +170,7 @@ impl Conflict {
     /// Merges the second workspace; returns the review of its conflict.
     async fn review(&self) -> String {
         let held = merge(&self.service, &self.two).await;
-        let review = &held["conflicts"][0]["review"];
+        let review = &held["conflicts"][0]["reviewId"];
         review.as_str().unwrap().to_owned()
     }
 
@@ -208,7 +208,11 @@ async fn a_conflict_is_held_and_the_rest_lands() {
     assert_eq!(paths(&held["landed"]), ["c.txt"]);
     assert_eq!(held["conflicts"][0]["kind"], "content", "{held}");
     let kept = conflict.review().await;
-    assert_eq!(held["conflicts"][0]["review"], json!(kept), "the same one");
+    assert_eq!(
+        held["conflicts"][0]["reviewId"],
+        json!(kept),
+        "the same one"
+    );
 }
 
 #[tokio::test]
@@ -285,7 +289,7 @@ async fn a_review_outlives_its_workspace() {
     assert_eq!(held["conflictCount"], 1, "{held}");
     let url = format!("/api/v1/workspaces/{}", four.id);
     service.expect(Method::DELETE, &url, None, 204).await;
-    let review = held["conflicts"][0]["review"].as_str().unwrap();
+    let review = held["conflicts"][0]["reviewId"].as_str().unwrap();
     let decision = json!({"resolution": "reject"});
     let rejected = conflict.resolve(review, decision, 200).await;
     assert_eq!(rejected["state"], "rejected");
@@ -492,7 +496,7 @@ async fn the_snapshot_of_another_agent_gives_no_access() {
 async fn an_agent_cannot_decide_about_its_own_change() {
     let agents = Agents::start().await;
     let merged = agents.work_of_alice().await;
-    let review = merged["conflicts"][0]["review"].as_str().unwrap();
+    let review = merged["conflicts"][0]["reviewId"].as_str().unwrap();
     let url = format!("/api/v1/reviews/{review}/resolve");
     let resolve = async |key: &str, status: u16| {
         let wish = Some(json!({"resolution": "theirs"}));

@@ -37,7 +37,10 @@ async fn a_conflict_that_is_settled_after_a_refresh_lands() {
     merge(&service, &one).await;
     let held = merge(&service, &two).await;
     assert_counts(&held, 0, 1, 0);
-    let review = held["conflicts"][0]["review"].as_str().unwrap().to_owned();
+    let review = held["conflicts"][0]["reviewId"]
+        .as_str()
+        .unwrap()
+        .to_owned();
 
     let refreshed = refresh(&service, &two).await;
     assert_eq!(paths(&refreshed["conflicts"]), ["a.txt"], "{refreshed}");

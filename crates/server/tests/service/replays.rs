@@ -64,7 +64,7 @@ impl Things {
             command: text(&command["commandId"]),
             terminal: text(&terminal["id"]),
             step: text(&landed["head"]),
-            review: text(&landed["conflicts"][0]["review"]),
+            review: text(&landed["conflicts"][0]["reviewId"]),
             event: delivery(service, &webhook).await,
             sandbox,
             project,

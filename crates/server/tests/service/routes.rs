@@ -220,7 +220,7 @@ impl Ids {
         let merged = service
             .expect_as(maker, Method::POST, &url, None, 200)
             .await;
-        let review = merged["conflicts"][0]["review"]
+        let review = merged["conflicts"][0]["reviewId"]
             .as_str()
             .unwrap()
             .to_owned();

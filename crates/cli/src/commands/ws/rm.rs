@@ -262,7 +262,7 @@ fn is_unknown(error: &ClientError) -> bool {
 /// Number of changes that would be lost with a workspace: they would land, would
 /// be held, or were refused. An open review has its own copy of its change.
 fn unmerged(merge: &api::MergeResult) -> u64 {
-    let reviewed = merge.conflicts.iter().filter(|it| it.review.is_some());
+    let reviewed = merge.conflicts.iter().filter(|it| it.review_id.is_some());
     let reviewed = reviewed.count() as u64;
     let held = merge.conflict_count.saturating_sub(reviewed);
     merge.landed_count + merge.refused_count + held

@@ -46,7 +46,7 @@ pub(crate) fn merge_result(
     out.landed_count = merge.landed.len() as u64;
     out.conflicts = conflicts(view, merge, LISTED);
     for (shown, found) in out.conflicts.iter_mut().zip(&merge.conflicts) {
-        shown.review = done.reviews.get(&found.path).map(ToString::to_string);
+        shown.review_id = done.reviews.get(&found.path).map(ToString::to_string);
     }
     out.conflict_count = merge.conflicts.len() as u64;
     out.refused = merge.refused.iter().take(LISTED).map(refused).collect();
@@ -160,7 +160,7 @@ fn conflict(view: &View, found: &Conflict, room: &mut usize) -> api::Conflict {
         path: readable(found.path.as_bytes()),
         from: found.from.as_ref().map(path_text),
         kind: found.kind.name().to_owned(),
-        review: None,
+        review_id: None,
         base: version(&found.base),
         ours: version(&found.ours),
         theirs: version(&found.theirs),
@@ -243,11 +243,11 @@ fn hunk(hunk: &Hunk) -> api::ConflictHunk {
     api::ConflictHunk {
         place: match &hunk.place {
             Place::Key(pointer) => api::HunkPlace::Key(pointer.clone()),
-            Place::Lines(lines) => api::HunkPlace::Lines {
+            Place::Lines(lines) => api::HunkPlace::Lines(api::HunkLines {
                 base: range(&lines.base),
                 ours: range(&lines.ours),
                 theirs: range(&lines.theirs),
-            },
+            }),
         },
         base: text(&hunk.base),
         ours: text(&hunk.ours),

@@ -260,7 +260,7 @@ fn review_out(who: &Principal, view: &View, review: &Review) -> api::Review {
             path: out::path_text(&review.path),
             from: out::moved_from(review).map(|path| out::path_text(&path)),
             kind: review.kind.clone(),
-            review: Some(review.id.to_string()),
+            review_id: Some(review.id.to_string()),
             base: version(&sides.base),
             ours: version(&sides.ours),
             theirs: version(&sides.theirs),

@@ -323,8 +323,8 @@ fn seen_from_the_project(mut conflict: api::Conflict) -> api::Conflict {
     std::mem::swap(&mut conflict.ours, &mut conflict.theirs);
     for hunk in &mut conflict.hunks {
         std::mem::swap(&mut hunk.ours, &mut hunk.theirs);
-        if let api::HunkPlace::Lines { ours, theirs, .. } = &mut hunk.place {
-            std::mem::swap(ours, theirs);
+        if let api::HunkPlace::Lines(lines) = &mut hunk.place {
+            std::mem::swap(&mut lines.ours, &mut lines.theirs);
         }
     }
     let kind = match conflict.kind.as_str() {

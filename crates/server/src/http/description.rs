@@ -1,0 +1,226 @@
+//! The parts of the OpenAPI description that all operations share: error
+//! responses, headers, security and servers.
+
+use serde_json::{Value, json};
+use utoipa::openapi::extensions::Extensions;
+use utoipa::openapi::header::HeaderBuilder;
+use utoipa::openapi::path::Operation;
+use utoipa::openapi::schema::{
+    AnyOfBuilder, KnownFormat, Object, ObjectBuilder, Schema, SchemaFormat, SchemaType, Type,
+};
+use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::{
+    ContentBuilder, Header, OpenApi, Ref, RefOr, Response, ResponseBuilder, ServerBuilder,
+};
+use utoipa::{PartialSchema, ToSchema};
+
+/// The bytes of a file or of a tar archive.
+pub(super) struct Binary;
+
+impl PartialSchema for Binary {
+    fn schema() -> RefOr<Schema> {
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary)))
+            .description(Some("The bytes of a file or of a tar archive."))
+            .into()
+    }
+}
+
+impl ToSchema for Binary {}
+
+/// Name of the response that all errors have.
+const ERROR: &str = "Error";
+
+/// Completes the description that the routes declare.
+pub(super) fn complete(api: &mut OpenApi) {
+    let own = ServerBuilder::new()
+        .url("http://127.0.0.1:8080")
+        .description(Some("A server on this machine, with its default settings"));
+    api.servers = Some(vec![own.build()]);
+    let components = api.components.get_or_insert_default();
+    let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
+    components.add_security_scheme("bearer", SecurityScheme::Http(bearer));
+    let key = ApiKey::Header(ApiKeyValue::new("X-API-Key"));
+    components.add_security_scheme("key", SecurityScheme::ApiKey(key));
+    components
+        .responses
+        .insert(ERROR.into(), error_response().into());
+    for schema in components.schemas.values_mut() {
+        if let RefOr::T(Schema::Object(object)) = schema {
+            describe_times(object);
+        }
+    }
+    if let Some(RefOr::T(data)) = components.schemas.get_mut("EventData")
+        && let Schema::OneOf(kinds) = data
+    {
+        // The kinds have common fields, so one value may match several of them.
+        let any = AnyOfBuilder::new().description(kinds.description.take());
+        let any = kinds.items.drain(..).fold(any, AnyOfBuilder::item);
+        *data = Schema::AnyOf(any.build());
+    }
+    if let Some(RefOr::T(Schema::Object(access))) = components.schemas.get_mut("Access") {
+        // Generators would give `rw` and `rw-` the same name.
+        let names = ["None", "Read", "Append", "Write", "Full"];
+        let names = Extensions::builder().add("x-enum-varnames", names);
+        access.extensions = Some(names.build());
+    }
+    for item in api.paths.paths.values_mut() {
+        let changes = [&mut item.post, &mut item.put];
+        for operation in changes.into_iter().flatten() {
+            describe_replays(operation);
+        }
+        let all = [
+            &mut item.get,
+            &mut item.post,
+            &mut item.put,
+            &mut item.patch,
+            &mut item.delete,
+        ];
+        for operation in all.into_iter().flatten() {
+            describe_responses(operation);
+        }
+    }
+}
+
+/// Describes streams of server-sent events as text, with the schema of the JSON
+/// in the data of each event. `utoipa` has no way to say so.
+pub(super) fn describe_streams(api: &mut Value) {
+    let Some(paths) = api["paths"].as_object_mut() else {
+        return;
+    };
+    let operations = paths.values_mut().filter_map(Value::as_object_mut);
+    for operation in operations.flat_map(|item| item.values_mut()) {
+        let Some(responses) = operation["responses"].as_object_mut() else {
+            continue;
+        };
+        let streams = responses
+            .values_mut()
+            .filter_map(|response| response.pointer_mut("/content/text~1event-stream/schema"));
+        for schema in streams {
+            *schema = json!({
+                "type": "string",
+                "description": "Server-sent events. The data of each is JSON.",
+                "contentMediaType": "application/json",
+                "contentSchema": schema.take(),
+            });
+        }
+    }
+}
+
+/// Sets the format of all times, which their names reveal.
+fn describe_times(object: &mut Object) {
+    for (name, property) in &mut object.properties {
+        let is_time = ["At", "Since", "timestamp"]
+            .iter()
+            .any(|end| name.ends_with(end));
+        if let RefOr::T(Schema::Object(property)) = property
+            && is_time
+            && is_text(&property.schema_type)
+        {
+            property.format = Some(SchemaFormat::KnownFormat(KnownFormat::DateTime));
+        }
+    }
+}
+
+fn is_text(kind: &SchemaType) -> bool {
+    match kind {
+        SchemaType::Type(kind) => *kind == Type::String,
+        SchemaType::Array(kinds) => kinds.contains(&Type::String),
+        SchemaType::AnyValue => false,
+    }
+}
+
+/// Adds the error responses, and the header that every response has.
+fn describe_responses(operation: &mut Operation) {
+    let responses = &mut operation.responses.responses;
+    for response in responses.values_mut() {
+        if let RefOr::T(response) = response {
+            add_header(response, "X-Request-Id", request_id());
+        }
+    }
+    let mut add = |status: &str| {
+        let error = Ref::from_response_name(ERROR);
+        responses.insert(status.into(), RefOr::Ref(error));
+    };
+    add("4XX");
+    add("5XX");
+    if responses.contains_key("101") {
+        // Linters expect a response for success; this one has no body.
+        let error = Ref::from_response_name(ERROR);
+        responses.insert("default".into(), RefOr::Ref(error));
+    }
+}
+
+/// Adds the header of a response to a repeated request.
+fn describe_replays(operation: &mut Operation) {
+    for response in operation.responses.responses.values_mut() {
+        if let RefOr::T(response) = response {
+            let text = "`true` if the response is that of an earlier request with the same \
+                        `Idempotency-Key`.";
+            add_header(
+                response,
+                "Idempotency-Replayed",
+                header(Type::Boolean, text),
+            );
+        }
+    }
+}
+
+fn error_response() -> Response {
+    let envelope = ContentBuilder::new().schema(Some(Ref::from_schema_name("ErrorEnvelope")));
+    let wait = "Seconds until a retry may succeed.";
+    ResponseBuilder::new()
+        .description("The request failed; the error says why, and what to do")
+        .header("X-Request-Id", request_id())
+        .header("Retry-After", header(Type::Integer, wait))
+        .content("application/json", envelope.build())
+        .build()
+}
+
+fn add_header(response: &mut Response, name: &str, header: Header) {
+    response.headers.insert(name.into(), header.into());
+}
+
+fn request_id() -> Header {
+    let text = "Id of the request, which is also in the log of the server.";
+    header(Type::String, text)
+}
+
+fn header(kind: Type, description: &str) -> Header {
+    let schema = ObjectBuilder::new().schema_type(kind).build();
+    HeaderBuilder::new()
+        .schema(Some(schema))
+        .description(Some(description))
+        .build()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    #[test]
+    fn every_operation_has_an_id_of_its_resource_and_described_responses() {
+        let api: Value = serde_json::from_str(&crate::http::openapi_json()).unwrap();
+        let paths = api["paths"].as_object().unwrap();
+        let mut ids = Vec::new();
+        for operation in paths
+            .values()
+            .flat_map(|item| item.as_object().unwrap().values())
+        {
+            let id = operation["operationId"].as_str().unwrap();
+            assert!(id.contains('_'), "{id}");
+            for (status, response) in operation["responses"].as_object().unwrap() {
+                let described = response["description"]
+                    .as_str()
+                    .or(response["$ref"].as_str());
+                assert!(!described.unwrap_or_default().is_empty(), "{id}: {status}");
+            }
+            ids.push(id);
+        }
+        let count = ids.len();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), count, "an id is used twice");
+    }
+}
