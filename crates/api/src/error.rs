@@ -27,6 +27,13 @@ pub struct ErrorBody {
     pub details: serde_json::Value,
     /// How to resolve the error.
     pub remediation: String,
+    /// Whether the same request may succeed later: `never`, `afterChange` (when
+    /// the cause has changed), `later` (the request had no effect), or `unknown`
+    /// (the request may have had an effect; a retry with the same
+    /// `Idempotency-Key` does not repeat it). Treat other values like `never`.
+    #[serde(default)]
+    #[schema(example = "never")]
+    pub retry: String,
     /// Id of the request, to find it in the server's log.
     #[serde(default)]
     pub request_id: String,

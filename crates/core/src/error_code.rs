@@ -7,8 +7,11 @@ pub enum Retry {
     Never,
     /// The request may succeed after the state it depends on has changed.
     AfterChange,
-    /// The request may succeed later, without any change.
+    /// The request may succeed later, without any change. It had no effect.
     Later,
+    /// The request may have had an effect. A retry with the same idempotency key
+    /// finds out, and does not repeat the effect.
+    Unknown,
 }
 
 impl Retry {
@@ -18,6 +21,17 @@ impl Retry {
             Self::Never => "no",
             Self::AfterChange => "after the cause has changed",
             Self::Later => "yes, after a short wait",
+            Self::Unknown => "with the same `Idempotency-Key`",
+        }
+    }
+
+    /// Returns the value of `retry` in an error of the API.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::AfterChange => "afterChange",
+            Self::Later => "later",
+            Self::Unknown => "unknown",
         }
     }
 }
@@ -106,7 +120,7 @@ error_codes! {
         "Check the id; the snapshot must belong to your tenant.";
     ImageUnavailable = 2009, "IMAGE_UNAVAILABLE", 422, "FAILED_PRECONDITION", AfterChange,
         "Check the name of the image and that the container engine can reach its registry, or load it with `docker load`.";
-    AgentUnreachable = 2010, "AGENT_UNREACHABLE", 503, "UNAVAILABLE", Later,
+    AgentUnreachable = 2010, "AGENT_UNREACHABLE", 503, "UNAVAILABLE", Unknown,
         "Wait a moment and retry; if the error persists, stop and start the sandbox.";
     WorkspaceBusy = 2011, "WORKSPACE_BUSY", 409, "ABORTED", Later,
         "Another snapshot, fork or restore of the workspace is running; retry when it is complete.";
@@ -156,7 +170,7 @@ error_codes! {
         "Create a terminal first; a terminal without a client is closed after a while.";
     PtyLimitExceeded = 4102, "PTY_LIMIT_EXCEEDED", 429, "RESOURCE_EXHAUSTED", AfterChange,
         "Close a terminal of this sandbox first.";
-    InternalError = 9000, "INTERNAL_ERROR", 500, "INTERNAL", Later,
+    InternalError = 9000, "INTERNAL_ERROR", 500, "INTERNAL", Unknown,
         "Report this error and its request id to the operator of the server; the server's log has the cause.";
     RateLimited = 9001, "RATE_LIMITED", 429, "RESOURCE_EXHAUSTED", Later,
         "Wait for the number of seconds in `Retry-After`, then retry.";
@@ -180,7 +194,7 @@ error_codes! {
         "The first request with this key is still running; retry to get its response.";
     Overloaded = 9011, "OVERLOADED", 503, "UNAVAILABLE", Later,
         "Wait for the number of seconds in `Retry-After`, then retry.";
-    StorageFailed = 9012, "STORAGE_FAILED", 503, "UNAVAILABLE", Later,
+    StorageFailed = 9012, "STORAGE_FAILED", 503, "UNAVAILABLE", Unknown,
         "Check the disk with the data directory; the server's log has the cause.";
     CollectionRunning = 9013, "COLLECTION_RUNNING", 409, "ABORTED", Later,
         "Wait until the running collection is complete; `GET /api/v1/gc` shows its progress.";
@@ -206,8 +220,12 @@ pub fn errors_page() -> String {
          Every error of the REST API has the same form:\n\n\
          ```json\n\
          {\"error\": {\"code\": 2001, \"name\": \"SANDBOX_NOT_FOUND\", \"message\": \"there is no sandbox `sbx-1`\",\n           \
-         \"details\": {\"sandboxId\": \"sbx-1\"}, \"remediation\": \"Check the id …\", \"requestId\": \"req-…\"}}\n\
+         \"details\": {\"sandboxId\": \"sbx-1\"}, \"remediation\": \"Check the id …\",\n           \
+         \"retry\": \"never\", \"requestId\": \"req-…\"}}\n\
          ```\n\n\
+         `retry` says whether the same request may succeed later: `never`, `afterChange` (when the cause has changed), \
+         `later` (the request had no effect), or `unknown`: the request may have had an effect, and a retry with the \
+         same `Idempotency-Key` does not repeat it. A client must treat other values like `never`.\n\n\
          1000–1999 are keys and rights, 2000–2999 sandboxes, 3000–3999 projects, 4000–4099 commands, \
          4100–4199 terminals, 9000–9999 the service itself. A response with the status 429 or 503 has `Retry-After`.\n\n\
          | code | name | HTTP | gRPC | does a retry help? | what to do |\n|---|---|---|---|---|---|\n",

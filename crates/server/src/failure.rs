@@ -36,6 +36,7 @@ impl Failure {
             message: self.message.clone(),
             details: self.details.clone(),
             remediation: remediation.unwrap_or(self.code.remediation()).into(),
+            retry: self.code.retry().name().into(),
             request_id: request_id.into(),
         }
     }

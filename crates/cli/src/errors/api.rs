@@ -201,6 +201,7 @@ mod tests {
             message: "it failed".into(),
             details: json!({}),
             remediation: remediation.into(),
+            retry: code.retry().name().into(),
             request_id: String::new(),
         }
     }

@@ -146,6 +146,7 @@ mod tests {
             message: "there is no sandbox `x`".into(),
             details: json!({ "sandboxId": "x" }),
             remediation: "Check the id.".into(),
+            retry: "never".into(),
             request_id: "req-1".into(),
         };
         let report = Report::new(&ClientError::Refused(Box::new(body)).into());

@@ -26,6 +26,7 @@ async fn a_server_without_an_engine_serves_projects_and_refuses_sandboxes() {
         .expect(Method::POST, "/api/v1/sandboxes", Some(wish), 503)
         .await;
     assert_eq!(refused["error"]["name"], "RUNTIME_UNAVAILABLE", "{refused}");
+    assert_eq!(refused["error"]["retry"], "later", "{refused}");
     let words = refused["error"]["remediation"].as_str().unwrap();
     assert!(words.contains("container engine"), "{words}");
 

@@ -336,6 +336,7 @@ mod on_docker {
             .expect(Method::GET, &format!("/api/v1/sandboxes/{id}"), None, 404)
             .await;
         assert_eq!(gone["error"]["name"], "SANDBOX_NOT_FOUND");
+        assert_eq!(gone["error"]["retry"], "never");
         assert!(
             gone["error"]["remediation"]
                 .as_str()

@@ -141,7 +141,9 @@ impl WarmPools {
                 Ok(pool) => wanted.push(pool),
                 // If the catalog or the engine does not respond, no sandbox may
                 // count as unneeded.
-                Err(failure) if failure.code.retry() == Retry::Later => return Err(failure),
+                Err(failure) if matches!(failure.code.retry(), Retry::Later | Retry::Unknown) => {
+                    return Err(failure);
+                }
                 Err(failure) => problems.push(failure.summary()),
             }
         }
