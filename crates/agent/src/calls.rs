@@ -9,6 +9,7 @@
 //!   │
 //!   ├─ io_uring_*, userfaultfd, add_key, request_key, keyctl ──► EPERM
 //!   ├─ prlimit64 of the first process, the agent ──────────────► EPERM
+//!   ├─ ioctl that creates a subvolume of btrfs ────────────────► EPERM
 //!   ├─ socket, socketpair of a family not in FAMILIES ─────────► EAFNOSUPPORT
 //!   ├─ socketcall for a socket: a filter cannot see the family ► EAFNOSUPPORT
 //!   └─ any other call ─────────────────────────────────────────► allowed
@@ -28,6 +29,12 @@ const FAMILIES: [u32; 4] = [1, 2, 10, 16];
 /// calls have the same numbers on all architectures.
 const IO_URING: [u32; 3] = [425, 426, 427];
 
+/// The ioctls that create a subvolume of btrfs or a snapshot of one. Any owner of
+/// a directory may use them, and the home of a sandbox is on btrfs. The limit of
+/// a subvolume does not count the subvolumes inside it, and the server could not
+/// delete a subvolume that contains others.
+const NEW_SUBVOLUME: [u32; 4] = [0x5000_9401, 0x5000_940e, 0x5000_9417, 0x5000_9418];
+
 /// The numbers of the system calls of one architecture.
 struct Numbers {
     architecture: u32,
@@ -38,6 +45,8 @@ struct Numbers {
     limit: u32,
     /// socket, socketpair.
     sockets: [u32; 2],
+    /// ioctl, also of the x32 ABI, which has another number for it.
+    ioctl: [u32; 2],
     socketcall: Option<u32>,
 }
 
@@ -49,6 +58,7 @@ const ARCHITECTURES: [Numbers; 4] = [
         refused: [323, 248, 249, 250],
         limit: 302,
         sockets: [41, 53],
+        ioctl: [16, 514],
         socketcall: None,
     },
     // x86. Debian's C library creates sockets only with socketcall, so 32-bit
@@ -58,6 +68,7 @@ const ARCHITECTURES: [Numbers; 4] = [
         refused: [374, 286, 287, 288],
         limit: 340,
         sockets: [359, 360],
+        ioctl: [54, 54],
         socketcall: Some(102),
     },
     // AArch64.
@@ -66,6 +77,7 @@ const ARCHITECTURES: [Numbers; 4] = [
         refused: [282, 217, 218, 219],
         limit: 261,
         sockets: [198, 199],
+        ioctl: [29, 29],
         socketcall: None,
     },
     // ARM.
@@ -74,6 +86,7 @@ const ARCHITECTURES: [Numbers; 4] = [
         refused: [388, 309, 310, 311],
         limit: 369,
         sockets: [281, 288],
+        ioctl: [54, 54],
         socketcall: None,
     },
 ];
@@ -85,10 +98,11 @@ const MAKE_SOCKET: [u32; 2] = [1, 8];
 const X32: u32 = 0x4000_0000;
 
 // Offsets in `seccomp_data` of the call's number, the architecture and the
-// lower half of the first argument.
+// lower halves of the first and the second argument.
 const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
 const FIRST: u32 = 16;
+const SECOND: u32 = 24;
 
 // Opcodes of BPF, and the results that a filter can return.
 const LOAD: u16 = 0x20;
@@ -127,6 +141,16 @@ fn calls(numbers: &Numbers) -> BpfProgram {
     program.push(unless(1, 1));
     program.push(fail(Errno::PERM));
     program.push(instruction(RETURN, ALLOW));
+    for number in numbers.ioctl {
+        let mut request = vec![instruction(LOAD, SECOND)];
+        for refused in NEW_SUBVOLUME {
+            request.push(unless(refused, 1));
+            request.push(fail(Errno::PERM));
+        }
+        request.push(instruction(RETURN, ALLOW));
+        program.push(unless(number, request.len()));
+        program.extend(request);
+    }
     for number in numbers.sockets {
         let mut family = vec![instruction(LOAD, FIRST)];
         for allowed in FAMILIES {
@@ -180,6 +204,10 @@ mod tests {
     /// Interprets the filter as the kernel does, and returns its decision on a
     /// call.
     fn outcome(architecture: u32, number: u32, first: u32) -> u32 {
+        outcome_of(architecture, number, [first, 0])
+    }
+
+    fn outcome_of(architecture: u32, number: u32, [first, second]: [u32; 2]) -> u32 {
         let (program, mut at, mut loaded) = (program(), 0, 0);
         loop {
             let step = &program[at];
@@ -188,6 +216,7 @@ mod tests {
                 (LOAD, NUMBER) => loaded = number,
                 (LOAD, ARCHITECTURE) => loaded = architecture,
                 (LOAD, FIRST) => loaded = first,
+                (LOAD, SECOND) => loaded = second,
                 (AND, mask) => loaded &= mask,
                 (EQUAL, value) if loaded == value => {}
                 (EQUAL, _) => at += usize::from(step.jf),
@@ -219,6 +248,22 @@ mod tests {
             assert_eq!(outcome(1), refused(Errno::PERM));
             assert_eq!((outcome(0), outcome(7)), (ALLOW, ALLOW));
         }
+    }
+
+    #[test]
+    fn denies_new_subvolumes_and_allows_other_ioctls() {
+        let window_size = 0x5413;
+        for numbers in &ARCHITECTURES {
+            for number in numbers.ioctl {
+                let outcome = |request| outcome_of(numbers.architecture, number, [3, request]);
+                for request in NEW_SUBVOLUME {
+                    assert_eq!(outcome(request), refused(Errno::PERM), "{request:x}");
+                }
+                assert_eq!(outcome(window_size), ALLOW);
+            }
+        }
+        let of_x32 = outcome_of(X86_64, 514 | X32, [3, NEW_SUBVOLUME[0]]);
+        assert_eq!(of_x32, refused(Errno::PERM));
     }
 
     #[test]

@@ -74,6 +74,7 @@ const CALLS: &Table = &[
     ("mknod_memory", "EPERM", "done"),
     ("file_capabilities", "EPERM", "EOPNOTSUPP"),
     ("capset", "EPERM", "EPERM"),
+    ("subvolume", "EPERM", "EPERM"),
     ("nice", "EACCES", "done"),
     ("more_files", "EPERM", "EPERM"),
 ];

@@ -148,6 +148,12 @@ static long do_capset(void) {
     struct __user_cap_data_struct data[2] = {{~0u, ~0u, ~0u}, {~0u, ~0u, ~0u}};
     return syscall(SYS_capset, &head, data);
 }
+// A subvolume of btrfs in the home directory; the limit of the disk would not count it.
+static long do_subvolume(void) {
+    static struct { int64_t fd; char name[4088]; } arguments = {0, "inner"};
+    int home = open("/home/agent", O_RDONLY | O_DIRECTORY);
+    return home < 0 ? home : ioctl(home, 0x5000940e, &arguments);
+}
 static long do_nice(void) { return setpriority(PRIO_PROCESS, 0, -20); }
 static long do_more_files(void) {
     struct rlimit limit = {1 << 20, 1 << 20};
@@ -209,6 +215,7 @@ static void calls(void) {
     TRY(mknod_memory);
     TRY(file_capabilities);
     TRY(capset);
+    TRY(subvolume);
     TRY(nice);
     TRY(more_files);
 }
