@@ -136,19 +136,19 @@ impl Pool {
         self.directory.join(format!("{id}{FORK}"))
     }
 
-    /// Deletes a copy that was not renamed, if there is one.
-    fn delete_unfinished_copy(&self, id: &str) -> Result<()> {
+    /// Deletes a copy that was not renamed. Returns whether there was one.
+    fn delete_unfinished_copy(&self, id: &str) -> Result<bool> {
         let parent = self.unfinished_copy(id);
         let delete = || {
-            let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
-            match File::open(&parent).and_then(|parent| btrfs::destroy(parent, id)) {
-                Err(error) if !is_gone(&error) => return Err(error),
-                _ => {}
-            }
-            match fs::remove_dir(&parent) {
-                Err(error) if !is_gone(&error) => Err(error),
-                _ => Ok(()),
-            }
+            let was_there = |deleted: io::Result<()>| match deleted {
+                Ok(()) => Ok(true),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+                Err(error) => Err(error),
+            };
+            let copy = File::open(&parent).and_then(|parent| btrfs::destroy(parent, id));
+            let had_copy = was_there(copy)?;
+            was_there(fs::remove_dir(&parent))?;
+            Ok(had_copy)
         };
         delete().map_err(Error::io("delete a subvolume in", &parent))
     }
@@ -219,8 +219,8 @@ impl Pool {
     /// The deletion survives a crash. Otherwise the subvolume could come back
     /// after its workspace is gone, and then nothing would delete it.
     pub(super) fn delete(&self, id: &str) -> Result<()> {
-        self.delete_interrupted_read(id)?;
-        self.delete_unfinished_copy(id)?;
+        let had_read = self.destroy(&format!("{id}{READING}"))?;
+        let had_copy = self.delete_unfinished_copy(id)?;
         let cache = self.cache(id);
         for file in [NewStatCache::unfinished(&cache), cache] {
             match fs::remove_file(&file) {
@@ -232,7 +232,8 @@ impl Pool {
         }
         // The subvolume is deleted last, because its existence decides whether
         // the workspace is in the pool.
-        match self.destroy(id)? {
+        let had_upper = self.destroy(id)?;
+        match had_upper || had_copy || had_read {
             true => self.commit(),
             false => Ok(()),
         }

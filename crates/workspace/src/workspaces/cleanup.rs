@@ -21,9 +21,11 @@ impl Workspaces {
     /// later. [`Workspaces::open`] does this too; a process that keeps
     /// workspaces open calls it from time to time.
     pub fn tidy(&self) -> Result<()> {
-        self.tidy_providers()?;
-        self.delete_abandoned()?;
-        self.empty_trash()
+        let providers = self.tidy_providers();
+        let abandoned = self.delete_abandoned();
+        // Emptied even if the others failed, since it frees space.
+        let trash = self.empty_trash();
+        providers.and(abandoned).and(trash)
     }
 
     /// Does nothing while a workspace is being created.
@@ -93,7 +95,11 @@ impl Workspaces {
     /// and interrupted reads. Shows the snapshots that interrupted calls of
     /// [`Workspaces::follow`] recorded.
     pub(super) fn clean_up(&self) -> Result<()> {
-        self.tidy()?;
+        self.tidy_providers()?;
+        // Remains that cannot be deleted keep no workspace from being used; the
+        // next call of `tidy` reports the error.
+        let _ = self.delete_abandoned();
+        self.empty_trash()?;
         self.delete_interrupted_reads()?;
         #[cfg(target_os = "linux")]
         self.finish_interrupted_follows()?;
@@ -101,12 +107,13 @@ impl Workspaces {
     }
 
     /// Deletes the directories that no live workspace has and that are not
-    /// locked.
+    /// locked. Continues after an error, and returns the first.
     fn delete_abandoned(&self) -> Result<()> {
         // No process creates a directory while the registry is locked.
         let registry = self.registry.lock()?;
         let live = self.root.join("live");
         let list = || fs::read_dir(&live)?.collect::<io::Result<Vec<_>>>();
+        let mut result = Ok(());
         for entry in list().map_err(Error::io("list", &live))? {
             let name = entry.file_name();
             let id = name.to_str().and_then(|name| name.parse().ok());
@@ -115,13 +122,16 @@ impl Workspaces {
                 continue;
             }
             let live_dir = entry.path();
-            let lock = File::open(live_dir.join(LOCK));
-            let is_held = lock.as_ref().is_ok_and(|lock| lock.try_lock().is_err());
-            if !is_held {
-                self.delete_live_dir(&live_dir)?;
-            }
+            let lock = match File::open(live_dir.join(LOCK)) {
+                Ok(lock) if lock.try_lock().is_ok() => Some(lock),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                // The lock is held, or cannot be read: it may be held.
+                _ => continue,
+            };
+            result = result.and(self.delete_live_dir(&live_dir));
+            drop(lock);
         }
-        Ok(())
+        result
     }
 
     fn delete_interrupted_reads(&self) -> Result<()> {

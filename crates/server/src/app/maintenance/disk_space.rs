@@ -226,12 +226,15 @@ impl DiskSpace {
         let directory = self.stores.directory(tenant);
         tenant_stores::blocking(move || Ok(elevo_workspace::remount_pool(&directory)?)).await?;
         tracing::info!(%tenant, "the tenant's workspaces are writable again");
+        drop(held);
         // Removals that failed on the read-only pool are completed now, since
         // they free space.
         let tidying = self
             .stores
             .with(tenant, |workspaces| Ok(workspaces.tidy()?));
-        tidying.await
+        let what = "cannot complete removals of workspaces; a later run retries";
+        log_failure(tidying.await, "tenant", &tenant.to_string(), what);
+        Ok(())
     }
 
     async fn end_stuck(&self, sandbox: &Sandbox) -> Result<()> {
