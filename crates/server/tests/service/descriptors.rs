@@ -99,6 +99,8 @@ fn random_text(seed: u64, bytes: usize) -> String {
 async fn a_store_that_takes_no_writes_is_not_ready_until_a_restart() {
     let mut service = Service::new_without_engine(&[]);
     service.expect_complaint("storage failed");
+    // Any job may find no free descriptor.
+    service.expect_warnings();
     service.run();
     let made = json!({"name": "steps"});
     let made = service.post("/api/v1/projects", made).await;

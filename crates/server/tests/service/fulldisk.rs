@@ -436,7 +436,7 @@ async fn a_disk_that_a_command_fills_at_once_is_left_by_deleting_its_sandbox() {
 #[tokio::test]
 async fn a_pool_that_became_read_only_is_mounted_again() {
     let service = Service::start_without_engine(&[]);
-    service.expect_complaint("the disk was full");
+    expect_full_disk(&service);
     let id = project(&service, json!({}), &[("page", "first\n")]).await;
     let wish = json!({"project": id, "disk": "64m"});
     let ws = workspace(&service, wish).await;

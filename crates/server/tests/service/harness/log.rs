@@ -11,17 +11,30 @@ use std::time::Duration;
 use serde_json::Value;
 use tracing_subscriber::EnvFilter;
 
-/// Warnings that depend on the machine and its load, and not on the test. The
-/// workspace agent of a sandbox that the server has deleted may reconnect at any
-/// time.
-const USUAL: [&str; 7] = [
+/// Warnings that depend on the machine and its load, and not on the test.
+const USUAL: [&str; 19] = [
+    // The agent of a sandbox that was deleted, or a server that is stopping.
     "rejected a workspace agent with a wrong token",
-    "with cgroup v1 the kernel limits only",
-    "the kernel lacks xt_connlimit or xt_hashlimit",
-    "the network `internet` is not available",
+    "a workspace agent connected but did not register",
+    "cannot check the container and agent of a sandbox",
     "some requests did not end within STOP_GRACE",
     "some responses did not reach their clients",
     "the last records of the catalog and the audit log were not written in time",
+    // A slow machine, or a slow container engine.
+    "acquired connection, but time to acquire exceeded slow threshold",
+    "the wall clock jumped",
+    "cannot use a warm container",
+    "cannot delete the unused networks",
+    "unused networks may remain",
+    // The kernel and the container engine of the machine.
+    "with cgroup v1 the kernel limits only",
+    "the kernel lacks xt_connlimit or xt_hashlimit",
+    "the network `internet` is not available",
+    "the engine created a sandbox with a warning",
+    "cannot limit the disk access of a sandbox",
+    "cannot limit the number of terminals of a sandbox",
+    "no usable resolver except Docker's",
+    "a sandbox can resolve the names of other sandboxes",
 ];
 
 /// A file with one JSON object for each line.
