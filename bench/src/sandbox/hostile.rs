@@ -165,7 +165,9 @@ pub(crate) fn clients(bench: &mut Bench) -> Result<Vec<Row>> {
         Ok(vec![
             slower("command p99 beside hostile clients", &loud, &quiet),
             Row {
-                name: format!("event streams of the honest client that failed to open, out of {STREAMS}"),
+                name: format!(
+                    "event streams of the honest client that failed to open, out of {STREAMS}"
+                ),
                 unit: Unit::Count,
                 ours: Samples::of((STREAMS - running) as f64).figure(),
                 peer: None,

@@ -28,9 +28,9 @@ pub struct ErrorBody {
     /// How to resolve the error.
     pub remediation: String,
     /// Whether the same request may succeed later: `never`, `afterChange` (when
-    /// the cause has changed), `later` (the request had no effect), or `unknown`
-    /// (the request may have had an effect; a retry with the same
-    /// `Idempotency-Key` does not repeat it). Treat other values like `never`.
+    /// the cause has changed), `later` (without a change), or `unknown` (the
+    /// request may have had an effect; a retry with the same `Idempotency-Key`
+    /// does not repeat it). Treat other values like `never`.
     #[serde(default)]
     #[schema(example = "never")]
     pub retry: String,

@@ -132,6 +132,20 @@ pub struct ProjectLanded {
     pub sequence: u64,
 }
 
+/// The data of an item in a stream of events.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub enum EventItem {
+    /// An event.
+    Event(Event),
+    /// Of the last item, `stopping`, if the stream ends because the server
+    /// stops.
+    Stopping {
+        /// How to reconnect.
+        message: String,
+    },
+}
+
 /// A page of events, oldest first.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct EventPage {

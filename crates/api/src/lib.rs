@@ -23,7 +23,7 @@ mod workspace;
 pub use admin::{BackupMade, MakeBackup, QuarantineList, Quarantined, UnreadWorkspace};
 pub use error::{ErrorBody, ErrorEnvelope};
 pub use event::{
-    EVENT_KINDS, Event, EventData, EventPage, ProjectLanded, ReviewEvent, SandboxEvent,
+    EVENT_KINDS, Event, EventData, EventItem, EventPage, ProjectLanded, ReviewEvent, SandboxEvent,
     WorkspaceExpired, WorkspaceRefused,
 };
 pub use keys::{

@@ -7,7 +7,7 @@ pub enum Retry {
     Never,
     /// The request may succeed after the state it depends on has changed.
     AfterChange,
-    /// The request may succeed later, without any change. It had no effect.
+    /// The request may succeed later, without any change.
     Later,
     /// The request may have had an effect. A retry with the same idempotency key
     /// finds out, and does not repeat the effect.
@@ -224,7 +224,7 @@ pub fn errors_page() -> String {
          \"retry\": \"never\", \"requestId\": \"req-…\"}}\n\
          ```\n\n\
          `retry` says whether the same request may succeed later: `never`, `afterChange` (when the cause has changed), \
-         `later` (the request had no effect), or `unknown`: the request may have had an effect, and a retry with the \
+         `later` (without a change), or `unknown`: the request may have had an effect, and a retry with the \
          same `Idempotency-Key` does not repeat it. A client must treat other values like `never`.\n\n\
          1000–1999 are keys and rights, 2000–2999 sandboxes, 3000–3999 projects, 4000–4099 commands, \
          4100–4199 terminals, 9000–9999 the service itself. A response with the status 429 or 503 has `Retry-After`.\n\n\

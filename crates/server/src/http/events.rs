@@ -51,7 +51,7 @@ pub(super) struct Events {
 #[utoipa::path(
     get, path = "/api/v1/events", operation_id = "events_list", tag = "events", params(Events),
     responses(
-        (status = 200, description = "A page of events, or a stream of events without an end", content((api::EventPage = "application/json"), (api::Event = "text/event-stream")))
+        (status = 200, description = "A page of events, or a stream of events without an end", content((api::EventPage = "application/json"), (api::EventItem = "text/event-stream")))
     )
 )]
 pub(super) async fn events(
