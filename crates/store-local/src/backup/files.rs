@@ -11,9 +11,9 @@ use elevo_engine::Progress;
 use super::BackupError;
 
 const BUFFER: usize = 1 << 20;
-/// How many bytes at the end of two files are compared. Only immutable files
-/// (`.sst` and `.blob`) are compared; they end with checksums, so files with
-/// different content have different ends.
+/// Number of bytes that a comparison of two files reads at their ends. Only
+/// immutable files (`.sst` and `.blob`) are compared; they end with checksums, so
+/// files with different content have different ends.
 const TAIL: u64 = 4 << 10;
 
 pub(super) struct Copied {
