@@ -146,7 +146,8 @@ fn describe_responses(operation: &mut Operation) {
     add("4XX");
     add("5XX");
     if responses.contains_key("101") {
-        // Linters expect a response for success; this one has no body.
+        // The linter requires a successful response or `default`, and does not
+        // count 101 as success. Every other response is an error.
         let error = Ref::from_response_name(ERROR);
         responses.insert("default".into(), RefOr::Ref(error));
     }
