@@ -175,16 +175,16 @@ async fn check(
 /// The ids of open reviews by workspace and path.
 async fn open_reviews(served: &Served, project: &str) -> Result<HashMap<(String, String), String>> {
     let mut open = HashMap::new();
-    let mut after = String::new();
+    let mut cursor = String::new();
     loop {
-        let url = format!("/api/v1/reviews?project={project}&state=open&limit=100{after}");
+        let url = format!("/api/v1/reviews?project={project}&state=open&limit=100{cursor}");
         let page = served.server.get(&url).await?;
         for item in page["items"].as_array().context("it has items")? {
             let text = |name: &str| item[name].as_str().unwrap_or_default().to_owned();
             open.insert((text("workspace"), text("path")), text("id"));
         }
         match page["next"].as_str() {
-            Some(next) => after = format!("&after={next}"),
+            Some(next) => cursor = format!("&cursor={next}"),
             None => return Ok(open),
         }
     }

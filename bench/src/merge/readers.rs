@@ -152,7 +152,7 @@ async fn write(
         put_number(workspace, number)?;
         let done = workspace.merge(&served.server).await?;
         ensure!(done["landedCount"] == NUMBERED, "{done}");
-        let sequence = done["sequence"].as_u64().context("it has landed")?;
+        let sequence = done["step"].as_u64().context("it has landed")?;
         landed.lock().insert(number, sequence);
     }
     Ok(())

@@ -128,8 +128,8 @@ pub struct ReviewEvent {
 pub struct ProjectLanded {
     /// Id of the project.
     pub project_id: String,
-    /// Sequence number of the step.
-    pub sequence: u64,
+    /// Number of the step.
+    pub step: u64,
 }
 
 /// The data of an item in a stream of events.

@@ -183,8 +183,8 @@ pub struct CreateKey {
     /// `process`, `files`, `projects:read` and `projects:write`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scopes: Option<Vec<Scope>>,
-    /// The agent that the key acts for. The key sees only sandboxes of this
-    /// agent.
+    /// The agent that the key acts for, by id or name. The key sees only
+    /// sandboxes of this agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// Limits of the key; the server's settings by default.
@@ -235,18 +235,21 @@ pub struct NewKey {
     pub secret: Option<String>,
 }
 
-/// The keys of a tenant.
+/// A page of the keys of a tenant.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct KeyList {
-    /// All keys, including revoked ones.
+pub struct KeyPage {
+    /// The keys, oldest first, including revoked ones.
     pub items: Vec<Key>,
+    /// Cursor of the next page; absent on the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
 }
 
 /// Request to create an agent.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateAgent {
-    /// Name of the agent.
+    /// Name of the agent, unique in its tenant.
     #[schema(min_length = 1, max_length = 100)]
     pub name: String,
 }
@@ -263,11 +266,14 @@ pub struct Agent {
     pub created_at: String,
 }
 
-/// The agents of a tenant.
+/// A page of the agents of a tenant.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct AgentList {
-    /// The agents.
+pub struct AgentPage {
+    /// The agents, oldest first.
     pub items: Vec<Agent>,
+    /// Cursor of the next page; absent on the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
 }
 
 /// Request to create a tenant.
@@ -335,9 +341,12 @@ pub struct NewTenant {
     pub secret: Option<String>,
 }
 
-/// All tenants.
+/// A page of tenants.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct TenantList {
-    /// The tenants, in the order of their creation.
+pub struct TenantPage {
+    /// The tenants, oldest first.
     pub items: Vec<Tenant>,
+    /// Cursor of the next page; absent on the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
 }

@@ -27,20 +27,20 @@ pub use event::{
     WorkspaceExpired, WorkspaceRefused,
 };
 pub use keys::{
-    Agent, AgentList, ChangeTenant, CreateAgent, CreateKey, CreateTenant, Key, KeyLimits, KeyList,
-    NewKey, NewTenant, Scope, Tenant, TenantLimits, TenantList,
+    Agent, AgentPage, ChangeTenant, CreateAgent, CreateKey, CreateTenant, Key, KeyLimits, KeyPage,
+    NewKey, NewTenant, Scope, Tenant, TenantLimits, TenantPage,
 };
 pub use process::{
-    CommandInfo, CommandInput, CommandList, CommandResult, CommandStarted, Encoding, Kill,
+    CommandInfo, CommandInput, CommandPage, CommandResult, CommandStarted, Encoding, Kill,
     RunCommand, StreamEvent, StreamKind,
 };
 pub use project::{
     Apply, ApplyFile, Blame, BlamedLines, ChangeProject, Conflict, ConflictHunk, CreateProject,
     CreateWorkspace, Decided, FileRefused, FileVersion, HunkLines, HunkPlace, ImportResult,
-    ImportSource, LandedFile, LineRange, LogEntry, LogPage, Merge, MergeResult, Project,
-    ProjectPage, ProjectPolicy, Refresh, Refreshed, Resolution, ResolveReview, RestorePath,
-    Retention, Revert, Review, ReviewPage, ReviewState, SetPolicy, SetTag, Sync, SyncMode, Tag,
-    TagPage, TreeEntry, TreePage, Version, VersionPage, Workspace, WorkspacePage, WorkspaceState,
+    ImportSource, LandedFile, LineRange, Merge, MergeResult, Project, ProjectPage, ProjectPolicy,
+    Refresh, Refreshed, ResolveReview, RestorePath, Retention, Revert, Review, ReviewPage,
+    ReviewState, SetPolicy, SetTag, Step, StepPage, Sync, SyncMode, Tag, TagPage, Take, TreeEntry,
+    TreePage, Version, VersionPage, Workspace, WorkspacePage, WorkspaceState,
 };
 pub use pty::{CreatePty, PtyClientMessage, PtyMessages, PtyServerMessage, PtySession, Resize};
 pub use sandbox::{
@@ -53,7 +53,7 @@ pub use system::{
     Gc, GcCurrent, GcPhase, GcReport, GcResult, GcStatus, Health, PoolStats, Ready, ReadyCheck,
     SandboxCounts, SystemResources, SystemStats,
 };
-pub use template::{AddTemplate, PullEvent, Template, TemplateList};
+pub use template::{AddTemplate, PullEvent, Template, TemplatePage};
 pub use webhook::{CreateWebhook, Delivery, DeliveryPage, Webhook, WebhookList};
 pub use workspace::{
     Change, ChangeKind, Diff, DiffOrStat, DiffStat, DiffTotals, FileStat, Imported, Restore,

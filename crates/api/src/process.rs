@@ -182,11 +182,14 @@ pub struct CommandInfo {
     pub timed_out: bool,
 }
 
-/// The commands of a sandbox.
+/// A page of the commands of a sandbox.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct CommandList {
-    /// Running and recently ended commands.
+pub struct CommandPage {
+    /// Running and recently ended commands, oldest first.
     pub items: Vec<CommandInfo>,
+    /// Cursor of the next page; absent on the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
 }
 
 /// A signal to send to a command.

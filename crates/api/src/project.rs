@@ -14,7 +14,7 @@ pub use merge::{
     ImportSource, LandedFile, LineRange, Merge, MergeResult, RestorePath, Revert, Version,
 };
 pub use retention::Retention;
-pub use review::{Resolution, ResolveReview, Review, ReviewPage, ReviewState};
+pub use review::{ResolveReview, Review, ReviewPage, ReviewState, Take};
 pub use tag::{SetTag, Tag, TagPage};
 pub use workspaces::{
     CreateWorkspace, Refresh, Refreshed, Sync, SyncMode, Workspace, WorkspacePage, WorkspaceState,
@@ -75,8 +75,8 @@ pub struct Project {
     pub description: Option<String>,
     /// Snapshot of the newest version.
     pub head: String,
-    /// Number of steps in the history of the project.
-    pub sequence: u64,
+    /// Number of the newest step; 0 before the first one.
+    pub step: u64,
     /// Number of entries in the tree, including directories. Absent if the
     /// caller may not see all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -132,9 +132,9 @@ pub struct SetPolicy {
 /// A step: one move of a project's head, and one entry of its history.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct LogEntry {
-    /// Sequence number of the step, starting at 1.
-    pub sequence: u64,
+pub struct Step {
+    /// Number of the step, starting at 1.
+    pub number: u64,
     /// The head after the step.
     pub snapshot: String,
     /// The head before the step.
@@ -174,20 +174,19 @@ pub struct Decided {
     pub name: String,
     /// Id of the review.
     pub review: String,
-    /// The decision.
-    pub resolution: Resolution,
+    /// The version that the decision took.
+    pub take: Take,
 }
 
 /// A page of steps of a project.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct LogPage {
+pub struct StepPage {
     /// The steps, newest first.
-    pub items: Vec<LogEntry>,
-    /// Sequence number to pass as `before` for the next page; absent on the
-    /// last page.
+    pub items: Vec<Step>,
+    /// Cursor of the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next: Option<u64>,
+    pub next: Option<String>,
 }
 
 /// The change that one step made to one path.
@@ -207,8 +206,8 @@ pub struct FileVersion {
     pub entries: u64,
     /// Name of the merge algorithm that combined the change with the head.
     pub algorithm: String,
-    /// Sequence number of the step.
-    pub sequence: u64,
+    /// Number of the step.
+    pub step: u64,
     /// The head after the step.
     pub snapshot: String,
     /// The agent that made the change.
@@ -248,7 +247,7 @@ pub struct Blame {
     pub snapshot: String,
     /// Runs of consecutive lines from the same step, in order.
     pub lines: Vec<BlamedLines>,
-    /// Sequence number of the step at which the search stopped, because the
+    /// Number of the step at which the search stopped, because the
     /// version before it was deleted or there was too much text to compare. The
     /// step of older lines is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -263,10 +262,10 @@ pub struct BlamedLines {
     pub start: u32,
     /// Number of lines.
     pub count: u32,
-    /// Sequence number of the step; absent if the lines are older than the
+    /// Number of the step; absent if the lines are older than the
     /// first step, or than the step in `knownSince`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sequence: Option<u64>,
+    pub step: Option<u64>,
     /// The agent that wrote the lines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,

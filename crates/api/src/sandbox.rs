@@ -13,7 +13,8 @@ pub struct CreateSandbox {
     /// Name of the template.
     #[schema(min_length = 1, max_length = 255, example = "python:3.11")]
     pub template: String,
-    /// Name of the sandbox; need not be unique.
+    /// Name of the sandbox, unique in its tenant. A request accepts it wherever it
+    /// accepts the id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 100)]
     pub name: Option<String>,
@@ -115,12 +116,12 @@ pub enum WorkspaceSource {
     /// A directory on the server's machine; needs the scope `host`.
     Directory(String),
     /// The current content of the workspace of another sandbox, by the
-    /// sandbox's id. The new sandbox has the disk limit of the other sandbox.
+    /// sandbox's id or name. The new sandbox has the disk limit of the other sandbox.
     Fork(String),
     /// A project: the sandbox gets a workspace on the project. The changes in the
     /// workspace can be merged into the project.
     Project(ProjectSource),
-    /// A parked workspace, by its id, which the sandbox resumes.
+    /// A parked workspace, by its id or name, which the sandbox resumes.
     Existing(String),
 }
 
@@ -130,7 +131,8 @@ pub enum WorkspaceSource {
 pub struct ProjectSource {
     /// Id or name of the project.
     pub name: String,
-    /// The agent that works in the workspace; the key's agent by default.
+    /// The agent that works in the workspace, by id or name; the key's agent by
+    /// default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// The version of the project to start from; the head by default.
@@ -233,13 +235,16 @@ pub struct SandboxPage {
     pub page: u32,
     /// Maximum sandboxes per page.
     pub limit: u32,
+    /// Cursor of the next page; absent on the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
 }
 
 /// Request to delete several sandboxes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BatchDelete {
-    /// Ids of the sandboxes; at most 50.
+    /// Ids or names of the sandboxes; at most 50.
     #[schema(max_items = 50)]
     pub ids: Vec<String>,
     /// Whether to park the workspaces. New sandboxes can resume parked
@@ -251,7 +256,7 @@ pub struct BatchDelete {
 /// Result of a request to delete several sandboxes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct BatchDeleted {
-    /// Ids of the deleted sandboxes.
+    /// The deleted sandboxes, by the ids or names of the request.
     pub succeeded: Vec<String>,
     /// Sandboxes that were not deleted.
     pub failed: Vec<Failed>,
@@ -260,7 +265,7 @@ pub struct BatchDeleted {
 /// A sandbox for which an operation on several sandboxes failed.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Failed {
-    /// Id of the sandbox.
+    /// The id or name of the request, or the id of the sandbox.
     pub id: String,
     /// Why the operation failed.
     pub error: ErrorBody,

@@ -23,11 +23,14 @@ pub struct Template {
     pub created_at: String,
 }
 
-/// All templates.
+/// A page of templates.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct TemplateList {
+pub struct TemplatePage {
     /// The templates, ordered by name.
     pub items: Vec<Template>,
+    /// Cursor of the next page; absent on the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
 }
 
 /// Request to add a template.

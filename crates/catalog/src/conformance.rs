@@ -16,6 +16,7 @@ mod deliveries;
 mod events;
 mod keys;
 mod landings;
+mod names;
 mod policies;
 mod projects;
 mod requests;
@@ -39,6 +40,7 @@ pub use self::deliveries::*;
 pub use self::events::*;
 pub use self::keys::*;
 pub use self::landings::*;
+pub use self::names::*;
 pub use self::policies::*;
 pub use self::projects::*;
 pub use self::requests::*;
@@ -98,6 +100,9 @@ macro_rules! conformance_tests {
             numbered_pages_skip_no_sandbox_during_additions
             rejects_an_invalid_list_query
             a_workspace_is_in_one_sandbox
+            // names
+            the_name_of_a_sandbox_is_unique_in_its_tenant
+            the_name_of_a_workspace_is_unique_in_its_project
             // templates
             a_template_is_replaced_and_removed
             // requests

@@ -22,6 +22,13 @@ pub enum Error {
         /// The record that was to be added.
         what: Kind,
     },
+    /// Another sandbox of the tenant, or another workspace of the project, has
+    /// the name; nothing changed.
+    #[error("another {what} has this name")]
+    NameTaken {
+        /// The record that was to be added or renamed.
+        what: Kind,
+    },
     /// The sandbox is not in a state that allows the change; nothing changed.
     #[error("the sandbox is {is}")]
     WrongState {

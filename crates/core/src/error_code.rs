@@ -102,6 +102,8 @@ error_codes! {
         "Delete sandboxes, workspaces or projects that are no longer needed, or ask the operator to raise the limits of the tenant.";
     TenantNotFound = 1008, "TENANT_NOT_FOUND", 404, "NOT_FOUND", Never,
         "List the tenants with `GET /api/v1/tenants`.";
+    NameAmbiguous = 1009, "NAME_AMBIGUOUS", 409, "FAILED_PRECONDITION", Never,
+        "Use the id of one of the workspaces in `details`.";
     SandboxNotFound = 2001, "SANDBOX_NOT_FOUND", 404, "NOT_FOUND", Never,
         "Check the id; sandboxes are deleted when they expire. `elevo sandbox ls` lists yours.";
     TemplateNotFound = 2002, "TEMPLATE_NOT_FOUND", 404, "NOT_FOUND", Never,
@@ -156,6 +158,8 @@ error_codes! {
         "The project's retention did not keep the content of this version. Choose a version that `elevo project log` shows as kept; tags keep versions.";
     TagNotFound = 3013, "TAG_NOT_FOUND", 404, "NOT_FOUND", Never,
         "List the tags with `elevo project tag NAME`.";
+    StepNotFound = 3014, "STEP_NOT_FOUND", 404, "NOT_FOUND", Never,
+        "List the steps with `GET /api/v1/projects/{id}/steps`.";
     ProcessTimeout = 4001, "PROCESS_TIMEOUT", 408, "DEADLINE_EXCEEDED", Never,
         "Set a longer `timeout`, or run the command in the background and attach to it.";
     CommandFailed = 4002, "COMMAND_FAILED", 422, "FAILED_PRECONDITION", Never,

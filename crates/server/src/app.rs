@@ -7,6 +7,7 @@ pub(crate) mod events;
 pub(crate) mod files;
 pub(crate) mod maintenance;
 pub(crate) mod missing;
+pub(crate) mod pages;
 pub(crate) mod processes;
 pub(crate) mod projects;
 pub(crate) mod requests;
@@ -26,6 +27,7 @@ use elevo_catalog::Catalog;
 use elevo_core::TenantId;
 
 use crate::app::access::keys::Keys;
+use crate::app::access::names::Names;
 use crate::app::access::principals::Principals;
 use crate::app::access::secrets::Secrets;
 use crate::app::access::tenants::Tenants;
@@ -95,6 +97,7 @@ pub struct App {
     pub(crate) keys: Arc<Keys>,
     pub(crate) lost: Arc<LostSandboxes>,
     pub(crate) merges: Arc<Merges>,
+    pub(crate) names: Arc<Names>,
     pub(crate) pools: Arc<WarmPools>,
     pub(crate) principals: Arc<Principals>,
     pub(crate) processes: Arc<Processes>,
@@ -155,6 +158,7 @@ impl App {
             garbage: maintenance.garbage,
             lost: sandboxes.lost,
             merges: projects.merges,
+            names: resources.names.clone(),
             pools: sandboxes.pools,
             principals: Arc::new(Principals::new(&resources, &keys, &tenants)),
             processes: sandboxes.processes,

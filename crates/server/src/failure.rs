@@ -144,7 +144,7 @@ impl From<elevo_catalog::Error> for Failure {
         use elevo_catalog::{Error, Limit};
         let code = match &error {
             Error::NotFound { .. } => ErrorCode::NotFound,
-            Error::Exists { .. } => ErrorCode::NameTaken,
+            Error::Exists { .. } | Error::NameTaken { .. } => ErrorCode::NameTaken,
             Error::Changed { .. }
             | Error::HeadMoved { .. }
             | Error::PolicyMoved { .. }

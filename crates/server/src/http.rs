@@ -14,6 +14,8 @@ pub(crate) mod idempotent;
 pub(crate) mod keys;
 pub(crate) mod layers;
 pub(crate) mod limits;
+pub(crate) mod open_values;
+pub(crate) mod page;
 pub(crate) mod process;
 pub(crate) mod projects;
 pub(crate) mod pty;
@@ -54,7 +56,7 @@ use crate::http::shared::Shared;
 #[openapi(
     info(
         title = "Elevo",
-        description = "Sandboxes for agents, each with its own branch of a versioned file tree. Errors: docs/errors.md.",
+        description = "Sandboxes for agents, each with its own branch of a versioned file tree. A path or a field that names a sandbox, a workspace, a project or an agent accepts its id or its name. Every list has `limit` and `cursor`, and responds with `items` and `next`. A value with `x-extensible-enum` may get more values: a client must accept values and fields that it does not know. Errors: docs/errors.md.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")
     ),
     components(schemas(elevo_api::ErrorEnvelope)),
@@ -107,8 +109,9 @@ fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(projects::policy, projects::set_policy))
         .routes(routes!(tags::set, tags::list))
         .routes(routes!(tags::remove))
-        .routes(routes!(history::log))
+        .routes(routes!(history::steps))
         .routes(routes!(history::step))
+        .routes(routes!(history::step_changes))
         .routes(routes!(history::history))
         .routes(routes!(history::blame))
         .routes(routes!(history::file))
@@ -152,6 +155,7 @@ pub fn openapi_json() -> String {
     description::complete(&mut api);
     let mut api = serde_json::to_value(&api).unwrap_or_default();
     description::describe_streams(&mut api);
+    open_values::open(&mut api);
     let mut text = serde_json::to_string_pretty(&api).unwrap_or_default();
     text.push('\n');
     text

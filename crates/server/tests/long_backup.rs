@@ -119,7 +119,7 @@ impl Client {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, self.name(round)).unwrap();
             let merged = place.merge(&self.workspace, &self.name(round)).await;
-            assert!(merged["sequence"].is_u64(), "{merged}");
+            assert!(merged["step"].is_u64(), "{merged}");
             self.merged.store(round, Ordering::SeqCst);
             // Replaced atomically, so that a copy has one round or another.
             let draft = self.files.join(DRAFT);
@@ -173,17 +173,17 @@ async fn back_up(service: &Service, backups: &Path) -> reqwest::Result<Value> {
 /// of each step.
 async fn log(service: &Service, project: &str) -> BTreeMap<u64, (String, String)> {
     let mut steps = BTreeMap::new();
-    let mut before = String::new();
+    let mut cursor = String::new();
     loop {
-        let url = format!("/api/v1/projects/{project}/log?limit=100{before}");
+        let url = format!("/api/v1/projects/{project}/steps?limit=100{cursor}");
         let page = service.get(&url).await;
         for entry in page["items"].as_array().unwrap() {
             let text = |name: &str| entry[name].as_str().unwrap().to_owned();
-            let sequence = entry["sequence"].as_u64().unwrap();
+            let sequence = entry["number"].as_u64().unwrap();
             steps.insert(sequence, (text("message"), text("snapshot")));
         }
-        match page["next"].as_u64() {
-            Some(next) => before = format!("&before={next}"),
+        match page["next"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
             None => return steps,
         }
     }

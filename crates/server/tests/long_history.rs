@@ -114,18 +114,18 @@ fn text(value: &Value) -> String {
 
 async fn log(service: &Service, project: &str, first: String) -> Log {
     let mut entries = Vec::new();
-    let mut before = String::new();
+    let mut cursor = String::new();
     loop {
-        let path = format!("/api/v1/projects/{project}/log?limit=100{before}");
+        let path = format!("/api/v1/projects/{project}/steps?limit=100{cursor}");
         let page = service.get(&path).await;
         entries.extend(page["items"].as_array().unwrap().iter().map(|entry| Entry {
-            sequence: entry["sequence"].as_u64().unwrap(),
+            sequence: entry["number"].as_u64().unwrap(),
             head: text(&entry["snapshot"]),
             parent: text(&entry["parent"]),
             tag: text(&entry["message"]),
         }));
-        match page["next"].as_u64() {
-            Some(next) => before = format!("&before={next}"),
+        match page["next"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
             None => break,
         }
     }
@@ -137,10 +137,10 @@ async fn log(service: &Service, project: &str, first: String) -> Log {
 async fn things(service: &Service) -> Vec<Thing> {
     let mut things = Vec::new();
     for kind in ["projects", "workspaces"] {
-        let mut after = String::new();
+        let mut cursor = String::new();
         loop {
             let page = service
-                .get(&format!("/api/v1/{kind}?limit=100{after}"))
+                .get(&format!("/api/v1/{kind}?limit=100{cursor}"))
                 .await;
             let items = page["items"].as_array();
             let items = items.unwrap_or_else(|| panic!("{kind}: {page}"));
@@ -149,7 +149,7 @@ async fn things(service: &Service) -> Vec<Thing> {
                 id: text(&thing["id"]),
             }));
             match page["next"].as_str() {
-                Some(next) => after = format!("&after={next}"),
+                Some(next) => cursor = format!("&cursor={next}"),
                 None => break,
             }
         }

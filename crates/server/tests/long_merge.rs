@@ -149,7 +149,7 @@ impl Client {
             let mut allowed = self.write(round);
             let name = self.name(round);
             let (answer, attempts) = place.post(&url, &name, &json!({"message": name})).await;
-            let sequence = answer["sequence"].as_u64().expect("something has landed");
+            let sequence = answer["step"].as_u64().expect("something has landed");
             let before = {
                 let mut told = told.lock().unwrap();
                 told.insert(name, sequence);
@@ -213,18 +213,18 @@ impl History {
     async fn look(&mut self, service: &Service, project: &str) {
         let from = self.last.as_ref().map_or(0, |(sequence, _)| *sequence);
         let mut entries = Vec::new();
-        let mut before = String::new();
+        let mut cursor = String::new();
         'pages: loop {
-            let url = format!("/api/v1/projects/{project}/log?limit=100{before}");
+            let url = format!("/api/v1/projects/{project}/steps?limit=100{cursor}");
             let page = service.get(&url).await;
             for entry in page["items"].as_array().unwrap() {
-                if entry["sequence"].as_u64().unwrap() <= from {
+                if entry["number"].as_u64().unwrap() <= from {
                     break 'pages;
                 }
                 entries.push(entry.clone());
             }
-            match page["next"].as_u64() {
-                Some(next) => before = format!("&before={next}"),
+            match page["next"].as_str() {
+                Some(next) => cursor = format!("&cursor={next}"),
                 None => break,
             }
         }
@@ -234,7 +234,7 @@ impl History {
     }
 
     async fn step(&mut self, service: &Service, project: &str, entry: &Value) {
-        let (sequence, snapshot) = (entry["sequence"].as_u64().unwrap(), &entry["snapshot"]);
+        let (sequence, snapshot) = (entry["number"].as_u64().unwrap(), &entry["snapshot"]);
         if let Some((last, head)) = &self.last {
             assert_eq!(sequence, last + 1, "a gap: {entry}");
             assert_eq!(entry["parent"], json!(head), "no chain: {entry}");
@@ -244,7 +244,9 @@ impl History {
         let twice = self.steps.insert(message, sequence);
         assert_eq!(twice, None, "applied twice: {entry}");
         let versions = service
-            .get(&format!("/api/v1/projects/{project}/log/{sequence}"))
+            .get(&format!(
+                "/api/v1/projects/{project}/steps/{sequence}/changes"
+            ))
             .await;
         let versions = versions["items"].as_array().unwrap();
         let (from, to) = (
@@ -432,7 +434,7 @@ async fn check_held(service: &Service, project: &str, clients: &[Client]) {
             let known = (text(&old, "state"), text(&old, "successor"));
             assert_eq!(known, ("superseded".to_owned(), now.clone()), "{again}");
         }
-        let url = format!("/api/v1/reviews/{now}/content?side=theirs");
+        let url = format!("/api/v1/reviews/{now}/content?side=workspace");
         let held = service.request(Method::GET, &url).send().await.unwrap();
         assert_eq!(held.text().await.unwrap(), wanted);
     }

@@ -35,10 +35,10 @@ pub struct MergeResult {
     pub project: String,
     /// Head of the project after the merge.
     pub head: String,
-    /// Sequence number of the step that the merge added to the history of the
+    /// Number of the step that the merge added to the history of the
     /// project; absent if the head did not move.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sequence: Option<u64>,
+    pub step: Option<u64>,
     /// The snapshot that was merged.
     pub snapshot: String,
     /// Whether this was a dry run, which does not move the head.
@@ -98,27 +98,26 @@ pub struct Conflict {
     /// Path in the base, if one side moved the entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// Kind of the conflict: `content`, `both-added`, `removed-by-us` (in the
-    /// head), `removed-by-them` (in the workspace), `file-against-directory`,
-    /// `kind`, `renamed`, `protected` or `too-large`.
+    /// Kind of the conflict: `content`, `both-added`, `removed-in-project`,
+    /// `removed-in-workspace`, `file-against-directory`, `kind`, `renamed`, `protected` or `too-large`.
     pub kind: String,
     /// Id of the review that holds the change; absent if no review was opened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub review_id: Option<String>,
     /// The entry in the base.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub base: Option<Version>,
-    /// The entry in the head.
+    pub base_version: Option<Version>,
+    /// The entry in the head of the project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ours: Option<Version>,
+    pub project_version: Option<Version>,
     /// The entry in the workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub theirs: Option<Version>,
+    pub workspace_version: Option<Version>,
     /// The first conflicting places in the file: at most 100, and fewer or none if
     /// the response reaches its size limit. Clients can compute all of them from
     /// the three versions.
     pub hunks: Vec<ConflictHunk>,
-    /// Suggested decision: `ours`, `theirs` or `merged`.
+    /// Suggested version: `project`, `workspace` or `merged`.
     pub suggestion: String,
     /// Reason for the suggestion.
     pub reason: String,
@@ -153,12 +152,12 @@ pub struct ConflictHunk {
     /// Text in the base, at most 4 KiB. Bytes that are not UTF-8 are replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<String>,
-    /// Text in the head.
+    /// Text in the head of the project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ours: Option<String>,
+    pub project: Option<String>,
     /// Text in the workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub theirs: Option<String>,
+    pub workspace: Option<String>,
 }
 
 /// A position in a file.
@@ -177,10 +176,10 @@ pub enum HunkPlace {
 pub struct HunkLines {
     /// Lines in the base.
     pub base: LineRange,
-    /// Lines in the head.
-    pub ours: LineRange,
+    /// Lines in the head of the project.
+    pub project: LineRange,
     /// Lines in the workspace.
-    pub theirs: LineRange,
+    pub workspace: LineRange,
 }
 
 /// A range of lines in a file.

@@ -9,7 +9,7 @@ use super::merge::Conflict;
 pub enum ReviewState {
     /// The review needs a decision.
     Open,
-    /// The review was decided, with a decision other than `reject`.
+    /// The review was decided, and a version was taken.
     Resolved,
     /// The change was rejected.
     Rejected,
@@ -41,9 +41,9 @@ pub struct Review {
     /// Snapshot that contains the base version.
     pub base_snapshot: String,
     /// Head of the project when the review was opened.
-    pub ours_snapshot: String,
+    pub project_snapshot: String,
     /// Snapshot that contains the workspace's version.
-    pub theirs_snapshot: String,
+    pub workspace_snapshot: String,
     /// Number of decisions that led to another conflict.
     pub reopened: u32,
     /// When the review was opened.
@@ -63,12 +63,12 @@ pub struct Review {
     /// The review that replaced this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub successor: Option<String>,
-    /// The decision.
+    /// The version that the decision took.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resolution: Option<Resolution>,
+    pub take: Option<Take>,
     /// Message of the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resolution_message: Option<String>,
+    pub decision_message: Option<String>,
     /// Message of the merge that the change comes from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
@@ -90,30 +90,30 @@ pub struct ReviewPage {
     pub next: Option<String>,
 }
 
-/// A decision on a review: `ours` keeps the head's version, `theirs` takes the
-/// workspace's version, `suggested` takes the suggested version, `edited` takes
-/// new content, and `reject` rejects the change.
+/// The version that a decision takes: the project's, the workspace's, the
+/// suggested one, an edited one, or none, which rejects the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Resolution {
-    /// Keep the head's version. The review counts as resolved.
-    Ours,
-    /// Take the workspace's version.
-    Theirs,
-    /// Take the version that the review suggests.
+pub enum Take {
+    /// The version of the project. The review counts as resolved.
+    Project,
+    /// The version of the workspace.
+    Workspace,
+    /// The version that the review suggests.
     Suggested,
-    /// Take `content` or `base64`, or remove the path if both are absent.
+    /// The version in `content` or `base64`; if both are absent, the path is
+    /// removed.
     Edited,
-    /// Reject the change.
-    Reject,
+    /// No version: the change is rejected.
+    Nothing,
 }
 
 /// Request to decide a review.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ResolveReview {
-    /// The decision.
-    pub resolution: Resolution,
+    /// The version to take.
+    pub take: Take,
     /// New content of the file, for `edited`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,

@@ -31,10 +31,10 @@ pub struct Tag {
     pub name: String,
     /// Snapshot of the version.
     pub snapshot: String,
-    /// Sequence number of the version; absent for the state that the project
+    /// Number of the step that made the version; absent for the state that the project
     /// started with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sequence: Option<u64>,
+    pub step: Option<u64>,
     /// The agent that set the tag.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,

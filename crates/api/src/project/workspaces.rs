@@ -9,10 +9,12 @@ use super::merge::Conflict;
 pub struct CreateWorkspace {
     /// Id or name of the project.
     pub project: String,
-    /// The agent that works in the workspace; the key's agent by default.
+    /// The agent that works in the workspace, by id or name; the key's agent by
+    /// default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// Name of the workspace; need not be unique.
+    /// Name of the workspace, unique in its project. A request accepts it wherever
+    /// it accepts the id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 100)]
     pub name: Option<String>,

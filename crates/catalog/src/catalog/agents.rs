@@ -18,4 +18,7 @@ pub trait Agents {
 
     /// Returns a tenant's agent by id.
     async fn agent(&self, tenant: TenantId, id: &AgentId) -> Result<Option<Agent>>;
+
+    /// Returns a tenant's agent by name.
+    async fn agent_by_name(&self, tenant: TenantId, name: &str) -> Result<Option<Agent>>;
 }

@@ -21,7 +21,8 @@ use crate::records::Sandbox;
 pub trait Sandboxes {
     /// Adds a sandbox and records the event that it starts. `Exists` if any
     /// tenant has a sandbox with that id, or the tenant has another sandbox with
-    /// that workspace; `NotFound` for the owner if its tenant, agent or key does
+    /// that workspace; `NameTaken` if another sandbox of the tenant has the
+    /// name and is not being removed; `NotFound` for the owner if its tenant, agent or key does
     /// not exist or its tenant is being erased; `LimitReached` if `limits` or a
     /// limit of the tenant would be exceeded.
     async fn add_sandbox(&self, sandbox: &Sandbox, limits: AddLimits) -> Result<()>;
@@ -32,6 +33,10 @@ pub trait Sandboxes {
 
     /// Returns a tenant's sandbox by id.
     async fn sandbox(&self, tenant: TenantId, id: &SandboxId) -> Result<Option<Sandbox>>;
+
+    /// Returns a tenant's sandbox by name. A sandbox that is being removed has no
+    /// name.
+    async fn sandbox_by_name(&self, tenant: TenantId, name: &str) -> Result<Option<Sandbox>>;
 
     /// Returns a sandbox of any tenant by id: for callers that authenticate with
     /// the token of the sandbox.
@@ -58,7 +63,7 @@ pub trait Sandboxes {
 
     /// Changes a sandbox if it is in a state that `change` expects, and records
     /// the events of `change`; returns the changed sandbox. Otherwise `NotFound`,
-    /// `WrongState` or `Removing`.
+    /// `WrongState`, `Removing` or `NameTaken`.
     async fn change_sandbox(
         &self,
         tenant: TenantId,

@@ -18,6 +18,11 @@ pub trait Workspaces {
     /// Returns a tenant's workspace by id.
     async fn workspace(&self, tenant: TenantId, id: &WorkspaceId) -> Result<Option<Workspace>>;
 
+    /// Returns a tenant's workspaces with a name, oldest first: at most one of
+    /// each project, and one without a project. A workspace that is being removed
+    /// has no name.
+    async fn workspaces_by_name(&self, tenant: TenantId, name: &str) -> Result<Vec<Workspace>>;
+
     /// Returns a page of workspaces, newest first.
     async fn workspaces(&self, query: &WorkspaceQuery) -> Result<Page<Workspace>>;
 

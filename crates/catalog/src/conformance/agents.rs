@@ -24,7 +24,12 @@ pub async fn an_agent_is_added_once_to_its_tenant(backend: &impl Backend) {
         assert_eq!(agents, [agent(id, AGENT)]);
         let found = catalog.agent(id, &id_of(AGENT)).await.expect("agent");
         assert_eq!(found, Some(agent(id, AGENT)));
+        let name = agent(id, AGENT).name;
+        let found = catalog.agent_by_name(id, &name).await.expect("agent");
+        assert_eq!(found, Some(agent(id, AGENT)));
     }
+    let found = catalog.agent_by_name(ALICE, "no such name").await;
+    assert_eq!(found.expect("agent"), None);
     let found = catalog
         .agent(ALICE, &id_of("another-id"))
         .await

@@ -188,7 +188,7 @@ pub async fn a_landing_records_its_events(backend: &impl Backend) {
         told[0],
         (
             EventKind::ProjectLanded,
-            json!({"projectId": "prj-p", "sequence": 1})
+            json!({"projectId": "prj-p", "step": 1})
         )
     );
     assert_eq!(told[1].0, EventKind::ReviewClosed);

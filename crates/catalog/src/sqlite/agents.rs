@@ -47,4 +47,14 @@ impl Agents for SqliteCatalog {
             .await
             .map_err(failure::of)
     }
+
+    async fn agent_by_name(&self, tenant: TenantId, name: &str) -> Result<Option<Agent>> {
+        let agent = "SELECT tenant, id, name, created FROM agents WHERE tenant = ? AND name = ?";
+        sqlx::query_as(agent)
+            .bind(&tenant.as_bytes()[..])
+            .bind(name)
+            .fetch_optional(self.database.readers())
+            .await
+            .map_err(failure::of)
+    }
 }

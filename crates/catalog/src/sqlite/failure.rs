@@ -51,6 +51,25 @@ pub(super) fn of_adding(what: Kind) -> impl Fn(sqlx::Error) -> Error {
     }
 }
 
+/// Converts an error of a statement that adds or changes a record of kind `what`
+/// whose name is unique by an index of its own.
+pub(super) fn of_naming(what: Kind) -> impl Fn(sqlx::Error) -> Error {
+    move |error| {
+        let inner = error.as_database_error();
+        let is_name = inner.is_some_and(|inner| {
+            // SQLite names the columns of an index, or the index itself if it
+            // is on an expression.
+            let message = inner.message();
+            inner.kind() == ErrorKind::UniqueViolation
+                && (message.contains(".name") || message.contains("_by_name"))
+        });
+        match is_name {
+            true => Error::NameTaken { what },
+            false => of_adding(what)(error),
+        }
+    }
+}
+
 pub(super) fn of_migrating(error: MigrateError) -> Error {
     match error {
         MigrateError::VersionMissing(version) => Error::Newer { version },

@@ -31,6 +31,12 @@ const SELECT_ONE: &str = concat!(
     " FROM sandboxes WHERE id = ? AND tenant = ?"
 );
 
+pub(super) const SELECT_BY_NAME: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM sandboxes WHERE tenant = ? AND name = ? AND removing = 0"
+);
+
 pub(super) const SELECT_BY_WORKSPACE: &str = concat!(
     "SELECT ",
     columns!(),
@@ -100,6 +106,15 @@ impl Sandboxes for SqliteCatalog {
 
     async fn sandbox(&self, tenant: TenantId, id: &SandboxId) -> Result<Option<Sandbox>> {
         find(self.database.readers(), tenant, id).await
+    }
+
+    async fn sandbox_by_name(&self, tenant: TenantId, name: &str) -> Result<Option<Sandbox>> {
+        sqlx::query_as(SELECT_BY_NAME)
+            .bind(&tenant.as_bytes()[..])
+            .bind(name)
+            .fetch_optional(self.database.readers())
+            .await
+            .map_err(failure::of)
     }
 
     async fn sandbox_of_any_tenant(&self, id: &SandboxId) -> Result<Option<Sandbox>> {
@@ -172,7 +187,7 @@ impl Sandboxes for SqliteCatalog {
             .bind(sandbox.id.as_str())
             .execute(&mut *transaction)
             .await
-            .map_err(failure::of)?;
+            .map_err(failure::of_naming(Kind::Sandbox))?;
         for kind in &change.tells {
             events::record_of_sandbox(&mut transaction, &sandbox, *kind, now).await?;
         }
@@ -288,7 +303,7 @@ async fn insert(connection: &mut SqliteConnection, sandbox: &Sandbox) -> Result<
         .bind(bounds::spec(sandbox)?)
         .execute(connection)
         .await
-        .map_err(failure::of_adding(Kind::Sandbox))?;
+        .map_err(failure::of_naming(Kind::Sandbox))?;
     Ok(())
 }
 

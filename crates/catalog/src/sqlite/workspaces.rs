@@ -27,6 +27,12 @@ const SELECT_ONE: &str = concat!(
     " FROM workspaces WHERE tenant = ? AND id = ?"
 );
 
+pub(super) const SELECT_BY_NAME: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM workspaces WHERE tenant = ? AND name = ? AND state <> 'removing'"
+);
+
 const INSERT: &str = concat!(
     "INSERT INTO workspaces (",
     columns!(),
@@ -78,7 +84,7 @@ impl Workspaces for SqliteCatalog {
             .bind(micros(workspace.updated)?)
             .execute(&mut *transaction)
             .await
-            .map_err(failure::of_adding(Kind::Workspace))?;
+            .map_err(failure::of_naming(Kind::Workspace))?;
         quotas::check_workspaces(&mut transaction, workspace.tenant).await?;
         transaction.commit().await
     }
@@ -90,6 +96,17 @@ impl Workspaces for SqliteCatalog {
             .fetch_optional(self.database.readers())
             .await
             .map_err(failure::of)
+    }
+
+    async fn workspaces_by_name(&self, tenant: TenantId, name: &str) -> Result<Vec<Workspace>> {
+        let found = sqlx::query_as(SELECT_BY_NAME)
+            .bind(&tenant.as_bytes()[..])
+            .bind(name)
+            .fetch_all(self.database.readers())
+            .await;
+        let mut found: Vec<Workspace> = found.map_err(failure::of)?;
+        found.sort_by(|one, other| (one.created, &one.id).cmp(&(other.created, &other.id)));
+        Ok(found)
     }
 
     async fn workspaces(&self, query: &WorkspaceQuery) -> Result<Page<Workspace>> {
@@ -242,6 +259,6 @@ pub(super) async fn update(connection: &mut SqliteConnection, workspace: &Worksp
         .bind(workspace.id.as_str())
         .execute(connection)
         .await
-        .map_err(failure::of)?;
+        .map_err(failure::of_naming(Kind::Workspace))?;
     Ok(())
 }

@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use reqwest::Method;
-use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::runtime::Runtime;
 
@@ -182,32 +181,3 @@ pub(crate) fn not_removed(name: &str) -> String {
         crate::output::format::first_line(name)
     )
 }
-
-/// Requests all pages of a list. Returns the number of items. `take` handles a
-/// page and returns its number of items and the cursor of the next page.
-pub(crate) fn pages<T: DeserializeOwned>(
-    call: &mut Call,
-    path: &[&str],
-    query: &[(&str, String)],
-    mut take: impl FnMut(&mut Call, T) -> anyhow::Result<(usize, Option<String>)>,
-) -> anyhow::Result<usize> {
-    let (mut after, mut seen) = (None::<String>, 0);
-    loop {
-        let request = call.client.request(Method::GET, path);
-        let request = request.query(query).query(&[("limit", PAGE)]);
-        let request = match &after {
-            Some(after) => request.query(&[("after", after)]),
-            None => request,
-        };
-        let page = call.wait(call.client.json(request))?;
-        let (count, next) = take(call, page)?;
-        seen += count;
-        match next {
-            Some(next) => after = Some(next),
-            None => return Ok(seen),
-        }
-    }
-}
-
-/// Items per page.
-const PAGE: u32 = 100;

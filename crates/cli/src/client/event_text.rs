@@ -7,13 +7,10 @@ use serde_json::Value;
 
 use crate::client::call::Call;
 use crate::client::names::AgentNames;
-use crate::client::paths::review_path;
-use crate::client::project_state::steps;
+use crate::client::pages::{PAGE, page};
+use crate::client::paths::{project_path, review_path};
 use crate::client::review::ProjectNames;
 use crate::output::format::{count, first_line, short_id};
-
-/// Steps that are requested at a time.
-const PAGE: u32 = 100;
 
 /// Requests the names that the events need, each once.
 pub(crate) struct EventTexts {
@@ -22,7 +19,7 @@ pub(crate) struct EventTexts {
     /// By id; `None` if the key may not see the review.
     reviews: HashMap<String, Option<api::Review>>,
     /// By the id of the project and the number of the step.
-    steps: HashMap<(String, u64), api::LogEntry>,
+    steps: HashMap<(String, u64), api::Step>,
 }
 
 impl EventTexts {
@@ -47,8 +44,8 @@ impl EventTexts {
         match (text("projectId"), text("reviewId")) {
             (_, Some(review)) => words.extend(self.review(call, review, text("state"))),
             (Some(project), None) if event.event == "project.landed" => {
-                let sequence = data.get("sequence").and_then(Value::as_u64);
-                words.extend(sequence.map(|step| self.step(call, project, step)));
+                let step = data.get("step").and_then(Value::as_u64);
+                words.extend(step.map(|step| self.step(call, project, step)));
             }
             _ => {
                 let ids = [text("sandboxId"), text("workspaceId")];
@@ -85,12 +82,14 @@ impl EventTexts {
         if !self.steps.contains_key(&key) {
             // Requests this step and the steps after it: events are listed from
             // old to new, so the next events are about later steps.
-            let before = number + u64::from(PAGE);
-            let page = call.wait(steps(&call.client, project, Some(before), PAGE));
+            let until = number + u64::from(PAGE) - 1;
+            let path = project_path(project, &["steps"]);
+            let query = [("until", until.to_string())];
+            let page = call.wait(page::<api::Step>(&call.client, &path, &query, None, PAGE));
             let items = page.map(|page| page.items).unwrap_or_default();
             let items = items.into_iter();
             self.steps
-                .extend(items.map(|step| ((project.to_owned(), step.sequence), step)));
+                .extend(items.map(|step| ((project.to_owned(), step.number), step)));
         }
         let mut text = format!("step {number}");
         if let Some(step) = self.steps.get(&key) {

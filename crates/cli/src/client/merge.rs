@@ -109,13 +109,13 @@ pub(crate) fn print_merge(call: &mut Call, result: &api::MergeResult) -> anyhow:
 
 fn print_landed(call: &mut Call, result: &api::MergeResult) -> anyhow::Result<()> {
     let count = format::count(result.landed_count, "change", "changes");
-    let text = match (result.dry_run, result.sequence) {
+    let text = match (result.dry_run, result.step) {
         (true, _) => format!("{count} would land"),
-        (false, Some(sequence)) => format!("{count} landed as step {sequence}, "),
+        (false, Some(step)) => format!("{count} landed as step {step}, "),
         (false, None) => "Nothing landed".to_owned(),
     };
     let mut line = call.output.styled(STRONG, text);
-    if result.sequence.is_some() {
+    if result.step.is_some() {
         let head = format::short_text(&result.head);
         line.extend(call.output.styled(IDENTITY, head));
     }
@@ -236,8 +236,8 @@ fn next_step(review: &str, may_decide: bool) -> String {
 pub(crate) fn suggested_side(conflict: &api::Conflict) -> String {
     let reason = first_line(&conflict.reason);
     match conflict.suggestion.as_str() {
-        "ours" => format!("the project's side ({reason})"),
-        "theirs" => format!("the workspace's side ({reason})"),
+        "project" => format!("the project's side ({reason})"),
+        "workspace" => format!("the workspace's side ({reason})"),
         // The reason for a merged file has the form `CAUSE: LINES`.
         _ => match reason.split_once(": ") {
             Some((cause, lines)) => format!("{lines} ({cause})"),
@@ -251,8 +251,8 @@ pub(crate) fn conflict_reason(kind: &str) -> String {
     let words = match kind {
         "content" => "both sides changed the same place",
         "both-added" => "both sides added a file of this name",
-        "removed-by-us" => "the project removed it, the workspace changed it",
-        "removed-by-them" => "the workspace removed it, the project changed it",
+        "removed-in-project" => "the project removed it, the workspace changed it",
+        "removed-in-workspace" => "the workspace removed it, the project changed it",
         "file-against-directory" => "a file on one side is a directory on the other",
         "kind" => "it has a different kind on each side",
         "renamed" => "both sides moved it, to different paths",
@@ -288,7 +288,7 @@ mod tests {
             "the workspace's lines (both changed it)"
         );
         assert_eq!(
-            conflict("ours", "it is larger"),
+            conflict("project", "it is larger"),
             "the project's side (it is larger)"
         );
     }

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use elevo_api as api;
 use elevo_core::ErrorCode;
-use reqwest::Method;
-use serde::de::DeserializeOwned;
+use serde::Deserialize;
 
 use crate::client::call::Call;
 use crate::client::error::Result;
 use crate::client::http::Client;
+use crate::client::pages::items;
 use crate::client::paths::{AGENTS, KEYS, PROJECTS, REVIEWS, SANDBOXES, WEBHOOKS, WORKSPACES};
 use crate::errors::{Exit, NameProblem};
 use crate::output::format::first_line;
@@ -22,9 +22,6 @@ const LEAST: usize = 4;
 
 /// Maximum number of resources that a name is looked up in.
 const MOST: usize = 10_000;
-
-/// Resources per request.
-const PAGE: usize = 100;
 
 /// A kind of resource that has ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,87 +190,34 @@ async fn matching(client: &Client, noun: Noun, text: &str) -> Result<Vec<Candida
 }
 
 async fn all(client: &Client, noun: Noun) -> Result<Vec<Candidate>> {
-    let candidate = |id: String, name: Option<String>| Candidate { id, name };
-    match noun {
-        Noun::Agent => {
-            let list: api::AgentList = client.get(&AGENTS).await?;
-            let items = list.items.into_iter();
-            Ok(items.map(|it| candidate(it.id, Some(it.name))).collect())
-        }
-        Noun::Key => {
-            let list: api::KeyList = client.get(&KEYS).await?;
-            let valid = list.items.into_iter().filter(|it| it.revoked_at.is_none());
-            Ok(valid.map(|it| candidate(it.id, Some(it.name))).collect())
-        }
-        Noun::Webhook => {
-            let list: api::WebhookList = client.get(&WEBHOOKS).await?;
-            let items = list.items.into_iter();
-            Ok(items.map(|it| candidate(it.id, Some(it.url))).collect())
-        }
-        Noun::Project => {
-            let read = |page: api::ProjectPage| {
-                let items = page.items.into_iter();
-                let items = items.map(|it| candidate(it.id, Some(it.name)));
-                (items.collect(), page.next)
-            };
-            paged(client, &PROJECTS, read).await
-        }
-        Noun::Review => {
-            let read = |page: api::ReviewPage| {
-                let items = page.items.into_iter();
-                (items.map(|it| candidate(it.id, None)).collect(), page.next)
-            };
-            paged(client, &REVIEWS, read).await
-        }
-        Noun::Workspace => {
-            let read = |page: api::WorkspacePage| {
-                let items = page.items.into_iter();
-                let items = items.map(|it| candidate(it.id, it.name));
-                (items.collect(), page.next)
-            };
-            paged(client, &WORKSPACES, read).await
-        }
-        Noun::Sandbox => sandboxes(client).await,
-    }
+    let path: &[&str] = match noun {
+        Noun::Agent => &AGENTS,
+        Noun::Key => &KEYS,
+        Noun::Project => &PROJECTS,
+        Noun::Review => &REVIEWS,
+        Noun::Sandbox => &SANDBOXES,
+        Noun::Webhook => &WEBHOOKS,
+        Noun::Workspace => &WORKSPACES,
+    };
+    let found: Vec<Listed> = items(client, path, &[], MOST).await?;
+    let valid = found.into_iter().filter(|it| it.revoked_at.is_none());
+    let candidates = valid.map(|it| Candidate {
+        id: it.id,
+        name: it.name.or(it.url),
+    });
+    Ok(candidates.collect())
 }
 
-/// Requests the pages of a list, up to [`MOST`] resources.
-async fn paged<T: DeserializeOwned>(
-    client: &Client,
-    path: &[&str],
-    read: impl Fn(T) -> (Vec<Candidate>, Option<String>),
-) -> Result<Vec<Candidate>> {
-    let (mut found, mut after) = (Vec::new(), None::<String>);
-    while found.len() < MOST {
-        let mut query = vec![("limit", PAGE.to_string())];
-        query.extend(after.take().map(|after| ("after", after)));
-        let request = client.request(Method::GET, path).query(&query);
-        let (items, next) = read(client.json(request).await?);
-        found.extend(items);
-        match next {
-            Some(next) => after = Some(next),
-            None => break,
-        }
-    }
-    Ok(found)
-}
-
-async fn sandboxes(client: &Client) -> Result<Vec<Candidate>> {
-    let mut found = Vec::new();
-    for page in 1..=MOST / PAGE {
-        let request = client.request(Method::GET, &SANDBOXES);
-        let request = request.query(&[("page", page), ("limit", PAGE)]);
-        let list: api::SandboxPage = client.json(request).await?;
-        let is_last = list.items.is_empty();
-        found.extend(list.items.into_iter().map(|it| Candidate {
-            id: it.id,
-            name: it.name,
-        }));
-        if is_last || found.len() as u64 >= list.total {
-            break;
-        }
-    }
-    Ok(found)
+/// The fields of a resource that name it.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Listed {
+    id: String,
+    name: Option<String>,
+    /// The URL of a webhook, which is its name.
+    url: Option<String>,
+    /// When a key was revoked.
+    revoked_at: Option<String>,
 }
 
 /// Names of agents by id.
@@ -284,9 +228,9 @@ impl AgentNames {
     /// Requests the names. Without the scope `keys` there are none, and ids are
     /// shown.
     pub(crate) fn request(call: &Call) -> Self {
-        let listed = call.wait(call.client.get::<api::AgentList>(&AGENTS));
-        let items = listed.map(|list| list.items).unwrap_or_default();
-        Self(items.into_iter().map(|it| (it.id, it.name)).collect())
+        let listed = call.wait(items::<api::Agent>(&call.client, &AGENTS, &[], MOST));
+        let agents = listed.unwrap_or_default().into_iter();
+        Self(agents.map(|it| (it.id, it.name)).collect())
     }
 
     /// Returns the name of an agent, or its id if the name is unknown.

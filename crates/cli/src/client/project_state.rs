@@ -1,11 +1,12 @@
 //! Resolves names of project states to snapshot ids.
 
 use elevo_api as api;
-use reqwest::Method;
+use elevo_core::ErrorCode;
 
 use crate::client::call::Call;
 use crate::client::error::Result;
 use crate::client::http::Client;
+use crate::client::pages::{PAGE, page};
 use crate::client::paths::project_path;
 use crate::client::workspace::workspace_here;
 use crate::errors::ProjectProblem;
@@ -18,8 +19,6 @@ const WHOLE: usize = 64;
 
 /// Maximum number of steps searched for an abbreviated id.
 const MOST: u64 = 10_000;
-
-const PAGE: u32 = 100;
 
 /// A name of a state, and the number of steps to go back from it.
 #[derive(Debug, PartialEq, Eq)]
@@ -107,7 +106,7 @@ fn go_back(
         Some(step) => Some(step),
         None if name.text == "head" => {
             let found: api::Project = call.wait(client.get(&project_path(project, &[])))?;
-            Some(found.sequence)
+            Some(found.step)
         }
         None => {
             let digits = match name.text {
@@ -131,18 +130,16 @@ fn go_back(
 
 /// The snapshot of a tag.
 async fn of_tag(client: &Client, project: &str, tag: &str) -> Result<Option<String>> {
-    let mut after = None::<String>;
+    let path = project_path(project, &["tags"]);
+    let mut cursor = None::<String>;
     loop {
-        let mut query = vec![("limit", PAGE.to_string())];
-        query.extend(after.take().map(|after| ("after", after)));
-        let request = client.request(Method::GET, &project_path(project, &["tags"]));
-        let page: api::TagPage = client.json(request.query(&query)).await?;
+        let page = page::<api::Tag>(client, &path, &[], cursor.as_deref(), PAGE).await?;
         if let Some(found) = page.items.into_iter().find(|it| it.name == tag) {
             return Ok(Some(found.snapshot));
         }
-        match page.next {
-            Some(next) => after = Some(next),
-            None => return Ok(None),
+        cursor = page.next;
+        if cursor.is_none() {
+            return Ok(None);
         }
     }
 }
@@ -156,25 +153,21 @@ pub(crate) fn resolve_some(
     text.map(|text| resolve(call, project, text)).transpose()
 }
 
-/// Returns the steps before a number, or the newest steps.
-pub(crate) async fn steps(
-    client: &Client,
-    project: &str,
-    before: Option<u64>,
-    limit: u32,
-) -> Result<api::LogPage> {
-    let mut query = vec![("limit", limit.to_string())];
-    query.extend(before.map(|before| ("before", before.to_string())));
-    let request = client.request(Method::GET, &project_path(project, &["log"]));
-    client.json(request.query(&query)).await
+/// Requests a step.
+async fn step(client: &Client, project: &str, number: u64) -> Result<Option<api::Step>> {
+    let number = number.to_string();
+    let path = project_path(project, &["steps", &number]);
+    match client.get(&path).await {
+        Ok(step) => Ok(Some(step)),
+        Err(error) if error.code() == Some(ErrorCode::StepNotFound) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// The snapshot of a step. Step 0 is the state before the first step.
-async fn of_step(client: &Client, project: &str, step: u64) -> Result<Option<String>> {
-    let first = step.max(1);
-    let page = steps(client, project, Some(first + 1), 1).await?;
-    let found = page.items.into_iter().find(|it| it.sequence == first);
-    match (found, step) {
+async fn of_step(client: &Client, project: &str, number: u64) -> Result<Option<String>> {
+    let found = step(client, project, number.max(1)).await?;
+    match (found, number) {
         (Some(found), 0) => Ok(Some(found.parent)),
         (found, 1..) => Ok(found.map(|found| found.snapshot)),
         // Without any step, the head is the initial state.
@@ -194,26 +187,27 @@ struct Found {
 async fn by_first_digits(client: &Client, project: &str, text: &str) -> Result<Option<Found>> {
     let text = text.to_ascii_lowercase();
     let found = |snapshot: String, step| Ok(Some(Found { snapshot, step }));
-    let (mut before, mut seen) = (None, 0);
+    let path = project_path(project, &["steps"]);
+    let (mut cursor, mut seen) = (None::<String>, 0);
     while seen < MOST {
-        let page = steps(client, project, before, PAGE).await?;
+        let page = page::<api::Step>(client, &path, &[], cursor.as_deref(), PAGE).await?;
         for step in page.items {
             seen += 1;
             if step.snapshot.starts_with(&text) {
-                return found(step.snapshot, step.sequence);
+                return found(step.snapshot, step.number);
             }
-            if step.sequence == 1 && step.parent.starts_with(&text) {
+            if step.number == 1 && step.parent.starts_with(&text) {
                 return found(step.parent, 0);
             }
         }
-        before = match page.next {
-            Some(next) => Some(next),
-            None => break,
-        };
+        cursor = page.next;
+        if cursor.is_none() {
+            break;
+        }
     }
     let project: api::Project = client.get(&project_path(project, &[])).await?;
     match project.head.starts_with(&text) {
-        true => found(project.head, project.sequence),
+        true => found(project.head, project.step),
         false => Ok(None),
     }
 }

@@ -11,7 +11,7 @@ use crate::output::format::first_line;
 use crate::output::json;
 
 pub(crate) fn decision(
-    resolution: api::Resolution,
+    take: api::Take,
     message: String,
     content: Option<Vec<u8>>,
 ) -> api::ResolveReview {
@@ -21,7 +21,7 @@ pub(crate) fn decision(
         None => (None, None),
     };
     api::ResolveReview {
-        resolution,
+        take,
         content,
         base64,
         message,

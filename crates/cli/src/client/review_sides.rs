@@ -28,9 +28,9 @@ impl Sides {
             }
         };
         Ok(Self {
-            base: side("base", &conflict.base).await?,
-            ours: side("ours", &conflict.ours).await?,
-            theirs: side("theirs", &conflict.theirs).await?,
+            base: side("base", &conflict.base_version).await?,
+            ours: side("project", &conflict.project_version).await?,
+            theirs: side("workspace", &conflict.workspace_version).await?,
         })
     }
 

@@ -1,17 +1,14 @@
 //! Lists sandboxes.
 
 use elevo_api as api;
-use reqwest::Method;
 
 use crate::client::call::Call;
+use crate::client::pages::pages;
 use crate::client::paths::SANDBOXES;
 use crate::output::format::short_id;
 use crate::output::relative_time::relative;
 use crate::output::sandbox::sandbox_state;
 use crate::output::table::Table;
-
-/// Sandboxes per request.
-const PAGE: u32 = 100;
 
 /// Prints the sandboxes that a query selects, newest first.
 pub(crate) fn print_sandboxes(
@@ -23,13 +20,8 @@ pub(crate) fn print_sandboxes(
         &["ID", "NAME", "STATE", "CREATED", "EXPIRES", "TEMPLATE"],
         long,
     );
-    let (mut page, mut seen) = (1, 0);
-    loop {
-        let request = call.client.request(Method::GET, &SANDBOXES);
-        let request = request.query(filters);
-        let request = request.query(&[("page", page), ("limit", PAGE)]);
-        let list: api::SandboxPage = call.wait(call.client.json(request))?;
-        for sandbox in &list.items {
+    let take = |call: &mut Call, sandboxes: Vec<api::Sandbox>| {
+        for sandbox in &sandboxes {
             if call.output.is_json() {
                 call.output.value(sandbox)?;
                 continue;
@@ -47,12 +39,9 @@ pub(crate) fn print_sandboxes(
                 sandbox.template.clone(),
             ]);
         }
-        seen += list.items.len() as u64;
-        if list.items.is_empty() || seen >= list.total {
-            break;
-        }
-        page += 1;
-    }
+        Ok(())
+    };
+    let seen = pages(call, &SANDBOXES, filters, take)?;
     if call.output.is_json() {
         return Ok(());
     }

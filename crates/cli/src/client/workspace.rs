@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use elevo_api as api;
-use reqwest::Method;
 use serde_json::Value;
 
 use crate::client::call::{self, Call};
@@ -11,6 +10,7 @@ use crate::client::error::Result;
 use crate::client::find::{Reach, Where};
 use crate::client::http::Client;
 use crate::client::names::{Noun, find};
+use crate::client::pages::{PAGE, page};
 use crate::client::paths::WORKSPACES;
 use crate::errors::{Exit, WorkspaceProblem};
 use crate::global::Global;
@@ -73,20 +73,15 @@ async fn around(client: &Client, here: &Path) -> Result<Option<api::Workspace>> 
         let path = path.map(|path| path.canonicalize().unwrap_or(path));
         path.is_some_and(|path| here.starts_with(path))
     };
-    let mut after = None::<String>;
+    let mut cursor = None::<String>;
     loop {
-        let request = client.request(Method::GET, &WORKSPACES);
-        let request = match after.take() {
-            Some(after) => request.query(&[("after", after)]),
-            None => request,
-        };
-        let page: api::WorkspacePage = client.json(request).await?;
+        let page = page(client, &WORKSPACES, &[], cursor.as_deref(), PAGE).await?;
         if let Some(found) = page.items.into_iter().find(is_here) {
             return Ok(Some(found));
         }
-        match page.next {
-            Some(next) => after = Some(next),
-            None => return Ok(None),
+        cursor = page.next;
+        if cursor.is_none() {
+            return Ok(None);
         }
     }
 }

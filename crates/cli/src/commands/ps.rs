@@ -2,6 +2,7 @@ use clap::Args;
 use elevo_api as api;
 
 use crate::client::names::{Noun, find};
+use crate::client::pages::items;
 use crate::client::paths::sandbox_path;
 use crate::client::sandboxes::print_sandboxes;
 use crate::client::{self, Call, Reach};
@@ -36,9 +37,9 @@ pub(crate) fn run(args: &Ps) -> anyhow::Result<Exit> {
         };
         let id = find(call, Noun::Sandbox, sandbox)?;
         let path = sandbox_path(&id, &["process"]);
-        let mut list: api::CommandList = call.wait(call.client.get(&path))?;
-        list.items.sort_by_key(|command| command.started_at);
-        print(call, &list.items)?;
+        let commands: Vec<api::CommandInfo> =
+            call.wait(items(&call.client, &path, &[], usize::MAX))?;
+        print(call, &commands)?;
         Ok(Exit::Done)
     })
 }

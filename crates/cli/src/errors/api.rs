@@ -48,7 +48,7 @@ fn advice(body: &elevo_api::ErrorBody) -> String {
 
 /// Advice in terms of the command line, for codes whose remediation names
 /// requests, headers or fields.
-const IN_COMMANDS: [(ErrorCode, &str); 23] = [
+const IN_COMMANDS: [(ErrorCode, &str); 24] = [
     (
         ErrorCode::Unauthorized,
         "Set ELEVO_API_KEY to a valid key, or name its file with --key-file; `elevo key \
@@ -87,6 +87,10 @@ const IN_COMMANDS: [(ErrorCode, &str); 23] = [
     (
         ErrorCode::PatchRefused,
         "Create the patch with `git diff` against the state that --base names.",
+    ),
+    (
+        ErrorCode::StepNotFound,
+        "List the steps with `elevo project log NAME`.",
     ),
     (
         ErrorCode::ProcessTimeout,
@@ -166,7 +170,7 @@ const IN_OPTIONS: [(&str, &str); 8] = [
     ),
     ("send `move`", "use --move"),
     (
-        "or `reject` the change",
+        "or take `nothing`, which rejects the change",
         "or reject the change with `elevo review reject`",
     ),
     ("Leave `strategy` out", "Leave --strategy out"),

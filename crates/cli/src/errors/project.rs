@@ -8,7 +8,7 @@ use super::exit::Exit;
 /// Errors of projects and reviews.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProjectProblem {
-    #[error("no step of `{project}` has the snapshot or sequence number `{text}`")]
+    #[error("no step of `{project}` has the snapshot or number `{text}`")]
     UnknownStep { project: String, text: String },
     #[error("{} is not a valid policy", .path.display())]
     PolicyUnreadable {

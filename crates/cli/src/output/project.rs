@@ -22,7 +22,7 @@ pub(crate) fn print_project(call: &mut Call, project: &api::Project) -> anyhow::
         ("id", project.id.clone()),
         ("for", project.description.clone().unwrap_or_default()),
         ("head", project.head.clone()),
-        ("steps", project.sequence.to_string()),
+        ("steps", project.step.to_string()),
         ("holds", holds.unwrap_or_default()),
         ("policy", format!("version {}", project.policy_version)),
         ("keeps", retention::retention_text(project.retention)),

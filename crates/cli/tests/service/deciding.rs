@@ -112,5 +112,5 @@ fn a_decision_is_on_record() {
     let step: Value = serde_json::from_str(log.trim()).unwrap();
     assert_eq!(step["agent"], site.agent.as_str(), "{step}");
     assert_eq!(step["decided"]["review"], review.as_str(), "{step}");
-    assert_eq!(step["decided"]["resolution"], "suggested", "{step}");
+    assert_eq!(step["decided"]["take"], "suggested", "{step}");
 }

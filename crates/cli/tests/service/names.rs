@@ -41,7 +41,10 @@ fn a_name_or_a_unique_prefix_stands_for_an_id() {
     for text in ["try", &id[..id.len() - 2], &id[3..9]] {
         server.ok(["ws", "merge", text, "--dry-run"]);
     }
-    server.ok(create);
+    let taken = server.run(create);
+    assert_eq!((taken.code, &*taken.name()), (4, "name_taken"));
+    server.ok(["project", "create", "other"]);
+    server.ok(["ws", "create", "--project", "other", "try"]);
     let ambiguous = server.run(["ws", "merge", "try", "--json"]);
     let (code, name) = (ambiguous.code, ambiguous.name());
     assert_eq!((code, name.as_str()), (3, "name_ambiguous"));
@@ -93,7 +96,7 @@ fn the_log_of_a_directory_has_the_changes_of_everything_in_it() {
     let server = with_steps();
     let log = |path: &str| {
         let log = server.ok(["project", "log", "site", "--json", "--", path]);
-        let step = |it: &Value| (it["sequence"].clone(), it["path"].clone());
+        let step = |it: &Value| (it["step"].clone(), it["path"].clone());
         lines(&log).iter().map(step).collect::<Vec<_>>()
     };
     let expected = [(3, "src/app"), (3, "src/lib"), (1, "src")];

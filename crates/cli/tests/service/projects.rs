@@ -80,7 +80,7 @@ fn a_project_is_made_looked_at_renamed_and_removed() {
     assert!(listed.contains("site") && listed.contains("words"));
     let shown = server.ok(["project", "show", "site", "--json"]);
     let shown: Value = serde_json::from_str(&shown).unwrap();
-    assert_eq!(shown["sequence"], 1);
+    assert_eq!(shown["step"], 1);
     let head = shown["head"].as_str().unwrap();
     assert!(server.ok(["project", "show", "site"]).contains(head));
 
@@ -184,10 +184,7 @@ fn a_dry_run_changes_nothing_and_an_atomic_merge_is_all_or_nothing() {
     two.write("more", "text\n");
     let dry = server.run(["ws", "merge", &two.id, "--dry-run", "--json"]);
     let dry: Value = serde_json::from_slice(&dry.stdout).unwrap();
-    assert_eq!(
-        (&dry["dryRun"], &dry["sequence"]),
-        (&true.into(), &Value::Null)
-    );
+    assert_eq!((&dry["dryRun"], &dry["step"]), (&true.into(), &Value::Null));
     let (one, other) = (Workspace::of(&server), Workspace::of(&server));
     one.write("other", "first\n");
     other.write("other", "second\n");
@@ -340,7 +337,7 @@ fn versions_are_tagged_and_retention_is_chosen() {
     let listed = server.ok(["project", "tag", "site", "--json"]);
     let listed = lines(&listed);
     assert_eq!(
-        (&listed[0]["name"], &listed[0]["sequence"]),
+        (&listed[0]["name"], &listed[0]["step"]),
         (&"v1".into(), &1.into())
     );
     let taken = server.run(["project", "tag", "site", "v1", "head"]);

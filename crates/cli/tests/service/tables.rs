@@ -187,7 +187,9 @@ fn a_review_is_shown_and_decided_as_before() {
 #[test]
 fn errors_of_a_server_name_commands_as_before() {
     let site = Site::new();
-    workspace(&site.server, "ada");
+    site.server.ok(["project", "create", "other"]);
+    site.server
+        .ok(["ws", "create", "--project", "other", "ada-1"]);
     let commands = [
         "agent create ada",
         "key create ci --agent nope",

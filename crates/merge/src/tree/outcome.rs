@@ -159,8 +159,8 @@ impl ConflictKind {
         match self {
             Self::Content => "content",
             Self::BothAdded => "both-added",
-            Self::RemovedByUs => "removed-by-us",
-            Self::RemovedByThem => "removed-by-them",
+            Self::RemovedByUs => "removed-in-project",
+            Self::RemovedByThem => "removed-in-workspace",
             Self::FileAgainstDirectory => "file-against-directory",
             Self::Kind => "kind",
             Self::Renamed => "renamed",

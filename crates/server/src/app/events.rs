@@ -160,7 +160,7 @@ impl Events {
                 kind, agent, data, ..
             } = &event.event;
             let is_own = who.agent.is_none() || who.agent == *agent;
-            let sequence = data["sequence"].as_u64();
+            let sequence = data["step"].as_u64();
             let is_shown = match sequence.filter(|_| *kind == EventKind::ProjectLanded) {
                 Some(sequence) if !is_own => {
                     let step = (&*event.event.subject, sequence);

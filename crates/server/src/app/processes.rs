@@ -17,6 +17,7 @@ use elevo_core::{ErrorCode, SandboxId};
 
 use crate::app::access::principal::Principal;
 use crate::app::access::secrets::Secrets;
+use crate::app::pages::PageQuery;
 use crate::app::processes::output::{Ended, Reading, exit_code};
 use crate::app::requests::once::Once;
 use crate::app::resources::Resources;
@@ -251,16 +252,26 @@ impl Processes {
         })
     }
 
-    pub(crate) async fn list(&self, who: &Principal, id: &SandboxId) -> Result<api::CommandList> {
+    pub(crate) async fn list(
+        &self,
+        who: &Principal,
+        id: &SandboxId,
+        page: PageQuery,
+    ) -> Result<api::CommandPage> {
         who.needs(Scope::Process)?;
         let link = self.sandboxes.agent_of(who, id).await?;
-        let commands = link
-            .processes()
-            .into_iter()
-            .filter(|process| process.kind == ProcessKind::Command);
-        Ok(api::CommandList {
-            items: commands.map(command_out).collect(),
-        })
+        let mut commands = link.processes();
+        commands.retain(|process| process.kind == ProcessKind::Command);
+        let key = |process: &Process| (process.started_ms, process.id.clone());
+        commands.sort_by_key(key);
+        let after = page.parse(|text| {
+            let (started, id) = text.split_once('_')?;
+            Some((started.parse().ok()?, id.to_owned()))
+        })?;
+        let (commands, next) = page.cut(commands, after.as_ref(), key);
+        let items = commands.into_iter().map(command_out).collect();
+        let next = next.map(|(started, id)| format!("{started}_{id}"));
+        Ok(api::CommandPage { items, next })
     }
 
     pub(crate) async fn get(

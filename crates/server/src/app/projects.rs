@@ -20,15 +20,16 @@ pub(crate) mod trees;
 use elevo_api as api;
 use elevo_api::Scope;
 use elevo_catalog::Catalog;
-use elevo_catalog::{Position, Project, ProjectChange, ProjectQuery, Workspace, WorkspaceQuery};
+use elevo_catalog::{Project, ProjectChange, ProjectQuery, Workspace, WorkspaceQuery};
 use elevo_core::{ProjectId, TenantId};
 use elevo_engine::StateTree;
 use elevo_policy::View;
 use std::sync::Arc;
 
-use crate::app::access::keys::check_name;
+use crate::app::access::names::check_name;
 use crate::app::access::principal::Principal;
 use crate::app::missing::no_project;
+use crate::app::pages::{self, PageQuery};
 use crate::app::projects::policies::Policies;
 use crate::app::projects::project_ref::ProjectRef;
 use crate::app::requests::once::Once;
@@ -37,13 +38,6 @@ use crate::app::snapshots::{Kept, Snapshots, info};
 use crate::app::tenant_stores::TenantStores;
 use crate::failure::{Failure, Result};
 use crate::platform::{audit, clock};
-
-/// The cursor and the size of a requested page.
-#[derive(Clone, Debug)]
-pub(crate) struct PageQuery {
-    pub(crate) after: Option<String>,
-    pub(crate) limit: u32,
-}
 
 /// Manages projects: their files, history, policies, tags and retention. Holds a
 /// cache of compiled policies.
@@ -152,11 +146,11 @@ impl Projects {
             .projects(&ProjectQuery {
                 tenant: Some(who.tenant),
                 removing: Some(false),
-                after: position(query.after.as_deref())?,
+                after: query.position()?,
                 limit: query.limit,
             })
             .await?;
-        let next = next(&page.items, query.limit, Project::position);
+        let next = pages::next(&page.items, query.limit, Project::position);
         let mut items = Vec::new();
         for project in &page.items {
             items.push(self.project_out(who, project).await?);
@@ -277,7 +271,7 @@ impl Projects {
             name: project.name.clone(),
             description: project.description.clone(),
             head: project.head.to_string(),
-            sequence: project.sequence,
+            step: project.sequence,
             entries: sees_all.then_some(tree.count),
             bytes: sees_all.then_some(tree.bytes),
             policy_version: project.policy_version,
@@ -329,32 +323,4 @@ fn check_description(text: Option<&str>) -> Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-/// Parses a cursor that [`next`] wrote.
-pub(crate) fn position(after: Option<&str>) -> Result<Option<Position>> {
-    let Some(text) = after else { return Ok(None) };
-    let read = || {
-        let (created, id) = text.split_once('_')?;
-        let micros: i64 = created.parse().ok()?;
-        let nanos = u32::try_from(micros.rem_euclid(1_000_000)).ok()? * 1000;
-        Some(Position {
-            created: elevo_core::Timestamp::new(micros.div_euclid(1_000_000), nanos)?,
-            id: id.to_owned(),
-        })
-    };
-    let read = read().ok_or_else(|| Failure::invalid("`after` is not a valid cursor"));
-    read.map(Some)
-}
-
-/// Returns the cursor of the next page, if there may be one.
-pub(crate) fn next<T>(
-    items: &[T],
-    limit: u32,
-    position: impl Fn(&T) -> Position,
-) -> Option<String> {
-    let last = items.last().filter(|_| items.len() >= limit as usize)?;
-    let Position { created, id } = position(last);
-    let micros = created.seconds() * 1_000_000 + i64::from(created.nanos() / 1000);
-    Some(format!("{micros}_{id}"))
 }

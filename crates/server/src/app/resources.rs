@@ -10,6 +10,7 @@ use elevo_merge::Drivers;
 use elevo_sandbox::SandboxRuntime;
 use elevo_store_local::LocalStore;
 
+use crate::app::access::names::Names;
 use crate::app::maintenance::collecting::Collecting;
 use crate::app::projects::heads::Heads;
 use crate::app::sandboxes::freezer::Freezer;
@@ -48,6 +49,7 @@ pub struct Parts {
 pub(crate) struct Resources {
     pub(crate) config: Arc<Config>,
     pub(crate) catalog: Arc<dyn Catalog>,
+    pub(crate) names: Arc<Names>,
     pub(crate) runtime: Arc<dyn SandboxRuntime>,
     pub(crate) links: AgentLinks,
     pub(crate) audit: Arc<Audit>,
@@ -84,6 +86,7 @@ impl Resources {
             locks: Arc::default(),
             freezer: Arc::new(Freezer::new(parts.runtime.clone())),
             pool: parts.pool,
+            names: Arc::new(Names::new(parts.catalog.clone())),
             catalog: parts.catalog,
             runtime: parts.runtime,
             links: parts.links,

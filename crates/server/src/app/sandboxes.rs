@@ -30,8 +30,10 @@ use elevo_catalog::{Sandbox, SandboxQuery};
 use elevo_core::{ErrorCode, SandboxId, SandboxState};
 use elevo_sandbox::SandboxRuntime;
 
+use crate::app::access::names::Names;
 use crate::app::access::principal::Principal;
 use crate::app::access::secrets::Secrets;
+use crate::app::pages::{self, PageQuery};
 use crate::app::resources::Resources;
 use crate::app::sandboxes::freezer::Freezer;
 use crate::app::sandboxes::locks::SandboxLocks;
@@ -50,8 +52,9 @@ use crate::platform::clock;
 /// The filters of a list of sandboxes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ListQuery {
-    pub(crate) page: u32,
-    pub(crate) limit: u32,
+    /// Number of the page, if the query has no cursor.
+    pub(crate) number: u32,
+    pub(crate) page: PageQuery,
     pub(crate) state: Option<SandboxState>,
     pub(crate) name_prefix: Option<String>,
 }
@@ -72,6 +75,7 @@ pub(crate) struct Sandboxes {
     freezer: Arc<Freezer>,
     links: AgentLinks,
     locks: Arc<SandboxLocks>,
+    names: Arc<Names>,
     runtime: Arc<dyn SandboxRuntime>,
     stores: Arc<TenantStores>,
     time: Arc<Timekeeper>,
@@ -97,6 +101,7 @@ impl Sandboxes {
             freezer: resources.freezer.clone(),
             links: resources.links.clone(),
             locks: resources.locks.clone(),
+            names: resources.names.clone(),
             pools: pools.clone(),
             runtime: resources.runtime.clone(),
             secrets: secrets.clone(),
@@ -115,6 +120,7 @@ impl Sandboxes {
 
     pub(crate) async fn list(&self, who: &Principal, query: ListQuery) -> Result<api::SandboxPage> {
         who.needs(Scope::SandboxesRead)?;
+        let limit = query.page.limit;
         let found = self
             .catalog
             .sandboxes(&SandboxQuery {
@@ -123,16 +129,18 @@ impl Sandboxes {
                 state: query.state,
                 name_prefix: query.name_prefix,
                 removing: Some(false),
-                page: query.page,
-                limit: query.limit,
+                after: query.page.position()?,
+                page: query.number,
+                limit,
                 ..SandboxQuery::default()
             })
             .await?;
         Ok(api::SandboxPage {
             items: found.items.iter().map(spec::out).collect::<Result<_>>()?,
             total: found.total,
-            page: query.page,
-            limit: query.limit,
+            page: query.number,
+            limit,
+            next: pages::next(&found.items, limit, Sandbox::position),
         })
     }
 

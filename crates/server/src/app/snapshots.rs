@@ -165,7 +165,7 @@ impl Snapshots {
             .about("snapshotId", id.to_string())
             .remediation(remediation);
         if let Some(entry) = landed {
-            failure = failure.about("sequence", entry.sequence);
+            failure = failure.about("step", entry.sequence);
         }
         Ok(failure)
     }

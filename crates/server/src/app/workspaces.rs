@@ -19,10 +19,12 @@ use elevo_engine::Progress;
 use elevo_merge::Drivers;
 use elevo_workspace::Owner;
 
+use crate::app::access::names::Names;
 use crate::app::access::principal::Principal;
 use crate::app::missing::no_workspace;
+use crate::app::pages::{self, PageQuery};
+use crate::app::projects::Projects;
 use crate::app::projects::project_ref::ProjectRef;
-use crate::app::projects::{PageQuery, Projects};
 use crate::app::resources::Resources;
 use crate::app::sandboxes::freezer::Freezer;
 use crate::app::sandboxes::locks::SandboxLocks;
@@ -39,6 +41,7 @@ pub(crate) struct Workspaces {
     catalog: Arc<dyn Catalog>,
     config: Arc<Config>,
     drivers: Arc<Drivers>,
+    names: Arc<Names>,
     freezer: Arc<Freezer>,
     locks: Arc<SandboxLocks>,
     room: Arc<Room>,
@@ -58,6 +61,7 @@ impl Workspaces {
             catalog: resources.catalog.clone(),
             config: resources.config.clone(),
             drivers: resources.drivers.clone(),
+            names: resources.names.clone(),
             freezer: resources.freezer.clone(),
             locks: resources.locks.clone(),
             projects: projects.clone(),
@@ -104,11 +108,11 @@ impl Workspaces {
                 project,
                 agent: who.agent.clone(),
                 state: state.map(state_in),
-                after: crate::app::projects::position(query.after.as_deref())?,
+                after: query.position()?,
                 limit: query.limit,
             })
             .await?;
-        let next = crate::app::projects::next(&page.items, query.limit, Workspace::position);
+        let next = pages::next(&page.items, query.limit, Workspace::position);
         let mut items = Vec::new();
         for row in &page.items {
             if row.state != WorkspaceState::Removing {

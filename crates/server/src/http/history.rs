@@ -7,26 +7,20 @@ use elevo_api as api;
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::failure::{Failure, Result};
 use crate::http::answer::{Answer, file_answer};
 use crate::http::description::Binary;
+use crate::http::page::{LONG_PAGE, PAGE, page};
 use crate::http::request::{Path, Query, Who};
 use crate::http::shared::Shared;
-
-fn limit(limit: Option<u32>, default: u32, most: u32) -> Result<u32> {
-    let limit = limit.unwrap_or(default);
-    match (1..=most).contains(&limit) {
-        true => Ok(limit),
-        false => Err(Failure::invalid(format!("`limit` must be 1 to {most}"))),
-    }
-}
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Log {
-    /// Only steps before this sequence number: `next` of the previous page.
-    before: Option<u64>,
+pub(super) struct Steps {
+    /// Only this step and the steps before it.
+    until: Option<u64>,
+    /// Cursor: `next` of the previous page. Default: the first page.
+    cursor: Option<String>,
     /// Maximum number of steps; 20 by default.
     #[param(minimum = 1, maximum = 100)]
     limit: Option<u32>,
@@ -34,45 +28,63 @@ pub(super) struct Log {
 
 /// List the steps of a project, newest first
 #[utoipa::path(
-    get, path = "/api/v1/projects/{id}/log", operation_id = "projects_log", tag = "projects", params(("id" = String, Path), Log),
-    responses((status = 200, description = "A page of steps, newest first", body = api::LogPage))
+    get, path = "/api/v1/projects/{id}/steps", operation_id = "steps_list", tag = "projects", params(("id" = String, Path), Steps),
+    responses((status = 200, description = "A page of steps, newest first", body = api::StepPage))
 )]
-pub(super) async fn log(
+pub(super) async fn steps(
     State(shared): State<Shared>,
     Who(who): Who,
     Path(id): Path<ProjectRef>,
-    Query(query): Query<Log>,
-) -> Answer<Json<api::LogPage>> {
-    let page = (query.before, limit(query.limit, 20, 100)?);
-    Ok(Json(shared.app.projects.log(&who, &id, page).await?))
+    Query(query): Query<Steps>,
+) -> Answer<Json<api::StepPage>> {
+    let page = page(query.cursor, query.limit, PAGE)?;
+    let steps = shared.app.projects.steps(&who, &id, query.until, page);
+    Ok(Json(steps.await?))
+}
+
+/// Get a step
+#[utoipa::path(
+    get, path = "/api/v1/projects/{id}/steps/{step}", operation_id = "steps_get", tag = "projects",
+    params(("id" = String, Path), ("step" = u64, Path)),
+    responses((status = 200, description = "The step", body = api::Step))
+)]
+pub(super) async fn step(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path((id, step)): Path<(ProjectRef, u64)>,
+) -> Answer<Json<api::Step>> {
+    Ok(Json(shared.app.projects.step(&who, &id, step).await?))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Step {
-    /// Only paths after this cursor: `next` of the previous page.
-    after: Option<String>,
-    /// Maximum number of paths; 100 by default.
-    #[param(minimum = 1, maximum = 100)]
+pub(super) struct Changes {
+    /// Only changes at this path or below it.
+    path: Option<String>,
+    /// Cursor: `next` of the previous page. Default: the first page.
+    cursor: Option<String>,
+    /// Maximum number of changes; 100 by default.
+    #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
 }
 
-/// List the changes of one step
+/// List the changes of a step, ordered by path
 #[utoipa::path(
-    get, path = "/api/v1/projects/{id}/log/{sequence}", operation_id = "projects_step", tag = "projects",
-    params(("id" = String, Path), ("sequence" = u64, Path), Step),
+    get, path = "/api/v1/projects/{id}/steps/{step}/changes", operation_id = "steps_changes", tag = "projects",
+    params(("id" = String, Path), ("step" = u64, Path), Changes),
     responses((status = 200, description = "A page of the changes of the step", body = api::VersionPage))
 )]
-pub(super) async fn step(
+pub(super) async fn step_changes(
     State(shared): State<Shared>,
     Who(who): Who,
-    Path((id, sequence)): Path<(ProjectRef, u64)>,
-    Query(query): Query<Step>,
+    Path((id, step)): Path<(ProjectRef, u64)>,
+    Query(query): Query<Changes>,
 ) -> Answer<Json<api::VersionPage>> {
-    let page = (query.after.as_deref(), limit(query.limit, 100, 100)?);
-    let found = shared.app.projects.step(&who, &id, sequence, page).await?;
-    Ok(Json(found))
+    let page = page(query.cursor, query.limit, LONG_PAGE)?;
+    let which = (step, query.path.as_deref());
+    let found = shared.app.projects.step_changes(&who, &id, which, page);
+    Ok(Json(found.await?))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -81,9 +93,8 @@ pub(super) async fn step(
 pub(super) struct History {
     /// The file or directory.
     path: String,
-    /// Only changes of steps before this sequence number: `next` of the
-    /// previous page.
-    before: Option<u64>,
+    /// Cursor: `next` of the previous page. Default: the first page.
+    cursor: Option<String>,
     /// Maximum number of changes; 20 by default.
     #[param(minimum = 1, maximum = 100)]
     limit: Option<u32>,
@@ -104,7 +115,7 @@ pub(super) async fn history(
     Path(id): Path<ProjectRef>,
     Query(query): Query<History>,
 ) -> Answer<Json<api::VersionPage>> {
-    let page = (query.before, limit(query.limit, 20, 100)?);
+    let page = page(query.cursor, query.limit, PAGE)?;
     let found = shared.app.projects.history(&who, &id, &query.path, page);
     Ok(Json(found.await?))
 }
@@ -183,8 +194,8 @@ pub(super) struct Directory {
     /// The id of the current or an earlier head, or the name of a tag; the
     /// current head by default.
     snapshot: Option<String>,
-    /// Only names after this cursor: `next` of the previous page.
-    after: Option<String>,
+    /// Cursor: `next` of the previous page. Default: the first page.
+    cursor: Option<String>,
     /// Maximum number of entries; 100 by default.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
@@ -202,7 +213,7 @@ pub(super) async fn tree(
     Query(query): Query<Directory>,
 ) -> Answer<Json<api::TreePage>> {
     let path = query.path.as_deref().unwrap_or_default();
-    let page = (query.after.as_deref(), limit(query.limit, 100, 1000)?);
+    let page = page(query.cursor, query.limit, LONG_PAGE)?;
     let at = query.snapshot.as_deref();
     let found = shared.app.projects.tree(&who, &id, path, at, page).await?;
     Ok(Json(found))
@@ -247,7 +258,7 @@ pub(super) async fn diff(
     Query(query): Query<Between>,
 ) -> Answer<Response> {
     let states = (query.from.as_deref(), query.to.as_deref());
-    let limit = limit(query.limit, 1000, 10_000)? as usize;
+    let limit = page(None, query.limit, (1000, 10_000))?.limit as usize;
     let app = &shared.app;
     Ok(match query.format.unwrap_or_default() {
         DiffFormat::Patch => {

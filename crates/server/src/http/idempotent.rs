@@ -251,11 +251,11 @@ mod tests {
     #[test]
     fn stores_a_long_response_with_shorter_lists() {
         let long: Vec<_> = (0..10_000).map(|n| format!("path/{n}")).collect();
-        let body = json!({"sequence": 7, "merge": {"landed": long, "refused": ["one"]}});
+        let body = json!({"step": 7, "merge": {"landed": long, "refused": ["one"]}});
         let found = kept(body.to_string().as_bytes());
         assert!(found.len() <= elevo_catalog::MAX_BODY_BYTES);
         let found: Value = serde_json::from_slice(&found).unwrap();
-        assert_eq!(found["sequence"], 7);
+        assert_eq!(found["step"], 7);
         assert_eq!(found["merge"]["refused"], json!(["one"]));
         let landed = found["merge"]["landed"].as_array().unwrap();
         assert!(

@@ -6,7 +6,8 @@ use elevo_core::{AgentId, KeyId};
 
 use crate::app::requests::once::Once;
 use crate::http::answer::Answer;
-use crate::http::request::{Body, Path, Who};
+use crate::http::page::LongPage;
+use crate::http::request::{Body, Path, Query, Who};
 use crate::http::shared::Shared;
 
 /// Create a key
@@ -29,16 +30,18 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(made)))
 }
 
-/// List keys
+/// List keys, oldest first
 #[utoipa::path(
-    get, path = "/api/v1/keys", operation_id = "keys_list", tag = "keys",
-    responses((status = 200, description = "The keys of the tenant", body = api::KeyList))
+    get, path = "/api/v1/keys", operation_id = "keys_list", tag = "keys", params(LongPage),
+    responses((status = 200, description = "A page of keys, oldest first", body = api::KeyPage))
 )]
 pub(super) async fn list(
     State(shared): State<Shared>,
     Who(who): Who,
-) -> Answer<Json<api::KeyList>> {
-    Ok(Json(shared.app.keys.list(&who).await?))
+    Query(query): Query<LongPage>,
+) -> Answer<Json<api::KeyPage>> {
+    let page = query.read()?;
+    Ok(Json(shared.app.keys.list(&who, page).await?))
 }
 
 /// Revoke a key
@@ -74,16 +77,18 @@ pub(super) async fn create_agent(
     Ok((StatusCode::CREATED, Json(made)))
 }
 
-/// List agents
+/// List agents, oldest first
 #[utoipa::path(
-    get, path = "/api/v1/agents", operation_id = "agents_list", tag = "keys",
-    responses((status = 200, description = "The agents of the tenant", body = api::AgentList))
+    get, path = "/api/v1/agents", operation_id = "agents_list", tag = "keys", params(LongPage),
+    responses((status = 200, description = "A page of agents, oldest first", body = api::AgentPage))
 )]
 pub(super) async fn list_agents(
     State(shared): State<Shared>,
     Who(who): Who,
-) -> Answer<Json<api::AgentList>> {
-    Ok(Json(shared.app.keys.agents(&who).await?))
+    Query(query): Query<LongPage>,
+) -> Answer<Json<api::AgentPage>> {
+    let page = query.read()?;
+    Ok(Json(shared.app.keys.agents(&who, page).await?))
 }
 
 /// Revoke all keys of an agent
@@ -164,14 +169,16 @@ pub(super) async fn erase_tenant(
     Ok((StatusCode::ACCEPTED, Json(marked)))
 }
 
-/// List tenants
+/// List tenants, oldest first
 #[utoipa::path(
-    get, path = "/api/v1/tenants", operation_id = "tenants_list", tag = "keys",
-    responses((status = 200, description = "The tenants of the server", body = api::TenantList))
+    get, path = "/api/v1/tenants", operation_id = "tenants_list", tag = "keys", params(LongPage),
+    responses((status = 200, description = "A page of tenants, oldest first", body = api::TenantPage))
 )]
 pub(super) async fn list_tenants(
     State(shared): State<Shared>,
     Who(who): Who,
-) -> Answer<Json<api::TenantList>> {
-    Ok(Json(shared.app.tenants.list(&who).await?))
+    Query(query): Query<LongPage>,
+) -> Answer<Json<api::TenantPage>> {
+    let page = query.read()?;
+    Ok(Json(shared.app.tenants.list(&who, page).await?))
 }

@@ -12,6 +12,7 @@ use crate::app::processes::output::Ended;
 use crate::app::requests::once::Once;
 use crate::failure::Failure;
 use crate::http::answer::{Answer, counted};
+use crate::http::page::LongPage;
 use crate::http::request::{Body, MaybeBody, Path, Query, Who};
 use crate::http::shared::Shared;
 use crate::http::stream;
@@ -59,17 +60,19 @@ pub(super) async fn run(
     }
 }
 
-/// List running and recently ended commands
+/// List running and recently ended commands, oldest first
 #[utoipa::path(
-    get, path = "/api/v1/sandboxes/{id}/process", operation_id = "processes_list", tag = "process", params(("id" = String, Path)),
-    responses((status = 200, description = "The commands of the sandbox", body = api::CommandList))
+    get, path = "/api/v1/sandboxes/{id}/process", operation_id = "processes_list", tag = "process", params(("id" = String, Path), LongPage),
+    responses((status = 200, description = "A page of commands, oldest first", body = api::CommandPage))
 )]
 pub(super) async fn list(
     State(shared): State<Shared>,
     Who(who): Who,
     Path(id): Path<SandboxId>,
-) -> Answer<Json<api::CommandList>> {
-    Ok(Json(shared.app.processes.list(&who, &id).await?))
+    Query(query): Query<LongPage>,
+) -> Answer<Json<api::CommandPage>> {
+    let page = query.read()?;
+    Ok(Json(shared.app.processes.list(&who, &id, page).await?))
 }
 
 /// Get a command

@@ -2,41 +2,13 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use elevo_api as api;
-use serde::Deserialize;
-use utoipa::IntoParams;
 
-use crate::app::projects::PageQuery;
 use crate::app::projects::project_ref::ProjectRef;
 use crate::app::requests::once::Once;
-use crate::failure::{Failure, Result};
 use crate::http::answer::Answer;
+use crate::http::page::Page;
 use crate::http::request::{Body, Path, Query, Who};
 use crate::http::shared::Shared;
-
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(super) struct Page {
-    /// Cursor: `next` of the previous page. Default: the first page.
-    after: Option<String>,
-    /// Maximum number of items; 20 by default.
-    #[param(minimum = 1, maximum = 100)]
-    limit: Option<u32>,
-}
-
-impl Page {
-    pub(super) fn read(self) -> Result<PageQuery> {
-        page(self.after, self.limit)
-    }
-}
-
-pub(super) fn page(after: Option<String>, limit: Option<u32>) -> Result<PageQuery> {
-    let limit = limit.unwrap_or(20);
-    match limit {
-        1..=100 => Ok(PageQuery { after, limit }),
-        _ => Err(Failure::invalid("`limit` must be 1 to 100")),
-    }
-}
 
 /// Create a project
 #[utoipa::path(

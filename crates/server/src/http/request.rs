@@ -10,7 +10,7 @@ use elevo_core::{AgentId, ErrorCode, KeyId, ReviewId, SandboxId, WebhookId, Work
 use serde::de::DeserializeOwned;
 
 use crate::app::access::principal::Principal;
-use crate::app::missing::{no_agent, no_key, no_review, no_webhook, no_workspace};
+use crate::app::missing::{no_key, no_review, no_webhook};
 use crate::app::projects::project_ref::ProjectRef;
 use crate::app::requests::once::Once;
 use crate::failure::{Failure, short};
@@ -133,27 +133,36 @@ impl<T: DeserializeOwned> FromRequestParts<Shared> for Query<T> {
 /// The parameters in the path of a request: one [`PathPart`], or two.
 pub(crate) struct Path<T>(pub(crate) T);
 
-/// A parameter in a path. If the text is not a valid id, the response is the
-/// same as for the id of a missing record.
+/// A parameter in a path: the id of a record or, for sandboxes, workspaces,
+/// projects and agents, its name. If there is no such record, the response is
+/// the same for a text that is not a valid id.
 pub(crate) trait PathPart: Sized {
-    fn decode(text: String) -> Result<Self, Failure>;
+    fn decode(
+        text: String,
+        shared: &Shared,
+        who: &Principal,
+    ) -> impl Future<Output = Result<Self, Failure>> + Send;
 }
 
 impl<T: PathPart> FromRequestParts<Shared> for Path<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, ApiError> {
+        let Who(who) = Who::from_request_parts(parts, shared).await?;
         let text = texts(parts, shared).await?;
-        Ok(Self(T::decode(text)?))
+        Ok(Self(T::decode(text, shared, &who).await?))
     }
 }
 
-impl<T: PathPart, U: PathPart> FromRequestParts<Shared> for Path<(T, U)> {
+impl<T: PathPart + Send, U: PathPart + Send> FromRequestParts<Shared> for Path<(T, U)> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, ApiError> {
+        let Who(who) = Who::from_request_parts(parts, shared).await?;
         let (first, second) = texts(parts, shared).await?;
-        Ok(Self((T::decode(first)?, U::decode(second)?)))
+        let first = T::decode(first, shared, &who).await?;
+        let second = U::decode(second, shared, &who).await?;
+        Ok(Self((first, second)))
     }
 }
 
@@ -167,56 +176,61 @@ async fn texts<T: DeserializeOwned + Send>(
 }
 
 impl PathPart for String {
-    fn decode(text: String) -> Result<Self, Failure> {
+    async fn decode(text: String, _: &Shared, _: &Principal) -> Result<Self, Failure> {
         Ok(text)
     }
 }
 
 impl PathPart for u64 {
-    fn decode(text: String) -> Result<Self, Failure> {
+    async fn decode(text: String, _: &Shared, _: &Principal) -> Result<Self, Failure> {
         let invalid = |_| Failure::invalid(format!("`{}` is not a number", short(&text)));
         text.parse().map_err(invalid)
     }
 }
 
 impl PathPart for SandboxId {
-    fn decode(text: String) -> Result<Self, Failure> {
-        text.parse().map_err(|_| Failure::no_sandbox(&text))
+    async fn decode(text: String, shared: &Shared, who: &Principal) -> Result<Self, Failure> {
+        shared.app.names.sandbox(who, &text).await
     }
 }
 
 impl PathPart for WorkspaceId {
-    fn decode(text: String) -> Result<Self, Failure> {
-        text.parse().map_err(|_| no_workspace(&text))
+    async fn decode(text: String, shared: &Shared, who: &Principal) -> Result<Self, Failure> {
+        shared.app.names.workspace(who, &text).await
     }
 }
 
 impl PathPart for ReviewId {
-    fn decode(text: String) -> Result<Self, Failure> {
+    async fn decode(text: String, _: &Shared, _: &Principal) -> Result<Self, Failure> {
         text.parse().map_err(|_| no_review(&text))
     }
 }
 
 impl PathPart for WebhookId {
-    fn decode(text: String) -> Result<Self, Failure> {
+    async fn decode(text: String, _: &Shared, _: &Principal) -> Result<Self, Failure> {
         text.parse().map_err(|_| no_webhook(&text))
     }
 }
 
 impl PathPart for KeyId {
-    fn decode(text: String) -> Result<Self, Failure> {
+    async fn decode(text: String, _: &Shared, _: &Principal) -> Result<Self, Failure> {
         text.parse().map_err(|_| no_key())
     }
 }
 
 impl PathPart for AgentId {
-    fn decode(text: String) -> Result<Self, Failure> {
-        text.parse().map_err(|_| no_agent(&text))
+    async fn decode(text: String, shared: &Shared, who: &Principal) -> Result<Self, Failure> {
+        match (shared.app.names.agent(who, &text).await, text.parse()) {
+            (Ok(agent), _) => Ok(agent.id),
+            // The handler checks the rights of the caller before it responds.
+            (Err(_), Ok(id)) => Ok(id),
+            (Err(failure), Err(_)) => Err(failure),
+        }
     }
 }
 
 impl PathPart for ProjectRef {
-    fn decode(text: String) -> Result<Self, Failure> {
+    async fn decode(text: String, _: &Shared, _: &Principal) -> Result<Self, Failure> {
         Ok(text.as_str().into())
     }
 }

@@ -12,7 +12,7 @@ use crate::app::requests::once::Once;
 use crate::failure::Failure;
 use crate::http::answer::{Answer, file_answer};
 use crate::http::description::Binary;
-use crate::http::projects::page;
+use crate::http::page::{PAGE, page};
 use crate::http::request::{Body, Path, Query, Who};
 use crate::http::shared::Shared;
 
@@ -22,12 +22,12 @@ use crate::http::shared::Shared;
 pub(super) struct List {
     /// Only reviews of this project, by id or name.
     project: Option<String>,
-    /// Only reviews of this workspace.
+    /// Only reviews of this workspace, by id or name.
     workspace: Option<String>,
     /// Only reviews in this state.
     state: Option<api::ReviewState>,
     /// Cursor: `next` of the previous page. Default: the first page.
-    after: Option<String>,
+    cursor: Option<String>,
     /// Maximum number of reviews; 20 by default.
     #[param(minimum = 1, maximum = 100)]
     limit: Option<u32>,
@@ -36,7 +36,7 @@ pub(super) struct List {
 /// List reviews, oldest first
 #[utoipa::path(
     get, path = "/api/v1/reviews", operation_id = "reviews_list", tag = "reviews", params(List),
-    responses((status = 200, description = "A page of reviews, newest first", body = api::ReviewPage))
+    responses((status = 200, description = "A page of reviews, oldest first", body = api::ReviewPage))
 )]
 pub(super) async fn list(
     State(shared): State<Shared>,
@@ -47,7 +47,7 @@ pub(super) async fn list(
         project: query.project.as_deref().map(Into::into),
         workspace: query.workspace,
         state: query.state,
-        page: page(query.after, query.limit)?,
+        page: page(query.cursor, query.limit, PAGE)?,
     };
     Ok(Json(shared.app.reviews.list(&who, wanted).await?))
 }
@@ -65,17 +65,16 @@ pub(super) async fn get(
     Ok(Json(shared.app.reviews.get(&who, &id).await?))
 }
 
-/// A version of a file in review: the common base (`base`), the head's version
-/// (`ours`) or the workspace's version (`theirs`).
+/// A version of a file in review.
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum SideName {
     /// The common base.
     Base,
-    /// The head when the review was opened.
-    Ours,
+    /// The head of the project when the review was opened.
+    Project,
     /// The workspace.
-    Theirs,
+    Workspace,
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -100,8 +99,8 @@ pub(super) async fn content(
 ) -> Answer<Response> {
     let side = match query.side {
         SideName::Base => Side::Base,
-        SideName::Ours => Side::Ours,
-        SideName::Theirs => Side::Theirs,
+        SideName::Project => Side::Ours,
+        SideName::Workspace => Side::Theirs,
     };
     let content = shared.app.reviews.content(&who, &id, side).await?;
     let content = content.ok_or_else(|| {

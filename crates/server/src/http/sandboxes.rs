@@ -10,6 +10,7 @@ use crate::app::requests::once::Once;
 use crate::app::sandboxes::{ListQuery, LogsQuery};
 use crate::failure::Failure;
 use crate::http::answer::Answer;
+use crate::http::page::{PAGE, page};
 use crate::http::request::{Body, Path, Query, Who};
 use crate::http::shared::Shared;
 use crate::platform::{audit, clock};
@@ -39,7 +40,11 @@ pub(super) async fn create(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct List {
-    /// Number of the page, starting at 1.
+    /// Cursor: `next` of the previous page. Default: the first page. In place of
+    /// `page`.
+    cursor: Option<String>,
+    /// Number of the page, starting at 1. Pages by number shift when a sandbox is
+    /// created or deleted; pages by cursor do not.
     #[param(minimum = 1)]
     page: Option<u32>,
     /// Maximum sandboxes per page; 20 by default.
@@ -61,14 +66,17 @@ pub(super) async fn list(
     Who(who): Who,
     Query(query): Query<List>,
 ) -> Answer<Json<api::SandboxPage>> {
-    let (page, limit) = (query.page.unwrap_or(1), query.limit.unwrap_or(20));
-    if page == 0 || !(1..=100).contains(&limit) {
-        let message = "`page` must be at least 1, and `limit` must be 1 to 100";
+    let number = query.page.unwrap_or(1);
+    if number == 0 {
+        return Err(Failure::invalid("`page` must be at least 1").into());
+    }
+    if query.page.is_some() && query.cursor.is_some() {
+        let message = "`page` and `cursor` cannot be used together";
         return Err(Failure::invalid(message).into());
     }
     let query = ListQuery {
-        page,
-        limit,
+        number,
+        page: page(query.cursor, query.limit, PAGE)?,
         state: query.state.map(Into::into),
         name_prefix: query.name_prefix,
     };

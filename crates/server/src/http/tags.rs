@@ -6,7 +6,7 @@ use elevo_api as api;
 use crate::app::projects::project_ref::ProjectRef;
 use crate::app::requests::once::Once;
 use crate::http::answer::Answer;
-use crate::http::projects::Page;
+use crate::http::page::Page;
 use crate::http::request::{Body, Path, Query, Who};
 use crate::http::shared::Shared;
 

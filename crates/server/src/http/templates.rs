@@ -11,20 +11,22 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::http::answer::Answer;
 use crate::http::layers;
-use crate::http::request::{Body, Path, Who};
+use crate::http::page::LongPage;
+use crate::http::request::{Body, Path, Query, Who};
 use crate::http::shared::Shared;
 use crate::http::stream;
 
-/// List templates
+/// List templates, ordered by name
 #[utoipa::path(
-    get, path = "/api/v1/templates", operation_id = "templates_list", tag = "templates",
-    responses((status = 200, description = "The templates of the tenant", body = api::TemplateList))
+    get, path = "/api/v1/templates", operation_id = "templates_list", tag = "templates", params(LongPage),
+    responses((status = 200, description = "A page of templates, ordered by name", body = api::TemplatePage))
 )]
 pub(super) async fn list(
     State(shared): State<Shared>,
     Who(who): Who,
-) -> Answer<Json<api::TemplateList>> {
-    Ok(Json(shared.app.templates.list(&who).await?))
+    Query(query): Query<LongPage>,
+) -> Answer<Json<api::TemplatePage>> {
+    Ok(Json(shared.app.templates.list(&who, query.read()?).await?))
 }
 
 /// Add a template

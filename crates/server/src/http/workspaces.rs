@@ -10,7 +10,7 @@ use crate::app::projects::project_ref::ProjectRef;
 use crate::app::requests::once::Once;
 use crate::app::workspaces::refresh::OnConflict;
 use crate::http::answer::Answer;
-use crate::http::projects::page;
+use crate::http::page::{PAGE, page};
 use crate::http::request::{Body, MaybeBody, Path, Query, Who};
 use crate::http::shared::Shared;
 
@@ -43,7 +43,7 @@ pub(super) struct List {
     /// Only workspaces in this state.
     state: Option<api::WorkspaceState>,
     /// Cursor: `next` of the previous page. Default: the first page.
-    after: Option<String>,
+    cursor: Option<String>,
     /// Maximum number of workspaces; 20 by default.
     #[param(minimum = 1, maximum = 100)]
     limit: Option<u32>,
@@ -59,7 +59,7 @@ pub(super) async fn list(
     Who(who): Who,
     Query(query): Query<List>,
 ) -> Answer<Json<api::WorkspacePage>> {
-    let wanted = page(query.after, query.limit)?;
+    let wanted = page(query.cursor, query.limit, PAGE)?;
     let project = query.project.as_deref().map(ProjectRef::from);
     let found = shared
         .app

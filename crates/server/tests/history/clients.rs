@@ -143,7 +143,7 @@ impl Client {
                 project,
                 sent,
                 ended,
-                sequence: body["sequence"].as_u64().unwrap(),
+                sequence: body["step"].as_u64().unwrap(),
                 head: body["head"].as_str().unwrap().to_owned(),
             });
             self.place.acknowledged.fetch_add(1, Ordering::Relaxed);
@@ -331,7 +331,7 @@ fn effect(value: &Value, asks: &Asks) -> Effect {
         // These clients always change something: a response without a sequence
         // number becomes 0, which is in no log.
         Asks::Land { .. } => {
-            Effect::Landed(value["sequence"].as_u64().unwrap_or_default(), text("head"))
+            Effect::Landed(value["step"].as_u64().unwrap_or_default(), text("head"))
         }
     }
 }

@@ -89,7 +89,7 @@ impl<'a> Project<'a> {
     }
 
     async fn log(&self) -> Vec<Value> {
-        let log = self.service.get(&self.at("log?limit=100")).await;
+        let log = self.service.get(&self.at("steps?limit=100")).await;
         log["items"].as_array().unwrap().clone()
     }
 }

@@ -57,7 +57,7 @@ async fn only_unneeded_objects_are_collected() {
     );
     assert_eq!(file(&service, &id, "a.txt").await.unwrap(), "two\n");
     assert_eq!(read(&ws, "a.txt"), "three\n");
-    let log = service.get(&format!("/api/v1/projects/{id}/log")).await;
+    let log = service.get(&format!("/api/v1/projects/{id}/steps")).await;
     for landing in log["items"].as_array().unwrap() {
         let snapshot = landing["snapshot"].as_str().unwrap();
         let url = format!("/api/v1/projects/{id}/tree?at={snapshot}");

@@ -104,7 +104,7 @@ impl Hidden {
         let url = at(ws, "merge");
         let service = &self.service;
         let done = service.expect(Method::POST, &url, Some(body), 200).await;
-        done["sequence"].as_u64().unwrap()
+        done["step"].as_u64().unwrap()
     }
 
     /// Creates the history of the project, as the owner.
@@ -173,7 +173,7 @@ impl Hidden {
     /// some, in every version.
     async fn collect_markers(&mut self) {
         let service = &self.service;
-        let log = service.get(&self.url("/log")).await;
+        let log = service.get(&self.url("/steps")).await;
         let steps = log["items"].as_array().unwrap().iter().rev();
         self.snapshots = steps
             .map(|step| step["snapshot"].as_str().unwrap().to_owned())
@@ -324,7 +324,9 @@ impl Case {
 
 const PROJECTS: &str = "/api/v1/projects";
 const PROJECT: &str = "/api/v1/projects/{id}";
-const STEP: &str = "/api/v1/projects/{id}/log/{sequence}";
+const STEPS: &str = "/api/v1/projects/{id}/steps";
+const ONE_STEP: &str = "/api/v1/projects/{id}/steps/{step}";
+const STEP: &str = "/api/v1/projects/{id}/steps/{step}/changes";
 const TREE: &str = "/api/v1/projects/{id}/tree";
 const DIFF: &str = "/api/v1/projects/{id}/diff";
 const FILE: &str = "/api/v1/projects/{id}/file";
@@ -344,8 +346,8 @@ fn reading(hidden: &Hidden) -> Vec<Case> {
         case("GET", PROJECTS, &[], "", 200),
         case("GET", PROJECT, &[id], "", 200),
         case("GET", "/api/v1/projects/{id}/policy", &[id], "", 403),
-        case("GET", "/api/v1/projects/{id}/log", &[id], "", 200),
-        case("GET", "/api/v1/projects/{id}/log", &[id], "limit=1", 200),
+        case("GET", STEPS, &[id], "", 200),
+        case("GET", STEPS, &[id], "limit=1", 200),
         case("GET", "/api/v1/projects/{id}/tags", &[id], "", 200),
         case("GET", HISTORY, &[id], "path=mixed/moved.txt", 200),
         case("GET", HISTORY, &[id], "path=MRK-dir/inner.txt", 200),
@@ -369,12 +371,15 @@ fn reading(hidden: &Hidden) -> Vec<Case> {
     let content = "/api/v1/reviews/{id}/content";
     for (review, status) in [(0, 200), (1, 404)] {
         let review = &*hidden.reviews[review];
-        cases.push(case("GET", content, &[review], "side=theirs", status));
+        cases.push(case("GET", content, &[review], "side=workspace", status));
     }
     for (number, snapshot) in hidden.snapshots.iter().enumerate() {
         let sequence = (number + 1).to_string();
         cases.push(case("GET", STEP, &[id, &sequence], "", 200));
         cases.push(case("GET", STEP, &[id, &sequence], "limit=100", 200));
+        let is_hidden = hidden.hidden_steps.contains(&(number as u64 + 1));
+        let status = if is_hidden { 404 } else { 200 };
+        cases.push(case("GET", ONE_STEP, &[id, &sequence], "", status));
         for directory in ["", "mixed", "bulk"] {
             let query = format!("path={directory}&snapshot={snapshot}&limit=1000");
             cases.push(case("GET", TREE, &[id], &query, 200));
@@ -433,7 +438,7 @@ fn changing(hidden: &Hidden) -> Vec<Case> {
             "",
             404,
         )
-        .json(json!({"resolution": "theirs"})),
+        .json(json!({"take": "workspace"})),
         case(
             "POST",
             "/api/v1/reviews/{id}/resolve",
@@ -441,7 +446,7 @@ fn changing(hidden: &Hidden) -> Vec<Case> {
             "",
             200,
         )
-        .json(json!({"resolution": "theirs"})),
+        .json(json!({"take": "workspace"})),
     ];
     for snapshot in &hidden.snapshots {
         let body = json!({"snapshot": snapshot, "merge": rehearsed});
@@ -621,17 +626,15 @@ fn routes() -> BTreeSet<(String, String)> {
 }
 
 /// Follows `next` of a list, one item at a time.
-async fn walk(hidden: &Hidden, route: &'static str, ids: &[&str], after: &str) -> Vec<Value> {
+async fn walk(hidden: &Hidden, route: &'static str, ids: &[&str]) -> Vec<Value> {
     let (mut items, mut query) = (Vec::new(), "limit=1".to_owned());
     loop {
         let page = hidden.json(&case("GET", route, ids, &query, 200)).await;
         items.extend(page["items"].as_array().unwrap().clone());
-        let next = match &page["next"] {
-            Value::Null => return items,
-            Value::String(next) => next.clone(),
-            next => next.to_string(),
+        let Some(next) = page["next"].as_str() else {
+            return items;
         };
-        query = format!("limit=1&{after}={next}");
+        query = format!("limit=1&cursor={next}");
     }
 }
 
@@ -640,24 +643,18 @@ async fn pages_of_one_item_name_no_hidden_path() {
     let hidden = Hidden::start().await;
     for number in 1..=hidden.snapshots.len() {
         let ids = [&*hidden.project, &*number.to_string()];
-        let pages = walk(&hidden, STEP, &ids, "after").await;
+        let pages = walk(&hidden, STEP, &ids).await;
         let whole = case("GET", STEP, &ids, "limit=100", 200);
         let whole = hidden.json(&whole).await;
         assert_eq!(Value::from(pages), whole["items"], "step {number}");
     }
-    let reviews = walk(&hidden, "/api/v1/reviews", &[], "after").await;
+    let reviews = walk(&hidden, "/api/v1/reviews", &[]).await;
     assert_eq!(reviews.len(), 1, "{reviews:?}");
     assert_eq!(reviews[0]["id"], hidden.reviews[0]);
-    let log = walk(
-        &hidden,
-        "/api/v1/projects/{id}/log",
-        &[&hidden.project],
-        "before",
-    )
-    .await;
+    let log = walk(&hidden, STEPS, &[&hidden.project]).await;
     let steps: Vec<_> = log
         .iter()
-        .map(|step| step["sequence"].as_u64().unwrap())
+        .map(|step| step["number"].as_u64().unwrap())
         .collect();
     let count = hidden.snapshots.len() as u64;
     let expected = (1..=count)
@@ -675,7 +672,7 @@ async fn events_of_hidden_steps_are_not_for_the_agent() {
     let steps = |page: &Value| -> Vec<u64> {
         let events = page["items"].as_array().unwrap().iter();
         events
-            .map(|event| event["data"]["sequence"].as_u64().unwrap())
+            .map(|event| event["data"]["step"].as_u64().unwrap())
             .collect()
     };
     let page = hidden.json(&case("GET", EVENTS, &[], query, 200)).await;
@@ -696,7 +693,7 @@ async fn events_of_hidden_steps_are_not_for_the_agent() {
     let mut events = crate::harness::Events::new(request.send().await.unwrap());
     for step in expected {
         let (_, event) = events.next().await.unwrap();
-        assert_eq!(event["data"]["sequence"], step);
+        assert_eq!(event["data"]["step"], step);
     }
 }
 
@@ -766,7 +763,7 @@ async fn a_directory_that_is_seen_whole_has_its_id_and_size() {
     assert!(
         !hidden
             .hidden_steps
-            .contains(&lines[0]["sequence"].as_u64().unwrap())
+            .contains(&lines[0]["step"].as_u64().unwrap())
     );
 }
 

@@ -151,7 +151,7 @@ async fn a_merge_is_answered_again_as_it_was_the_first_time() {
         assert_eq!(other.body["error"]["name"], "IDEMPOTENCY_MISMATCH");
     }
     let log = service
-        .get(&format!("/api/v1/projects/{project}/log"))
+        .get(&format!("/api/v1/projects/{project}/steps"))
         .await;
     assert_eq!(log["items"].as_array().unwrap().len(), 2, "{log}");
 }
@@ -236,15 +236,11 @@ fn creates(project: &str, ws: &Ws, done: &Ws, head: &str) -> Vec<(String, Value,
         ("/api/v1/tenants".into(), json!({"name": "tenant"}), "id"),
         ("/api/v1/keys".into(), json!({"name": "key"}), "name"),
         ("/api/v1/webhooks".into(), hook, "id"),
-        (of_project("apply"), apply, "sequence"),
-        (of_project("import"), import, "sequence"),
+        (of_project("apply"), apply, "step"),
+        (of_project("import"), import, "step"),
         (of_project("tags"), json!({"name": "v1"}), "snapshot"),
-        (at(ws, "merge"), json!({"message": "merge"}), "sequence"),
-        (
-            at(done, "complete"),
-            json!({"message": "complete"}),
-            "sequence",
-        ),
+        (at(ws, "merge"), json!({"message": "merge"}), "step"),
+        (at(done, "complete"), json!({"message": "complete"}), "step"),
     ]
 }
 
@@ -301,7 +297,7 @@ async fn a_repetition_finds_what_a_killed_server_has_made() {
     let valid = keys.filter(|key| key["name"] == "key" && key["revokedAt"].is_null());
     assert_eq!(valid.count(), 1);
     let log = service
-        .get(&format!("/api/v1/projects/{project}/log"))
+        .get(&format!("/api/v1/projects/{project}/steps"))
         .await;
     let mut messages: Vec<_> = log["items"].as_array().unwrap().iter().collect();
     messages.retain(|entry| entry["message"] != "");

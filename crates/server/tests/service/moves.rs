@@ -15,10 +15,10 @@ async fn merge_moved(service: &Service, ws: &Ws) -> Value {
         .await
 }
 
-async fn resolve(service: &Service, held: &Value, resolution: &str) -> Value {
+async fn resolve(service: &Service, held: &Value, take: &str) -> Value {
     let review = held["conflicts"][0]["reviewId"].as_str().unwrap();
     let url = format!("/api/v1/reviews/{review}/resolve");
-    let wish = Some(json!({"resolution": resolution}));
+    let wish = Some(json!({"take": take}));
     service.expect(Method::POST, &url, wish, 200).await
 }
 
@@ -67,7 +67,7 @@ async fn a_decision_on_what_was_moved_and_removed_is_the_last() {
         (&json!("renamed"), &json!("new.txt"), &json!("old.txt")),
         "{held}"
     );
-    let decided = resolve(&service, &held, "ours").await;
+    let decided = resolve(&service, &held, "project").await;
     assert_eq!(decided["state"], "resolved", "{decided}");
     let after = merge_moved(&service, &removing).await;
     assert_eq!(after["conflictCount"], 0, "{after}");

@@ -203,9 +203,9 @@ async fn a_policy_that_was_set_binds_merges_that_began_before() {
         let merged = merging.await.unwrap().unwrap();
         assert_eq!(merged.status(), 200);
         let merged: Value = merged.json().await.unwrap();
-        match merged["sequence"].as_u64() {
+        match merged["step"].as_u64() {
             Some(sequence) => assert!(
-                sequence <= before["sequence"].as_u64().unwrap(),
+                sequence <= before["step"].as_u64().unwrap(),
                 "step {sequence} of round {round} landed after its policy was set"
             ),
             None => assert!(merged["refusedCount"].as_u64() > Some(0), "{merged}"),

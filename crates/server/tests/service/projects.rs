@@ -110,7 +110,7 @@ async fn nothing_is_merged_twice() {
 async fn log_history_blame_and_diff_show_a_merge() {
     let both = TwoAgents::start().await;
     merge(&both.service, &both.two).await;
-    let log = both.get("log").await;
+    let log = both.get("steps").await;
     let log = log["items"].as_array().unwrap();
     assert_eq!(log.len(), 3);
     for (newer, older) in log.iter().zip(&log[1..]) {
@@ -123,7 +123,7 @@ async fn log_history_blame_and_diff_show_a_merge() {
     let blame = both.get("blame?path=notes.md").await;
     let runs = blame["lines"].as_array().unwrap().iter();
     let blamed: Vec<_> = runs
-        .map(|run| (run["start"].clone(), run["sequence"].clone()))
+        .map(|run| (run["start"].clone(), run["step"].clone()))
         .collect();
     assert_eq!(
         blamed,
@@ -227,17 +227,17 @@ async fn a_newer_change_supersedes_a_review() {
         (&old["state"], &old["successor"]),
         (&json!("superseded"), &json!(successor))
     );
-    let decision = json!({"resolution": "theirs"});
+    let decision = json!({"take": "workspace"});
     let closed = conflict.resolve(&review, decision, 409).await;
     assert_eq!(closed["error"]["name"], "REVIEW_CLOSED");
 
     let shown = conflict.shown(&successor).await;
-    assert_eq!(shown["hunks"][0]["ours"], "one\n", "{shown}");
-    assert_eq!(shown["hunks"][0]["theirs"], "two again\n");
+    assert_eq!(shown["hunks"][0]["project"], "one\n", "{shown}");
+    assert_eq!(shown["hunks"][0]["workspace"], "two again\n");
     for (side, content) in [
         ("base", "base\n"),
-        ("ours", "one\n"),
-        ("theirs", "two again\n"),
+        ("project", "one\n"),
+        ("workspace", "two again\n"),
     ] {
         let url = format!("/api/v1/reviews/{successor}/content?side={side}");
         let answer = conflict.service.request(Method::GET, &url).send().await;
@@ -255,7 +255,7 @@ async fn a_decision_is_merged_with_the_new_head() {
     let three = workspace(service, json!({"project": conflict.id})).await;
     write(&three, "a.txt", "three\n");
     merge(service, &three).await;
-    let decision = json!({"resolution": "theirs"});
+    let decision = json!({"take": "workspace"});
     let open = conflict.resolve(&review, decision, 200).await;
     assert_eq!(
         (&open["state"], &open["reopened"]),
@@ -263,7 +263,7 @@ async fn a_decision_is_merged_with_the_new_head() {
         "{open}"
     );
     assert_eq!(conflict.file("a.txt").await.unwrap(), "three\n");
-    let decision = json!({"resolution": "edited", "content": "all\n"});
+    let decision = json!({"take": "edited", "content": "all\n"});
     let decided = conflict.resolve(&review, decision, 200).await;
     assert_eq!(decided["state"], "resolved", "{decided}");
     assert_eq!(conflict.file("a.txt").await.unwrap(), "all\n");
@@ -290,7 +290,7 @@ async fn a_review_outlives_its_workspace() {
     let url = format!("/api/v1/workspaces/{}", four.id);
     service.expect(Method::DELETE, &url, None, 204).await;
     let review = held["conflicts"][0]["reviewId"].as_str().unwrap();
-    let decision = json!({"resolution": "reject"});
+    let decision = json!({"take": "nothing"});
     let rejected = conflict.resolve(review, decision, 200).await;
     assert_eq!(rejected["state"], "rejected");
     assert_eq!(conflict.open_reviews().await, json!([]));
@@ -431,7 +431,7 @@ async fn an_agent_gets_nothing_about_the_files_of_another() {
     let (id, key) = (&agents.id, &agents.alice);
     for url in [
         format!("/api/v1/projects/{id}/tree"),
-        format!("/api/v1/projects/{id}/log"),
+        format!("/api/v1/projects/{id}/steps"),
         format!("/api/v1/projects/{id}/diff"),
         format!("/api/v1/projects/{id}/history?path=bob/secret"),
         "/api/v1/reviews".to_owned(),
@@ -499,7 +499,7 @@ async fn an_agent_cannot_decide_about_its_own_change() {
     let review = merged["conflicts"][0]["reviewId"].as_str().unwrap();
     let url = format!("/api/v1/reviews/{review}/resolve");
     let resolve = async |key: &str, status: u16| {
-        let wish = Some(json!({"resolution": "theirs"}));
+        let wish = Some(json!({"take": "workspace"}));
         let service = &agents.service;
         service
             .expect_as(key, Method::POST, &url, wish, status)

@@ -115,7 +115,7 @@ impl Things {
             "projects/{id}/restore" => json!({"snapshot": self.step, "path": "file"}),
             "projects/{id}/revert" => json!({"snapshot": self.step}),
             "projects/{id}/tags" => json!({"name": "v1"}),
-            "reviews/{id}/resolve" => json!({"resolution": "theirs"}),
+            "reviews/{id}/resolve" => json!({"take": "workspace"}),
             "templates" => json!({"name": "other", "image": service.image()}),
             "webhooks" => json!({"url": "http://localhost:1/other"}),
             "webhooks/{id}/deliveries/{event}/replay" => return request,
@@ -208,7 +208,7 @@ async fn every_route_with_the_parameter_replays() {
         let [first, second] = [first, second].map(|answer| without_secret(&answer.body));
         assert_eq!(second, first, "{route:?}");
     }
-    let path = format!("/api/v1/projects/{}/log", things.project);
+    let path = format!("/api/v1/projects/{}/steps", things.project);
     let log = service.get(&path).await;
     let steps = log["items"].as_array().unwrap();
     let kinds = |kind: &str| steps.iter().filter(|step| step["kind"] == kind).count();

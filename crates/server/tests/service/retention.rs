@@ -90,7 +90,7 @@ async fn file_at(service: &Service, project: &str, snapshot: &str) -> (u16, Valu
 }
 
 async fn log(service: &Service, project: &str) -> Vec<Value> {
-    let url = format!("/api/v1/projects/{project}/log?limit=100");
+    let url = format!("/api/v1/projects/{project}/steps?limit=100");
     let page = service.get(&url).await;
     page["items"].as_array().unwrap().clone()
 }
@@ -122,7 +122,7 @@ async fn contents_go_as_retention_says_and_the_log_stays() {
     }
     let after = log(&service, &id).await;
     for (before, after) in before.iter().zip(&after) {
-        let sequence = after["sequence"].as_u64().unwrap();
+        let sequence = after["number"].as_u64().unwrap();
         let is_kept = [2, 5, 6].contains(&sequence);
         assert_eq!(after["droppedAt"].is_null(), is_kept, "{after}");
         let mut same = after.clone();
@@ -193,15 +193,15 @@ async fn assert_history_is_whole(service: &Service, id: &str) {
     let of = |what: &str| format!("/api/v1/projects/{id}/{what}");
     let history = service.get(&of("history?path=a.txt")).await;
     assert_eq!(history["items"].as_array().unwrap().len(), 6);
-    let step = service.get(&of("log/3")).await;
+    let step = service.get(&of("steps/3/changes")).await;
     assert_eq!(step["items"].as_array().unwrap().len(), 2);
     let blame = service.get(&of("blame?path=a.txt")).await;
     // Version 4 is dropped: lines that step 5 added cannot be distinguished from
     // older ones.
     assert_eq!(blame["knownSince"], 5, "{blame}");
     let lines = blame["lines"].as_array().unwrap();
-    assert_eq!(lines.last().unwrap()["sequence"], 6, "{blame}");
-    assert!(lines[0]["sequence"].is_null(), "{blame}");
+    assert_eq!(lines.last().unwrap()["step"], 6, "{blame}");
+    assert!(lines[0]["step"].is_null(), "{blame}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -343,10 +343,7 @@ async fn a_tag_keeps_its_version_and_names_it() {
     let url = format!("/api/v1/projects/{id}/tags");
     let wish = json!({"name": "v1", "snapshot": snapshots[1], "message": "the first"});
     let made = tag(&service, &id, wish, 201).await;
-    assert_eq!(
-        (&made["name"], &made["sequence"]),
-        (&json!("v1"), &json!(1))
-    );
+    assert_eq!((&made["name"], &made["step"]), (&json!("v1"), &json!(1)));
     assert_eq!(made["message"], "the first");
     tag(&service, &id, json!({"name": "new"}), 201).await;
     tag(
@@ -369,7 +366,7 @@ async fn a_tag_keeps_its_version_and_names_it() {
     let again = tag(&service, &id, json!({"name": "v1", "snapshot": "two"}), 409).await;
     assert_eq!(again["error"]["name"], "NAME_TAKEN", "{again}");
     let wish = json!({"name": "v1", "snapshot": "two", "move": true});
-    assert_eq!(tag(&service, &id, wish, 201).await["sequence"], 2);
+    assert_eq!(tag(&service, &id, wish, 201).await["step"], 2);
     for (name, snapshot, status, code) in [
         ("late", &*snapshots[3], 410, "VERSION_DROPPED"),
         ("late", "none", 404, "SNAPSHOT_NOT_FOUND"),
@@ -387,7 +384,7 @@ async fn a_tag_keeps_its_version_and_names_it() {
     };
     assert_eq!(names(&listed), ["new", "two"]);
     assert_eq!(listed["next"], "two");
-    let rest = service.get(&format!("{url}?after=two")).await;
+    let rest = service.get(&format!("{url}?cursor=two")).await;
     assert_eq!(names(&rest), ["v1"]);
 
     // A version without a name is dropped by the next collection.

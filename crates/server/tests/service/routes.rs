@@ -40,8 +40,14 @@ const OF_THE_TENANT: &[(&str, &str, u16, u16)] = &[
     ("get", "/api/v1/projects/{id}/tags", 404, 200),
     ("post", "/api/v1/projects/{id}/tags", 404, 201),
     ("delete", "/api/v1/projects/{id}/tags/{name}", 404, 404),
-    ("get", "/api/v1/projects/{id}/log", 404, 200),
-    ("get", "/api/v1/projects/{id}/log/{sequence}", 404, 200),
+    ("get", "/api/v1/projects/{id}/steps", 404, 200),
+    ("get", "/api/v1/projects/{id}/steps/{step}", 404, 200),
+    (
+        "get",
+        "/api/v1/projects/{id}/steps/{step}/changes",
+        404,
+        200,
+    ),
     ("get", "/api/v1/projects/{id}/history", 404, 200),
     ("get", "/api/v1/projects/{id}/blame", 404, 404),
     ("get", "/api/v1/projects/{id}/file", 404, 404),
@@ -116,9 +122,9 @@ fn request(service: &Service, route: &Route, ids: &Ids, template: &str) -> Reque
     let path = match route.path.as_str() {
         "/api/v1/keys/{id}" => path.replace("{id}", &ids.key),
         "/api/v1/agents/{id}" => path.replace("{id}", "agt-none"),
-        _ if path.starts_with("/api/v1/projects/") => path
-            .replace("{id}", &ids.project)
-            .replace("{sequence}", "1"),
+        _ if path.starts_with("/api/v1/projects/") => {
+            path.replace("{id}", &ids.project).replace("{step}", "1")
+        }
         _ if path.starts_with("/api/v1/workspaces/") => path.replace("{id}", &ids.workspace),
         _ if path.starts_with("/api/v1/webhooks/") => path.replace("{id}", &ids.webhook),
         _ if path.starts_with("/api/v1/reviews/") => path.replace("{id}", &ids.review),
@@ -130,7 +136,7 @@ fn request(service: &Service, route: &Route, ids: &Ids, template: &str) -> Reque
         .request(method, format!("{}{path}", service.url));
     let request = match route.path.rsplit('/').next().unwrap() {
         "history" | "blame" | "file" => request.query(&[("path", "core/secret")]),
-        "content" => request.query(&[("side", "theirs")]),
+        "content" => request.query(&[("side", "workspace")]),
         _ => request,
     };
     let body = match route.path.rsplit('/').next().unwrap() {
@@ -140,7 +146,7 @@ fn request(service: &Service, route: &Route, ids: &Ids, template: &str) -> Reque
         "tags" if route.method == "post" => json!({"name": "v1"}),
         "policy" if route.method == "put" => json!({"policy": {}}),
         "{id}" if route.method == "patch" => json!({"name": "another"}),
-        "resolve" => json!({"resolution": "theirs"}),
+        "resolve" => json!({"take": "workspace"}),
         "merge" | "complete" | "refresh" => json!({}),
         "apply" => json!({"files": [{"path": "core/secret", "content": "mine"}]}),
         "revert" | "import" => json!({"snapshot": "0".repeat(64)}),

@@ -154,7 +154,7 @@ impl Leaver {
     /// Creates a workspace on the project, with files; returns its id and its
     /// directory.
     async fn workspace(&self, service: &Service) -> (String, PathBuf) {
-        let wish = json!({"project": self.project, "name": MARKER});
+        let wish = json!({"project": self.project});
         let made = self.post(service, "/api/v1/workspaces", wish).await;
         let path = PathBuf::from(text(&made["path"]));
         for n in 0..50 {
@@ -267,14 +267,13 @@ async fn an_erased_tenant_leaves_nothing() {
     // A running sandbox, one whose workspace is parked, and a workspace without a
     // row.
     let wish = json!({"template": "base", "name": MARKER});
-    let theirs = leaver
-        .post(&service, "/api/v1/sandboxes", wish.clone())
-        .await;
+    let theirs = leaver.post(&service, "/api/v1/sandboxes", wish).await;
     let run = format!("/api/v1/sandboxes/{}/process/run", text(&theirs["id"]));
     let command = json!({"command": format!("echo {MARKER} > {MARKER}")});
     let command = service.inside(&text(&theirs["id"]), command);
     let ran = service.expect_as(secret, Method::POST, &run, Some(command), 200);
     assert_eq!(ran.await["exitCode"], 0);
+    let wish = json!({"template": "base", "name": format!("{MARKER}-2")});
     let parked = leaver.post(&service, "/api/v1/sandboxes", wish).await;
     let url = format!(
         "/api/v1/sandboxes/{}?keep_workspace=true",

@@ -60,19 +60,19 @@ impl Unseen {
 
     /// Walks the log as the agent. Returns where each page but the last ended.
     async fn pages(&self) -> Vec<u64> {
-        let (mut ends, mut before) = (Vec::new(), String::new());
+        let (mut ends, mut cursor) = (Vec::new(), String::new());
         loop {
-            let path = format!("/api/v1/projects/{}/log?limit=1{before}", self.project);
+            let path = format!("/api/v1/projects/{}/steps?limit=1{cursor}", self.project);
             let page = self
                 .service
                 .expect_as(&self.key, Method::GET, &path, None, 200)
                 .await;
             assert_eq!(page["items"], json!([]), "all steps are hidden");
-            let Some(next) = page["next"].as_u64() else {
+            let Some(next) = page["next"].as_str() else {
                 return ends;
             };
-            ends.push(next);
-            before = format!("&before={next}");
+            ends.push(next.parse().unwrap());
+            cursor = format!("&cursor={next}");
         }
     }
 }
@@ -105,7 +105,7 @@ async fn a_page_of_events_looks_at_a_bounded_number_of_changes() {
         unseen.add_changes(step, LOOKED_AT / 2).await;
     }
     let events = "SELECT tenant, agent, kind, subject, at, \
-                  json_set(data, '$.sequence', n) FROM events, numbers \
+                  json_set(data, '$.step', n) FROM events, numbers \
                   WHERE kind = 'project.landed' ORDER BY n";
     unseen
         .sql(&format!(

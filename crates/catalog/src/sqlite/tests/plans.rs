@@ -53,8 +53,9 @@ async fn no_statement_reads_a_whole_table_or_sorts_it() {
     use super::super::keys::SELECT_BY_HASH;
     use super::super::requests::{DELETE_OLD, RELEASE_ALL_BUT};
     use super::super::sandboxes::{
-        COUNT_ALL, COUNT_OF_KEY, SELECT_EXPIRED, count_by_state, select_page,
+        COUNT_ALL, COUNT_OF_KEY, SELECT_BY_NAME, SELECT_EXPIRED, count_by_state, select_page,
     };
+    use super::super::workspaces::SELECT_BY_NAME as SELECT_WORKSPACES_BY_NAME;
     let temporary = Temporary::new();
     let catalog = temporary.open().await;
     let of_tenant = SandboxQuery {
@@ -76,6 +77,11 @@ async fn no_statement_reads_a_whole_table_or_sorts_it() {
             "COVERING INDEX sandboxes_by_state (tenant=?)",
         ),
         (SELECT_BY_HASH, "(hash=?)"),
+        (SELECT_BY_NAME, "sandboxes_by_name (tenant=? AND name=?)"),
+        (
+            SELECT_WORKSPACES_BY_NAME,
+            "workspaces_by_name (tenant=? AND name=?)",
+        ),
         (DELETE_OLD, "requests_by_age (keep_until<?)"),
         (RELEASE_ALL_BUT, "requests_at_work (process>?)"),
     ] {

@@ -2,6 +2,7 @@ use clap::Args;
 use elevo_api as api;
 
 use crate::client::Call;
+use crate::client::pages::items;
 use crate::client::paths::AGENTS;
 use crate::output::relative_time::relative;
 use crate::output::table::Table;
@@ -14,9 +15,9 @@ Examples:
 pub(super) struct Ls {}
 
 pub(super) fn run(call: &mut Call) -> anyhow::Result<()> {
-    let list: api::AgentList = call.wait(call.client.get(&AGENTS))?;
+    let list: Vec<api::Agent> = call.wait(items(&call.client, &AGENTS, &[], usize::MAX))?;
     let mut table = Table::new(&["NAME", "CREATED", "ID"]);
-    for agent in &list.items {
+    for agent in &list {
         match call.output.is_json() {
             true => call.output.value(agent)?,
             false => table.row([
@@ -26,7 +27,7 @@ pub(super) fn run(call: &mut Call) -> anyhow::Result<()> {
             ]),
         }
     }
-    match (call.output.is_json(), list.items.is_empty()) {
+    match (call.output.is_json(), list.is_empty()) {
         (true, _) => Ok(()),
         (false, true) => {
             call.note("there are no agents; `elevo agent create NAME` creates one");

@@ -3,6 +3,7 @@ use elevo_api as api;
 
 use crate::client::Call;
 use crate::client::names::AgentNames;
+use crate::client::pages::items;
 use crate::client::paths::KEYS;
 use crate::output::format::short_id;
 use crate::output::relative_time::relative;
@@ -27,12 +28,12 @@ pub(super) struct Ls {
 }
 
 pub(super) fn run(call: &mut Call, args: &Ls) -> anyhow::Result<()> {
-    let list: api::KeyList = call.wait(call.client.get(&KEYS))?;
+    let list: Vec<api::Key> = call.wait(items(&call.client, &KEYS, &[], usize::MAX))?;
     let agents = AgentNames::request(call);
     let mut heading = vec!["ID", "NAME", "AGENT", "STATE", "CREATED"];
     heading.extend(args.long.then_some("SCOPES"));
     let mut table = Table::wide(&heading, args.long);
-    for key in list.items.iter().filter(|key| args.all || is_valid(key)) {
+    for key in list.iter().filter(|key| args.all || is_valid(key)) {
         if call.output.is_json() {
             call.output.value(key)?;
             continue;

@@ -60,7 +60,7 @@ pub(super) fn run(call: &mut Call, args: &Blame) -> anyhow::Result<()> {
     let widest = blame.lines.iter().map(|run| who(run).chars().count()).max();
     let (widest, digits) = (widest.unwrap_or(0), lines.len().to_string().len());
     for run in &blame.lines {
-        let step = run.sequence.map_or("-".into(), |step| step.to_string());
+        let step = run.step.map_or("-".into(), |step| step.to_string());
         let when = run.created_at.as_deref().map(relative).unwrap_or_default();
         let about = format!("{step:>5}  {:<widest$}  {when:<15}", who(run));
         for number in run.start..run.start.saturating_add(run.count) {

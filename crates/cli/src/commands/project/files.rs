@@ -1,9 +1,9 @@
 use clap::Args;
 use elevo_api as api;
-use reqwest::Method;
 
 use crate::client::Call;
 use crate::client::names::{Noun, find};
+use crate::client::pages::{self, Page};
 use crate::client::paths::project_path;
 use crate::client::project_state::resolve;
 use crate::options::target::Target;
@@ -50,8 +50,8 @@ pub(super) fn run(call: &mut Call, args: &Files) -> anyhow::Result<()> {
                     open.push(Open::Page(entry.path, None));
                 }
             }
-            Open::Page(path, after) => {
-                let page = page(call, &project, &at, &path, after.as_deref())?;
+            Open::Page(path, cursor) => {
+                let page = page(call, &project, &at, &path, cursor.as_deref())?;
                 open.extend(page.next.map(|next| Open::Page(path, Some(next))));
                 open.extend(page.items.into_iter().rev().map(Open::Entry));
             }
@@ -72,18 +72,12 @@ fn page(
     name: &str,
     at: &str,
     path: &str,
-    after: Option<&str>,
-) -> anyhow::Result<api::TreePage> {
-    let request = call
-        .client
-        .request(Method::GET, &project_path(name, &["tree"]));
-    let request = request.query(&[("snapshot", at), ("path", path)]);
-    let request = request.query(&[("limit", PAGE)]);
-    let request = match after {
-        Some(after) => request.query(&[("after", after)]),
-        None => request,
-    };
-    Ok(call.wait(call.client.json(request))?)
+    cursor: Option<&str>,
+) -> anyhow::Result<Page<api::TreeEntry>> {
+    let tree = project_path(name, &["tree"]);
+    let query = [("snapshot", at.to_owned()), ("path", path.to_owned())];
+    let page = pages::page(&call.client, &tree, &query, cursor, PAGE);
+    Ok(call.wait(page)?)
 }
 
 fn print_entry(call: &mut Call, entry: &api::TreeEntry, long: bool) -> anyhow::Result<()> {

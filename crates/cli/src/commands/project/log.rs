@@ -1,11 +1,10 @@
 use clap::Args;
 use elevo_api as api;
-use reqwest::Method;
 
 use crate::client::Call;
 use crate::client::names::{AgentNames, Noun, find};
+use crate::client::pages::{page, pages};
 use crate::client::paths::project_path;
-use crate::client::project_state::steps;
 use crate::local::tree_path::tree_path;
 use crate::output::format::{self, first_line, short_text};
 use crate::output::project::change_line;
@@ -71,10 +70,12 @@ fn print_steps(
     agents: &AgentNames,
 ) -> anyhow::Result<()> {
     let mut left = args.limit.unwrap_or(u64::MAX);
-    let (mut before, mut any) = (None, false);
+    let (mut cursor, mut any) = (None::<String>, false);
+    let path = project_path(project, &["steps"]);
     while left > 0 {
         let limit = left.min(u64::from(PAGE)) as u32;
-        let page = call.wait(steps(&call.client, project, before, limit))?;
+        let page = page::<api::Step>(&call.client, &path, &[], cursor.as_deref(), limit);
+        let page = call.wait(page)?;
         for step in &page.items {
             any = true;
             print_step(call, step, agents)?;
@@ -83,9 +84,9 @@ fn print_steps(
             }
         }
         left = left.saturating_sub(page.items.len() as u64);
-        match page.next {
-            Some(next) => before = Some(next),
-            None => break,
+        cursor = page.next;
+        if cursor.is_none() {
+            break;
         }
     }
     if !any && args.limit != Some(0) {
@@ -97,11 +98,11 @@ fn print_steps(
     Ok(())
 }
 
-fn print_step(call: &mut Call, step: &api::LogEntry, agents: &AgentNames) -> anyhow::Result<()> {
+fn print_step(call: &mut Call, step: &api::Step, agents: &AgentNames) -> anyhow::Result<()> {
     if call.output.is_json() {
         return Ok(call.output.value(step)?);
     }
-    let number = call.output.styled(STRONG, format!("{:>5}", step.sequence));
+    let number = call.output.styled(STRONG, format!("{:>5}", step.number));
     let id = call.output.styled(IDENTITY, short_text(&step.snapshot));
     let by = step.agent.as_deref().map(|agent| agents.of(agent));
     let kind = first_line(&step.kind).into_owned();
@@ -128,31 +129,23 @@ fn print_step(call: &mut Call, step: &api::LogEntry, agents: &AgentNames) -> any
     Ok(call.output.line(line)?)
 }
 
-fn print_changes(call: &mut Call, name: &str, step: &api::LogEntry) -> anyhow::Result<()> {
-    let sequence = step.sequence.to_string();
-    let path = project_path(name, &["log", &sequence]);
-    let mut after = None::<String>;
-    loop {
-        let request = call.client.request(Method::GET, &path);
-        let request = match &after {
-            Some(after) => request.query(&[("after", after)]),
-            None => request,
-        };
-        let page: api::VersionPage = call.wait(call.client.json(request))?;
-        for version in &page.items {
+fn print_changes(call: &mut Call, name: &str, step: &api::Step) -> anyhow::Result<()> {
+    let number = step.number.to_string();
+    let path = project_path(name, &["steps", &number, "changes"]);
+    let take = |call: &mut Call, changes: Vec<api::FileVersion>| {
+        for change in &changes {
             match call.output.is_json() {
-                true => call.output.value(version)?,
+                true => call.output.value(change)?,
                 false => {
-                    let line = change_line(call, version);
+                    let line = change_line(call, change);
                     call.output.line([b"         ", &line[..]].concat())?;
                 }
             }
         }
-        match page.next {
-            Some(next) => after = Some(next),
-            None => return Ok(()),
-        }
-    }
+        Ok(())
+    };
+    pages(call, &path, &[], take)?;
+    Ok(())
 }
 
 /// Prints the changes of a path, newest first.
@@ -164,16 +157,13 @@ fn print_history(
     agents: &AgentNames,
 ) -> anyhow::Result<()> {
     let mut left = limit.unwrap_or(u64::MAX);
-    let (mut before, mut any) = (None::<String>, false);
+    let (mut cursor, mut any) = (None::<String>, false);
     let at = project_path(project, &["history"]);
+    let query = [("path", path.to_owned())];
     while left > 0 {
-        let mut query = vec![
-            ("path", path.to_owned()),
-            ("limit", left.min(u64::from(PAGE)).to_string()),
-        ];
-        query.extend(before.take().map(|before| ("before", before)));
-        let request = call.client.request(Method::GET, &at).query(&query);
-        let page: api::VersionPage = call.wait(call.client.json(request))?;
+        let limit = left.min(u64::from(PAGE)) as u32;
+        let page = page::<api::FileVersion>(&call.client, &at, &query, cursor.as_deref(), limit);
+        let page = call.wait(page)?;
         for version in &page.items {
             any = true;
             print_version(call, version, agents)?;
@@ -182,9 +172,9 @@ fn print_history(
             }
         }
         left = left.saturating_sub(page.items.len() as u64);
-        match page.next {
-            Some(next) => before = Some(next),
-            None => break,
+        cursor = page.next;
+        if cursor.is_none() {
+            break;
         }
     }
     if !any && limit != Some(0) {
@@ -212,21 +202,16 @@ fn print_others(
     first: &api::FileVersion,
     agents: &AgentNames,
 ) -> anyhow::Result<()> {
-    let sequence = first.sequence.to_string();
-    let at = project_path(project, &["log", &sequence]);
-    let mut after = Some(first.path.clone());
-    while let Some(path) = after {
-        let request = call.client.request(Method::GET, &at);
-        let request = request.query(&[("after", path)]);
-        let page: api::VersionPage = call.wait(call.client.json(request))?;
-        for version in &page.items {
-            if !is_below(&version.path, directory) {
-                return Ok(());
-            }
-            print_version(call, version, agents)?;
+    let step = first.step.to_string();
+    let at = project_path(project, &["steps", &step, "changes"]);
+    let query = [("path", directory.to_owned())];
+    let take = |call: &mut Call, changes: Vec<api::FileVersion>| {
+        for change in changes.iter().filter(|it| it.path != first.path) {
+            print_version(call, change, agents)?;
         }
-        after = page.next;
-    }
+        Ok(())
+    };
+    pages(call, &at, &query, take)?;
     Ok(())
 }
 
@@ -238,9 +223,7 @@ fn print_version(
     if call.output.is_json() {
         return Ok(call.output.value(version)?);
     }
-    let number = call
-        .output
-        .styled(STRONG, format!("{:>5}", version.sequence));
+    let number = call.output.styled(STRONG, format!("{:>5}", version.step));
     let id = call.output.styled(IDENTITY, short_text(&version.snapshot));
     let change = change_line(call, version);
     let mut about = relative(&version.created_at);

@@ -17,13 +17,13 @@ pub(super) struct Ls {}
 
 pub(super) fn run(call: &mut Call) -> anyhow::Result<()> {
     let mut table = Table::new(&["NAME", "STEPS", "ENTRIES", "SIZE", "CHANGED", "DESCRIPTION"]);
-    let found = pages(call, &PROJECTS, &[], |call, page: api::ProjectPage| {
-        for project in &page.items {
+    let found = pages(call, &PROJECTS, &[], |call, items: Vec<api::Project>| {
+        for project in &items {
             match call.output.is_json() {
                 true => call.output.value(project)?,
                 false => table.row([
                     project.name.clone(),
-                    project.sequence.to_string(),
+                    project.step.to_string(),
                     project
                         .entries
                         .map(|count| count.to_string())
@@ -34,7 +34,7 @@ pub(super) fn run(call: &mut Call) -> anyhow::Result<()> {
                 ]),
             }
         }
-        Ok((page.items.len(), page.next))
+        Ok(())
     })?;
     match (call.output.is_json(), found) {
         (true, _) => Ok(()),

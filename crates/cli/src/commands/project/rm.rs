@@ -44,7 +44,7 @@ fn confirm(call: &Call, name: &str) -> anyhow::Result<()> {
     let question = format!(
         "Delete the project `{}` with its workspaces, reviews and all {} of its history?",
         first_line(&found.name),
-        count(found.sequence, "step", "steps"),
+        count(found.step, "step", "steps"),
     );
     let answer = match call.output.is_json() {
         true => None,

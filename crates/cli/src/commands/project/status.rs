@@ -2,11 +2,11 @@ use clap::Args;
 use elevo_api as api;
 use serde_json::json;
 
+use crate::client::Call;
 use crate::client::names::{AgentNames, Noun, find};
+use crate::client::pages::{items, page};
 use crate::client::paths::{REVIEWS, WORKSPACES, project_path};
-use crate::client::project_state::steps;
 use crate::client::workspace::workspace_state;
-use crate::client::{Call, pages};
 use crate::output::STRONG;
 use crate::output::format::{first_line, short_id, short_text};
 use crate::output::notes::field;
@@ -28,22 +28,10 @@ pub(super) fn run(call: &mut Call, args: &Status) -> anyhow::Result<()> {
     let project = find(call, Noun::Project, &args.name)?;
     let project: api::Project = call.wait(call.client.get(&project_path(&project, &[])))?;
     let mut query = vec![("project", project.id.clone())];
-    let mut workspaces = Vec::new();
-    pages(
-        call,
-        &WORKSPACES,
-        &query,
-        |_, mut page: api::WorkspacePage| {
-            workspaces.append(&mut page.items);
-            Ok((0, page.next))
-        },
-    )?;
+    let workspaces: Vec<api::Workspace> =
+        call.wait(items(&call.client, &WORKSPACES, &query, usize::MAX))?;
     query.push(("state", "open".into()));
-    let mut reviews = Vec::new();
-    pages(call, &REVIEWS, &query, |_, mut page: api::ReviewPage| {
-        reviews.append(&mut page.items);
-        Ok((0, page.next))
-    })?;
+    let reviews: Vec<api::Review> = call.wait(items(&call.client, &REVIEWS, &query, usize::MAX))?;
     if call.output.is_json() {
         return Ok(call.output.value(&json!({
             "project": project,
@@ -58,9 +46,10 @@ pub(super) fn run(call: &mut Call, args: &Status) -> anyhow::Result<()> {
 }
 
 fn print_head(call: &mut Call, project: &api::Project) -> anyhow::Result<()> {
-    let newest = call.wait(steps(&call.client, &project.id, None, 1))?;
+    let path = project_path(&project.id, &["steps"]);
+    let newest = call.wait(page::<api::Step>(&call.client, &path, &[], None, 1))?;
     let newest = newest.items.into_iter().next();
-    let mut head = format!("{}, step {}", short_text(&project.head), project.sequence);
+    let mut head = format!("{}, step {}", short_text(&project.head), project.step);
     if let Some(step) = newest {
         head += &format!(", {}", relative(&step.created_at));
         if !step.message.is_empty() {

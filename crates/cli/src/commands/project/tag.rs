@@ -99,20 +99,20 @@ fn delete(call: &mut Call, name: &str, tag: &str) -> anyhow::Result<()> {
 fn list(call: &mut Call, name: &str) -> anyhow::Result<()> {
     let path = project_path(name, &["tags"]);
     let mut table = Table::new(&["TAG", "STEP", "SNAPSHOT", "SET", "WHY"]);
-    let found = pages(call, &path, &[], |call, page: api::TagPage| {
-        for tag in &page.items {
+    let found = pages(call, &path, &[], |call, items: Vec<api::Tag>| {
+        for tag in &items {
             match call.output.is_json() {
                 true => call.output.value(tag)?,
                 false => table.row([
                     tag.name.clone(),
-                    tag.sequence.unwrap_or(0).to_string(),
+                    tag.step.unwrap_or(0).to_string(),
                     short_text(&tag.snapshot),
                     relative(&tag.created_at),
                     tag.message.clone(),
                 ]),
             }
         }
-        Ok((page.items.len(), page.next))
+        Ok(())
     })?;
     match (call.output.is_json(), found) {
         (true, _) => Ok(()),

@@ -25,11 +25,11 @@ enum Take {
     Suggested,
 }
 
-impl From<Take> for api::Resolution {
+impl From<Take> for api::Take {
     fn from(take: Take) -> Self {
         match take {
-            Take::Project => Self::Ours,
-            Take::Workspace => Self::Theirs,
+            Take::Project => Self::Project,
+            Take::Workspace => Self::Workspace,
             Take::Suggested => Self::Suggested,
         }
     }
@@ -89,7 +89,7 @@ pub(super) fn run(call: &mut Call, args: Accept) -> anyhow::Result<Exit> {
         return send_decision(call, &id, decision(take.into(), args.message, None));
     }
     if args.remove {
-        let removed = decision(api::Resolution::Edited, args.message, None);
+        let removed = decision(api::Take::Edited, args.message, None);
         return send_decision(call, &id, removed);
     }
     let (review, sides) = call.watch("reading", async {
@@ -103,7 +103,7 @@ pub(super) fn run(call: &mut Call, args: Accept) -> anyhow::Result<Exit> {
             if sides.leaves_markers(&content) {
                 return Err(still_marked(path));
             }
-            let edited = decision(api::Resolution::Edited, args.message, Some(content));
+            let edited = decision(api::Take::Edited, args.message, Some(content));
             send_decision(call, &id, edited)
         }
         None => edit(call, &review, &sides, args.message),
@@ -125,7 +125,7 @@ fn edit(
     let sent = send_decision(
         call,
         &review.id,
-        decision(api::Resolution::Edited, message, Some(content)),
+        decision(api::Take::Edited, message, Some(content)),
     );
     // Keep the user's edits.
     if !matches!(sent, Ok(code) if code == Exit::Done) {

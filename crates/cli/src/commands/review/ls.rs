@@ -49,8 +49,8 @@ pub(super) fn run(call: &mut Call, args: Ls) -> anyhow::Result<()> {
     let mut table = Table::wide(&heading, args.long);
     let mut names = ProjectNames::default();
     let agents = AgentNames::request(call);
-    let found = pages(call, &REVIEWS, &query, |call, page: api::ReviewPage| {
-        for review in &page.items {
+    let found = pages(call, &REVIEWS, &query, |call, items: Vec<api::Review>| {
+        for review in &items {
             if call.output.is_json() {
                 call.output.value(review)?;
                 continue;
@@ -70,7 +70,7 @@ pub(super) fn run(call: &mut Call, args: Ls) -> anyhow::Result<()> {
             row.extend(args.long.then(|| conflict_reason(&review.conflict.kind)));
             table.row(row);
         }
-        Ok((page.items.len(), page.next))
+        Ok(())
     })?;
     match (call.output.is_json(), found) {
         (true, _) => Ok(()),

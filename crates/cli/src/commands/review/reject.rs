@@ -31,7 +31,7 @@ pub(super) struct Reject {
 }
 
 pub(super) fn run(call: &mut Call, args: Reject) -> anyhow::Result<Exit> {
-    let rejected = decision(api::Resolution::Reject, args.message, None);
+    let rejected = decision(api::Take::Nothing, args.message, None);
     let id = find(call, Noun::Review, &args.id)?;
     send_decision(call, &id, rejected)
 }

@@ -101,7 +101,7 @@ fn print_about(call: &mut Call, review: &api::Review) -> anyhow::Result<()> {
         ("suggested", suggested_side(conflict)),
         ("decided by", decided_by(review)),
         ("taken", taken(review)),
-        ("because", text(&review.resolution_message)),
+        ("because", text(&review.decision_message)),
     ];
     for (name, value) in lines {
         if !value.is_empty() {
@@ -121,15 +121,15 @@ fn decided_by(review: &api::Review) -> String {
 
 /// Describes the version that a decision took.
 fn taken(review: &api::Review) -> String {
-    match review.resolution {
+    match review.take {
         None => String::new(),
-        Some(api::Resolution::Ours) => "the project's side".into(),
-        Some(api::Resolution::Theirs) => "the workspace's side".into(),
-        Some(api::Resolution::Suggested) => {
+        Some(api::Take::Project) => "the project's side".into(),
+        Some(api::Take::Workspace) => "the workspace's side".into(),
+        Some(api::Take::Suggested) => {
             format!("the suggestion: {}", suggested_side(&review.conflict))
         }
-        Some(api::Resolution::Edited) => "an edited version".into(),
-        Some(api::Resolution::Reject) => "nothing: the change was rejected".into(),
+        Some(api::Take::Edited) => "an edited version".into(),
+        Some(api::Take::Nothing) => "nothing: the change was rejected".into(),
     }
 }
 
@@ -180,8 +180,8 @@ fn print_key(
     print_line(call, StyledLine::new(STRONG, &heading))?;
     let sides = [
         ("base", &hunk.base),
-        ("project", &hunk.ours),
-        ("workspace", &hunk.theirs),
+        ("project", &hunk.project),
+        ("workspace", &hunk.workspace),
     ];
     for (name, value) in sides {
         let style = match value == &hunk.base {
@@ -204,12 +204,16 @@ fn print_key(
 fn print_whole(call: &mut Call, review: &api::Review, sides: &Sides) -> anyhow::Result<()> {
     let conflict = &review.conflict;
     let pairs = [
-        ("the project's side", &conflict.ours, &sides.ours),
-        ("the workspace's side", &conflict.theirs, &sides.theirs),
+        ("the project's side", &conflict.project_version, &sides.ours),
+        (
+            "the workspace's side",
+            &conflict.workspace_version,
+            &sides.theirs,
+        ),
     ];
     for (name, version, content) in pairs {
         call.output.line("")?;
-        let is_same = *version == conflict.base;
+        let is_same = *version == conflict.base_version;
         let what = match (version, is_same) {
             (None, true) => "nothing, as before".to_owned(),
             (None, false) => "removed".to_owned(),

@@ -5,6 +5,7 @@ use elevo_api as api;
 
 use crate::client::Call;
 use crate::client::names::{Noun, find_some};
+use crate::client::pages::items;
 use crate::client::paths::sandbox_path;
 use crate::client::project_state::resolve_some;
 use crate::errors::SandboxProblem;
@@ -178,8 +179,13 @@ pub(super) fn run(call: &mut Call, args: Create) -> anyhow::Result<()> {
 
 /// Returns the name of the template if there is exactly one.
 fn only_template(call: &Call) -> anyhow::Result<String> {
-    let list: api::TemplateList = call.wait(call.client.get(&["api", "v1", "templates"]))?;
-    let mut names = list.items.into_iter().map(|template| template.name);
+    let list: Vec<api::Template> = call.wait(items(
+        &call.client,
+        &["api", "v1", "templates"],
+        &[],
+        usize::MAX,
+    ))?;
+    let mut names = list.into_iter().map(|template| template.name);
     match (names.next(), names.next()) {
         (Some(only), None) => Ok(only),
         (None, _) => Err(SandboxProblem::NoTemplate.into()),

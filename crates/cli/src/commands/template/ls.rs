@@ -2,6 +2,7 @@ use clap::Args;
 use elevo_api as api;
 
 use crate::client::Call;
+use crate::client::pages::items;
 use crate::client::paths::TEMPLATES;
 use crate::output::format;
 use crate::output::relative_time::relative;
@@ -16,9 +17,9 @@ Examples:
 pub(super) struct Ls {}
 
 pub(super) fn run(call: &mut Call) -> anyhow::Result<()> {
-    let list: api::TemplateList = call.wait(call.client.get(&TEMPLATES))?;
+    let list: Vec<api::Template> = call.wait(items(&call.client, &TEMPLATES, &[], usize::MAX))?;
     let mut table = Table::new(&["NAME", "SIZE", "ROOT", "CREATED", "DESCRIPTION"]);
-    for template in &list.items {
+    for template in &list {
         if call.output.is_json() {
             call.output.value(template)?;
             continue;
@@ -40,7 +41,7 @@ pub(super) fn run(call: &mut Call) -> anyhow::Result<()> {
             words.trim().to_owned(),
         ]);
     }
-    match (call.output.is_json(), list.items.is_empty()) {
+    match (call.output.is_json(), list.is_empty()) {
         (true, _) => {}
         (false, true) => {
             call.note("there are no templates; `elevo template create IMAGE` creates one")

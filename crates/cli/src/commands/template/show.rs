@@ -2,6 +2,7 @@ use clap::Args;
 use elevo_api as api;
 
 use crate::client::Call;
+use crate::client::pages::items;
 use crate::client::paths::TEMPLATES;
 use crate::errors::SandboxProblem;
 use crate::output::format;
@@ -20,8 +21,8 @@ pub(super) struct Show {
 }
 
 pub(super) fn run(call: &mut Call, args: &Show) -> anyhow::Result<()> {
-    let list: api::TemplateList = call.wait(call.client.get(&TEMPLATES))?;
-    let found = list.items.into_iter().find(|it| it.name == args.name);
+    let list: Vec<api::Template> = call.wait(items(&call.client, &TEMPLATES, &[], usize::MAX))?;
+    let found = list.into_iter().find(|it| it.name == args.name);
     let found = found.ok_or_else(|| SandboxProblem::UnknownTemplate(args.name.clone()))?;
     if call.output.is_json() {
         return Ok(call.output.value(&found)?);

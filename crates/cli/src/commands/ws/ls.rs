@@ -123,14 +123,14 @@ pub(super) fn run_on_server(args: &OfServer, global: &Global) -> anyhow::Result<
         let mut heading = vec!["ID", "NAME", "AGENT", "MERGES", "CREATED", "STATE"];
         heading.extend(args.long.then_some("PATH"));
         let mut table = Table::wide(&heading, args.long);
-        let take = |call: &mut Call, page: api::WorkspacePage| {
-            for workspace in &page.items {
+        let take = |call: &mut Call, items: Vec<api::Workspace>| {
+            for workspace in &items {
                 match call.output.is_json() {
                     true => call.output.value(&workspace_shape(workspace)?)?,
                     false => table.row(row(workspace, &agents, args.long)),
                 }
             }
-            Ok((page.items.len(), page.next))
+            Ok(())
         };
         let found = pages(call, &WORKSPACES, &query, take)?;
         match (call.output.is_json(), found) {

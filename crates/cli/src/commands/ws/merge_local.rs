@@ -119,8 +119,8 @@ fn work(
 /// The path of a conflict, and its reason.
 fn explain(conflict: &Conflict) -> (String, String) {
     let reason = match conflict.kind.name() {
-        "removed-by-us" => "head removed it, the workspace changed it".to_owned(),
-        "removed-by-them" => "the workspace removed it, head changed it".to_owned(),
+        "removed-in-project" => "head removed it, the workspace changed it".to_owned(),
+        "removed-in-workspace" => "the workspace removed it, head changed it".to_owned(),
         name => conflict_reason(name),
     };
     (path_text(conflict.path.as_bytes()), reason)

@@ -107,7 +107,7 @@ fn print_conflicts(call: &mut Call, done: &api::Refreshed, dry_run: bool) -> any
 fn print_conflict(call: &mut Call, conflict: &api::Conflict) -> anyhow::Result<()> {
     let path = first_line(&conflict.path);
     let why = match conflict.kind.as_str() {
-        "removed-by-us" | "removed-by-them" => {
+        "removed-in-project" | "removed-in-workspace" => {
             "removed on one side, changed on the other".to_owned()
         }
         kind => merge::conflict_reason(kind),

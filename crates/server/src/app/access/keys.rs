@@ -7,13 +7,15 @@ use elevo_api as api;
 use elevo_api::Scope;
 use elevo_catalog::Catalog;
 use elevo_catalog::secret::ApiKeySecret;
-use elevo_catalog::{ApiKey, KeyLimits};
+use elevo_catalog::{Agent, ApiKey, KeyLimits, Position};
 use elevo_core::{AgentId, ErrorCode, KeyId, TenantId};
 use tokio::sync::watch;
 
+use crate::app::access::names::{Names, check_name};
 use crate::app::access::principal::Principal;
 use crate::app::access::tenants::OF_THE_SETTINGS;
 use crate::app::missing::{no_agent, no_key};
+use crate::app::pages::PageQuery;
 use crate::app::requests::once::Once;
 use crate::app::resources::Resources;
 use crate::app::sandboxes::spec;
@@ -34,6 +36,7 @@ pub(crate) fn hash_of(secret: &str) -> [u8; 32] {
 pub(crate) struct Keys {
     catalog: Arc<dyn Catalog>,
     config: Arc<Config>,
+    names: Arc<Names>,
     /// Number of revocations since the server started. Each change makes open
     /// streams check their keys.
     revocations: watch::Sender<u64>,
@@ -44,6 +47,7 @@ impl Keys {
         Self {
             catalog: resources.catalog.clone(),
             config: resources.config.clone(),
+            names: resources.names.clone(),
             revocations: watch::Sender::new(0),
         }
     }
@@ -79,21 +83,16 @@ impl Keys {
         for scope in &scopes {
             who.needs(*scope)?;
         }
-        if let Some(own) = &who.agent
-            && wish.agent.as_deref() != Some(own.as_str())
-        {
-            let message = "this key is bound to an agent and can create keys only for that agent";
-            return Err(Failure::new(ErrorCode::Forbidden, message));
-        }
         let agent = match &wish.agent {
-            Some(text) => {
-                let id = text.parse().map_err(|_| no_agent(text))?;
-                let found = self.catalog.agent(who.tenant, &id).await?;
-                found.ok_or_else(|| no_agent(text))?;
-                Some(id)
-            }
+            Some(text) => match self.names.agent(who, text).await {
+                Err(_) if who.agent.is_some() => return Err(not_own_agent()),
+                found => Some(found?.id),
+            },
             None => None,
         };
+        if who.agent.is_some() && agent != who.agent {
+            return Err(not_own_agent());
+        }
         let default = || self.config.limits.key.clone();
         let limits = wish.limits.map_or_else(default, limits_in);
         let limits = within(limits, &who.limits)?;
@@ -136,13 +135,17 @@ impl Keys {
         Ok(id)
     }
 
-    pub(crate) async fn list(&self, who: &Principal) -> Result<api::KeyList> {
+    pub(crate) async fn list(&self, who: &Principal, page: PageQuery) -> Result<api::KeyPage> {
         who.needs(Scope::Keys)?;
         let keys = self.catalog.keys(who.tenant).await?.into_iter();
         let visible = keys.filter(|key| who.agent.is_none() || key.agent == who.agent);
-        Ok(api::KeyList {
-            items: visible.map(key_out).collect(),
-        })
+        let position = |key: &ApiKey| Position {
+            created: key.created,
+            id: key.id.to_string(),
+        };
+        let (keys, next) = page.cut_by_position(visible, position)?;
+        let items = keys.into_iter().map(key_out).collect();
+        Ok(api::KeyPage { items, next })
     }
 
     pub(crate) async fn revoke(&self, who: &Principal, id: &KeyId) -> Result<()> {
@@ -206,13 +209,17 @@ impl Keys {
         Ok(())
     }
 
-    pub(crate) async fn agents(&self, who: &Principal) -> Result<api::AgentList> {
+    pub(crate) async fn agents(&self, who: &Principal, page: PageQuery) -> Result<api::AgentPage> {
         who.needs(Scope::Keys)?;
         let agents = self.catalog.agents(who.tenant).await?.into_iter();
         let visible = agents.filter(|agent| who.agent.as_ref().is_none_or(|own| *own == agent.id));
-        Ok(api::AgentList {
-            items: visible.map(agent_out).collect(),
-        })
+        let position = |agent: &Agent| Position {
+            created: agent.created,
+            id: agent.id.to_string(),
+        };
+        let (agents, next) = page.cut_by_position(visible, position)?;
+        let items = agents.into_iter().map(agent_out).collect();
+        Ok(api::AgentPage { items, next })
     }
 
     /// Creates a key with every scope and no limits, for the owner of a tenant.
@@ -249,14 +256,9 @@ impl Keys {
     }
 }
 
-pub(crate) fn check_name(name: &str) -> Result<()> {
-    let good = !name.trim().is_empty() && name.chars().count() <= 100;
-    match good && !name.chars().any(char::is_control) {
-        true => Ok(()),
-        false => Err(Failure::invalid(
-            "`name` must have 1 to 100 characters, none of them a control character",
-        )),
-    }
+fn not_own_agent() -> Failure {
+    let message = "this key is bound to an agent and can create keys only for that agent";
+    Failure::new(ErrorCode::Forbidden, message)
 }
 
 fn limits_in(limits: api::KeyLimits) -> KeyLimits {

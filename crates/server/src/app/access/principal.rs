@@ -29,8 +29,13 @@ pub(crate) struct Principal {
 
 impl Principal {
     pub(crate) fn sees(&self, sandbox: &Sandbox) -> bool {
-        let same_agent = self.agent.is_none() || self.agent == sandbox.agent;
-        sandbox.tenant == self.tenant && same_agent
+        sandbox.tenant == self.tenant && self.sees_agent(sandbox.agent.as_ref())
+    }
+
+    /// Returns true if this principal may see the records of an agent, or of no
+    /// agent.
+    pub(crate) fn sees_agent(&self, agent: Option<&AgentId>) -> bool {
+        self.agent.is_none() || self.agent.as_ref() == agent
     }
 
     /// Returns true if this principal may decide on a review of a change by the

@@ -9,14 +9,16 @@ use elevo_api as api;
 use elevo_api::{Scope, format_size, parse_limit};
 use elevo_catalog::Catalog;
 use elevo_catalog::secret::ApiKeySecret;
-use elevo_catalog::{TENANT_LIMITS, Tenant, TenantLimits};
+use elevo_catalog::{Position, TENANT_LIMITS, Tenant, TenantLimits};
 use elevo_core::{ErrorCode, TenantId};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-use crate::app::access::keys::{Keys, check_name};
+use crate::app::access::keys::Keys;
+use crate::app::access::names::check_name;
 use crate::app::access::presence::{Presence, Presences};
 use crate::app::access::principal::Principal;
+use crate::app::pages::PageQuery;
 use crate::app::requests::once::Once;
 use crate::app::resources::Resources;
 use crate::app::sandboxes::spec;
@@ -306,13 +308,17 @@ impl Tenants {
         Ok(is_there)
     }
 
-    pub(crate) async fn list(&self, who: &Principal) -> Result<api::TenantList> {
+    pub(crate) async fn list(&self, who: &Principal, page: PageQuery) -> Result<api::TenantPage> {
         who.needs(Scope::System)?;
+        let position = |tenant: &Tenant| Position {
+            created: tenant.created,
+            id: tenant.id.to_string(),
+        };
         let mut tenants = self.catalog.tenants().await?;
-        tenants.sort_by_key(|tenant| tenant.created);
-        Ok(api::TenantList {
-            items: tenants.into_iter().map(out).collect(),
-        })
+        tenants.sort_by_key(|tenant| (tenant.created, tenant.id.to_string()));
+        let (tenants, next) = page.cut_by_position(tenants, position)?;
+        let items = tenants.into_iter().map(out).collect();
+        Ok(api::TenantPage { items, next })
     }
 }
 

@@ -13,6 +13,7 @@ use elevo_policy::View;
 
 use crate::app::access::principal::Principal;
 use crate::app::files::diff::readable;
+use crate::app::pages::{self, PageQuery};
 use crate::app::projects::project_ref::ProjectRef;
 use crate::app::projects::reading::{Seen, is_directory, shows, tree_path};
 use crate::app::projects::{Projects, out};
@@ -52,12 +53,15 @@ impl Rows {
 
 impl Projects {
     /// Returns the steps of a project that the principal may see, newest first.
-    pub(crate) async fn log(
+    pub(crate) async fn steps(
         &self,
         who: &Principal,
         project: &ProjectRef,
-        (mut before, limit): (Option<u64>, u32),
-    ) -> Result<api::LogPage> {
+        until: Option<u64>,
+        page: PageQuery,
+    ) -> Result<api::StepPage> {
+        let until = until.and_then(|until| until.checked_add(1));
+        let (mut before, limit) = (page.number()?.or(until), page.limit);
         let seen = self.seen(who, project, None).await?;
         let (tenant, id) = (who.tenant, &seen.project.id);
         let (mut items, mut rows) = (Vec::new(), Rows::of_one_answer());
@@ -66,24 +70,25 @@ impl Projects {
             for entry in &page {
                 rows.look_at(1);
                 before = Some(entry.sequence);
-                let shown = log_out(entry);
+                let shown = step_out(entry);
                 if !seen.view.hides_anything() {
                     items.push(shown);
                 } else {
                     let step = (&seen.project, entry.sequence);
                     let changed = self.shown_changes(&seen.view, step, u64::MAX, &mut rows);
                     let changed = changed.await?;
-                    items.extend((changed > 0).then_some(api::LogEntry { changed, ..shown }));
+                    items.extend((changed > 0).then_some(api::Step { changed, ..shown }));
                 }
                 // The page has fewer steps than `limit`, or none, if most of the
                 // rows were hidden. `next` continues after the last row.
                 if items.len() >= limit as usize || rows.are_used_up() {
                     let next = before.filter(|sequence| *sequence > 1);
-                    return Ok(api::LogPage { items, next });
+                    let next = next.map(|sequence| sequence.to_string());
+                    return Ok(api::StepPage { items, next });
                 }
             }
             if page.len() < MAX_PAGE as usize {
-                return Ok(api::LogPage { items, next: None });
+                return Ok(api::StepPage { items, next: None });
             }
         }
     }
@@ -139,17 +144,52 @@ impl Projects {
         Ok(shown.await? > 0)
     }
 
-    /// Returns the changes of one step that the principal may see.
+    /// Returns one step of a project. A step with only hidden changes does not
+    /// exist for the principal.
     pub(crate) async fn step(
         &self,
         who: &Principal,
         project: &ProjectRef,
-        sequence: u64,
-        (after, limit): (Option<&str>, u32),
+        number: u64,
+    ) -> Result<api::Step> {
+        let missing = || {
+            let message = format!("the project has no step {number}");
+            Failure::new(ErrorCode::StepNotFound, message).about("step", number)
+        };
+        let seen = self.seen(who, project, None).await?;
+        let before = number.checked_add(1).ok_or_else(missing)?;
+        let found = self
+            .catalog
+            .log(who.tenant, &seen.project.id, Some(before), 1)
+            .await?;
+        let found = found.first().filter(|entry| entry.sequence == number);
+        let found = step_out(found.ok_or_else(missing)?);
+        if !seen.view.hides_anything() {
+            return Ok(found);
+        }
+        let mut rows = Rows::of_one_answer();
+        let changed = self.shown_changes(&seen.view, (&seen.project, number), u64::MAX, &mut rows);
+        match changed.await? {
+            0 => Err(missing()),
+            changed => Ok(api::Step { changed, ..found }),
+        }
+    }
+
+    /// Returns the changes of one step, at or below `path`, that the principal
+    /// may see.
+    pub(crate) async fn step_changes(
+        &self,
+        who: &Principal,
+        project: &ProjectRef,
+        (sequence, path): (u64, Option<&str>),
+        page: PageQuery,
     ) -> Result<api::VersionPage> {
+        let limit = page.limit;
+        let after = page.bytes()?.map(TreePath::new).transpose();
+        let mut after = after.map_err(|_| pages::not_a_cursor())?;
+        let within = path.map(tree_path).transpose()?.unwrap_or_default();
         let seen = self.seen(who, project, None).await?;
         let id = &seen.project.id;
-        let mut after = after.map(tree_path).transpose()?;
         let mut items = Vec::new();
         loop {
             let page = self
@@ -157,12 +197,15 @@ impl Projects {
                 .versions_in(who.tenant, id, sequence, after.as_ref(), MAX_PAGE);
             let page = page.await?;
             for version in &page {
+                if !version.change.path.starts_with(&within) {
+                    continue;
+                }
                 let Some(item) = version_out(&seen.view, version) else {
                     continue;
                 };
                 // The cursor is a path, so it must be one that the principal
                 // may see.
-                let next = Some(item.path.clone());
+                let next = Some(pages::of_bytes(version.change.path.as_bytes()));
                 items.push(item);
                 if items.len() >= limit as usize {
                     return Ok(api::VersionPage { items, next });
@@ -183,8 +226,9 @@ impl Projects {
         who: &Principal,
         project: &ProjectRef,
         path: &str,
-        (mut before, limit): (Option<u64>, u32),
+        page: PageQuery,
     ) -> Result<api::VersionPage> {
+        let (mut before, limit) = (page.number()?, page.limit);
         let seen = self.seen(who, project, None).await?;
         let path = tree_path(path)?;
         if !seen.shows(&path, true) && !seen.shows(&path, false) {
@@ -378,7 +422,7 @@ fn runs(found: &[Option<FileVersion>]) -> Vec<api::BlamedLines> {
         api::BlamedLines {
             start: run.start as u32 + 1,
             count: run.len() as u32,
-            sequence: version.map(|version| version.sequence),
+            step: version.map(|version| version.sequence),
             agent: version.and_then(|version| version.agent.as_ref().map(ToString::to_string)),
             created_at: version.map(|version| clock::text(version.created)),
         }
@@ -386,9 +430,9 @@ fn runs(found: &[Option<FileVersion>]) -> Vec<api::BlamedLines> {
     out.collect()
 }
 
-fn log_out(entry: &LogEntry) -> api::LogEntry {
-    api::LogEntry {
-        sequence: entry.sequence,
+fn step_out(entry: &LogEntry) -> api::Step {
+    api::Step {
+        number: entry.sequence,
         snapshot: entry.snapshot.to_string(),
         parent: entry.parent.to_string(),
         kind: entry.kind.to_string(),
@@ -436,7 +480,7 @@ pub(super) fn version_out(view: &View, version: &FileVersion) -> Option<api::Fil
             false => change.files.max(1),
         },
         algorithm: change.algorithm.clone(),
-        sequence: version.sequence,
+        step: version.sequence,
         snapshot: version.snapshot.to_string(),
         agent: version.agent.as_ref().map(ToString::to_string),
         workspace: version.workspace.as_ref().map(ToString::to_string),

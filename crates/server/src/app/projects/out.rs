@@ -36,7 +36,7 @@ pub(crate) fn merge_result(
     dry_run: bool,
 ) -> api::MergeResult {
     let mut out = nothing(project, done.head);
-    out.sequence = done.sequence;
+    out.step = done.sequence;
     out.snapshot = theirs.to_string();
     out.dry_run = dry_run;
     let Some(merge) = &done.merge else {
@@ -64,7 +64,7 @@ pub(crate) fn nothing(project: &Project, head: SnapshotId) -> api::MergeResult {
     api::MergeResult {
         project: project.id.to_string(),
         head: head.to_string(),
-        sequence: None,
+        step: None,
         snapshot: head.to_string(),
         dry_run: false,
         landed: Vec::new(),
@@ -161,9 +161,9 @@ fn conflict(view: &View, found: &Conflict, room: &mut usize) -> api::Conflict {
         from: found.from.as_ref().map(path_text),
         kind: found.kind.name().to_owned(),
         review_id: None,
-        base: version(&found.base),
-        ours: version(&found.ours),
-        theirs: version(&found.theirs),
+        base_version: version(&found.base),
+        project_version: version(&found.ours),
+        workspace_version: version(&found.theirs),
         hunks: hunks(&found.hunks, room),
         suggestion: suggestion(&found.suggestion).to_owned(),
         reason: found.reason.to_owned(),
@@ -172,8 +172,8 @@ fn conflict(view: &View, found: &Conflict, room: &mut usize) -> api::Conflict {
 
 pub(crate) const fn suggestion(suggestion: &Suggestion) -> &'static str {
     match suggestion {
-        Suggestion::Ours => "ours",
-        Suggestion::Theirs => "theirs",
+        Suggestion::Ours => "project",
+        Suggestion::Theirs => "workspace",
         Suggestion::Content(_) => "merged",
     }
 }
@@ -245,13 +245,13 @@ fn hunk(hunk: &Hunk) -> api::ConflictHunk {
             Place::Key(pointer) => api::HunkPlace::Key(pointer.clone()),
             Place::Lines(lines) => api::HunkPlace::Lines(api::HunkLines {
                 base: range(&lines.base),
-                ours: range(&lines.ours),
-                theirs: range(&lines.theirs),
+                project: range(&lines.ours),
+                workspace: range(&lines.theirs),
             }),
         },
         base: text(&hunk.base),
-        ours: text(&hunk.ours),
-        theirs: text(&hunk.theirs),
+        project: text(&hunk.ours),
+        workspace: text(&hunk.theirs),
     }
 }
 

@@ -17,6 +17,7 @@ use elevo_policy::{Access, View};
 use crate::app::access::principal::Principal;
 use crate::app::files::content::Content;
 use crate::app::files::diff::{change_out, count, readable};
+use crate::app::pages::{self, PageQuery};
 use crate::app::projects::project_ref::ProjectRef;
 use crate::app::projects::{Projects, out};
 use crate::app::snapshots::{Kept, info};
@@ -84,21 +85,17 @@ impl Projects {
         project: &ProjectRef,
         path: &str,
         at: Option<&str>,
-        (after, limit): (Option<&str>, u32),
+        page: PageQuery,
     ) -> Result<api::TreePage> {
+        let limit = page.limit;
         let seen = self.seen(who, project, at).await?;
         let directory = tree_path(path)?;
         if !directory.is_root() && !is_directory(&seen.entry(&directory).await?) {
             let message = format!("`{}` is not a directory", short(path));
             return Err(Failure::new(ErrorCode::PathNotFound, message));
         }
-        let mut after = match after {
-            Some(name) => Some(
-                Name::copy_from(name.as_bytes())
-                    .map_err(|_| Failure::invalid("`after` is not a valid cursor"))?,
-            ),
-            None => None,
-        };
+        let after = page.bytes()?.map(|name| Name::copy_from(&name));
+        let mut after = after.transpose().map_err(|_| pages::not_a_cursor())?;
         let mut items = Vec::new();
         loop {
             let page = seen.tree.list(&directory, after.as_ref(), 1000).await?;
@@ -117,7 +114,7 @@ impl Projects {
                     version: out::version(&seen.view, &path, &entry),
                 });
                 if items.len() >= limit as usize {
-                    let next = Some(readable(name.as_bytes()));
+                    let next = Some(pages::of_bytes(name.as_bytes()));
                     return Ok(seen.page(items, next));
                 }
             }

@@ -14,13 +14,15 @@ use elevo_engine::Error as EngineError;
 use elevo_objects::Entry;
 use elevo_policy::{Access, Policy, View};
 
+use crate::app::access::names::Names;
 use crate::app::access::principal::Principal;
 use crate::app::files::content::Content;
 use crate::app::missing::no_review;
+use crate::app::pages::{self, PageQuery};
 use crate::app::projects::landing::Landings;
 use crate::app::projects::landing::prepare::Preparer;
 use crate::app::projects::project_ref::ProjectRef;
-use crate::app::projects::{PageQuery, Projects, out, policies};
+use crate::app::projects::{Projects, out, policies};
 use crate::app::resources::Resources;
 use crate::app::snapshots::Snapshots;
 use crate::app::tenant_stores::TenantStores;
@@ -49,6 +51,7 @@ pub(crate) enum Side {
 /// back.
 pub(crate) struct Reviews {
     catalog: Arc<dyn Catalog>,
+    names: Arc<Names>,
     stores: Arc<TenantStores>,
     time: Arc<Timekeeper>,
     landings: Arc<Landings>,
@@ -67,6 +70,7 @@ impl Reviews {
     ) -> Self {
         Self {
             catalog: resources.catalog.clone(),
+            names: resources.names.clone(),
             landings: landings.clone(),
             preparer: preparer.clone(),
             projects: projects.clone(),
@@ -86,20 +90,15 @@ impl Reviews {
             Some(name) => Some(self.projects.find(who, name).await?.id),
             None => None,
         };
-        let workspace = wanted.workspace.as_deref().map(str::parse);
-        let Ok(workspace) = workspace.transpose() else {
-            // The id is not valid, so no workspace has it, and the list is
-            // empty.
-            return Ok(api::ReviewPage {
-                items: Vec::new(),
-                next: None,
-            });
+        let workspace = match &wanted.workspace {
+            Some(text) => Some(self.names.workspace(who, text).await?),
+            None => None,
         };
         let mut query = ReviewQuery {
             project,
             workspace,
             state: wanted.state.map(state_in),
-            after: crate::app::projects::position(wanted.page.after.as_deref())?,
+            after: wanted.page.position()?,
             limit: wanted.page.limit,
             ..ReviewQuery::of(who.tenant)
         };
@@ -114,11 +113,7 @@ impl Reviews {
                 if items.len() >= query.limit as usize {
                     // The cursor contains the id of a review, so it must be one
                     // that the principal may see.
-                    let next = crate::app::projects::next(
-                        std::slice::from_ref(review),
-                        1,
-                        Review::position,
-                    );
+                    let next = Some(pages::of_position(&review.position()));
                     return Ok(api::ReviewPage { items, next });
                 }
             }
@@ -261,16 +256,16 @@ fn review_out(who: &Principal, view: &View, review: &Review) -> api::Review {
             from: out::moved_from(review).map(|path| out::path_text(&path)),
             kind: review.kind.clone(),
             review_id: Some(review.id.to_string()),
-            base: version(&sides.base),
-            ours: version(&sides.ours),
-            theirs: version(&sides.theirs),
+            base_version: version(&sides.base),
+            project_version: version(&sides.ours),
+            workspace_version: version(&sides.theirs),
             hunks: serde_json::from_value(review.detail["hunks"].clone()).unwrap_or_default(),
             suggestion: text("suggestion"),
             reason: text("reason"),
         },
         base_snapshot: sides.base_snapshot.to_string(),
-        ours_snapshot: sides.ours_snapshot.to_string(),
-        theirs_snapshot: sides.theirs_snapshot.to_string(),
+        project_snapshot: sides.ours_snapshot.to_string(),
+        workspace_snapshot: sides.theirs_snapshot.to_string(),
         reopened: review.reopened,
         created_at: clock::text(review.created),
         expires_at: review.expires.map(clock::text),
@@ -278,9 +273,8 @@ fn review_out(who: &Principal, view: &View, review: &Review) -> api::Review {
         closed_by: review.closed_by.clone(),
         successor: review.successor.as_ref().map(ToString::to_string),
         closed_by_name: decided("name"),
-        resolution: resolution
-            .and_then(|value| serde_json::from_value(value["resolution"].clone()).ok()),
-        resolution_message: decided("message"),
+        take: resolution.and_then(|value| serde_json::from_value(value["take"].clone()).ok()),
+        decision_message: decided("message"),
         message: Some(out::message_of(review).to_owned()).filter(|text| !text.is_empty()),
         may_decide: review.state == ReviewState::Open && who.may_decide(review.agent.as_ref()),
     }

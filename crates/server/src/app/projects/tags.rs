@@ -7,8 +7,9 @@ use elevo_core::ErrorCode;
 use elevo_objects::SnapshotId;
 
 use crate::app::access::principal::Principal;
+use crate::app::pages::PageQuery;
+use crate::app::projects::Projects;
 use crate::app::projects::project_ref::ProjectRef;
-use crate::app::projects::{PageQuery, Projects};
 use crate::app::requests::once::Once;
 use crate::app::snapshots::no_snapshot;
 use crate::failure::{Failure, Result, short};
@@ -71,7 +72,7 @@ impl Projects {
         let found = self.catalog.tags(
             project.tenant,
             &project.id,
-            page.after.as_deref(),
+            page.cursor.as_deref(),
             page.limit,
         );
         let found = found.await?;
@@ -120,7 +121,7 @@ impl Projects {
         Ok(api::Tag {
             name: tag.name,
             snapshot: tag.snapshot.to_string(),
-            sequence: landed.map(|entry| entry.sequence),
+            step: landed.map(|entry| entry.sequence),
             agent: tag.agent.as_ref().map(ToString::to_string),
             message: tag.message,
             created_at: clock::text(tag.created),

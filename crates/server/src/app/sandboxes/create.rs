@@ -1,7 +1,7 @@
 //! Creates sandboxes: checks the request, chooses the specification and the
 //! source of the files, and adds the row. `Starts` creates the container.
 
-use crate::app::access::keys::check_name;
+use crate::app::access::names::check_name;
 use crate::app::access::principal::Principal;
 use crate::app::missing::no_template;
 use crate::app::requests::once::Once;

@@ -11,10 +11,9 @@ use elevo_engine::Progress;
 use futures::executor::block_on;
 use tracing::Instrument;
 
-use crate::app::access::keys;
+use crate::app::access::names;
 use crate::app::access::principal::Principal;
 use crate::app::files;
-use crate::app::missing::no_workspace;
 use crate::app::requests::once::Once;
 use crate::app::sandboxes::new_sandbox::NewSandbox;
 use crate::app::sandboxes::retries::ids_for_forks;
@@ -61,7 +60,7 @@ impl Sandboxes {
                 Ok(Source::Project(Box::new(new)))
             }
             Some(api::WorkspaceSource::Fork(from)) => {
-                let from = from.parse().map_err(|_| Failure::no_sandbox(from))?;
+                let from = self.names.sandbox(who, from).await?;
                 let origin = self.visible(who, &from).await?;
                 let disk = Spec::of(&origin)?.disk;
                 spec.keep_disk(
@@ -72,7 +71,7 @@ impl Sandboxes {
                 Ok(Source::Fork(Box::new((who.clone(), origin))))
             }
             Some(api::WorkspaceSource::Existing(id)) => {
-                let id = id.parse().map_err(|_| no_workspace(id))?;
+                let id = self.names.workspace(who, id).await?;
                 let row = self.workspaces.parked(who, &id, wish, spec).await?;
                 Ok(Source::Existing(Box::new(row)))
             }
@@ -123,7 +122,7 @@ impl Sandboxes {
             return Err(Failure::invalid("`count` must be 1 to 50"));
         }
         if let Some(name) = &wish.name {
-            keys::check_name(name)?;
+            names::check_name(name)?;
         }
         if let Some(done) = self.forked_before(who, count, once).await? {
             return Ok(done);

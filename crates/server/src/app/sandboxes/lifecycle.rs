@@ -52,7 +52,7 @@ impl Sandboxes {
         id: &str,
         keep_workspace: bool,
     ) -> Result<()> {
-        let id = id.parse().map_err(|_| Failure::no_sandbox(id))?;
+        let id = self.names.sandbox(who, id).await?;
         self.delete(who, &id, keep_workspace).await
     }
 

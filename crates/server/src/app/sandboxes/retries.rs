@@ -101,7 +101,7 @@ impl Sandboxes {
         }
         let mut there = HashSet::new();
         for id in ids {
-            let is_there = match id.parse() {
+            let is_there = match self.names.sandbox(who, id).await {
                 Ok(id) => self.visible(who, &id).await.is_ok(),
                 Err(_) => false,
             };

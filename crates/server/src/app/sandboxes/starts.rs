@@ -145,7 +145,7 @@ impl Starts {
                 .await?;
         }
         if let Source::Project(new) = &source {
-            self.catalog.add_workspace(&new.row).await?;
+            self.workspaces.add_named(&new.row).await?;
         }
         if let Source::Existing(row) = &source {
             self.workspaces.revive(row).await?;

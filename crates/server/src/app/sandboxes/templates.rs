@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 
 use crate::app::access::principal::Principal;
 use crate::app::missing::no_template;
+use crate::app::pages::PageQuery;
 use crate::app::resources::Resources;
 use crate::app::sandboxes::warm_pools::WarmPools;
 use crate::failure::{Failure, Result};
@@ -34,11 +35,12 @@ impl Templates {
         }
     }
 
-    pub(crate) async fn list(&self, _: &Principal) -> Result<api::TemplateList> {
+    pub(crate) async fn list(&self, _: &Principal, page: PageQuery) -> Result<api::TemplatePage> {
         let templates = self.catalog.templates().await?;
-        Ok(api::TemplateList {
-            items: templates.into_iter().map(out).collect(),
-        })
+        let name = |template: &Template| template.name.clone();
+        let (templates, next) = page.cut(templates, page.cursor.as_ref(), name);
+        let items = templates.into_iter().map(out).collect();
+        Ok(api::TemplatePage { items, next })
     }
 
     /// Adds or replaces a template. Pulls its image if the container engine does

@@ -1,9 +1,8 @@
 //! Creates workspaces on projects: for agents outside sandboxes, and rows for
 //! sandboxes and forks.
 
-use crate::app::access::keys::check_name;
+use crate::app::access::names::check_name;
 use crate::app::access::principal::Principal;
-use crate::app::missing::no_agent;
 use crate::app::requests::once::Once;
 use crate::app::sandboxes::spec;
 use crate::app::snapshots::Kept;
@@ -170,16 +169,13 @@ impl Workspaces {
     async fn agent_for(&self, who: &Principal, wanted: Option<&str>) -> Result<Option<AgentId>> {
         match (&who.agent, wanted) {
             (bound, None) => Ok(bound.clone()),
-            (Some(bound), Some(wanted)) if bound != wanted => {
-                let message = "this key is bound to another agent";
-                Err(Failure::new(ErrorCode::Forbidden, message).about("agent", short(wanted)))
-            }
-            (_, Some(wanted)) => {
-                let missing = || no_agent(wanted);
-                let id = wanted.parse().map_err(|_| missing())?;
-                let found = self.catalog.agent(who.tenant, &id).await?;
-                found.map(|agent| Some(agent.id)).ok_or_else(missing)
-            }
+            (bound, Some(wanted)) => match self.names.agent(who, wanted).await {
+                Err(_) if bound.is_some() => {
+                    let message = "this key is bound to another agent";
+                    Err(Failure::new(ErrorCode::Forbidden, message).about("agent", short(wanted)))
+                }
+                found => Ok(Some(found?.id)),
+            },
         }
     }
 
@@ -205,6 +201,21 @@ impl Workspaces {
         made.await
     }
 
+    /// Adds the row of a sandbox's workspace. The workspace gets the name of the
+    /// sandbox unless another workspace of the project has the name.
+    pub(crate) async fn add_named(&self, row: &Workspace) -> elevo_catalog::Result<()> {
+        match self.catalog.add_workspace(row).await {
+            Err(elevo_catalog::Error::NameTaken { .. }) => {
+                let nameless = Workspace {
+                    name: None,
+                    ..row.clone()
+                };
+                self.catalog.add_workspace(&nameless).await
+            }
+            added => added,
+        }
+    }
+
     /// Adds rows for forks of the workspace of a sandbox. Does nothing for a
     /// workspace without a project.
     pub(crate) async fn add_forks(&self, from: &Sandbox, into: &[Sandbox]) -> Result<()> {
@@ -223,7 +234,7 @@ impl Workspaces {
                 updated: sandbox.created,
                 ..row.clone()
             };
-            self.catalog.add_workspace(&fork).await?;
+            self.add_named(&fork).await?;
             self.copy_unsettled(&row, &fork).await?;
         }
         Ok(())

@@ -116,7 +116,7 @@ impl Workspaces {
                     expires: Some(expires),
                     ..parked_row(tenant, id, &sandbox.key, record.base)
                 };
-                Ok(self.catalog.add_workspace(&row).await?)
+                Ok(self.add_named(&row).await?)
             }
             Err(error) => Err(error.into()),
         }

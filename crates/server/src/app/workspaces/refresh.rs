@@ -320,22 +320,25 @@ fn refreshed(brought: &Brought) -> api::Refreshed {
 /// Swaps the sides of a conflict. A refresh merges the head into the workspace,
 /// so its side `ours` is the workspace; in the API, `ours` is always the head.
 fn seen_from_the_project(mut conflict: api::Conflict) -> api::Conflict {
-    std::mem::swap(&mut conflict.ours, &mut conflict.theirs);
+    std::mem::swap(
+        &mut conflict.project_version,
+        &mut conflict.workspace_version,
+    );
     for hunk in &mut conflict.hunks {
-        std::mem::swap(&mut hunk.ours, &mut hunk.theirs);
+        std::mem::swap(&mut hunk.project, &mut hunk.workspace);
         if let api::HunkPlace::Lines(lines) = &mut hunk.place {
-            std::mem::swap(&mut lines.ours, &mut lines.theirs);
+            std::mem::swap(&mut lines.project, &mut lines.workspace);
         }
     }
     let kind = match conflict.kind.as_str() {
-        "removed-by-us" => "removed-by-them",
-        "removed-by-them" => "removed-by-us",
+        "removed-in-project" => "removed-in-workspace",
+        "removed-in-workspace" => "removed-in-project",
         kind => kind,
     };
     conflict.kind = kind.to_owned();
     let suggestion = match conflict.suggestion.as_str() {
-        "ours" => "theirs",
-        "theirs" => "ours",
+        "project" => "workspace",
+        "workspace" => "project",
         suggestion => suggestion,
     };
     conflict.suggestion = suggestion.to_owned();

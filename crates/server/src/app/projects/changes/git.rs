@@ -237,16 +237,16 @@ fn not_kept(submodules: u64) -> Vec<String> {
 fn add(total: &mut Option<api::ImportResult>, step: api::MergeResult) {
     let Some(total) = total else {
         *total = Some(api::ImportResult {
-            steps: step.sequence.iter().count() as u64,
+            steps: step.step.iter().count() as u64,
             merge: step,
             not_kept: Vec::new(),
         });
         return;
     };
-    total.steps += step.sequence.iter().count() as u64;
+    total.steps += step.step.iter().count() as u64;
     let all = &mut total.merge;
     (all.head, all.snapshot) = (step.head, step.snapshot);
-    all.sequence = step.sequence.or(all.sequence);
+    all.step = step.step.or(all.step);
     all.landed_count += step.landed_count;
     all.conflict_count += step.conflict_count;
     all.refused_count += step.refused_count;

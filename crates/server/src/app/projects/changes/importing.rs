@@ -157,7 +157,7 @@ impl Changes {
     async fn imported_before(&self, target: &Target) -> Result<Option<api::ImportResult>> {
         let done = self.landings.landed_before(&target.project, &target.once);
         Ok(done.await?.map(|merge| api::ImportResult {
-            steps: merge.sequence.iter().count() as u64,
+            steps: merge.step.iter().count() as u64,
             merge,
             not_kept: Vec::new(),
         }))
@@ -237,7 +237,7 @@ impl Changes {
         }
         let merge = self.landings.settle(project, job, target.dry_run).await?;
         Ok(api::ImportResult {
-            steps: merge.sequence.iter().count() as u64,
+            steps: merge.step.iter().count() as u64,
             merge,
             not_kept: files.not_kept,
         })

@@ -95,7 +95,7 @@ impl Decision {
         let told = |name: &str| resolution.map(|value| value[name].clone());
         json!({
             "by": self.change.by, "name": told("name"),
-            "review": self.review.id, "resolution": told("resolution"),
+            "review": self.review.id, "take": told("take"),
         })
     }
 }

@@ -33,7 +33,7 @@ impl Landings {
     /// conflicts and refused changes are not stored, only their numbers.
     async fn result_of(&self, project: &Project, landed: LandedStep) -> Result<api::MergeResult> {
         let mut result = out::nothing(project, landed.head);
-        result.sequence = landed.sequence;
+        result.step = landed.sequence;
         let Some(sequence) = landed.sequence else {
             return Ok(result);
         };

@@ -75,7 +75,7 @@ impl Reviews {
     ) -> Result<api::Review> {
         who.needs(Scope::Reviews)?;
         let (review, project, _) = self.visible(who, id).await?;
-        self.check_decider(who, &review, wish.resolution)?;
+        self.check_decider(who, &review, wish.take)?;
         if self
             .landings
             .landed_before(&project, &once)
@@ -112,21 +112,21 @@ impl Reviews {
     }
 
     /// Denies a decision by which an agent approves its own change. The agent
-    /// may reject the change or choose the side `ours`.
+    /// may reject the change or take the version of the project.
     pub(super) fn check_decider(
         &self,
         who: &Principal,
         review: &Review,
-        resolution: api::Resolution,
+        take: api::Take,
     ) -> Result<()> {
         let own = who.agent.is_some() && who.agent == review.agent;
-        let gives_up = matches!(resolution, api::Resolution::Reject | api::Resolution::Ours);
+        let gives_up = matches!(take, api::Take::Nothing | api::Take::Project);
         match own && !gives_up {
             true => {
                 let message = "an agent may not approve its own change";
                 let failure = Failure::new(ErrorCode::Forbidden, message);
                 Err(failure.remediation(
-                    "Ask another agent or a person to decide, or `reject` the change.",
+                    "Ask another agent or a person to decide, or take `nothing`, which rejects the change.",
                 ))
             }
             false => Ok(()),
@@ -139,8 +139,8 @@ impl Reviews {
         review: &Review,
         wish: &api::ResolveReview,
     ) -> Result<Decision> {
-        let to = match wish.resolution {
-            api::Resolution::Reject => ReviewState::Rejected,
+        let to = match wish.take {
+            api::Take::Nothing => ReviewState::Rejected,
             _ => ReviewState::Resolved,
         };
         let (by, name) = match &who.agent {
@@ -155,7 +155,7 @@ impl Reviews {
             change: ReviewChange {
                 by: Some(by),
                 resolution: Some(json!({
-                    "resolution": wish.resolution,
+                    "take": wish.take,
                     "message": wish.message,
                     "name": name,
                 })),
@@ -176,19 +176,17 @@ impl Reviews {
         let repository = self.stores.repository(who.tenant);
         let tree = StateTree::open(&repository, ours.id).await?;
         let path = &review.path;
-        match wish.resolution {
-            api::Resolution::Ours | api::Resolution::Reject => return Ok(ours.clone()),
-            api::Resolution::Theirs => {
-                put(&tree, &review.path, review.sides.theirs.clone()).await?
-            }
-            api::Resolution::Suggested => match self.suggested(review).await? {
+        match wish.take {
+            api::Take::Project | api::Take::Nothing => return Ok(ours.clone()),
+            api::Take::Workspace => put(&tree, &review.path, review.sides.theirs.clone()).await?,
+            api::Take::Suggested => match self.suggested(review).await? {
                 Some(bytes) => write(&tree, review, bytes).await?,
                 None => match review.detail["suggestion"].as_str() {
-                    Some("ours") => return Ok(ours.clone()),
+                    Some("project") => return Ok(ours.clone()),
                     _ => put(&tree, &review.path, review.sides.theirs.clone()).await?,
                 },
             },
-            api::Resolution::Edited => match edited(wish)? {
+            api::Take::Edited => match edited(wish)? {
                 Some(bytes) => write(&tree, review, bytes).await?,
                 None => put(&tree, &review.path, None).await?,
             },

@@ -1,0 +1,148 @@
+//! Names of agents, sandboxes and workspaces: checks new names, and finds the
+//! record that an id or a name in a request means.
+//!
+//! A name is never shaped like an id, so an id always means the record with
+//! that id. A record that the principal may not see is not found by its name
+//! either.
+
+use std::sync::Arc;
+
+use elevo_catalog::{Agent, Catalog, Sandbox, Workspace};
+use elevo_core::{AgentId, ErrorCode, Id, SandboxId, WorkspaceId, is_id_text};
+
+use crate::app::access::principal::Principal;
+use crate::app::missing::{no_agent, no_workspace};
+use crate::failure::{Failure, Result, short};
+
+/// The prefixes of all ids.
+const PREFIXES: [&str; 9] = [
+    "agt-", "cmd-", "key-", "prj-", "pty-", "rev-", "sbx-", "wh-", "ws-",
+];
+
+/// Words that stand in place of an id or a name in a route.
+const ROUTE_WORDS: [&str; 4] = ["batch-delete", "diff", "merge", "resolve"];
+
+/// Checks the name of a new record.
+pub(crate) fn check_name(name: &str) -> Result<()> {
+    let good = !name.trim().is_empty() && name.chars().count() <= 100;
+    if !good || name.chars().any(char::is_control) {
+        return Err(Failure::invalid(
+            "`name` must have 1 to 100 characters, none of them a control character",
+        ));
+    }
+    let is_hash = name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let why = if is_hash || PREFIXES.iter().any(|prefix| is_id_text(prefix, name)) {
+        "it has the form of an id"
+    } else if ROUTE_WORDS.contains(&name) || name == "." || name == ".." {
+        "it is part of a path of the API"
+    } else {
+        return Ok(());
+    };
+    let message = format!("`{}` is not a valid name: {why}", short(name));
+    Err(Failure::invalid(message).remediation("Choose another name."))
+}
+
+/// Finds records by id or name.
+pub(crate) struct Names {
+    catalog: Arc<dyn Catalog>,
+}
+
+impl Names {
+    pub(crate) fn new(catalog: Arc<dyn Catalog>) -> Self {
+        Self { catalog }
+    }
+
+    /// Returns the id of the sandbox that a text means. Does not check whether
+    /// there is a sandbox with an id.
+    pub(crate) async fn sandbox(&self, who: &Principal, text: &str) -> Result<SandboxId> {
+        if let Some(id) = complete::<SandboxId>(text) {
+            return Ok(id);
+        }
+        let found = self.catalog.sandbox_by_name(who.tenant, text).await?;
+        match found.filter(|sandbox| who.sees_agent(sandbox.agent.as_ref())) {
+            Some(Sandbox { id, .. }) => Ok(id),
+            None => text.parse().map_err(|_| Failure::no_sandbox(text)),
+        }
+    }
+
+    /// Returns the id of the workspace that a text means: an id, the name of a
+    /// workspace, or the name of the sandbox that the workspace is in. Does not
+    /// check whether there is a workspace with an id.
+    pub(crate) async fn workspace(&self, who: &Principal, text: &str) -> Result<WorkspaceId> {
+        let is_id = complete::<WorkspaceId>(text).or_else(|| {
+            // The workspace of a sandbox can have the id of the sandbox.
+            let id = complete::<SandboxId>(text)?;
+            id.parse().ok()
+        });
+        if let Some(id) = is_id {
+            return Ok(id);
+        }
+        let found = self.catalog.workspaces_by_name(who.tenant, text).await?;
+        let mut found: Vec<Workspace> = found
+            .into_iter()
+            .filter(|workspace| who.sees_agent(workspace.agent.as_ref()))
+            .collect();
+        if found.len() > 1 {
+            let ids: Vec<_> = found.iter().map(|it| it.id.to_string()).collect();
+            let message = format!(
+                "`{}` is the name of workspaces of {} projects",
+                short(text),
+                found.len()
+            );
+            return Err(Failure::new(ErrorCode::NameAmbiguous, message).about("workspaces", ids));
+        }
+        if let Some(only) = found.pop() {
+            return Ok(only.id);
+        }
+        let sandbox = self.catalog.sandbox_by_name(who.tenant, text).await?;
+        match sandbox.filter(|sandbox| who.sees_agent(sandbox.agent.as_ref())) {
+            Some(sandbox) => Ok(sandbox.workspace),
+            None => text.parse().map_err(|_| no_workspace(text)),
+        }
+    }
+
+    /// Returns the agent that a text means.
+    pub(crate) async fn agent(&self, who: &Principal, text: &str) -> Result<Agent> {
+        let mut found = match text.parse::<AgentId>() {
+            Ok(id) => self.catalog.agent(who.tenant, &id).await?,
+            Err(_) => None,
+        };
+        if found.is_none() {
+            found = self.catalog.agent_by_name(who.tenant, text).await?;
+        }
+        let found = found.filter(|agent| who.sees_agent(Some(&agent.id)));
+        found.ok_or_else(|| no_agent(text))
+    }
+}
+
+/// Parses a complete id, which no name has the form of.
+fn complete<I: Id>(text: &str) -> Option<I> {
+    match is_id_text(I::PREFIX, text) {
+        true => text.parse().ok(),
+        false => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_has_neither_the_form_of_an_id_nor_of_a_route() {
+        for good in ["site", "sbx-1", "rev-notes", "ada lovelace", "añb", "a/b"] {
+            assert!(check_name(good).is_ok(), "{good}");
+        }
+        let hash = "0".repeat(64);
+        for bad in [
+            "",
+            " ",
+            "a\nb",
+            "sbx-abcdefghijkmnpqr",
+            "batch-delete",
+            "..",
+            &hash,
+        ] {
+            assert!(check_name(bad).is_err(), "{bad}");
+        }
+    }
+}
