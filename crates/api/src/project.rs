@@ -17,7 +17,8 @@ pub use retention::Retention;
 pub use review::{Resolution, ResolveReview, Review, ReviewPage, ReviewState};
 pub use tag::{SetTag, Tag, TagPage};
 pub use workspaces::{
-    CreateWorkspace, Refresh, Refreshed, Sync, SyncMode, Workspace, WorkspacePage, WorkspaceState,
+    CreateWorkspace, ForkWorkspace, Refresh, Refreshed, Sync, SyncMode, Workspace, WorkspacePage,
+    WorkspaceState, WorkspacesForked,
 };
 
 /// Request to create a project.

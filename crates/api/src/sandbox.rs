@@ -120,7 +120,8 @@ pub enum WorkspaceSource {
     /// A project: the sandbox gets a workspace on the project. The changes in the
     /// workspace can be merged into the project.
     Project(ProjectSource),
-    /// A parked workspace, by its id, which the sandbox resumes.
+    /// A workspace that no sandbox uses, by its id. A parked workspace is
+    /// resumed. If the sandbox fails to start, the workspace is parked.
     Existing(String),
 }
 
@@ -257,10 +258,10 @@ pub struct BatchDeleted {
     pub failed: Vec<Failed>,
 }
 
-/// A sandbox for which an operation on several sandboxes failed.
+/// A sandbox or workspace for which an operation on several of them failed.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Failed {
-    /// Id of the sandbox.
+    /// Id of the sandbox or workspace.
     pub id: String,
     /// Why the operation failed.
     pub error: ErrorBody,

@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Request to take a snapshot of a sandbox's workspace.
+/// Request to take a snapshot of a workspace.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TakeSnapshot {
@@ -11,12 +11,16 @@ pub struct TakeSnapshot {
     pub message: String,
 }
 
-/// A snapshot that was taken and stored durably.
+/// A snapshot that was taken of a workspace or created from an archive, and
+/// stored durably.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SnapshotTaken {
     /// Id of the snapshot; that of the previous snapshot if nothing changed.
-    pub snapshot_id: String,
+    pub id: String,
+    /// Hash of the files: two snapshots with the same `tree` have the same paths,
+    /// contents and modes. All zeros if there are no files.
+    pub tree: String,
     /// Whether a new snapshot was stored.
     pub is_new: bool,
     /// Kinds of entries and attributes that the snapshot does not keep, each
@@ -30,6 +34,9 @@ pub struct SnapshotTaken {
 pub struct Snapshot {
     /// Id of the snapshot.
     pub id: String,
+    /// Hash of the files: two snapshots with the same `tree` have the same paths,
+    /// contents and modes. All zeros if there are no files.
+    pub tree: String,
     /// Ids of the parent snapshots.
     pub parents: Vec<String>,
     /// Author of the snapshot.
@@ -40,24 +47,13 @@ pub struct Snapshot {
     pub created_at: String,
 }
 
-/// A snapshot that was created from an archive.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Imported {
-    /// Id of the snapshot.
-    pub snapshot_id: String,
-    /// Kinds of entries and attributes that the snapshot does not keep, each
-    /// with a count and an example.
-    pub not_kept: Vec<String>,
-}
-
 /// Request to restore a workspace to a snapshot.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Restore {
     /// Id of the snapshot. Changes since the last snapshot of the workspace are
     /// discarded.
-    pub snapshot_id: String,
+    pub snapshot: String,
 }
 
 /// Kind of a change to a path.
@@ -100,8 +96,8 @@ pub struct DiffTotals {
     pub changed: u64,
 }
 
-/// Changes of a workspace since a snapshot, or between two versions of a
-/// project.
+/// Changes of a workspace since a snapshot, or between two versions or
+/// snapshots.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Diff {
@@ -115,7 +111,8 @@ pub struct Diff {
     pub truncated: bool,
 }
 
-/// Number of lines that changed between two versions of a project.
+/// Number of lines that changed in a workspace, or between two versions or
+/// snapshots.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DiffStat {
@@ -131,6 +128,19 @@ pub struct DiffStat {
     pub changes: Vec<FileStat>,
     /// Whether `changes` omits some changes.
     pub truncated: bool,
+}
+
+/// Form of a diff.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum DiffFormat {
+    /// A list of changes.
+    #[default]
+    Json,
+    /// A patch for `git apply`.
+    Patch,
+    /// The numbers of changed lines.
+    Stat,
 }
 
 /// The changes, or the numbers of changed lines with `format=stat`.

@@ -156,6 +156,8 @@ error_codes! {
         "The project's retention did not keep the content of this version. Choose a version that `elevo project log` shows as kept; tags keep versions.";
     TagNotFound = 3013, "TAG_NOT_FOUND", 404, "NOT_FOUND", Never,
         "List the tags with `elevo project tag NAME`.";
+    WorkspaceParked = 3020, "WORKSPACE_PARKED", 409, "FAILED_PRECONDITION", AfterChange,
+        "Resume the workspace with `POST /api/v1/workspaces/{id}/resume`, or in a sandbox.";
     ProcessTimeout = 4001, "PROCESS_TIMEOUT", 408, "DEADLINE_EXCEEDED", Never,
         "Set a longer `timeout`, or run the command in the background and attach to it.";
     CommandFailed = 4002, "COMMAND_FAILED", 422, "FAILED_PRECONDITION", Never,

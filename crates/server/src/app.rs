@@ -264,7 +264,7 @@ impl SandboxServices {
         let sandboxes = Arc::new(sandboxes);
         let processes = Arc::new(Processes::new(resources, &sandboxes, secrets));
         Self {
-            files: Arc::new(Files::new(resources, &sandboxes, snapshots)),
+            files: Arc::new(Files::new(resources, &sandboxes, snapshots, workspaces)),
             lost: Arc::new(LostSandboxes::new(resources, &starts)),
             templates: Arc::new(Templates::new(resources, &pools)),
             terminals: Arc::new(Terminals::new(resources, &processes, &sandboxes, secrets)),

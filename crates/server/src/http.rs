@@ -6,6 +6,7 @@ pub(crate) mod answer;
 pub(crate) mod audit;
 pub(crate) mod changes;
 pub(crate) mod description;
+pub(crate) mod diffs;
 pub(crate) mod enter;
 pub(crate) mod events;
 pub(crate) mod files;
@@ -29,6 +30,7 @@ pub(crate) mod tar;
 pub(crate) mod templates;
 pub(crate) mod upload;
 pub(crate) mod webhooks;
+pub(crate) mod workspace_files;
 pub(crate) mod workspaces;
 
 use std::sync::{Arc, LazyLock};
@@ -124,6 +126,16 @@ fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(workspaces::merge))
         .routes(routes!(workspaces::complete))
         .routes(routes!(workspaces::refresh))
+        .routes(routes!(workspace_files::diff))
+        .routes(routes!(workspace_files::snapshot))
+        .routes(routes!(workspace_files::fork))
+        .routes(routes!(workspace_files::restore))
+        .routes(routes!(
+            workspace_files::archive_out,
+            workspace_files::archive_in
+        ))
+        .routes(routes!(workspace_files::park))
+        .routes(routes!(workspace_files::resume))
         .routes(routes!(templates::list, templates::add))
         .routes(routes!(templates::remove))
         .routes(routes!(keys::create, keys::list))

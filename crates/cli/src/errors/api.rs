@@ -48,7 +48,7 @@ fn advice(body: &elevo_api::ErrorBody) -> String {
 
 /// Advice in terms of the command line, for codes whose remediation names
 /// requests, headers or fields.
-const IN_COMMANDS: [(ErrorCode, &str); 23] = [
+const IN_COMMANDS: [(ErrorCode, &str); 24] = [
     (
         ErrorCode::Unauthorized,
         "Set ELEVO_API_KEY to a valid key, or name its file with --key-file; `elevo key \
@@ -62,6 +62,11 @@ const IN_COMMANDS: [(ErrorCode, &str); 23] = [
         ErrorCode::WorkspaceNotFound,
         "List the workspaces of a project with `elevo ws ls --project NAME`; completed \
              workspaces are deleted.",
+    ),
+    (
+        ErrorCode::WorkspaceParked,
+        "Resume the workspace with `elevo ws resume ID`, or in a sandbox with `elevo sandbox \
+             create --workspace ID`.",
     ),
     (
         ErrorCode::SandboxStartFailed,

@@ -33,7 +33,6 @@ use elevo_sandbox::SandboxRuntime;
 use crate::app::access::principal::Principal;
 use crate::app::access::secrets::Secrets;
 use crate::app::resources::Resources;
-use crate::app::sandboxes::freezer::Freezer;
 use crate::app::sandboxes::locks::SandboxLocks;
 use crate::app::sandboxes::rows::{container_of, wrong_state};
 use crate::app::sandboxes::spec::Spec;
@@ -69,7 +68,6 @@ pub(crate) struct LogsQuery {
 pub(crate) struct Sandboxes {
     catalog: Arc<dyn Catalog>,
     config: Arc<Config>,
-    freezer: Arc<Freezer>,
     links: AgentLinks,
     locks: Arc<SandboxLocks>,
     runtime: Arc<dyn SandboxRuntime>,
@@ -94,7 +92,6 @@ impl Sandboxes {
         Self {
             catalog: resources.catalog.clone(),
             config: resources.config.clone(),
-            freezer: resources.freezer.clone(),
             links: resources.links.clone(),
             locks: resources.locks.clone(),
             pools: pools.clone(),

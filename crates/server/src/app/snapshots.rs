@@ -8,7 +8,7 @@ use elevo_catalog::Catalog;
 use elevo_catalog::{Project, Retention};
 use elevo_core::{ErrorCode, ProjectId, TenantId};
 use elevo_engine::{CommitInfo, Error as EngineError, Guard, Loss, LossKind, Repository};
-use elevo_objects::SnapshotId;
+use elevo_objects::{SnapshotId, Tree};
 use futures::executor::block_on;
 
 use crate::app::access::principal::Principal;
@@ -233,6 +233,12 @@ pub(crate) fn info(who: &Principal, message: String) -> CommitInfo {
         labels: BTreeMap::new(),
         reference: None,
     }
+}
+
+/// Returns the hash of a tree as text; zeros for an empty tree, which has no node.
+pub(crate) fn tree_text(tree: &Tree) -> String {
+    tree.root
+        .map_or_else(|| "0".repeat(64), |root| root.to_string())
 }
 
 /// Describes the files and attributes that a snapshot could not keep.

@@ -58,3 +58,4 @@ mod traces;
 mod unseen;
 mod warm;
 mod webhooks;
+mod workspaces;

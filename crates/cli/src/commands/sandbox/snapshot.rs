@@ -50,6 +50,6 @@ pub(super) fn run(call: &mut Call, args: Snapshot) -> anyhow::Result<()> {
         let not_kept = taken.not_kept.join(", ");
         call.note(&format!("not kept: {}", format::first_line(&not_kept)));
     }
-    let id = call.output.styled(IDENTITY, &taken.snapshot_id);
+    let id = call.output.styled(IDENTITY, &taken.id);
     Ok(call.output.line(id)?)
 }
