@@ -140,6 +140,8 @@ pub enum Kind {
     Review,
     /// A tag of a project.
     Tag,
+    /// A snapshot of a client.
+    Snapshot,
     /// A webhook.
     Webhook,
 }
@@ -157,6 +159,7 @@ impl fmt::Display for Kind {
             Self::Workspace => "workspace",
             Self::Review => "review",
             Self::Tag => "tag",
+            Self::Snapshot => "snapshot",
             Self::Webhook => "webhook",
         })
     }
