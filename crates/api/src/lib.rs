@@ -57,6 +57,6 @@ pub use system::{
 pub use template::{AddTemplate, PullEvent, Template, TemplateList};
 pub use webhook::{CreateWebhook, Delivery, DeliveryPage, Webhook, WebhookList};
 pub use workspace::{
-    Change, ChangeKind, Diff, DiffFormat, DiffOrStat, DiffStat, DiffTotals, FileStat, Restore,
-    Snapshot, SnapshotTaken, TakeSnapshot,
+    Change, ChangeKind, ChangeSnapshot, Diff, DiffFormat, DiffOrStat, DiffStat, DiffTotals,
+    FileStat, Restore, Snapshot, SnapshotPage, SnapshotTaken, TakeSnapshot,
 };

@@ -110,7 +110,7 @@ impl NetworkMode {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum WorkspaceSource {
-    /// A snapshot, by its id.
+    /// A snapshot, by its id or name.
     Snapshot(String),
     /// A directory on the server's machine; needs the scope `host`.
     Directory(String),

@@ -9,6 +9,11 @@ pub struct TakeSnapshot {
     #[serde(default)]
     #[schema(max_length = 10000)]
     pub message: String,
+    /// Name of the snapshot, unique in the tenant. A snapshot with a name is kept
+    /// until the name is removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 100)]
+    pub name: Option<String>,
 }
 
 /// A snapshot that was taken of a workspace or created from an archive, and
@@ -37,22 +42,54 @@ pub struct Snapshot {
     /// Hash of the files: two snapshots with the same `tree` have the same paths,
     /// contents and modes. All zeros if there are no files.
     pub tree: String,
-    /// Ids of the parent snapshots.
-    pub parents: Vec<String>,
-    /// Author of the snapshot.
-    pub author: String,
+    /// Name of the snapshot. A snapshot with a name is kept until the name is
+    /// removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The workspace that the snapshot was taken of. It may be deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
+    /// The agent that took the snapshot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// The key of the request that took or named the snapshot; absent if the
+    /// server created it and it has no name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     /// Message of the snapshot.
     pub message: String,
     /// When the snapshot was taken.
     pub created_at: String,
 }
 
+/// A page of snapshots.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SnapshotPage {
+    /// The snapshots, newest first.
+    pub items: Vec<Snapshot>,
+    /// Cursor of the next page; absent on the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// Request to set or remove the name of a snapshot.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ChangeSnapshot {
+    /// New name, unique in the tenant; null removes the name.
+    // With this attribute the field is required, although null is allowed.
+    #[serde(deserialize_with = "Option::deserialize")]
+    #[schema(required, min_length = 1, max_length = 100)]
+    pub name: Option<String>,
+}
+
 /// Request to restore a workspace to a snapshot.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Restore {
-    /// Id of the snapshot. Changes since the last snapshot of the workspace are
-    /// discarded.
+    /// Id or name of the snapshot. Changes since the last snapshot of the
+    /// workspace are discarded.
     pub snapshot: String,
 }
 

@@ -23,6 +23,7 @@ pub(crate) mod reviews;
 pub(crate) mod route_rules;
 pub(crate) mod sandboxes;
 pub(crate) mod shared;
+pub(crate) mod snapshots;
 pub(crate) mod stream;
 pub(crate) mod system;
 pub(crate) mod tags;
@@ -64,6 +65,7 @@ use crate::http::shared::Shared;
     tags(
         (name = "sandboxes", description = "Containers with a workspace at /workspace"),
         (name = "files", description = "Snapshots, forks, diffs and archives of workspaces"),
+        (name = "snapshots", description = "Saved states of file trees"),
         (name = "process", description = "Commands"),
         (name = "pty", description = "Terminals"),
         (name = "projects", description = "Shared, versioned trees of files"),
@@ -93,7 +95,9 @@ fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(files::restore))
         .routes(routes!(files::diff))
         .routes(routes!(files::archive_out, files::archive_in))
-        .routes(routes!(files::import))
+        .routes(routes!(snapshots::import, snapshots::list))
+        .routes(routes!(snapshots::get, snapshots::change))
+        .routes(routes!(snapshots::diff))
         .routes(routes!(process::run))
         .routes(routes!(process::list))
         .routes(routes!(process::get))

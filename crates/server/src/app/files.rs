@@ -26,12 +26,16 @@ use crate::app::resources::Resources;
 use crate::app::sandboxes::Sandboxes;
 use crate::app::sandboxes::freezer::Freezer;
 use crate::app::sandboxes::locks::SandboxLocks;
+use crate::app::snapshots::records::TakenSnapshot;
 use crate::app::snapshots::{Snapshots, info, losses_out, tree_text};
 use crate::app::tenant_stores::TenantStores;
 use crate::app::workspaces::Workspaces;
 use crate::config::Config;
 use crate::failure::{Failure, Result};
 use crate::platform::archive::{self, ArchiveError, Rules};
+
+/// The message of snapshots that were created from archives.
+const IMPORTED: &str = "imported from an archive";
 
 /// Saves, restores, transfers and compares the files of workspaces, and imports
 /// archives as snapshots.
@@ -73,7 +77,7 @@ impl Files {
     ) -> Result<api::SnapshotTaken> {
         who.needs(Scope::Files)?;
         let repository = self.stores.repository(who.tenant);
-        let info = info(who, "imported from an archive".into());
+        let info = info(who, IMPORTED.into());
         let limits = archive::limits(self.config.limits.max_archive);
         let imported = self.stores.blocking(who.tenant, move || {
             let received = receive(&repository, from, limits)?;
@@ -82,6 +86,14 @@ impl Files {
             Ok((id, tree, received.losses))
         });
         let (id, tree, losses) = imported.await?;
+        let taken = TakenSnapshot {
+            id,
+            tree,
+            workspace: None,
+            message: IMPORTED.into(),
+            name: None,
+        };
+        self.snapshots.record(who, taken).await?;
         Ok(api::SnapshotTaken {
             id: id.to_string(),
             tree: tree_text(&tree),
@@ -96,7 +108,7 @@ impl Files {
     pub(crate) async fn archive_out<W: io::Write + Send + 'static>(
         &self,
         who: &Principal,
-        of: WorkspaceRef<'_>,
+        of: WorkspaceRef,
         path: &str,
         out: W,
     ) -> Result<impl Future<Output = Result<()>> + Send + use<W>> {
@@ -112,7 +124,7 @@ impl Files {
     pub(crate) async fn archive_in(
         &self,
         who: &Principal,
-        of: WorkspaceRef<'_>,
+        of: WorkspaceRef,
         path: &str,
         from: impl io::Read + Send + 'static,
     ) -> Result<u64> {
@@ -130,11 +142,11 @@ impl Files {
     async fn archive_place(
         &self,
         who: &Principal,
-        of: WorkspaceRef<'_>,
+        of: WorkspaceRef,
         need: Need,
         path: &str,
     ) -> Result<ArchivePlace> {
-        let target = self.target(who, of, need).await?;
+        let target = self.target(who, &of, need).await?;
         let relative = archive::relative(path);
         let path = relative.ok_or_else(|| Failure::invalid("`path` leads out of the workspace"))?;
         let id = target.id;

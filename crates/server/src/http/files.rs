@@ -164,21 +164,3 @@ pub(super) async fn archive_in(
         .await?;
     Ok(StatusCode::NO_CONTENT)
 }
-
-/// Create a snapshot from a tar (plain, gzip or zstd)
-#[utoipa::path(
-    post, path = "/api/v1/snapshots", operation_id = "snapshots_import", tag = "files",
-    request_body(content = Binary, content_type = "application/x-tar"),
-    extensions(("x-elevo" = json!({"audit": "files.imported", "body": "archive"}))),
-    responses((status = 201, description = "The snapshot of the imported files", body = api::SnapshotTaken))
-)]
-pub(super) async fn import(
-    State(shared): State<Shared>,
-    Who(who): Who,
-    body: RawBody,
-) -> Answer<(StatusCode, Json<api::SnapshotTaken>)> {
-    who.needs(api::Scope::Files)?;
-    let archive = upload::receive(&shared, &who, body).await?;
-    let imported = shared.app.files.import_archive(&who, archive).await?;
-    Ok((StatusCode::CREATED, Json(imported)))
-}

@@ -537,6 +537,15 @@ fn of_workspace(hidden: &Hidden, workspace: &str) -> Vec<Case> {
             404,
         )
         .json(json!({"snapshot": head})),
+        case("GET", "/api/v1/snapshots/{id}", &[head], "", 404),
+        case("PATCH", "/api/v1/snapshots/{id}", &[head], "", 404).json(json!({"name": "mine"})),
+        case(
+            "GET",
+            "/api/v1/snapshots/diff",
+            &[],
+            &format!("from={head}&to={head}"),
+            404,
+        ),
         case(
             "POST",
             "/api/v1/workspaces/{id}/park",
@@ -659,6 +668,7 @@ fn of_the_rest() -> Vec<Case> {
         case("POST", "/api/v1/templates", &[], "", 403).json(name),
         case("DELETE", template, &["base"], "", 403),
         case("POST", "/api/v1/snapshots", &[], "", 201).bytes(tar(&["own.txt"])),
+        case("GET", "/api/v1/snapshots", &[], "", 200),
         case("GET", "/api/v1/stats", &[], "", 403),
         case("GET", "/api/v1/gc", &[], "", 403),
         case("POST", "/api/v1/gc", &[], "", 403).json(json!({})),

@@ -49,6 +49,7 @@ mod revoked;
 mod routes;
 mod secrets;
 mod shared;
+mod snapshots;
 mod stopping;
 mod syncing;
 mod templates;

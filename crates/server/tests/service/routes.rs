@@ -17,6 +17,10 @@ const OF_THE_TENANT: &[(&str, &str, u16, u16)] = &[
     ("post", "/api/v1/sandboxes", 404, 404),
     ("post", "/api/v1/sandboxes/batch-delete", 200, 200),
     ("post", "/api/v1/snapshots", 201, 201),
+    ("get", "/api/v1/snapshots", 200, 200),
+    ("get", "/api/v1/snapshots/{id}", 404, 404),
+    ("patch", "/api/v1/snapshots/{id}", 404, 404),
+    ("get", "/api/v1/snapshots/diff", 404, 404),
     ("get", "/api/v1/templates", 200, 200),
     ("post", "/api/v1/templates", 403, 403),
     ("delete", "/api/v1/templates/{name}", 403, 403),
@@ -128,6 +132,7 @@ fn request(service: &Service, route: &Route, ids: &Ids, template: &str) -> Reque
             .replace("{id}", &ids.project)
             .replace("{sequence}", "1"),
         _ if path.starts_with("/api/v1/workspaces/") => path.replace("{id}", &ids.workspace),
+        _ if path.starts_with("/api/v1/snapshots/") => path.replace("{id}", &ids.snapshot),
         _ if path.starts_with("/api/v1/webhooks/") => path.replace("{id}", &ids.webhook),
         _ if path.starts_with("/api/v1/reviews/") => path.replace("{id}", &ids.review),
         _ => path.replace("{id}", sandbox),
@@ -139,6 +144,9 @@ fn request(service: &Service, route: &Route, ids: &Ids, template: &str) -> Reque
     let request = match route.path.rsplit('/').next().unwrap() {
         "history" | "blame" | "file" => request.query(&[("path", "core/secret")]),
         "content" => request.query(&[("side", "theirs")]),
+        "diff" if route.path.contains("/snapshots/") => {
+            request.query(&[("from", &ids.snapshot), ("to", &ids.snapshot)])
+        }
         _ => request,
     };
     let body = match route.path.rsplit('/').next().unwrap() {
@@ -178,7 +186,7 @@ fn request(service: &Service, route: &Route, ids: &Ids, template: &str) -> Reque
             });
         }
         "archive" if route.method == "put" => return request.body(vec![0; 1024]),
-        "snapshots" => return request.body(vec![0; 1024]),
+        "snapshots" if route.method == "post" => return request.body(vec![0; 1024]),
         _ => return request,
     };
     request.json(&body)
@@ -192,6 +200,7 @@ struct Ids {
     workspace: String,
     review: String,
     webhook: String,
+    snapshot: String,
 }
 
 impl Ids {
@@ -224,6 +233,10 @@ impl Ids {
         let files = std::path::Path::new(made["path"].as_str().unwrap());
         std::fs::create_dir(files.join("core")).unwrap();
         std::fs::write(files.join("core/secret"), "held").unwrap();
+        let url = format!("/api/v1/workspaces/{workspace}/snapshot");
+        let taken = service
+            .expect_as(maker, Method::POST, &url, None, 201)
+            .await;
         let url = format!("/api/v1/workspaces/{workspace}/merge");
         let merged = service
             .expect_as(maker, Method::POST, &url, None, 200)
@@ -242,6 +255,7 @@ impl Ids {
             project,
             workspace,
             review,
+            snapshot: taken["id"].as_str().unwrap().to_owned(),
         }
     }
 }

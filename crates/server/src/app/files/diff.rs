@@ -57,11 +57,11 @@ impl Files {
     pub(crate) async fn diff(
         &self,
         who: &Principal,
-        of: WorkspaceRef<'_>,
+        of: WorkspaceRef,
         from: Option<&str>,
         options: DiffOptions,
     ) -> Result<Compared> {
-        let target = self.target(who, of, Need::Read).await?;
+        let target = self.target(who, &of, Need::Read).await?;
         let from = self.compared_with(who, &target, from).await?;
         let id = target.id.clone();
         let repository = self.stores.repository(target.tenant);

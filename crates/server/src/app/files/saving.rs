@@ -1,5 +1,7 @@
 //! Takes snapshots of workspaces, and restores workspaces to snapshots.
 
+use std::sync::Arc;
+
 use elevo_api as api;
 use elevo_core::{SandboxId, WorkspaceId};
 use elevo_engine::Progress;
@@ -11,17 +13,32 @@ use crate::app::files::Files;
 use crate::app::files::target::{Need, Target, WorkspaceRef};
 use crate::app::missing::no_workspace;
 use crate::app::sandboxes::spec;
+use crate::app::snapshots::records::TakenSnapshot;
 use crate::app::snapshots::{info, losses_out, tree_text};
 use crate::failure::{Failure, Result};
 use crate::platform::clock;
 use crate::platform::trace::step;
 
 impl Files {
-    /// Takes a snapshot of a workspace.
+    /// Takes a snapshot of a workspace, and records it for the principal.
     pub(crate) async fn snapshot(
+        self: &Arc<Self>,
+        who: &Principal,
+        of: WorkspaceRef,
+        wish: api::TakeSnapshot,
+    ) -> Result<api::SnapshotTaken> {
+        let (app, who, tenant) = (self.clone(), who.clone(), who.tenant);
+        // A separate task, so that the snapshot is recorded even if the client
+        // disconnects.
+        let taking = async move { app.take(&who, &of, wish).await };
+        let taking = self.stores.spawn(tenant, taking.in_current_span());
+        taking.await.map_err(|error| Failure::internal(&error))?
+    }
+
+    async fn take(
         &self,
         who: &Principal,
-        of: WorkspaceRef<'_>,
+        of: &WorkspaceRef,
         wish: api::TakeSnapshot,
     ) -> Result<api::SnapshotTaken> {
         if wish.message.len() > 10_000 {
@@ -29,7 +46,11 @@ impl Files {
         }
         let started = clock::instant();
         let (target, _held) = self.held(who, of, Need::Write).await?;
-        let (frozen, info) = (self.frozen(&target), info(who, wish.message));
+        if let Some(name) = &wish.name {
+            self.snapshots.check_name(who, name, &target.id).await?;
+        }
+        let frozen = self.frozen(&target);
+        let info = info(who, wish.message.clone());
         let repository = self.stores.repository(target.tenant);
         let id = target.id.clone();
         let taken = self.stores.with(target.tenant, move |workspaces| {
@@ -39,6 +60,14 @@ impl Files {
         });
         let (taken, tree) = taken.instrument(step!("workspace.snapshot")).await?;
         crate::platform::metrics::snapshot_taken(started.elapsed());
+        let record = TakenSnapshot {
+            id: taken.id,
+            tree,
+            workspace: Some(target.id),
+            message: wish.message,
+            name: wish.name,
+        };
+        self.snapshots.record(who, record).await?;
         Ok(api::SnapshotTaken {
             id: taken.id.to_string(),
             tree: tree_text(&tree),
@@ -74,10 +103,10 @@ impl Files {
     async fn restore(
         &self,
         who: &Principal,
-        of: WorkspaceRef<'_>,
+        of: WorkspaceRef,
         wish: api::Restore,
     ) -> Result<Target> {
-        let (target, _held) = self.held(who, of, Need::Write).await?;
+        let (target, _held) = self.held(who, &of, Need::Write).await?;
         let snapshot = self.snapshots.snapshot_id(who, &wish.snapshot).await?;
         let id = target.id.clone();
         let frozen = self.frozen(&target);

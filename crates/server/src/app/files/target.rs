@@ -13,23 +13,23 @@ use crate::app::workspaces::parking::{HeldWorkspace, no_directory};
 use crate::failure::{Failure, Result};
 
 /// The id by which a request names a workspace.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum WorkspaceRef<'a> {
+#[derive(Clone, Debug)]
+pub(crate) enum WorkspaceRef {
     /// The workspace of this sandbox.
-    Sandbox(&'a SandboxId),
+    Sandbox(SandboxId),
     /// This workspace, with or without a sandbox.
-    Workspace(&'a WorkspaceId),
+    Workspace(WorkspaceId),
 }
 
-impl<'a> From<&'a SandboxId> for WorkspaceRef<'a> {
-    fn from(id: &'a SandboxId) -> Self {
-        Self::Sandbox(id)
+impl From<&SandboxId> for WorkspaceRef {
+    fn from(id: &SandboxId) -> Self {
+        Self::Sandbox(id.clone())
     }
 }
 
-impl<'a> From<&'a WorkspaceId> for WorkspaceRef<'a> {
-    fn from(id: &'a WorkspaceId) -> Self {
-        Self::Workspace(id)
+impl From<&WorkspaceId> for WorkspaceRef {
+    fn from(id: &WorkspaceId) -> Self {
+        Self::Workspace(id.clone())
     }
 }
 
@@ -85,7 +85,7 @@ impl Files {
     pub(crate) async fn target(
         &self,
         who: &Principal,
-        of: WorkspaceRef<'_>,
+        of: &WorkspaceRef,
         need: Need,
     ) -> Result<Target> {
         match of {
@@ -141,7 +141,7 @@ impl Files {
     pub(super) async fn held(
         &self,
         who: &Principal,
-        of: WorkspaceRef<'_>,
+        of: &WorkspaceRef,
         need: Need,
     ) -> Result<(Target, HeldTarget)> {
         let held = match of {
