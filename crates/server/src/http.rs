@@ -95,9 +95,7 @@ fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(files::restore))
         .routes(routes!(files::diff))
         .routes(routes!(files::archive_out, files::archive_in))
-        .routes(routes!(snapshots::import, snapshots::list))
-        .routes(routes!(snapshots::get, snapshots::change))
-        .routes(routes!(snapshots::diff))
+        .merge(snapshots::routes())
         .routes(routes!(process::run))
         .routes(routes!(process::list))
         .routes(routes!(process::get))
@@ -130,16 +128,7 @@ fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(workspaces::merge))
         .routes(routes!(workspaces::complete))
         .routes(routes!(workspaces::refresh))
-        .routes(routes!(workspace_files::diff))
-        .routes(routes!(workspace_files::snapshot))
-        .routes(routes!(workspace_files::fork))
-        .routes(routes!(workspace_files::restore))
-        .routes(routes!(
-            workspace_files::archive_out,
-            workspace_files::archive_in
-        ))
-        .routes(routes!(workspace_files::park))
-        .routes(routes!(workspace_files::resume))
+        .merge(workspace_files::routes())
         .routes(routes!(templates::list, templates::add))
         .routes(routes!(templates::remove))
         .routes(routes!(keys::create, keys::list))

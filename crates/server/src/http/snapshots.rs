@@ -8,6 +8,8 @@ use elevo_api as api;
 use elevo_api::DiffFormat;
 use serde::Deserialize;
 use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use crate::app::files::diff::Compared;
 use crate::app::snapshots::records::SnapshotFilter;
@@ -18,6 +20,14 @@ use crate::http::projects::page;
 use crate::http::request::{Body, Path, Query, Who};
 use crate::http::shared::Shared;
 use crate::http::upload;
+
+/// Routes about snapshots.
+pub(super) fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new()
+        .routes(routes!(import, list))
+        .routes(routes!(get, change))
+        .routes(routes!(diff))
+}
 
 /// Create a snapshot from a tar (plain, gzip or zstd)
 #[utoipa::path(

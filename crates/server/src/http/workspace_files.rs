@@ -9,6 +9,8 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use elevo_api as api;
 use elevo_core::WorkspaceId;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use crate::app::files::diff::Compared;
 use crate::app::requests::once::Once;
@@ -21,6 +23,18 @@ use crate::http::request::{Body, MaybeBody, Path, Query, Who};
 use crate::http::shared::Shared;
 use crate::http::{tar, upload};
 use crate::platform::audit;
+
+/// Routes about the files of a workspace.
+pub(super) fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new()
+        .routes(routes!(diff))
+        .routes(routes!(snapshot))
+        .routes(routes!(fork))
+        .routes(routes!(restore))
+        .routes(routes!(archive_out, archive_in))
+        .routes(routes!(park))
+        .routes(routes!(resume))
+}
 
 /// Compare a workspace with the snapshot that it started from
 #[utoipa::path(

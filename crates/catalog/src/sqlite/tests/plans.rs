@@ -4,12 +4,12 @@
 //! query that its function has built.
 
 use elevo_core::{TenantId, Timestamp, TreePath};
+use elevo_objects::{Hash, SnapshotId};
 use sqlx::Row;
 
 use super::super::SqliteCatalog;
 use super::{Temporary, id_of};
 use crate::conformance::Backend;
-use crate::conformance::samples::snapshot;
 use crate::query::{Position, SandboxQuery};
 use crate::records::{
     EventQuery, ProjectQuery, ReviewQuery, ReviewState, SnapshotQuery, WorkspaceQuery,
@@ -311,7 +311,10 @@ async fn a_walk_over_all_snapshots_continues_at_its_position() {
 async fn snapshots_are_found_by_an_index() {
     use super::super::snapshots::{SELECT_BY_NAME, SELECT_ONE, SELECT_UNNAMED, select_page};
     let all = SnapshotQuery {
-        after: Some((Timestamp::new(1, 0).unwrap(), snapshot(1))),
+        after: Some((
+            Timestamp::new(1, 0).unwrap(),
+            SnapshotId(Hash::from_bytes([1; 32])),
+        )),
         ..SnapshotQuery::of(TenantId::LOCAL)
     };
     let of_agent = SnapshotQuery {
