@@ -36,11 +36,12 @@ pub use process::{
 };
 pub use project::{
     Apply, ApplyFile, Blame, BlamedLines, ChangeProject, Conflict, ConflictHunk, CreateProject,
-    CreateWorkspace, Decided, FileRefused, FileVersion, HunkLines, HunkPlace, ImportResult,
-    ImportSource, LandedFile, LineRange, Merge, MergeResult, Project, ProjectPage, ProjectPolicy,
-    Refresh, Refreshed, ResolveReview, RestorePath, Retention, Revert, Review, ReviewPage,
-    ReviewState, SetPolicy, SetTag, Step, StepPage, Sync, SyncMode, Tag, TagPage, Take, TreeEntry,
-    TreePage, Version, VersionPage, Workspace, WorkspacePage, WorkspaceState,
+    CreateWorkspace, Decided, FileRefused, FileVersion, ForkWorkspace, HunkLines, HunkPlace,
+    ImportResult, ImportSource, LandedFile, LineRange, Merge, MergeResult, Project, ProjectPage,
+    ProjectPolicy, Refresh, Refreshed, ResolveReview, RestorePath, Retention, Revert, Review,
+    ReviewPage, ReviewState, SetPolicy, SetTag, Step, StepPage, Sync, SyncMode, Tag, TagPage, Take,
+    TreeEntry, TreePage, Version, VersionPage, Workspace, WorkspacePage, WorkspaceState,
+    WorkspacesForked,
 };
 pub use pty::{CreatePty, PtyClientMessage, PtyMessages, PtyServerMessage, PtySession, Resize};
 pub use sandbox::{
@@ -56,6 +57,6 @@ pub use system::{
 pub use template::{AddTemplate, PullEvent, Template, TemplatePage};
 pub use webhook::{CreateWebhook, Delivery, DeliveryPage, Webhook, WebhookList};
 pub use workspace::{
-    Change, ChangeKind, Diff, DiffOrStat, DiffStat, DiffTotals, FileStat, Imported, Restore,
-    Snapshot, SnapshotTaken, TakeSnapshot,
+    Change, ChangeKind, ChangeSnapshot, Diff, DiffFormat, DiffOrStat, DiffStat, DiffTotals,
+    FileStat, Restore, Snapshot, SnapshotPage, SnapshotTaken, TakeSnapshot,
 };

@@ -17,7 +17,8 @@ pub use retention::Retention;
 pub use review::{ResolveReview, Review, ReviewPage, ReviewState, Take};
 pub use tag::{SetTag, Tag, TagPage};
 pub use workspaces::{
-    CreateWorkspace, Refresh, Refreshed, Sync, SyncMode, Workspace, WorkspacePage, WorkspaceState,
+    CreateWorkspace, ForkWorkspace, Refresh, Refreshed, Sync, SyncMode, Workspace, WorkspacePage,
+    WorkspaceState, WorkspacesForked,
 };
 
 /// Request to create a project.

@@ -111,7 +111,7 @@ impl NetworkMode {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum WorkspaceSource {
-    /// A snapshot, by its id.
+    /// A snapshot, by its id or name.
     Snapshot(String),
     /// A directory on the server's machine; needs the scope `host`.
     Directory(String),
@@ -121,7 +121,8 @@ pub enum WorkspaceSource {
     /// A project: the sandbox gets a workspace on the project. The changes in the
     /// workspace can be merged into the project.
     Project(ProjectSource),
-    /// A parked workspace, by its id or name, which the sandbox resumes.
+    /// A workspace that no sandbox uses, by its id or name. A parked workspace is
+    /// resumed. If the sandbox fails to start, the workspace is parked.
     Existing(String),
 }
 
@@ -262,10 +263,10 @@ pub struct BatchDeleted {
     pub failed: Vec<Failed>,
 }
 
-/// A sandbox for which an operation on several sandboxes failed.
+/// A sandbox or workspace for which an operation on several of them failed.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Failed {
-    /// The id or name of the request, or the id of the sandbox.
+    /// The id or name of the request, or the id of the sandbox or workspace.
     pub id: String,
     /// Why the operation failed.
     pub error: ErrorBody,

@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Request to take a snapshot of a sandbox's workspace.
+/// Request to take a snapshot of a workspace.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TakeSnapshot {
@@ -9,14 +9,23 @@ pub struct TakeSnapshot {
     #[serde(default)]
     #[schema(max_length = 10000)]
     pub message: String,
+    /// Name of the snapshot, unique in the tenant. A snapshot with a name is kept
+    /// until the name is removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 100)]
+    pub name: Option<String>,
 }
 
-/// A snapshot that was taken and stored durably.
+/// A snapshot that was taken of a workspace or created from an archive, and
+/// stored durably.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SnapshotTaken {
     /// Id of the snapshot; that of the previous snapshot if nothing changed.
-    pub snapshot_id: String,
+    pub id: String,
+    /// Hash of the files: two snapshots with the same `tree` have the same paths,
+    /// contents and modes. All zeros if there are no files.
+    pub tree: String,
     /// Whether a new snapshot was stored.
     pub is_new: bool,
     /// Kinds of entries and attributes that the snapshot does not keep, each
@@ -30,34 +39,58 @@ pub struct SnapshotTaken {
 pub struct Snapshot {
     /// Id of the snapshot.
     pub id: String,
-    /// Ids of the parent snapshots.
-    pub parents: Vec<String>,
-    /// Author of the snapshot.
-    pub author: String,
+    /// Hash of the files: two snapshots with the same `tree` have the same paths,
+    /// contents and modes. All zeros if there are no files.
+    pub tree: String,
+    /// Name of the snapshot. A snapshot with a name is kept until the name is
+    /// removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The workspace that the snapshot was taken of. It may be deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
+    /// The agent that took the snapshot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// The key of the request that took or named the snapshot; absent if the
+    /// server created it and it has no name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     /// Message of the snapshot.
     pub message: String,
     /// When the snapshot was taken.
     pub created_at: String,
 }
 
-/// A snapshot that was created from an archive.
+/// A page of snapshots.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Imported {
-    /// Id of the snapshot.
-    pub snapshot_id: String,
-    /// Kinds of entries and attributes that the snapshot does not keep, each
-    /// with a count and an example.
-    pub not_kept: Vec<String>,
+pub struct SnapshotPage {
+    /// The snapshots, newest first.
+    pub items: Vec<Snapshot>,
+    /// Cursor of the next page; absent on the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// Request to set or remove the name of a snapshot.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ChangeSnapshot {
+    /// New name, unique in the tenant; null removes the name.
+    // With this attribute the field is required, although null is allowed.
+    #[serde(deserialize_with = "Option::deserialize")]
+    #[schema(required, min_length = 1, max_length = 100)]
+    pub name: Option<String>,
 }
 
 /// Request to restore a workspace to a snapshot.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Restore {
-    /// Id of the snapshot. Changes since the last snapshot of the workspace are
-    /// discarded.
-    pub snapshot_id: String,
+    /// Id or name of the snapshot. Changes since the last snapshot of the
+    /// workspace are discarded.
+    pub snapshot: String,
 }
 
 /// Kind of a change to a path.
@@ -100,8 +133,8 @@ pub struct DiffTotals {
     pub changed: u64,
 }
 
-/// Changes of a workspace since a snapshot, or between two versions of a
-/// project.
+/// Changes of a workspace since a snapshot, or between two versions or
+/// snapshots.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Diff {
@@ -115,7 +148,8 @@ pub struct Diff {
     pub truncated: bool,
 }
 
-/// Number of lines that changed between two versions of a project.
+/// Number of lines that changed in a workspace, or between two versions or
+/// snapshots.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DiffStat {
@@ -131,6 +165,19 @@ pub struct DiffStat {
     pub changes: Vec<FileStat>,
     /// Whether `changes` omits some changes.
     pub truncated: bool,
+}
+
+/// Form of a diff.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum DiffFormat {
+    /// A list of changes.
+    #[default]
+    Json,
+    /// A patch for `git apply`.
+    Patch,
+    /// The numbers of changed lines.
+    Stat,
 }
 
 /// The changes, or the numbers of changed lines with `format=stat`.

@@ -15,6 +15,7 @@ mod reviews;
 mod roots;
 mod sandboxes;
 mod settings;
+mod snapshots;
 mod tags;
 mod templates;
 mod tenants;
@@ -39,6 +40,7 @@ pub use self::reviews::Reviews;
 pub use self::roots::SnapshotRoots;
 pub use self::sandboxes::Sandboxes;
 pub use self::settings::Settings;
+pub use self::snapshots::Snapshots;
 pub use self::tags::Tags;
 pub use self::templates::Templates;
 pub use self::tenants::Tenants;
@@ -101,6 +103,7 @@ pub trait Catalog:
     + Sandboxes
     + Settings
     + SnapshotRoots
+    + Snapshots
     + Tags
     + Templates
     + Tenants

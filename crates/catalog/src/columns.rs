@@ -156,6 +156,7 @@ pub(crate) use stored;
 stored!(bytes TenantId, |form: &[u8]| form.try_into().ok().map(TenantId::new));
 stored!(bytes [u8; 32], |form: &[u8]| form.try_into().ok());
 stored!(bytes SnapshotId, |form: &[u8]| form.try_into().ok().map(Hash::from_bytes).map(SnapshotId));
+stored!(bytes Hash, |form: &[u8]| form.try_into().ok().map(Hash::from_bytes));
 stored!(bytes TreePath, forms::read_path);
 stored!(bytes Entry, forms::read_entry);
 stored!(integer Timestamp, of_micros);

@@ -26,6 +26,7 @@ mod roots;
 mod samples;
 mod sandboxes;
 mod settings;
+mod snapshots;
 mod tags;
 mod templates;
 mod tenants;
@@ -49,6 +50,7 @@ pub use self::reviews::*;
 pub use self::roots::*;
 pub use self::sandboxes::*;
 pub use self::settings::*;
+pub use self::snapshots::*;
 pub use self::tags::*;
 pub use self::templates::*;
 pub use self::tenants::*;
@@ -160,6 +162,10 @@ macro_rules! conformance_tests {
             one_of_several_concurrent_workspace_changes_wins
             a_removed_workspace_is_gone
             unsettled_conflicts_are_kept_until_they_are_settled
+            // snapshots
+            a_snapshot_is_read_back_as_recorded
+            a_name_keeps_one_snapshot
+            snapshots_are_listed_newest_first
             // tags
             a_tag_is_read_back_as_set
             a_tag_moves_only_if_allowed

@@ -147,6 +147,8 @@ pub enum Kind {
     Review,
     /// A tag of a project.
     Tag,
+    /// A snapshot of a client.
+    Snapshot,
     /// A webhook.
     Webhook,
 }
@@ -164,6 +166,7 @@ impl fmt::Display for Kind {
             Self::Workspace => "workspace",
             Self::Review => "review",
             Self::Tag => "tag",
+            Self::Snapshot => "snapshot",
             Self::Webhook => "webhook",
         })
     }

@@ -30,8 +30,8 @@ mod stored;
 
 pub use catalog::{
     Agents, Catalog, Deliveries, Events, Keys, Landings, Policies, Projects, Requests, Reviews,
-    Sandboxes, Settings, SnapshotRoots, Tags, Templates, Tenants, VersionRetention, Versions,
-    Webhooks, Workspaces,
+    Sandboxes, Settings, SnapshotRoots, Snapshots, Tags, Templates, Tenants, VersionRetention,
+    Versions, Webhooks, Workspaces,
 };
 pub use change::SandboxChange;
 pub use error::{Error, Kind, Limit, Result};
@@ -39,17 +39,18 @@ pub use error::{Error, Kind, Limit, Result};
 pub use fuzzing::read_any_row;
 pub use limits::{
     MAX_BATCH, MAX_BODY_BYTES, MAX_CHANGES, MAX_COUNTS_BYTES, MAX_DETAIL_BYTES, MAX_LISTED,
-    MAX_NAME_BYTES, MAX_PAGE, MAX_POLICY_BYTES, MAX_REASON_BYTES, MAX_REVIEWS, MAX_SPEC_BYTES,
-    MAX_STEPS, MAX_SYNC_BYTES, MAX_TEXT_BYTES, MAX_UNSETTLED, MAX_WEBHOOKS, MAX_WORDS,
+    MAX_MESSAGE_BYTES, MAX_NAME_BYTES, MAX_PAGE, MAX_POLICY_BYTES, MAX_REASON_BYTES, MAX_REVIEWS,
+    MAX_SPEC_BYTES, MAX_STEPS, MAX_SYNC_BYTES, MAX_TEXT_BYTES, MAX_UNSETTLED, MAX_WEBHOOKS,
+    MAX_WORDS,
 };
 pub use query::{AddLimits, Page, Position, SandboxQuery};
 pub use records::{
-    Agent, ApiKey, Attempt, BaseMove, Begun, Delivery, DeliveryState, Event, EventKind, EventQuery,
-    FileVersion, IdempotentRequest, KeyLimits, Landed, LandedStep, Landing, LandingKind, LogEntry,
-    NewEvent, PathChange, Project, ProjectChange, ProjectPolicy, ProjectQuery, RequestRun,
-    Retention, Review, ReviewChange, ReviewQuery, ReviewState, ReviewStep, RootPlace, Roots,
-    Sandbox, SandboxFailure, Sides, Step, TENANT_LIMITS, Tag, Template, Tenant, TenantLimits,
-    Unkept, UnkeptQuery, Unsettled, VersionKind, Webhook, Workspace, WorkspaceChange,
-    WorkspaceQuery, WorkspaceState,
+    Agent, ApiKey, Attempt, BaseMove, Begun, ClientSnapshot, Delivery, DeliveryState, Event,
+    EventKind, EventQuery, FileVersion, IdempotentRequest, KeyLimits, Landed, LandedStep, Landing,
+    LandingKind, LogEntry, NewEvent, PathChange, Project, ProjectChange, ProjectPolicy,
+    ProjectQuery, RequestRun, Retention, Review, ReviewChange, ReviewQuery, ReviewState,
+    ReviewStep, RootPlace, Roots, Sandbox, SandboxFailure, Sides, SnapshotQuery, Step,
+    TENANT_LIMITS, Tag, Template, Tenant, TenantLimits, Unkept, UnkeptQuery, Unsettled,
+    VersionKind, Webhook, Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState,
 };
 pub use sqlite::{ADOPTING, FoundCatalog, GENERATION, INSTALLATION, SqliteCatalog, SqliteOptions};

@@ -6,6 +6,8 @@ pub const MAX_NAME_BYTES: usize = 255;
 /// Maximum bytes of any other text: an image, a container, a description, a
 /// setting.
 pub const MAX_TEXT_BYTES: usize = 4096;
+/// Maximum bytes of the message of a snapshot.
+pub const MAX_MESSAGE_BYTES: usize = 10_000;
 /// Maximum number of scopes of a key, and of tags of a template.
 pub const MAX_WORDS: usize = 64;
 /// Maximum bytes of a reason; a longer one is truncated.

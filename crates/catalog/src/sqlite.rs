@@ -28,6 +28,7 @@ mod reviews;
 mod roots;
 mod sandboxes;
 mod settings;
+mod snapshots;
 mod steps;
 mod tags;
 mod templates;

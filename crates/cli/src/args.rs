@@ -25,6 +25,7 @@ use crate::commands::review::Review;
 use crate::commands::sandbox::Sandbox;
 use crate::commands::server::Server;
 use crate::commands::shell::Shell;
+use crate::commands::snapshot::Snapshot;
 use crate::commands::store::Store;
 use crate::commands::template::Template;
 use crate::commands::up::Up;
@@ -110,6 +111,7 @@ pub(crate) enum Command {
     Cp(Cp),
     Project(Project),
     Review(Review),
+    Snapshot(Snapshot),
     Template(Template),
     Key(Key),
     Agent(Agent),
@@ -145,6 +147,7 @@ impl Command {
             Self::Cp(cp) => cp.reach.json,
             Self::Project(project) => project.reach.json,
             Self::Review(review) => review.reach.json,
+            Self::Snapshot(snapshot) => snapshot.reach.json,
             Self::Template(template) => template.reach.json,
             Self::Key(key) => key.reach.json,
             Self::Agent(agent) => agent.reach.json,

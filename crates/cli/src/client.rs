@@ -6,6 +6,7 @@ pub(crate) mod call;
 pub(crate) mod command;
 pub(crate) mod command_input;
 pub(crate) mod contexts;
+pub(crate) mod diff;
 pub(crate) mod error;
 pub(crate) mod event_text;
 mod events;

@@ -29,6 +29,7 @@ pub(crate) mod review;
 pub(crate) mod sandbox;
 pub(crate) mod server;
 pub(crate) mod shell;
+pub(crate) mod snapshot;
 pub(crate) mod store;
 pub(crate) mod template;
 pub(crate) mod up;

@@ -32,8 +32,8 @@ use clap_complete::CompleteEnv;
 use args::{Cli, Command};
 use commands::{
     agent, attach, audit, completions, context, cp, doctor, down, events, exec, help, key, kill,
-    login, logout, man, project, ps, review, sandbox, server, shell, template, up, version,
-    webhook, whoami, ws,
+    login, logout, man, project, ps, review, sandbox, server, shell, snapshot, template, up,
+    version, webhook, whoami, ws,
 };
 use errors::{Exit, Report};
 use local::caller::Caller;
@@ -124,6 +124,7 @@ fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Cp(cp) => cp::run(&cp),
         Command::Project(project) => project::run(project),
         Command::Review(review) => review::run(review),
+        Command::Snapshot(snapshot) => snapshot::run(snapshot),
         Command::Template(template) => template::run(template),
         Command::Key(key) => key::run(key),
         Command::Agent(agent) => agent::run(agent),

@@ -160,6 +160,8 @@ error_codes! {
         "List the tags with `elevo project tag NAME`.";
     StepNotFound = 3014, "STEP_NOT_FOUND", 404, "NOT_FOUND", Never,
         "List the steps with `GET /api/v1/projects/{id}/steps`.";
+    WorkspaceParked = 3020, "WORKSPACE_PARKED", 409, "FAILED_PRECONDITION", AfterChange,
+        "Resume the workspace with `POST /api/v1/workspaces/{id}/resume`, or in a sandbox.";
     ProcessTimeout = 4001, "PROCESS_TIMEOUT", 408, "DEADLINE_EXCEEDED", Never,
         "Set a longer `timeout`, or run the command in the background and attach to it.";
     CommandFailed = 4002, "COMMAND_FAILED", 422, "FAILED_PRECONDITION", Never,

@@ -108,6 +108,7 @@ pub struct App {
     pub(crate) reviews: Arc<Reviews>,
     pub(crate) sandboxes: Arc<Sandboxes>,
     pub(crate) secrets: Arc<Secrets>,
+    pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) starts: Arc<Starts>,
     pub(crate) sync: Arc<Syncing>,
     pub(crate) system: Arc<System>,
@@ -176,6 +177,7 @@ impl App {
             workspaces: projects.workspaces,
             keys,
             secrets,
+            snapshots,
             tenants,
             webhooks,
             config: resources.config,
@@ -268,7 +270,7 @@ impl SandboxServices {
         let sandboxes = Arc::new(sandboxes);
         let processes = Arc::new(Processes::new(resources, &sandboxes, secrets));
         Self {
-            files: Arc::new(Files::new(resources, &sandboxes, snapshots)),
+            files: Arc::new(Files::new(resources, &sandboxes, snapshots, workspaces)),
             lost: Arc::new(LostSandboxes::new(resources, &starts)),
             templates: Arc::new(Templates::new(resources, &pools)),
             terminals: Arc::new(Terminals::new(resources, &processes, &sandboxes, secrets)),

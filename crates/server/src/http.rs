@@ -6,6 +6,7 @@ pub(crate) mod answer;
 pub(crate) mod audit;
 pub(crate) mod changes;
 pub(crate) mod description;
+pub(crate) mod diffs;
 pub(crate) mod enter;
 pub(crate) mod events;
 pub(crate) mod files;
@@ -24,6 +25,7 @@ pub(crate) mod reviews;
 pub(crate) mod route_rules;
 pub(crate) mod sandboxes;
 pub(crate) mod shared;
+pub(crate) mod snapshots;
 pub(crate) mod stream;
 pub(crate) mod system;
 pub(crate) mod tags;
@@ -31,6 +33,7 @@ pub(crate) mod tar;
 pub(crate) mod templates;
 pub(crate) mod upload;
 pub(crate) mod webhooks;
+pub(crate) mod workspace_files;
 pub(crate) mod workspaces;
 
 use std::sync::{Arc, LazyLock};
@@ -64,6 +67,7 @@ use crate::http::shared::Shared;
     tags(
         (name = "sandboxes", description = "Containers with a workspace at /workspace"),
         (name = "files", description = "Snapshots, forks, diffs and archives of workspaces"),
+        (name = "snapshots", description = "Saved states of file trees"),
         (name = "process", description = "Commands"),
         (name = "pty", description = "Terminals"),
         (name = "projects", description = "Shared, versioned trees of files"),
@@ -93,7 +97,7 @@ fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(files::restore))
         .routes(routes!(files::diff))
         .routes(routes!(files::archive_out, files::archive_in))
-        .routes(routes!(files::import))
+        .merge(snapshots::routes())
         .routes(routes!(process::run))
         .routes(routes!(process::list))
         .routes(routes!(process::get))
@@ -127,6 +131,7 @@ fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(workspaces::merge))
         .routes(routes!(workspaces::complete))
         .routes(routes!(workspaces::refresh))
+        .merge(workspace_files::routes())
         .routes(routes!(templates::list, templates::add))
         .routes(routes!(templates::remove))
         .routes(routes!(keys::create, keys::list))

@@ -171,3 +171,27 @@ pub struct Refreshed {
     #[serde(default)]
     pub marked: Vec<String>,
 }
+
+/// Request to fork a workspace.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ForkWorkspace {
+    /// Number of forks; 1 by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 50)]
+    pub count: Option<u32>,
+    /// Name of the forks; a number is appended if there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 90)]
+    pub name: Option<String>,
+}
+
+/// Result of a fork of a workspace.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct WorkspacesForked {
+    /// The new workspaces.
+    pub succeeded: Vec<Workspace>,
+    /// The forks that failed. The server has deleted everything that it created
+    /// for them.
+    pub failed: Vec<crate::Failed>,
+}

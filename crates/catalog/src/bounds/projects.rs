@@ -5,13 +5,15 @@ use std::collections::HashSet;
 use elevo_core::Timestamp;
 use serde_json::Value;
 
-use super::values::{json, micros, name, number, refuse, text};
+use super::values::{json, micros, name, nul, number, refuse, text};
 use crate::error::Result;
 use crate::limits::{
-    MAX_CHANGES, MAX_DETAIL_BYTES, MAX_POLICY_BYTES, MAX_REVIEWS, MAX_STEPS, MAX_UNSETTLED,
+    MAX_CHANGES, MAX_DETAIL_BYTES, MAX_MESSAGE_BYTES, MAX_POLICY_BYTES, MAX_REVIEWS, MAX_STEPS,
+    MAX_UNSETTLED,
 };
 use crate::records::{
-    Landing, PathChange, Project, Retention, Review, ReviewState, Step, Tag, Unsettled, Workspace,
+    ClientSnapshot, Landing, PathChange, Project, Retention, Review, ReviewState, Step, Tag,
+    Unsettled, Workspace,
 };
 
 pub(crate) fn project(project: &Project) -> Result<()> {
@@ -35,6 +37,16 @@ pub(crate) fn tag(tag: &Tag) -> Result<()> {
     name("the name of a tag", &tag.name)?;
     text("the message of a tag", &tag.message)?;
     times([Some(tag.created)])
+}
+
+pub(crate) fn snapshot(snapshot: &ClientSnapshot) -> Result<()> {
+    optional_name("the name of a snapshot", &snapshot.name)?;
+    let what = "the message of a snapshot";
+    if snapshot.message.len() > MAX_MESSAGE_BYTES {
+        return refuse(format!("{what} can have at most {MAX_MESSAGE_BYTES} bytes"));
+    }
+    nul(what, &snapshot.message)?;
+    times([Some(snapshot.created)])
 }
 
 pub(crate) fn workspace(workspace: &Workspace) -> Result<()> {

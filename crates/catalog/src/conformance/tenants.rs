@@ -12,6 +12,7 @@ use crate::conformance::samples::{
     id_of, key, land, list, of_tenant, open, project, review, sandbox, snapshot, step, tenant,
     workspace,
 };
+use crate::conformance::snapshots::taken;
 use crate::conformance::webhooks::webhook;
 use crate::conformance::workspaces::{unsettled, with_unsettled};
 use crate::error::{Error, Kind};
@@ -135,10 +136,14 @@ async fn fill(catalog: &impl Catalog, id: TenantId) {
         .await;
     assert!(queued.expect("deliveries") >= 600);
     catalog.begin(&request(id, 1)).await.expect("a request");
+    for n in 1..=600 {
+        let recorded = catalog.record_snapshot(&taken(id, n)).await;
+        recorded.expect("a snapshot");
+    }
 }
 
 /// Returns the number of records of each kind.
-async fn count(catalog: &impl Catalog, id: TenantId) -> [usize; 8] {
+async fn count(catalog: &impl Catalog, id: TenantId) -> [usize; 9] {
     let name = |text: &str| format!("{text}-{id}");
     let events = EventQuery {
         tenant: Some(id),
@@ -154,7 +159,9 @@ async fn count(catalog: &impl Catalog, id: TenantId) -> [usize; 8] {
     let versions = catalog.versions_in(id, &project, 1, None, MAX_PAGE);
     let conflicts = catalog.unsettled(id, &alone);
     let reviews = catalog.reviews(&reviews);
+    let snapshots = catalog.unnamed_snapshots(id, None, MAX_PAGE);
     [
+        snapshots.await.expect("snapshots").len(),
         catalog.agents(id).await.expect("agents").len(),
         catalog.keys(id).await.expect("keys").len(),
         catalog.webhooks(Some(id)).await.expect("webhooks").len(),
@@ -210,7 +217,7 @@ pub async fn an_erased_tenant_leaves_no_records(backend: &impl Backend) {
     for _ in 0..2 {
         assert!(catalog.clear_tenant(ALICE).await.expect("cleared"));
     }
-    assert_eq!(count(&catalog, ALICE).await, [0; 8]);
+    assert_eq!(count(&catalog, ALICE).await, [0; 9]);
     assert!(list(&catalog, &of_tenant(ALICE)).await.is_empty());
     assert!(catalog.remove_tenant(ALICE).await.expect("removed"));
     assert!(!catalog.remove_tenant(ALICE).await.expect("removed"));

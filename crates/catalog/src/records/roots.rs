@@ -31,6 +31,8 @@ pub(crate) enum WalkPart {
     Workspaces { after: String },
     /// The sides of an open review, by id.
     Reviews { after: String },
+    /// A snapshot with a name, by name.
+    Named { after: String },
 }
 
 impl WalkPart {

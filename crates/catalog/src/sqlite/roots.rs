@@ -65,6 +65,16 @@ pub(super) const SELECT_WORKSPACES: &str =
 pub(super) const SELECT_REVIEWS: &str = "SELECT id, base_snapshot, ours_snapshot, theirs_snapshot FROM reviews \
      WHERE state = 'open' AND tenant = ? AND id > ? ORDER BY id LIMIT ?";
 
+pub(super) const SELECT_NAMED: &str =
+    "SELECT name, id FROM snapshots WHERE tenant = ? AND name > ? ORDER BY name LIMIT ?";
+
+#[derive(sqlx::FromRow)]
+struct NamedRow {
+    name: String,
+    #[sqlx(try_from = "Column<SnapshotId>")]
+    id: SnapshotId,
+}
+
 #[derive(sqlx::FromRow)]
 struct HeadRow {
     id: String,
@@ -142,6 +152,10 @@ impl SnapshotRoots for SqliteCatalog {
                 let rows = by_id(database, SELECT_REVIEWS, tenant, &after, limit).await?;
                 Ok(reviews(&rows, limit))
             }
+            WalkPart::Named { after } => {
+                let rows = by_id(database, SELECT_NAMED, tenant, &after, limit).await?;
+                Ok(named(&rows, limit))
+            }
         }
     }
 }
@@ -200,12 +214,28 @@ fn workspaces(rows: &[WorkspaceRow], limit: u32) -> Roots {
 }
 
 fn reviews(rows: &[ReviewRow], limit: u32) -> Roots {
-    let next = last_if_more(rows, limit).map(|last| WalkPart::Reviews {
-        after: last.id.clone(),
-    });
+    let next = match last_if_more(rows, limit) {
+        Some(last) => WalkPart::Reviews {
+            after: last.id.clone(),
+        },
+        None => WalkPart::Named {
+            after: String::new(),
+        },
+    };
     let sides = |row: &ReviewRow| [row.base_snapshot, row.ours_snapshot, row.theirs_snapshot];
     Roots {
         snapshots: rows.iter().flat_map(sides).collect(),
+        versions: false,
+        next: Some(RootPlace(next)),
+    }
+}
+
+fn named(rows: &[NamedRow], limit: u32) -> Roots {
+    let next = last_if_more(rows, limit).map(|last| WalkPart::Named {
+        after: last.name.clone(),
+    });
+    Roots {
+        snapshots: rows.iter().map(|row| row.id).collect(),
         versions: false,
         next: next.map(RootPlace),
     }

@@ -31,7 +31,9 @@ pub(super) const DELETE_UNSETTLED: &str = "DELETE FROM unsettled WHERE (workspac
 
 /// Delete batches of rows that belong to a tenant and to no project. A row is
 /// deleted before the rows that it refers to.
-pub(super) const DELETE: [&str; 6] = [
+pub(super) const DELETE: [&str; 7] = [
+    "DELETE FROM snapshots WHERE (tenant, id) IN \
+        (SELECT tenant, id FROM snapshots WHERE tenant = ? LIMIT ?)",
     "DELETE FROM deliveries WHERE (webhook, event) IN \
         (SELECT webhook, event FROM deliveries WHERE webhook IN \
             (SELECT id FROM webhooks WHERE tenant = ?) LIMIT ?)",

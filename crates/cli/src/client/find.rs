@@ -41,6 +41,13 @@ pub(crate) struct Where {
     data: Option<PathBuf>,
 }
 
+impl Where {
+    /// Whether an option names a server.
+    pub(crate) fn is_given(&self) -> bool {
+        self.server.is_some() || self.context.is_some() || self.data.is_some()
+    }
+}
+
 /// Options that name the server of a command and the form of its output.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Common options")]

@@ -33,4 +33,25 @@ pub(crate) const WEBHOOKS: [&str; 3] = ["api", "v1", "webhooks"];
 
 pub(crate) const REVIEWS: [&str; 3] = ["api", "v1", "reviews"];
 
+pub(crate) const SNAPSHOTS: [&str; 3] = ["api", "v1", "snapshots"];
+
+/// The path of a snapshot, by id or name.
+pub(crate) fn snapshot_path(id: &str) -> Vec<&str> {
+    [&SNAPSHOTS, &[id][..]].concat()
+}
+
+/// The path of the files of a sandbox or workspace.
+pub(crate) fn archive_path(id: &str) -> Vec<&str> {
+    match is_workspace(id) {
+        true => workspace_path(id, &["archive"]),
+        false => sandbox_path(id, &["archive"]),
+    }
+}
+
+/// Whether an id, or the beginning of one, is that of a workspace that was not
+/// created for a sandbox.
+pub(crate) fn is_workspace(id: &str) -> bool {
+    id.starts_with("ws-")
+}
+
 pub(crate) const SANDBOXES: [&str; 3] = ["api", "v1", "sandboxes"];

@@ -14,7 +14,8 @@ use crate::client::pages::{PAGE, page};
 use crate::client::paths::WORKSPACES;
 use crate::errors::{Exit, WorkspaceProblem};
 use crate::global::Global;
-use crate::output::format::short_id;
+use crate::output::IDENTITY;
+use crate::output::format::{first_line, short_id};
 use crate::output::relative_time::relative;
 
 /// Runs a command against a server.
@@ -84,4 +85,29 @@ async fn around(client: &Client, here: &Path) -> Result<Option<api::Workspace>> 
             return Ok(None);
         }
     }
+}
+
+/// Prints the id of a snapshot that was taken.
+pub(crate) fn print_taken(call: &mut Call, taken: &api::SnapshotTaken) -> anyhow::Result<()> {
+    if call.output.is_json() {
+        return Ok(call.output.value(taken)?);
+    }
+    if !taken.is_new {
+        call.note("nothing has changed since the previous snapshot");
+    }
+    if !taken.not_kept.is_empty() {
+        let not_kept = taken.not_kept.join(", ");
+        call.note(&format!("not kept: {}", first_line(&not_kept)));
+    }
+    let id = call.output.styled(IDENTITY, &taken.id);
+    Ok(call.output.line(id)?)
+}
+
+/// Prints the directory of a workspace, or its id if it has none.
+pub(crate) fn print_workspace(call: &mut Call, workspace: &api::Workspace) -> anyhow::Result<()> {
+    if call.output.is_json() {
+        return Ok(call.output.value(&workspace_shape(workspace)?)?);
+    }
+    let shown = workspace.path.as_deref().unwrap_or(&workspace.id);
+    Ok(call.output.line(shown)?)
 }

@@ -1,4 +1,4 @@
-//! `elevo cp`: copies files into a sandbox and out of it.
+//! `elevo cp`: copies files into a sandbox or workspace and out of it.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -13,15 +13,16 @@ use serde_json::json;
 use tokio_util::io::{ReaderStream, StreamReader, SyncIoBridge};
 
 use crate::client::names::{Noun, find};
-use crate::client::paths::sandbox_path;
+use crate::client::paths::{archive_path, is_workspace};
 use crate::client::{self, Call, Client, Done, Reach, tar_copy};
 use crate::errors::{Exit, FileProblem, SandboxProblem};
 use crate::output::format;
 
-/// Copy files into a sandbox's workspace, or out of it.
+/// Copy files into the workspace of a sandbox or project, or out of it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Either SRC or DST is SANDBOX:PATH, with a path in the workspace. Directories are
+Either SRC or DST is SANDBOX:PATH, with a path in the workspace, or ws-…:PATH for
+a workspace on a server that has no sandbox. Directories are
 copied with their content. DST is the new name of SRC; if it ends with `/` (or
 is a directory on this machine), SRC is copied into it under its own name. Files
 of the same name are replaced; other files in a directory stay. Links are copied
@@ -105,13 +106,17 @@ pub(crate) fn run(args: &Cp) -> anyhow::Result<Exit> {
     })
 }
 
-/// Resolves the name of a sandbox.
+/// Resolves the name of a sandbox, or the prefix of the id of a workspace.
 fn found(call: &Call, end: End) -> anyhow::Result<End> {
     Ok(match end {
-        End::Sandbox { id, path } => End::Sandbox {
-            id: find(call, Noun::Sandbox, &id)?,
-            path,
-        },
+        End::Sandbox { id, path } => {
+            let noun = match is_workspace(&id) {
+                true => Noun::Workspace,
+                false => Noun::Sandbox,
+            };
+            let id = find(call, noun, &id)?;
+            End::Sandbox { id, path }
+        }
         other => other,
     })
 }
@@ -190,7 +195,7 @@ fn send<T: Send + 'static>(
     done: &Done,
     write: impl FnOnce(Pipe) -> anyhow::Result<T> + Send + 'static,
 ) -> anyhow::Result<T> {
-    let at = sandbox_path(id, &["archive"]);
+    let at = archive_path(id);
     call.watch_done("copying", "entries", done, async {
         let (near, far) = tokio::io::duplex(PIPE);
         let (failed, failure) = tokio::sync::oneshot::channel::<()>();
@@ -222,7 +227,7 @@ fn send<T: Send + 'static>(
 }
 
 async fn receive(client: &Client, id: &str, path: &str) -> crate::client::Result<Response> {
-    let at = sandbox_path(id, &["archive"]);
+    let at = archive_path(id);
     let request = client.request(Method::GET, &at);
     client.send(request.query(&[("path", path)])).await
 }

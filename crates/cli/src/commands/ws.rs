@@ -11,6 +11,7 @@ mod merge_local;
 mod park;
 mod path;
 mod pull;
+mod restore;
 mod resume;
 mod rm;
 #[cfg(target_os = "linux")]
@@ -25,13 +26,15 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use elevo_workspace::WorkspaceId;
 
+use crate::client::Where;
 use crate::errors::Exit;
 use crate::global::Global;
 use crate::local::caller::Caller;
 use crate::local::session::Session;
 use crate::local::store_location::find_workspace_store;
-use crate::local::workspaces::WorkspaceCall;
+use crate::local::workspaces::{WorkspaceCall, is_on_server};
 use crate::output::reader_left;
 use crate::server_socket;
 use side::Side;
@@ -104,6 +107,7 @@ enum WsCommand {
     Fork(fork::Fork),
     Park(park::Park),
     Resume(resume::Resume),
+    Restore(restore::Restore),
     #[command(alias = "delete")]
     Rm(rm::Rm),
     #[cfg(target_os = "linux")]
@@ -138,6 +142,12 @@ enum ServerCommand {
     Create(create::OfServer),
     Ls(ls::OfServer),
     Rm(rm::OfServer),
+    Diff(diff::Diff),
+    Snapshot(snapshot::Snapshot),
+    Fork(fork::Fork),
+    Park(park::Park),
+    Resume(resume::Resume),
+    Restore(restore::Restore),
     Merge(merge::Merge),
     Pull(pull::Pull),
 }
@@ -146,6 +156,9 @@ impl WsCommand {
     /// Decides whether the command works on a store or on a server.
     fn side(self, global: &Global, root: Option<&Path>) -> Side<StoreCommand, ServerCommand> {
         use Side::{Server, Store};
+        let is_remote = |at: &Where, id: Option<&WorkspaceId>| {
+            at.is_given() || (root.is_none() && is_on_server(global, id))
+        };
         match self {
             Self::Create(args) => match args.side() {
                 Store(args) => Store(StoreCommand::Create(args)),
@@ -164,17 +177,33 @@ impl WsCommand {
             Self::Exec(args) => Store(StoreCommand::Exec(args.call())),
             Self::Shell(args) => Store(StoreCommand::Exec(args.call())),
             Self::Status(args) => Store(StoreCommand::Status(args)),
-            Self::Diff(args) => Store(StoreCommand::Diff(args)),
-            Self::Snapshot(args) => Store(StoreCommand::Snapshot(args)),
-            Self::Fork(args) => Store(StoreCommand::Fork(args)),
-            Self::Park(args) => Store(StoreCommand::Park(args)),
-            Self::Resume(args) => Store(StoreCommand::Resume(args)),
+            Self::Diff(args) => match is_remote(&args.at, args.id.as_ref()) {
+                true => Server(ServerCommand::Diff(args)),
+                false => Store(StoreCommand::Diff(args)),
+            },
+            Self::Snapshot(args) => match is_remote(&args.at, args.id.as_ref()) {
+                true => Server(ServerCommand::Snapshot(args)),
+                false => Store(StoreCommand::Snapshot(args)),
+            },
+            Self::Fork(args) => match is_remote(&args.at, args.id.as_ref()) {
+                true => Server(ServerCommand::Fork(args)),
+                false => Store(StoreCommand::Fork(args)),
+            },
+            Self::Park(args) => match is_remote(&args.at, args.id.as_ref()) {
+                true => Server(ServerCommand::Park(args)),
+                false => Store(StoreCommand::Park(args)),
+            },
+            Self::Resume(args) => match is_remote(&args.at, Some(&args.id)) {
+                true => Server(ServerCommand::Resume(args)),
+                false => Store(StoreCommand::Resume(args)),
+            },
             #[cfg(target_os = "linux")]
             Self::Serve(args) => Store(StoreCommand::Serve(args)),
             Self::Merge(args) => match args.side(global, root) {
                 Store(args) => Store(StoreCommand::Merge(args)),
                 Server(args) => Server(ServerCommand::Merge(args)),
             },
+            Self::Restore(args) => Server(ServerCommand::Restore(args)),
             Self::Pull(args) => Server(ServerCommand::Pull(args)),
         }
     }
@@ -238,6 +267,12 @@ impl ServerCommand {
             Self::Create(args) => create::run_on_server(args, global),
             Self::Ls(args) => ls::run_on_server(&args, global),
             Self::Rm(args) => rm::run_on_server(&args, global),
+            Self::Diff(args) => diff::run_on_server(args, global),
+            Self::Snapshot(args) => snapshot::run_on_server(args, global),
+            Self::Fork(args) => fork::run_on_server(args, global),
+            Self::Park(args) => park::run_on_server(args, global),
+            Self::Resume(args) => resume::run_on_server(args, global),
+            Self::Restore(args) => restore::run(args, global),
             Self::Merge(args) => merge::run(args, global),
             Self::Pull(args) => pull::run(args, global),
         }

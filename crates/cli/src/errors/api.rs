@@ -64,6 +64,11 @@ const IN_COMMANDS: [(ErrorCode, &str); 24] = [
              workspaces are deleted.",
     ),
     (
+        ErrorCode::WorkspaceParked,
+        "Resume the workspace with `elevo ws resume ID`, or in a sandbox with `elevo sandbox \
+             create --workspace ID`.",
+    ),
+    (
         ErrorCode::SandboxStartFailed,
         "`elevo sandbox show ID` shows the reason and `elevo sandbox logs ID` the log; check \
              that the image runs on this machine.",

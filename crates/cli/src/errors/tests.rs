@@ -97,6 +97,8 @@ fn errors() -> Vec<anyhow::Error> {
             project: "site".into(),
         },
         WorkspaceProblem::PrivateOfServer,
+        WorkspaceProblem::OnlyInStore,
+        WorkspaceProblem::OnlyOnServer,
         WorkspaceProblem::Enter {
             path: path(),
             source: denied(),

@@ -41,6 +41,10 @@ pub(crate) enum WorkspaceProblem {
          creates"
     )]
     PrivateOfServer,
+    #[error("an option of the command works only for workspaces of a store on this machine")]
+    OnlyInStore,
+    #[error("an option of the command works only for workspaces on a server")]
+    OnlyOnServer,
     #[error("cannot mount the workspace on {} in a user namespace", .path.display())]
     Enter { path: PathBuf, source: io::Error },
 }
@@ -100,6 +104,18 @@ impl WorkspaceProblem {
                 "workspace_not_found",
                 json!({ "workspace": id, "project": project }),
                 format!("`elevo ws ls --project {project}` lists its workspaces"),
+            ),
+            Self::OnlyInStore => describe(
+                Exit::Usage,
+                "option_unsupported",
+                Value::Null,
+                "for a workspace on a server, leave out paths, --renames, --context and --label",
+            ),
+            Self::OnlyOnServer => describe(
+                Exit::Usage,
+                "option_unsupported",
+                Value::Null,
+                "leave out --from, --name and --count, or name a server with --server or --context",
             ),
             Self::PrivateOfServer => describe(
                 Exit::Usage,

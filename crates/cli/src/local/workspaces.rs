@@ -240,6 +240,27 @@ impl WorkspaceShape {
     }
 }
 
+/// Whether a command on a workspace is for a server: there is no store here, or a
+/// server owns the store and created the workspace.
+pub(crate) fn is_on_server(global: &Global, id: Option<&WorkspaceId>) -> bool {
+    let Ok(here) = std::env::current_dir() else {
+        return false;
+    };
+    let Ok(location) = find_workspace_location(global, &here) else {
+        return id.is_some();
+    };
+    let id = match (id, &location.around) {
+        (Some(id), _) => Some(id),
+        (None, Around::Workspace(inside)) => inside.id.as_ref(),
+        (None, _) => None,
+    };
+    let is_created_there = |id: &WorkspaceId| {
+        let mut forms = ["ws-", "sbx-"].iter();
+        forms.any(|form| elevo_core::is_id_text(form, id))
+    };
+    id.is_some_and(is_created_there) && location.is_of_server().unwrap_or(false)
+}
+
 /// Whether a store that no server owns has a live workspace: the one with this id
 /// or prefix, or the one around the current directory.
 pub(crate) fn is_live_in_store(

@@ -6,6 +6,7 @@ use clap::Args;
 use elevo_engine::{CommitInfo, Expected};
 use elevo_objects::SnapshotId;
 
+use crate::errors::WorkspaceProblem;
 use crate::local::session::Session;
 use crate::output::format;
 
@@ -63,6 +64,14 @@ impl SnapshotOptions {
     /// Whether a message or labels were given.
     pub(crate) fn is_given(&self) -> bool {
         !self.message.is_empty() || !self.labels.is_empty()
+    }
+
+    /// The message for a server, where snapshots have no labels.
+    pub(crate) fn message_for_server(self) -> Result<String, WorkspaceProblem> {
+        match self.labels.is_empty() {
+            true => Ok(self.message),
+            false => Err(WorkspaceProblem::OnlyInStore),
+        }
     }
 
     /// The first line of the message.

@@ -47,6 +47,15 @@ pub(crate) struct DiffOptions {
     exit_code: bool,
 }
 
+impl DiffOptions {
+    /// Returns `stat`, `patch` and `exit_code`; `None` if another option is given,
+    /// which a server does not have.
+    pub(crate) fn on_server(&self) -> Option<(bool, bool, bool)> {
+        let is_plain = self.paths.is_empty() && !self.renames && self.context == 3;
+        is_plain.then_some((self.stat, self.patch, self.exit_code))
+    }
+}
+
 /// Maximum number of changes for rename detection, which holds all of them in
 /// memory.
 const MAX_FOR_RENAMES: usize = 100_000;

@@ -63,8 +63,10 @@ fn forks_snapshots_and_differences() {
     server.ok(["exec", &id, "--", "echo one > file"]);
     let snapshot = server.ok(["sandbox", "snapshot", &id, "-m", "first"]);
     server.ok(["exec", &id, "--", "echo two > file; echo new > other"]);
-    assert_eq!(server.ok(["sandbox", "diff", &id]), "M\tfile\nA\tother\n");
-    let patch = server.ok(["sandbox", "diff", "-p", &id]);
+    assert_eq!(server.ok(["sandbox", "diff", &id]), "A\tfile\nA\tother\n");
+    let since = ["sandbox", "diff", &id, "--from", "last"];
+    assert_eq!(server.ok(since), "M\tfile\nA\tother\n");
+    let patch = server.ok(["sandbox", "diff", "-p", &id, "--from", snapshot.trim()]);
     assert!(patch.contains("-one\n+two\n"), "{patch}");
 
     let forks = server.ok(["sandbox", "fork", &id, "-n", "2", "--name", "try"]);

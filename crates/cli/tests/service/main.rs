@@ -28,3 +28,4 @@ mod tables;
 mod tls;
 mod undo;
 mod up;
+mod workspaces;

@@ -1,8 +1,10 @@
-//! Files as archives: imports an archive as a snapshot, and packs and unpacks
-//! paths of a sandbox's workspace.
+//! The files of workspaces, with or without a sandbox: snapshots, restores,
+//! differences and archives.
 
 pub(crate) mod content;
 pub(crate) mod diff;
+pub(crate) mod saving;
+pub(crate) mod target;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,28 +13,41 @@ use std::sync::Arc;
 use elevo_api as api;
 use elevo_api::Scope;
 use elevo_archive::{Limits, Received};
-use elevo_core::{ErrorCode, Name, SandboxId};
+use elevo_catalog::Catalog;
+use elevo_core::{ErrorCode, Name};
 use elevo_engine::{CommitInfo, ImportOptions, Loss, Progress, Repository};
 use elevo_objects::SnapshotId;
 use elevo_workspace::Owner;
 use futures::executor::block_on;
 
 use crate::app::access::principal::Principal;
+use crate::app::files::target::{Need, WorkspaceRef};
 use crate::app::resources::Resources;
 use crate::app::sandboxes::Sandboxes;
-use crate::app::snapshots::{Snapshots, info, losses_out};
+use crate::app::sandboxes::freezer::Freezer;
+use crate::app::sandboxes::locks::SandboxLocks;
+use crate::app::snapshots::records::TakenSnapshot;
+use crate::app::snapshots::{Snapshots, info, losses_out, tree_text};
 use crate::app::tenant_stores::TenantStores;
+use crate::app::workspaces::Workspaces;
 use crate::config::Config;
 use crate::failure::{Failure, Result};
 use crate::platform::archive::{self, ArchiveError, Rules};
 
-/// Imports archives as snapshots, and transfers and compares the files of
-/// sandboxes.
+/// The message of snapshots that were created from archives.
+const IMPORTED: &str = "imported from an archive";
+
+/// Saves, restores, transfers and compares the files of workspaces, and imports
+/// archives as snapshots.
 pub(crate) struct Files {
+    catalog: Arc<dyn Catalog>,
     config: Arc<Config>,
+    freezer: Arc<Freezer>,
+    locks: Arc<SandboxLocks>,
     stores: Arc<TenantStores>,
     sandboxes: Arc<Sandboxes>,
     snapshots: Arc<Snapshots>,
+    workspaces: Arc<Workspaces>,
 }
 
 impl Files {
@@ -40,12 +55,17 @@ impl Files {
         resources: &Resources,
         sandboxes: &Arc<Sandboxes>,
         snapshots: &Arc<Snapshots>,
+        workspaces: &Arc<Workspaces>,
     ) -> Self {
         Self {
+            catalog: resources.catalog.clone(),
             config: resources.config.clone(),
+            freezer: resources.freezer.clone(),
+            locks: resources.locks.clone(),
             sandboxes: sandboxes.clone(),
             snapshots: snapshots.clone(),
             stores: resources.stores.clone(),
+            workspaces: workspaces.clone(),
         }
     }
 
@@ -54,19 +74,30 @@ impl Files {
         &self,
         who: &Principal,
         from: impl io::Read + Send + 'static,
-    ) -> Result<api::Imported> {
+    ) -> Result<api::SnapshotTaken> {
         who.needs(Scope::Files)?;
         let repository = self.stores.repository(who.tenant);
-        let info = info(who, "imported from an archive".into());
+        let info = info(who, IMPORTED.into());
         let limits = archive::limits(self.config.limits.max_archive);
         let imported = self.stores.blocking(who.tenant, move || {
             let received = receive(&repository, from, limits)?;
+            let tree = block_on(received.state.tree())?;
             let id = block_on(received.state.commit(info))?;
-            Ok((id, received.losses))
+            Ok((id, tree, received.losses))
         });
-        let (id, losses) = imported.await?;
-        Ok(api::Imported {
-            snapshot_id: id.to_string(),
+        let (id, tree, losses) = imported.await?;
+        let taken = TakenSnapshot {
+            id,
+            tree,
+            workspace: None,
+            message: IMPORTED.into(),
+            name: None,
+        };
+        self.snapshots.record(who, taken).await?;
+        Ok(api::SnapshotTaken {
+            id: id.to_string(),
+            tree: tree_text(&tree),
+            is_new: true,
             not_kept: losses_out(&losses),
         })
     }
@@ -77,13 +108,13 @@ impl Files {
     pub(crate) async fn archive_out<W: io::Write + Send + 'static>(
         &self,
         who: &Principal,
-        id: &SandboxId,
+        of: WorkspaceRef,
         path: &str,
         out: W,
     ) -> Result<impl Future<Output = Result<()>> + Send + use<W>> {
         who.needs(Scope::Files)?;
-        let (root, path, _) = self.archive_place(who, id, path).await?;
-        let pack = move || Ok(archive::pack(&root, &path, out)?);
+        let place = self.archive_place(who, of, Need::Transfer, path).await?;
+        let pack = move || Ok(archive::pack(&place.root, &place.path, out)?);
         let turn = self.stores.shares.packing(who.tenant).await?;
         Ok(turn.run(pack))
     }
@@ -93,41 +124,55 @@ impl Files {
     pub(crate) async fn archive_in(
         &self,
         who: &Principal,
-        id: &SandboxId,
+        of: WorkspaceRef,
         path: &str,
         from: impl io::Read + Send + 'static,
     ) -> Result<u64> {
         who.needs(Scope::Files)?;
-        who.needs(Scope::SandboxesWrite)?;
-        let (root, path, owner) = self.archive_place(who, id, path).await?;
+        let place = self.archive_place(who, of, Need::Write, path).await?;
+        let ArchivePlace { root, path, .. } = place;
         let rules = Rules {
-            owner: owner.map(|owner| (owner.uid, owner.gid)),
+            owner: place.owner.map(|owner| (owner.uid, owner.gid)),
             limit: self.config.limits.max_archive,
         };
         let unpacking = move || Ok(archive::unpack(&root, &path, from, rules)?);
         self.stores.blocking(who.tenant, unpacking).await
     }
 
-    /// Returns the directory of a sandbox's workspace, `path` relative to it,
-    /// and the owner of new files.
     async fn archive_place(
         &self,
         who: &Principal,
-        id: &SandboxId,
+        of: WorkspaceRef,
+        need: Need,
         path: &str,
-    ) -> Result<(PathBuf, PathBuf, Option<Owner>)> {
-        let sandbox = self.sandboxes.visible(who, id).await?;
+    ) -> Result<ArchivePlace> {
+        let target = self.target(who, &of, need).await?;
         let relative = archive::relative(path);
-        let relative =
-            relative.ok_or_else(|| Failure::invalid("`path` leads out of the workspace"))?;
-        let workspace = sandbox.workspace.clone();
-        let root = self.stores.with(sandbox.tenant, move |workspaces| {
-            let owner = workspaces.get(&workspace)?.owner;
-            Ok((workspaces.path(&workspace)?, owner))
+        let path = relative.ok_or_else(|| Failure::invalid("`path` leads out of the workspace"))?;
+        let id = target.id;
+        let place = self.stores.with(target.tenant, move |workspaces| {
+            let record = workspaces.get(&id)?;
+            if record.read_only && need == Need::Write {
+                return Err(elevo_workspace::Error::ReadOnly(id).into());
+            }
+            Ok(ArchivePlace {
+                root: workspaces.path(&id)?,
+                path,
+                owner: record.owner,
+            })
         });
-        let (root, owner) = root.await?;
-        Ok((root, relative, owner))
+        place.await
     }
+}
+
+/// The place of an archive in a workspace.
+struct ArchivePlace {
+    /// The directory of the workspace.
+    root: PathBuf,
+    /// The path below it.
+    path: PathBuf,
+    /// The owner of new files.
+    owner: Option<Owner>,
 }
 
 impl From<ArchiveError> for Failure {

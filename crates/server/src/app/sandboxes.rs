@@ -35,7 +35,6 @@ use crate::app::access::principal::Principal;
 use crate::app::access::secrets::Secrets;
 use crate::app::pages::{self, PageQuery};
 use crate::app::resources::Resources;
-use crate::app::sandboxes::freezer::Freezer;
 use crate::app::sandboxes::locks::SandboxLocks;
 use crate::app::sandboxes::rows::{container_of, wrong_state};
 use crate::app::sandboxes::spec::Spec;
@@ -72,7 +71,6 @@ pub(crate) struct LogsQuery {
 pub(crate) struct Sandboxes {
     catalog: Arc<dyn Catalog>,
     config: Arc<Config>,
-    freezer: Arc<Freezer>,
     links: AgentLinks,
     locks: Arc<SandboxLocks>,
     names: Arc<Names>,
@@ -98,7 +96,6 @@ impl Sandboxes {
         Self {
             catalog: resources.catalog.clone(),
             config: resources.config.clone(),
-            freezer: resources.freezer.clone(),
             links: resources.links.clone(),
             locks: resources.locks.clone(),
             names: resources.names.clone(),

@@ -1,6 +1,8 @@
 //! Keeps snapshots from garbage collection while they are in use, and explains
 //! why the content of a version is no longer available.
 
+pub(crate) mod records;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -8,7 +10,7 @@ use elevo_catalog::Catalog;
 use elevo_catalog::{Project, Retention};
 use elevo_core::{ErrorCode, ProjectId, TenantId};
 use elevo_engine::{CommitInfo, Error as EngineError, Guard, Loss, LossKind, Repository};
-use elevo_objects::SnapshotId;
+use elevo_objects::{SnapshotId, Tree};
 use futures::executor::block_on;
 
 use crate::app::access::principal::Principal;
@@ -170,18 +172,30 @@ impl Snapshots {
         Ok(failure)
     }
 
-    /// Returns a snapshot whose files the principal may read. An agent may use
-    /// only snapshots that it created: others may contain paths that a policy
-    /// hides from the agent.
+    /// Returns a snapshot whose files the principal may read, by its id or name.
+    /// An agent may use only snapshots that it created, and those that it took:
+    /// their files were those of its own workspace. Others may contain paths that
+    /// a policy hides from the agent.
     pub(crate) async fn snapshot_id(&self, who: &Principal, text: &str) -> Result<Kept> {
-        let kept = self.known_snapshot(who, text).await?;
+        let named = match text.parse::<SnapshotId>() {
+            Ok(_) => None,
+            Err(_) => self.catalog.snapshot_by_name(who.tenant, text).await?,
+        };
+        let kept = match named {
+            Some(record) => self.keep(who.tenant, record.id).await?,
+            None => self.known_snapshot(who, text).await?,
+        };
         let Some(agent) = &who.agent else {
             return Ok(kept);
         };
         let repository = self.stores.repository(who.tenant);
         let snapshot = repository.snapshot(kept.id).await?;
         let is_shared = snapshot.labels.contains_key(SHARED);
-        match *agent == *snapshot.author && !is_shared {
+        if *agent == *snapshot.author && !is_shared {
+            return Ok(kept);
+        }
+        let record = self.catalog.client_snapshot(who.tenant, kept.id).await?;
+        match record.is_some_and(|record| record.agent.as_ref() == Some(agent)) {
             true => Ok(kept),
             false => Err(no_snapshot(text)),
         }
@@ -233,6 +247,12 @@ pub(crate) fn info(who: &Principal, message: String) -> CommitInfo {
         labels: BTreeMap::new(),
         reference: None,
     }
+}
+
+/// Returns the hash of a tree as text; zeros for an empty tree, which has no node.
+pub(crate) fn tree_text(tree: &Tree) -> String {
+    tree.root
+        .map_or_else(|| "0".repeat(64), |root| root.to_string())
 }
 
 /// Describes the files and attributes that a snapshot could not keep.

@@ -1,9 +1,11 @@
 //! Workspaces: lists and deletes them, and snapshots their files. The submodules
-//! create, refresh, park and resume them.
+//! create, fork, refresh, park and resume them.
 
 pub(crate) mod create;
+pub(crate) mod forks;
 pub(crate) mod hide;
 pub(crate) mod parking;
+pub(crate) mod pausing;
 pub(crate) mod refresh;
 pub(crate) mod unsettled;
 
@@ -83,6 +85,17 @@ impl Workspaces {
         found.ok_or_else(|| no_workspace(id))
     }
 
+    /// Returns a workspace that the principal may change.
+    async fn visible_to_write(&self, who: &Principal, id: &WorkspaceId) -> Result<Workspace> {
+        who.needs_any(&[Scope::ProjectsWrite, Scope::SandboxesWrite])?;
+        let row = self.visible(who, id).await?;
+        who.needs(match row.project {
+            Some(_) => Scope::ProjectsWrite,
+            None => Scope::SandboxesWrite,
+        })?;
+        Ok(row)
+    }
+
     pub(crate) async fn get(&self, who: &Principal, id: &WorkspaceId) -> Result<api::Workspace> {
         who.needs_any(&[Scope::ProjectsRead, Scope::SandboxesRead])?;
         let row = self.visible(who, id).await?;
@@ -123,12 +136,7 @@ impl Workspaces {
     }
 
     pub(crate) async fn delete(&self, who: &Principal, id: &WorkspaceId) -> Result<()> {
-        who.needs_any(&[Scope::ProjectsWrite, Scope::SandboxesWrite])?;
-        let row = self.visible(who, id).await?;
-        who.needs(match row.project {
-            Some(_) => Scope::ProjectsWrite,
-            None => Scope::SandboxesWrite,
-        })?;
+        let row = self.visible_to_write(who, id).await?;
         self.not_in_a_sandbox(&row).await?;
         self.forget_workspace(&row).await
     }

@@ -35,7 +35,12 @@ impl Entered {
 const SMALL: usize = 256 << 10;
 
 /// Prefixes of the routes whose handlers use the engine, the store or merges.
-const ENGINE: &[&str] = &["/api/v1/projects", "/api/v1/reviews", "/api/v1/workspaces"];
+const ENGINE: &[&str] = &[
+    "/api/v1/projects",
+    "/api/v1/reviews",
+    "/api/v1/snapshots/",
+    "/api/v1/workspaces",
+];
 
 /// Admits a request. A request that is not admitted continues as well, because
 /// its route may not need a key.

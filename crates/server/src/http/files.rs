@@ -4,17 +4,17 @@ use std::num::NonZeroU32;
 use axum::Json;
 use axum::body::Body as RawBody;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::StatusCode;
+use axum::response::Response;
 use elevo_api as api;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::app::files::diff::DiffQuery;
+use crate::app::files::diff::Compared;
 use crate::app::requests::once::Once;
-use crate::failure::Failure;
 use crate::http::answer::Answer;
 use crate::http::description::Binary;
+use crate::http::diffs::WorkspaceDiff;
 use crate::http::limits::Class;
 use crate::http::request::{Body, MaybeBody, Path, Query, Who};
 use crate::http::shared::Shared;
@@ -68,7 +68,7 @@ pub(super) async fn snapshot(
     Path(id): Path<SandboxId>,
     MaybeBody(wish): MaybeBody<api::TakeSnapshot>,
 ) -> Answer<(StatusCode, Json<api::SnapshotTaken>)> {
-    let taken = shared.app.sandboxes.snapshot(&who, &id, wish).await?;
+    let taken = shared.app.files.snapshot(&who, (&id).into(), wish).await?;
     Ok((StatusCode::CREATED, Json(taken)))
 }
 
@@ -87,62 +87,27 @@ pub(super) async fn restore(
     Path(id): Path<SandboxId>,
     Body(wish): Body<api::Restore>,
 ) -> Answer<Json<api::Sandbox>> {
-    Ok(Json(shared.app.sandboxes.restore(&who, &id, wish).await?))
+    let restored = shared.app.files.restore_sandbox(&who, &id, wish);
+    Ok(Json(restored.await?))
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Format {
-    #[default]
-    Json,
-    Patch,
-}
-
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(super) struct Diff {
-    /// The snapshot to compare with; the newest snapshot of the workspace by
-    /// default.
-    from: Option<String>,
-    /// `json`, or `patch` in the format of `git apply`.
-    #[param(inline)]
-    format: Option<Format>,
-    /// Maximum number of changes in the response; 1000 by default.
-    #[param(minimum = 1, maximum = 100000)]
-    limit: Option<u32>,
-}
-
-/// Compare a workspace with a snapshot
+/// Compare a sandbox's workspace with the snapshot that it started from
 #[utoipa::path(
-    get, path = "/api/v1/sandboxes/{id}/diff", operation_id = "sandboxes_diff", tag = "files", params(("id" = String, Path), Diff),
+    get, path = "/api/v1/sandboxes/{id}/diff", operation_id = "sandboxes_diff", tag = "files", params(("id" = String, Path), WorkspaceDiff),
     responses(
-        (status = 200, description = "The changes, as JSON or as a patch", content((api::Diff = "application/json"), (String = "text/x-diff")))
+        (status = 200, description = "The changes as JSON or as a patch, or the numbers of changed lines", content((api::DiffOrStat = "application/json"), (String = "text/x-diff")))
     )
 )]
 pub(super) async fn diff(
     State(shared): State<Shared>,
     Who(who): Who,
     Path(id): Path<SandboxId>,
-    Query(query): Query<Diff>,
-) -> Answer<Response> {
-    let limit = query.limit.unwrap_or(1000);
-    if !(1..=100_000).contains(&limit) {
-        return Err(Failure::invalid("`limit` must be 1 to 100000").into());
-    }
-    let format = query.format.unwrap_or_default();
-    let query = DiffQuery {
-        from: query.from,
-        limit: limit as usize,
-    };
-    match format {
-        Format::Json => Ok(Json(shared.app.files.diff(&who, &id, query).await?).into_response()),
-        Format::Patch => {
-            let patch = shared.app.files.patch(&who, &id, query).await?;
-            let kind = [(header::CONTENT_TYPE, "text/x-diff")];
-            Ok((kind, patch.bytes).into_response())
-        }
-    }
+    Query(query): Query<WorkspaceDiff>,
+) -> Answer<Compared> {
+    let options = query.options()?;
+    let from = query.from.as_deref();
+    let files = &shared.app.files;
+    Ok(files.diff(&who, (&id).into(), from, options).await?)
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -150,7 +115,7 @@ pub(super) async fn diff(
 #[into_params(parameter_in = Query)]
 pub(super) struct Place {
     /// Path in the workspace; the root of the workspace by default.
-    path: Option<String>,
+    pub(super) path: Option<String>,
 }
 
 /// Download files of a workspace as a tar
@@ -167,7 +132,11 @@ pub(super) async fn archive_out(
 ) -> Answer<Response> {
     let (pipe, written) = tar::pipe();
     let path = place.path.unwrap_or_default();
-    let packing = shared.app.files.archive_out(&who, &id, &path, pipe).await?;
+    let packing = shared
+        .app
+        .files
+        .archive_out(&who, (&id).into(), &path, pipe)
+        .await?;
     written.answer(packing).await
 }
 
@@ -191,25 +160,7 @@ pub(super) async fn archive_in(
     shared
         .app
         .files
-        .archive_in(&who, &id, &path, archive)
+        .archive_in(&who, (&id).into(), &path, archive)
         .await?;
     Ok(StatusCode::NO_CONTENT)
-}
-
-/// Create a snapshot from a tar (plain, gzip or zstd)
-#[utoipa::path(
-    post, path = "/api/v1/snapshots", operation_id = "snapshots_import", tag = "files",
-    request_body(content = Binary, content_type = "application/x-tar"),
-    extensions(("x-elevo" = json!({"audit": "files.imported", "body": "archive"}))),
-    responses((status = 201, description = "The snapshot of the imported files", body = api::Imported))
-)]
-pub(super) async fn import(
-    State(shared): State<Shared>,
-    Who(who): Who,
-    body: RawBody,
-) -> Answer<(StatusCode, Json<api::Imported>)> {
-    who.needs(api::Scope::Files)?;
-    let archive = upload::receive(&shared, &who, body).await?;
-    let imported = shared.app.files.import_archive(&who, archive).await?;
-    Ok((StatusCode::CREATED, Json(imported)))
 }

@@ -4,8 +4,9 @@ use axum::extract::State;
 use axum::http::header::{CONTENT_TYPE, HeaderName};
 use axum::response::{IntoResponse, Response};
 use elevo_api as api;
+use elevo_api::DiffFormat;
 use serde::Deserialize;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::IntoParams;
 
 use crate::http::answer::{Answer, file_answer};
 use crate::http::description::Binary;
@@ -217,15 +218,6 @@ pub(super) async fn tree(
     let at = query.snapshot.as_deref();
     let found = shared.app.projects.tree(&who, &id, path, at, page).await?;
     Ok(Json(found))
-}
-
-#[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum DiffFormat {
-    #[default]
-    Json,
-    Patch,
-    Stat,
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

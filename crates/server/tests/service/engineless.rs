@@ -68,7 +68,7 @@ async fn a_simulated_sandbox_runs_commands_of_the_real_agent() {
     let snapshot = service
         .post(&format!("/api/v1/sandboxes/{id}/snapshot"), json!({}))
         .await;
-    assert!(snapshot["snapshotId"].is_string(), "{snapshot}");
+    assert!(snapshot["id"].is_string(), "{snapshot}");
     assert_eq!(snapshot["notKept"], json!([]), "{snapshot}");
     service.delete(&id).await;
     assert!(engine.containers().is_empty());

@@ -28,7 +28,7 @@ impl Changed {
         let changes = "echo changed > src/a && rm b && ln -s src c";
         service.output_of(&id, changes).await;
         Self {
-            snapshot: taken["snapshotId"].as_str().unwrap().to_owned(),
+            snapshot: taken["id"].as_str().unwrap().to_owned(),
             service,
             id,
         }
@@ -46,21 +46,74 @@ impl Changed {
     }
 }
 
-#[tokio::test]
-async fn a_diff_shows_the_changes_since_the_last_snapshot() {
-    let changed = Changed::start().await;
-    let diff = changed.service.get(&changed.at("diff")).await;
-    assert_eq!(diff["base"], json!(changed.snapshot));
+/// Returns the changes of a diff, as `KIND PATH`.
+pub(crate) fn changes(diff: &Value) -> Vec<String> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let changes = diff["changes"].as_array().unwrap().iter();
-    let paths: Vec<_> = changes
+    changes
         .map(|change| format!("{} {}", text(&change["kind"]), text(&change["path"])))
-        .collect();
-    assert_eq!(paths, ["removed b", "added c", "changed src/a"]);
-    let url = changed.at("diff?format=patch");
-    let patch = changed.service.request(Method::GET, &url).send().await;
+        .collect()
+}
+
+#[tokio::test]
+async fn a_diff_shows_the_changes_since_the_start_or_a_snapshot() {
+    let changed = Changed::start().await;
+    let service = &changed.service;
+    for query in ["diff", "diff?from=start"] {
+        let diff = service.get(&changed.at(query)).await;
+        assert_eq!(
+            changes(&diff),
+            ["added c", "added src", "added src/a"],
+            "{diff}"
+        );
+    }
+    let since = ["removed b", "added c", "changed src/a"];
+    for from in ["last", &changed.snapshot] {
+        let diff = service.get(&changed.at(&format!("diff?from={from}"))).await;
+        assert_eq!(diff["base"], json!(changed.snapshot));
+        assert_eq!(changes(&diff), since);
+    }
+    let url = changed.at("diff?format=patch&from=last");
+    let patch = service.request(Method::GET, &url).send().await;
     let patch = patch.unwrap().text().await.unwrap();
     assert!(patch.contains("-one\n+changed\n"), "{patch}");
+    let stat = service.get(&changed.at("diff?format=stat&from=last")).await;
+    assert_eq!(stat["files"], 3, "{stat}");
+    let file = json!({"path": "src/a", "kind": "changed", "added": 1, "removed": 1});
+    assert_eq!(stat["changes"][2], file, "{stat}");
+}
+
+#[tokio::test]
+async fn the_diff_of_a_fork_has_the_changes_of_its_origin() {
+    let changed = Changed::start().await;
+    let service = &changed.service;
+    let before = service.get(&changed.at("diff")).await;
+    let forked = service.post(&changed.at("fork"), json!({})).await;
+    let fork = forked["succeeded"][0]["id"].as_str().unwrap();
+    let of_fork = service.get(&format!("/api/v1/sandboxes/{fork}/diff")).await;
+    assert_eq!(of_fork, before);
+    assert_eq!(service.get(&changed.at("diff")).await, before);
+}
+
+#[tokio::test]
+async fn snapshots_of_equal_files_have_the_same_tree() {
+    let changed = Changed::start().await;
+    let service = &changed.service;
+    let first = service.post(&changed.at("snapshot"), json!({})).await;
+    let again = service.post(&changed.at("snapshot"), json!({})).await;
+    assert_eq!(again["isNew"], false);
+    assert_eq!(again["id"], first["id"]);
+    let (_directory, tar) = directory_and_tar();
+    let mut trees = Vec::new();
+    for _ in 0..2 {
+        let request = service.request(Method::POST, "/api/v1/snapshots");
+        let imported = request.body(tar.clone()).send().await.unwrap();
+        let imported: Value = imported.json().await.unwrap();
+        assert_eq!(imported["isNew"], true);
+        trees.push(imported["tree"].clone());
+    }
+    assert_eq!(trees[0], trees[1]);
+    assert_ne!(trees[0], first["tree"]);
 }
 
 #[tokio::test]
@@ -91,12 +144,12 @@ async fn a_restore_brings_the_files_of_a_snapshot_back() {
     let service = &changed.service;
     let (url, wish) = (
         changed.at("restore"),
-        Some(json!({"snapshotId": changed.snapshot})),
+        Some(json!({"snapshot": changed.snapshot})),
     );
     service.expect(Method::POST, &url, wish, 200).await;
     let seen = service.output_of(&changed.id, "cat src/a b; ls").await;
     assert_eq!(seen, "one\ntwo\nb\nsrc\n");
-    let diff = service.get(&changed.at("diff")).await;
+    let diff = service.get(&changed.at("diff?from=last")).await;
     assert_eq!(diff["changes"], json!([]), "{diff}");
 }
 
@@ -197,7 +250,7 @@ async fn a_sandbox_can_begin_with_an_archive_or_a_directory() {
     let imported = service.request(Method::POST, "/api/v1/snapshots").body(tar);
     let imported: Value = imported.send().await.unwrap().json().await.unwrap();
     for workspace in [
-        json!({"snapshot": imported["snapshotId"]}),
+        json!({"snapshot": imported["id"]}),
         json!({"directory": directory.path()}),
     ] {
         let wish = json!({"template": "base", "workspace": workspace});

@@ -13,7 +13,7 @@ use crate::harness::Service;
 use crate::shared::{at, file, merge, project, read, workspace, write};
 
 /// Leaves an old snapshot in a store that no server has open.
-async fn leave_snapshot(service: &Service) -> SnapshotId {
+pub(crate) async fn leave_snapshot(service: &Service) -> SnapshotId {
     let path = service.data.join("store");
     let store = LocalStore::open(&path, &Options::default()).unwrap();
     let repository = Repository::new(std::sync::Arc::new(store), TenantId::LOCAL, 1 << 20);

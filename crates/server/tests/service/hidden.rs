@@ -495,6 +495,76 @@ fn of_workspace(hidden: &Hidden, workspace: &str) -> Vec<Case> {
             200,
         )
         .json(json!({})),
+        case("GET", "/api/v1/workspaces/{id}/diff", &[workspace], "", 200),
+        case(
+            "GET",
+            "/api/v1/workspaces/{id}/diff",
+            &[workspace],
+            "format=patch",
+            200,
+        ),
+        case(
+            "GET",
+            "/api/v1/workspaces/{id}/archive",
+            &[workspace],
+            "",
+            200,
+        ),
+        case(
+            "PUT",
+            "/api/v1/workspaces/{id}/archive",
+            &[workspace],
+            "",
+            204,
+        )
+        .bytes(tar(&["packed.txt"])),
+        case(
+            "POST",
+            "/api/v1/workspaces/{id}/snapshot",
+            &[workspace],
+            "",
+            201,
+        )
+        .json(json!({})),
+        case(
+            "POST",
+            "/api/v1/workspaces/{id}/fork",
+            &[workspace],
+            "",
+            201,
+        )
+        .json(json!({})),
+        case(
+            "POST",
+            "/api/v1/workspaces/{id}/restore",
+            &[workspace],
+            "",
+            404,
+        )
+        .json(json!({"snapshot": head})),
+        case("GET", "/api/v1/snapshots/{id}", &[head], "", 404),
+        case("PATCH", "/api/v1/snapshots/{id}", &[head], "", 404).json(json!({"name": "mine"})),
+        case(
+            "GET",
+            "/api/v1/snapshots/diff",
+            &[],
+            &format!("from={head}&to={head}"),
+            404,
+        ),
+        case(
+            "POST",
+            "/api/v1/workspaces/{id}/park",
+            &[workspace],
+            "",
+            409,
+        ),
+        case(
+            "POST",
+            "/api/v1/workspaces/{id}/resume",
+            &[workspace],
+            "",
+            409,
+        ),
         case(
             "POST",
             "/api/v1/workspaces/{id}/complete",
@@ -520,7 +590,7 @@ fn of_sandbox(hidden: &Hidden, id: &str) -> Vec<Case> {
         "/api/v1/sandboxes/{id}/archive",
     );
     let by_snapshot = json!({"template": "base", "workspace": {"snapshot": head}});
-    let snapshot = json!({"snapshotId": head});
+    let snapshot = json!({"snapshot": head});
     let mut cases = vec![
         case("GET", "/api/v1/sandboxes", &[], "", 200),
         case("POST", "/api/v1/sandboxes", &[], "", 404).json(by_snapshot),
@@ -603,6 +673,7 @@ fn of_the_rest() -> Vec<Case> {
         case("POST", "/api/v1/templates", &[], "", 403).json(name),
         case("DELETE", template, &["base"], "", 403),
         case("POST", "/api/v1/snapshots", &[], "", 201).bytes(tar(&["own.txt"])),
+        case("GET", "/api/v1/snapshots", &[], "", 200),
         case("GET", "/api/v1/stats", &[], "", 403),
         case("GET", "/api/v1/gc", &[], "", 403),
         case("POST", "/api/v1/gc", &[], "", 403).json(json!({})),

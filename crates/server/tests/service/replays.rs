@@ -60,7 +60,7 @@ impl Things {
         let terminal = service.post(&of("pty"), size).await;
         Self {
             victim,
-            snapshot: text(&taken["snapshotId"]),
+            snapshot: text(&taken["id"]),
             command: text(&command["commandId"]),
             terminal: text(&terminal["id"]),
             step: text(&landed["head"]),
@@ -97,7 +97,7 @@ impl Things {
             "sandboxes" => json!({"template": "base"}),
             "sandboxes/batch-delete" => json!({"ids": [self.victim]}),
             "sandboxes/{id}/extend" => json!({"seconds": 1}),
-            "sandboxes/{id}/restore" => json!({"snapshotId": self.snapshot}),
+            "sandboxes/{id}/restore" => json!({"snapshot": self.snapshot}),
             "sandboxes/{id}/process/run" => inside(json!({"command": "echo run >> log; cat log"})),
             "sandboxes/{id}/process/{cmdId}/input" => json!({"data": STANDARD.encode("x")}),
             "sandboxes/{id}/process/{cmdId}/kill" => json!({"signal": 10}),
@@ -105,7 +105,10 @@ impl Things {
             "sandboxes/{id}/pty/{ptyId}/resize" => json!({"cols": 90, "rows": 30}),
             "sandboxes/{id}/fork" | "sandboxes/{id}/snapshot" => json!({}),
             "sandboxes/{id}/start" | "sandboxes/{id}/stop" => return request,
-            "snapshots" | "sandboxes/{id}/archive" | "projects/{id}/archive" => {
+            "snapshots"
+            | "sandboxes/{id}/archive"
+            | "projects/{id}/archive"
+            | "workspaces/{id}/archive" => {
                 return request.body(tar());
             }
             "projects" => json!({"name": "another"}),
@@ -122,6 +125,9 @@ impl Things {
             "workspaces" => json!({"project": self.project}),
             "workspaces/{id}/complete" | "workspaces/{id}/merge" => json!({"message": route}),
             "workspaces/{id}/refresh" | "gc" => json!({}),
+            "workspaces/{id}/fork" | "workspaces/{id}/snapshot" => json!({}),
+            "workspaces/{id}/restore" => json!({"snapshot": self.snapshot}),
+            "workspaces/{id}/park" | "workspaces/{id}/resume" => return request,
             "keys" | "agents" | "tenants" => json!({"name": "another"}),
             _ => panic!("{route} is new: say here how it is asked for"),
         };
@@ -168,8 +174,14 @@ fn routes() -> Vec<(Method, String)> {
             }
         }
     }
-    // Other routes need the sandbox that this one stops.
-    routes.sort_by_key(|(_, path)| path.ends_with("/stop"));
+    // Other routes need the sandbox that the first of these stops and the workspace
+    // that the second parks.
+    routes.sort_by_key(|(_, path)| {
+        let last = path.rsplit('/').next().unwrap_or_default();
+        ["stop", "park", "resume"]
+            .iter()
+            .position(|one| *one == last)
+    });
     routes
 }
 

@@ -17,6 +17,10 @@ const OF_THE_TENANT: &[(&str, &str, u16, u16)] = &[
     ("post", "/api/v1/sandboxes", 404, 404),
     ("post", "/api/v1/sandboxes/batch-delete", 200, 200),
     ("post", "/api/v1/snapshots", 201, 201),
+    ("get", "/api/v1/snapshots", 200, 200),
+    ("get", "/api/v1/snapshots/{id}", 404, 404),
+    ("patch", "/api/v1/snapshots/{id}", 404, 404),
+    ("get", "/api/v1/snapshots/diff", 404, 404),
     ("get", "/api/v1/templates", 200, 200),
     ("post", "/api/v1/templates", 403, 403),
     ("delete", "/api/v1/templates/{name}", 403, 403),
@@ -77,6 +81,14 @@ const OF_THE_TENANT: &[(&str, &str, u16, u16)] = &[
     ("post", "/api/v1/workspaces/{id}/merge", 404, 404),
     ("post", "/api/v1/workspaces/{id}/complete", 404, 404),
     ("post", "/api/v1/workspaces/{id}/refresh", 404, 404),
+    ("get", "/api/v1/workspaces/{id}/diff", 404, 404),
+    ("post", "/api/v1/workspaces/{id}/snapshot", 404, 404),
+    ("post", "/api/v1/workspaces/{id}/fork", 404, 404),
+    ("post", "/api/v1/workspaces/{id}/restore", 404, 404),
+    ("get", "/api/v1/workspaces/{id}/archive", 404, 404),
+    ("put", "/api/v1/workspaces/{id}/archive", 404, 404),
+    ("post", "/api/v1/workspaces/{id}/park", 404, 404),
+    ("post", "/api/v1/workspaces/{id}/resume", 404, 404),
     ("get", "/api/v1/reviews", 200, 200),
     // Hidden from the second agent by the policy.
     ("get", "/api/v1/reviews/{id}", 404, 404),
@@ -126,6 +138,7 @@ fn request(service: &Service, route: &Route, ids: &Ids, template: &str) -> Reque
             path.replace("{id}", &ids.project).replace("{step}", "1")
         }
         _ if path.starts_with("/api/v1/workspaces/") => path.replace("{id}", &ids.workspace),
+        _ if path.starts_with("/api/v1/snapshots/") => path.replace("{id}", &ids.snapshot),
         _ if path.starts_with("/api/v1/webhooks/") => path.replace("{id}", &ids.webhook),
         _ if path.starts_with("/api/v1/reviews/") => path.replace("{id}", &ids.review),
         _ => path.replace("{id}", sandbox),
@@ -137,6 +150,9 @@ fn request(service: &Service, route: &Route, ids: &Ids, template: &str) -> Reque
     let request = match route.path.rsplit('/').next().unwrap() {
         "history" | "blame" | "file" => request.query(&[("path", "core/secret")]),
         "content" => request.query(&[("side", "workspace")]),
+        "diff" if route.path.contains("/snapshots/") => {
+            request.query(&[("from", &ids.snapshot), ("to", &ids.snapshot)])
+        }
         _ => request,
     };
     let body = match route.path.rsplit('/').next().unwrap() {
@@ -156,7 +172,7 @@ fn request(service: &Service, route: &Route, ids: &Ids, template: &str) -> Reque
         "sandboxes" if route.method == "post" => json!({"template": template}),
         "batch-delete" => json!({"ids": [sandbox]}),
         "extend" => json!({"seconds": 1}),
-        "restore" => json!({"snapshotId": "0".repeat(64)}),
+        "restore" => json!({"snapshot": "0".repeat(64)}),
         "run" => service.inside(sandbox, json!({"command": "touch /workspace/broken-in"})),
         "input" => json!({"data": ""}),
         "resize" => json!({"cols": 1, "rows": 1}),
@@ -176,7 +192,7 @@ fn request(service: &Service, route: &Route, ids: &Ids, template: &str) -> Reque
             });
         }
         "archive" if route.method == "put" => return request.body(vec![0; 1024]),
-        "snapshots" => return request.body(vec![0; 1024]),
+        "snapshots" if route.method == "post" => return request.body(vec![0; 1024]),
         _ => return request,
     };
     request.json(&body)
@@ -190,6 +206,7 @@ struct Ids {
     workspace: String,
     review: String,
     webhook: String,
+    snapshot: String,
 }
 
 impl Ids {
@@ -222,6 +239,10 @@ impl Ids {
         let files = std::path::Path::new(made["path"].as_str().unwrap());
         std::fs::create_dir(files.join("core")).unwrap();
         std::fs::write(files.join("core/secret"), "held").unwrap();
+        let url = format!("/api/v1/workspaces/{workspace}/snapshot");
+        let taken = service
+            .expect_as(maker, Method::POST, &url, None, 201)
+            .await;
         let url = format!("/api/v1/workspaces/{workspace}/merge");
         let merged = service
             .expect_as(maker, Method::POST, &url, None, 200)
@@ -240,6 +261,7 @@ impl Ids {
             project,
             workspace,
             review,
+            snapshot: taken["id"].as_str().unwrap().to_owned(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use elevo_engine::{CommitInfo, Progress};
+use elevo_engine::{CommitInfo, Owner, Progress};
 
 use super::{Snapshotted, Workspaces};
 use crate::error::{Error, Result};
@@ -41,16 +41,27 @@ impl Workspaces {
     }
 
     /// Creates the directory and home of a parked workspace again. Returns the
-    /// directory.
+    /// directory. The files get the owner of new workspaces.
     pub fn resume(&self, id: &WorkspaceId, progress: &Progress) -> Result<PathBuf> {
         let parked = self.get(id)?;
-        // A private provider was requested by the user, so the workspace keeps
-        // it.
-        let provider = match parked.provider.is_private() {
+        let provider = self.provider_to_resume(&parked);
+        self.resume_by(parked, provider, progress)
+    }
+
+    /// Like [`Self::resume`], but the files keep the owner that they had.
+    pub fn resume_for_owner(&self, id: &WorkspaceId, progress: &Progress) -> Result<PathBuf> {
+        let parked = self.get(id)?;
+        let provider = self.provider_to_resume(&parked);
+        let owner = parked.owner;
+        self.resume_with(parked, provider, owner, progress)
+    }
+
+    /// A private provider was requested by the user, so the workspace keeps it.
+    fn provider_to_resume(&self, parked: &Record) -> ProviderKind {
+        match parked.provider.is_private() {
             true => parked.provider,
             false => self.default_provider,
-        };
-        self.resume_by(parked, provider, progress)
+        }
     }
 
     /// Resumes a workspace with the given provider.
@@ -60,6 +71,16 @@ impl Workspaces {
         provider: ProviderKind,
         progress: &Progress,
     ) -> Result<PathBuf> {
+        self.resume_with(parked, provider, self.owner, progress)
+    }
+
+    fn resume_with(
+        &self,
+        parked: Record,
+        provider: ProviderKind,
+        owner: Option<Owner>,
+        progress: &Progress,
+    ) -> Result<PathBuf> {
         if parked.state != State::Parked {
             return Err(Error::NotParked(parked.id));
         }
@@ -67,7 +88,7 @@ impl Workspaces {
             state: State::Live,
             provider,
             origin: parked.base,
-            owner: self.owner,
+            owner,
             ..parked.clone()
         };
         self.create_workspace(live, Some(&parked), progress)

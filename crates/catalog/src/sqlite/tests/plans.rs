@@ -4,13 +4,16 @@
 //! query that its function has built.
 
 use elevo_core::{TenantId, Timestamp, TreePath};
+use elevo_objects::{Hash, SnapshotId};
 use sqlx::Row;
 
 use super::super::SqliteCatalog;
 use super::{Temporary, id_of};
 use crate::conformance::Backend;
 use crate::query::{Position, SandboxQuery};
-use crate::records::{EventQuery, ProjectQuery, ReviewQuery, ReviewState, WorkspaceQuery};
+use crate::records::{
+    EventQuery, ProjectQuery, ReviewQuery, ReviewState, SnapshotQuery, WorkspaceQuery,
+};
 
 /// Returns the query plan of a statement, one step per line.
 async fn plan(catalog: &SqliteCatalog, statement: &str) -> String {
@@ -279,8 +282,8 @@ async fn reviews_are_listed_in_the_order_of_the_best_index() {
 #[tokio::test]
 async fn a_walk_over_all_snapshots_continues_at_its_position() {
     use super::super::roots::{
-        SELECT_HEADS, SELECT_LANDINGS, SELECT_MORE_LANDINGS, SELECT_MORE_TAGS, SELECT_REVIEWS,
-        SELECT_TAGS, SELECT_WORKSPACES,
+        SELECT_HEADS, SELECT_LANDINGS, SELECT_MORE_LANDINGS, SELECT_MORE_TAGS, SELECT_NAMED,
+        SELECT_REVIEWS, SELECT_TAGS, SELECT_WORKSPACES,
     };
     assert_plans(&[
         (SELECT_HEADS, &["(tenant=? AND id>?)"]),
@@ -305,6 +308,44 @@ async fn a_walk_over_all_snapshots_continues_at_its_position() {
         ),
         (SELECT_WORKSPACES, &["workspaces_by_id (tenant=? AND id>?)"]),
         (SELECT_REVIEWS, &["reviews_open_by_id (tenant=? AND id>?)"]),
+        (SELECT_NAMED, &["snapshots_by_name (tenant=? AND name>?)"]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn snapshots_are_found_by_an_index() {
+    use super::super::snapshots::{SELECT_BY_NAME, SELECT_ONE, SELECT_UNNAMED, select_page};
+    let all = SnapshotQuery {
+        after: Some((
+            Timestamp::new(1, 0).unwrap(),
+            SnapshotId(Hash::from_bytes([1; 32])),
+        )),
+        ..SnapshotQuery::of(TenantId::LOCAL)
+    };
+    let of_agent = SnapshotQuery {
+        agent: Some(id_of("agt-1")),
+        ..all.clone()
+    };
+    let of_workspace = SnapshotQuery {
+        workspace: Some(id_of("ws-1")),
+        ..all.clone()
+    };
+    let [all, of_agent, of_workspace] =
+        [all, of_agent, of_workspace].map(|query| select_page(&query).unwrap().into_sql());
+    assert_plans(&[
+        (SELECT_ONE, &["PRIMARY KEY (tenant=? AND id=?)"]),
+        (SELECT_BY_NAME, &["snapshots_by_name (tenant=? AND name=?)"]),
+        (SELECT_UNNAMED, &["PRIMARY KEY (tenant=? AND id>?)"]),
+        (all.as_str(), &["snapshots_by_age (tenant=? AND"]),
+        (
+            of_agent.as_str(),
+            &["snapshots_by_agent (tenant=? AND agent=? AND"],
+        ),
+        (
+            of_workspace.as_str(),
+            &["snapshots_by_workspace (tenant=? AND workspace=? AND"],
+        ),
     ])
     .await;
 }

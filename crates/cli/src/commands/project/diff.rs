@@ -1,15 +1,10 @@
 use clap::Args;
-use elevo_api as api;
-use reqwest::{Method, RequestBuilder};
-use serde_json::json;
 
-use crate::client::Call;
-use crate::client::merge::change_letter;
 use crate::client::names::{Noun, find};
 use crate::client::paths::project_path;
 use crate::client::project_state::resolve;
+use crate::client::{Call, diff};
 use crate::errors::Exit;
-use crate::output::{ADDED, REMOVED, format, json, patch};
 
 /// Show the changes between two states of a project.
 #[derive(Debug, Args)]
@@ -59,19 +54,9 @@ pub(super) fn run(call: &mut Call, args: &Diff) -> anyhow::Result<Exit> {
         let state = state.map(|state| resolve(call, &project, state));
         query.extend(state.transpose()?.map(|state| (name, state)));
     }
-    let format = match (args.stat, args.patch) {
-        (true, _) => "stat",
-        (_, true) => "patch",
-        _ => "json",
-    };
-    query.push(("format", format.into()));
+    let format = diff::format(args.stat, args.patch);
     let path = project_path(&project, &["diff"]);
-    let request = call.client.request(Method::GET, &path).query(&query);
-    let differ = match format {
-        "patch" => print_patch(call, request)?,
-        "stat" => print_stat(call, request)?,
-        _ => print_names(call, request)?,
-    };
+    let differ = diff::print_diff(call, &path, &query, format)?;
     if !differ {
         call.note("nothing differs");
     }
@@ -96,97 +81,4 @@ fn states(args: &Diff) -> [Option<&str>; 2] {
             [or_head(from), or_head(to)]
         }
     }
-}
-
-fn print_patch(call: &mut Call, request: RequestBuilder) -> anyhow::Result<bool> {
-    let found = call.watch("comparing", async {
-        let answer = call.client.send(request).await?;
-        call.client.body(answer).await
-    })?;
-    match call.output.is_json() {
-        false => patch::print_patch(&mut call.output, &found)?,
-        true => {
-            let (text, exact) = json::text(&found);
-            let mut shape = json!({ "patch": text });
-            if let Some(exact) = exact {
-                shape["patch_base64"] = exact.into();
-            }
-            call.output.value(&shape)?;
-        }
-    }
-    Ok(!found.is_empty())
-}
-
-fn word(kind: api::ChangeKind) -> &'static str {
-    match kind {
-        api::ChangeKind::Added => "added",
-        api::ChangeKind::Removed => "removed",
-        api::ChangeKind::Changed => "modified",
-    }
-}
-
-fn print_names(call: &mut Call, request: RequestBuilder) -> anyhow::Result<bool> {
-    let diff: api::Diff = call.watch("comparing", call.client.json(request))?;
-    if call.output.is_json() {
-        call.output.value(&diff)?;
-        return Ok(!diff.changes.is_empty());
-    }
-    for change in &diff.changes {
-        let (letter, style) = change_letter(word(change.kind));
-        let letter = call.output.styled(style, letter);
-        let path = format::first_line(&change.path);
-        call.output
-            .line([&letter, b"\t".as_slice(), path.as_bytes()].concat())?;
-    }
-    if diff.truncated {
-        let all = diff.totals.added + diff.totals.removed + diff.totals.changed;
-        call.note(&format!("there are {all} changes; --limit N lists more"));
-    }
-    Ok(!diff.changes.is_empty())
-}
-
-fn print_stat(call: &mut Call, request: RequestBuilder) -> anyhow::Result<bool> {
-    let stat: api::DiffStat = call.watch("comparing", call.client.json(request))?;
-    if call.output.is_json() {
-        call.output.value(&stat)?;
-        return Ok(stat.files > 0);
-    }
-    for change in &stat.changes {
-        let (letter, style) = change_letter(word(change.kind));
-        let letter = call.output.styled(style, letter);
-        let count = |sign, count: Option<u64>| match count {
-            Some(0) => String::new(),
-            Some(count) => format!("{sign}{count}"),
-            None => "binary".into(),
-        };
-        let added = format!("{:>7}", count('+', change.added));
-        let removed = match change.added {
-            Some(_) => format!("{:>7}", count('-', change.removed)),
-            None => " ".repeat(7),
-        };
-        let (added, removed) = (
-            call.output.styled(ADDED, added),
-            call.output.styled(REMOVED, removed),
-        );
-        let path = format::first_line(&change.path);
-        let line = [
-            &letter[..],
-            b" ",
-            &added,
-            b" ",
-            &removed,
-            b"  ",
-            path.as_bytes(),
-        ]
-        .concat();
-        call.output.line(line)?;
-    }
-    if stat.truncated {
-        call.note("there are more changes; --limit N lists more");
-    }
-    let paths = format::count(stat.files, "path", "paths");
-    let (added, removed) = (stat.added, stat.removed);
-    call.output
-        .line(format!("{paths}, +{added} -{removed} lines"))?;
-    Ok(stat.files > 0)
 }

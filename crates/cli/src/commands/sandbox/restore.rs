@@ -25,7 +25,7 @@ pub(super) struct Restore {
 pub(super) fn run(call: &mut Call, args: Restore) -> anyhow::Result<()> {
     let id = find(call, Noun::Sandbox, &args.id)?;
     let wish = api::Restore {
-        snapshot_id: args.snapshot,
+        snapshot: args.snapshot,
     };
     let path = sandbox_path(&id, &["restore"]);
     let asking = call.client.post(&path, &wish);

@@ -4,7 +4,7 @@ use elevo_api as api;
 use crate::client::Call;
 use crate::client::names::{Noun, find};
 use crate::client::paths::sandbox_path;
-use crate::output::{IDENTITY, format};
+use crate::client::workspace::print_taken;
 
 /// Save the workspace of a sandbox as a snapshot, and print its id.
 #[derive(Debug, Args)]
@@ -29,27 +29,20 @@ pub(super) struct Snapshot {
         hide_default_value = true
     )]
     message: String,
+
+    /// Name of the snapshot, which keeps it
+    #[arg(long)]
+    name: Option<String>,
 }
 
 pub(super) fn run(call: &mut Call, args: Snapshot) -> anyhow::Result<()> {
     let id = find(call, Noun::Sandbox, &args.id)?;
     let wish = api::TakeSnapshot {
         message: args.message,
+        name: args.name,
     };
     let path = sandbox_path(&id, &["snapshot"]);
     let asking = call.client.create(&path, &wish);
     let taken: api::SnapshotTaken = call.watch("reading", asking)?;
-    if call.output.is_json() {
-        call.output.value(&taken)?;
-        return Ok(());
-    }
-    if !taken.is_new {
-        call.note("nothing has changed since the previous snapshot");
-    }
-    if !taken.not_kept.is_empty() {
-        let not_kept = taken.not_kept.join(", ");
-        call.note(&format!("not kept: {}", format::first_line(&not_kept)));
-    }
-    let id = call.output.styled(IDENTITY, &taken.snapshot_id);
-    Ok(call.output.line(id)?)
+    print_taken(call, &taken)
 }

@@ -1,6 +1,12 @@
 use clap::Args;
 use elevo_workspace::{NeverFreeze, WorkspaceId};
+use serde_json::json;
 
+use crate::client::Where;
+use crate::client::paths::workspace_path;
+use crate::client::workspace::{id_or_here, print_workspace, run_with_global};
+use crate::errors::Exit;
+use crate::global::Global;
 use crate::local::workspaces::{WorkspaceCall, print_snapshotted};
 use crate::options::snapshot::SnapshotOptions;
 
@@ -16,10 +22,24 @@ Examples:
 pub(super) struct Park {
     /// The workspace; by default the one around the current directory
     #[arg(value_name = "WS")]
-    id: Option<WorkspaceId>,
+    pub(super) id: Option<WorkspaceId>,
 
     #[command(flatten)]
     about: SnapshotOptions,
+
+    #[command(flatten)]
+    pub(super) at: Where,
+}
+
+/// Parks a workspace on a server.
+pub(super) fn run_on_server(args: Park, global: &Global) -> anyhow::Result<Exit> {
+    run_with_global(&args.at, global, |call| {
+        let id = id_or_here(call, args.id.map(|id| id.to_string()))?;
+        let path = workspace_path(&id, &["park"]);
+        let done = call.watch("parking", call.client.post(&path, &json!({})))?;
+        print_workspace(call, &done)?;
+        Ok(Exit::Done)
+    })
 }
 
 pub(super) fn run(call: &mut WorkspaceCall, args: Park) -> anyhow::Result<()> {

@@ -1,6 +1,12 @@
 use clap::Args;
 use elevo_workspace::WorkspaceId;
+use serde_json::json;
 
+use crate::client::Where;
+use crate::client::paths::workspace_path;
+use crate::client::workspace::{id_or_here, print_workspace, run_with_global};
+use crate::errors::Exit;
+use crate::global::Global;
 use crate::local::workspaces::WorkspaceCall;
 
 /// Restore the directory of a parked workspace, and print it.
@@ -14,7 +20,24 @@ Examples:
   cd \"$(elevo ws resume try-1)\"")]
 pub(super) struct Resume {
     /// The workspace
-    id: WorkspaceId,
+    pub(super) id: WorkspaceId,
+
+    #[command(flatten)]
+    pub(super) at: Where,
+}
+
+/// Resumes a workspace on a server, and prints its directory.
+pub(super) fn run_on_server(args: Resume, global: &Global) -> anyhow::Result<Exit> {
+    run_with_global(&args.at, global, |call| {
+        let id = id_or_here(call, Some(args.id.to_string()))?;
+        let path = workspace_path(&id, &["resume"]);
+        let done = call.watch(
+            "creating the workspace",
+            call.client.post(&path, &json!({})),
+        )?;
+        print_workspace(call, &done)?;
+        Ok(Exit::Done)
+    })
 }
 
 pub(super) fn run(call: &mut WorkspaceCall, args: &Resume) -> anyhow::Result<()> {

@@ -1,124 +1,243 @@
-//! The changes of a sandbox's workspace, as a list and as a patch.
+//! Differences between two states of a file tree: the changes of a workspace, and
+//! their three forms.
 
 use elevo_api as api;
-use elevo_api::Scope;
-use elevo_core::{ErrorCode, SandboxId};
-use elevo_engine::{LineBudget, PatchOptions, Progress, Repository};
+use elevo_api::DiffFormat;
+use elevo_core::ErrorCode;
+use elevo_engine::{
+    Change, ChangeStat, DEFAULT_MAX_TEXT_BYTES, Diff, LineBudget, PatchOptions, Progress,
+    Repository,
+};
 use elevo_objects::{Entry, SnapshotId};
 use elevo_workspace::Changes;
 use futures::executor::block_on;
 
 use crate::app::access::principal::Principal;
 use crate::app::files::Files;
+use crate::app::files::target::{Need, Target, WorkspaceRef};
+use crate::app::snapshots::Kept;
 use crate::failure::{Failure, Result};
 
+/// The words for the two snapshots of a workspace that a diff can start from. No
+/// snapshot can have one of them as its name.
+pub(crate) const START: &str = "start";
+pub(crate) const LAST: &str = "last";
+
+/// Maximum size of a patch in bytes.
+const PATCH: usize = 16 << 20;
+
 /// The options of a diff.
-#[derive(Clone, Debug)]
-pub(crate) struct DiffQuery {
-    /// The snapshot to compare with, instead of the base of the workspace.
-    pub(crate) from: Option<String>,
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DiffOptions {
+    pub(crate) format: DiffFormat,
+    /// Maximum number of listed changes.
     pub(crate) limit: usize,
 }
 
-/// A patch in the format of `git diff`.
+/// The result of a diff.
 #[derive(Debug)]
-pub(crate) struct Patch {
-    pub(crate) bytes: Vec<u8>,
+pub(crate) enum Compared {
+    Changes(api::Diff),
+    Stat(api::DiffStat),
+    Patch(Vec<u8>),
+}
+
+/// The state that a workspace is compared with.
+enum Against {
+    /// The snapshot that its work started from.
+    Start,
+    /// Its last snapshot.
+    Last,
+    Snapshot(Kept),
 }
 
 impl Files {
-    /// Calls `read` with the changes of a sandbox's workspace and the snapshot
-    /// that it was compared with. If `contents` is set, the content of the
-    /// changed files is stored first, so that `read` can read it for a patch.
-    async fn with_changes<T: Send + 'static>(
-        &self,
-        who: &Principal,
-        id: &SandboxId,
-        query: &DiffQuery,
-        contents: bool,
-        read: impl FnOnce(elevo_engine::Diff, &Repository, SnapshotId) -> Result<T> + Send + 'static,
-    ) -> Result<T> {
-        who.needs(Scope::SandboxesRead)?;
-        let sandbox = self.sandboxes.visible(who, id).await?;
-        let from = match &query.from {
-            Some(from) => Some(self.snapshots.snapshot_id(who, from).await?),
-            None => None,
-        };
-        let workspace = sandbox.workspace.clone();
-        let repository = self.stores.repository(who.tenant);
-        let looked = self.stores.with(sandbox.tenant, move |workspaces| {
-            let progress = Progress::new();
-            let changes: Changes = match contents {
-                true => workspaces.contents(&workspace, &progress)?,
-                false => workspaces.changes(&workspace, &progress)?,
-            };
-            let (base, before) = match &from {
-                Some(from) => (from.id, block_on(repository.snapshot(from.id))?.tree),
-                None => (changes.base, changes.before()),
-            };
-            let diff = elevo_engine::Diff::new(changes.repository(), before, changes.tree);
-            read(diff, changes.repository(), base)
-        });
-        looked.await
-    }
-
+    /// Compares a workspace with the snapshot that its work started from, or with
+    /// another one.
     pub(crate) async fn diff(
         &self,
         who: &Principal,
-        id: &SandboxId,
-        query: DiffQuery,
-    ) -> Result<api::Diff> {
-        let limit = query.limit;
-        self.with_changes(who, id, &query, false, move |mut diff, _, base| {
-            let mut out = api::Diff {
-                base: base.to_string(),
-                changes: Vec::new(),
-                totals: api::DiffTotals::default(),
-                truncated: false,
+        of: WorkspaceRef,
+        from: Option<&str>,
+        options: DiffOptions,
+    ) -> Result<Compared> {
+        let target = self.target(who, &of, Need::Read).await?;
+        let from = self.compared_with(who, &target, from).await?;
+        let id = target.id.clone();
+        let repository = self.stores.repository(target.tenant);
+        let compared = self.stores.with(target.tenant, move |workspaces| {
+            let progress = Progress::new();
+            // Lines can be compared only if the contents of the files are stored.
+            let changes: Changes = match options.format {
+                DiffFormat::Json => workspaces.changes(&id, &progress)?,
+                DiffFormat::Patch | DiffFormat::Stat => workspaces.contents(&id, &progress)?,
             };
-            while let Some(change) = block_on(diff.next())? {
-                let change = change_out(&change);
-                count(&mut out.totals, change.kind);
-                match out.changes.len() < limit {
-                    true => out.changes.push(change),
-                    false => out.truncated = true,
-                }
-            }
-            Ok(out)
-        })
-        .await
+            let (base, before) = match &from {
+                Against::Start => (workspaces.get(&id)?.start, changes.start()),
+                Against::Last => (changes.base, changes.before()),
+                Against::Snapshot(from) => (from.id, block_on(repository.snapshot(from.id))?.tree),
+            };
+            let diff = Diff::new(changes.repository(), before, changes.tree);
+            block_on(compared(diff, base, options))
+        });
+        compared.await
     }
 
-    /// Returns the changes of a workspace as a patch for `git apply`.
-    pub(crate) async fn patch(
+    async fn compared_with(
         &self,
         who: &Principal,
-        id: &SandboxId,
-        query: DiffQuery,
-    ) -> Result<Patch> {
-        const LARGEST: usize = 16 << 20;
-        self.with_changes(who, id, &query, true, move |mut diff, repository, _| {
-            let (mut bytes, options) = (Vec::new(), PatchOptions::default());
-            let mut budget = LineBudget::of_one_answer();
-            while let Some(change) = block_on(diff.next())? {
-                bytes.extend(block_on(elevo_engine::patch(
-                    repository,
-                    &change,
-                    &options,
-                    &mut budget,
-                ))?);
-                if bytes.len() > LARGEST {
-                    let message = "the patch has more than 16 MiB; download an archive instead";
-                    return Err(Failure::new(ErrorCode::PayloadTooLarge, message));
+        target: &Target,
+        from: Option<&str>,
+    ) -> Result<Against> {
+        match from {
+            Some(LAST) => Ok(Against::Last),
+            None | Some(START) => match target.row.as_ref().filter(|row| row.project.is_some()) {
+                // The base of its next merge: the version that it was created
+                // from or last refreshed to, or its last merge.
+                Some(row) => {
+                    let base = self.snapshots.keep(row.tenant, row.base).await?;
+                    Ok(Against::Snapshot(base))
                 }
+                None => Ok(Against::Start),
+            },
+            Some(from) => {
+                let from = self.snapshots.snapshot_id(who, from).await?;
+                Ok(Against::Snapshot(from))
             }
-            Ok(Patch { bytes })
-        })
-        .await
+        }
     }
 }
 
-pub(crate) fn count(totals: &mut api::DiffTotals, kind: api::ChangeKind) {
+/// Writes a difference in the requested form. `base` is the snapshot that it is
+/// relative to.
+pub(crate) async fn compared(
+    mut diff: Diff,
+    base: SnapshotId,
+    options: DiffOptions,
+) -> Result<Compared> {
+    let repository = diff.repository().clone();
+    match options.format {
+        DiffFormat::Json => {
+            let mut list = ChangeList::new(base, options.limit);
+            while let Some(change) = diff.next().await? {
+                list.add(&change);
+            }
+            Ok(Compared::Changes(list.0))
+        }
+        DiffFormat::Stat => {
+            let mut stat = StatList::new(base, options.limit);
+            while let Some(change) = diff.next().await? {
+                stat.add(&repository, change).await?;
+            }
+            Ok(Compared::Stat(stat.out))
+        }
+        DiffFormat::Patch => {
+            let mut patch = PatchText::default();
+            while let Some(change) = diff.next().await? {
+                patch.add(&repository, &change).await?;
+            }
+            Ok(Compared::Patch(patch.bytes))
+        }
+    }
+}
+
+/// Collects changes as a list. The second value is the maximum length of the
+/// list.
+pub(crate) struct ChangeList(pub(crate) api::Diff, usize);
+
+impl ChangeList {
+    pub(crate) fn new(base: SnapshotId, limit: usize) -> Self {
+        let out = api::Diff {
+            base: base.to_string(),
+            changes: Vec::new(),
+            totals: api::DiffTotals::default(),
+            truncated: false,
+        };
+        Self(out, limit)
+    }
+
+    pub(crate) fn add(&mut self, change: &Change) {
+        let Self(out, limit) = self;
+        let change = change_out(change);
+        count(&mut out.totals, change.kind);
+        match out.changes.len() < *limit {
+            true => out.changes.push(change),
+            false => out.truncated = true,
+        }
+    }
+}
+
+/// Counts the changed lines of each path.
+pub(crate) struct StatList {
+    pub(crate) out: api::DiffStat,
+    limit: usize,
+    budget: LineBudget,
+}
+
+impl StatList {
+    pub(crate) fn new(base: SnapshotId, limit: usize) -> Self {
+        Self {
+            out: api::DiffStat {
+                base: base.to_string(),
+                ..api::DiffStat::default()
+            },
+            limit,
+            budget: LineBudget::of_one_answer(),
+        }
+    }
+
+    pub(crate) async fn add(&mut self, repository: &Repository, change: Change) -> Result<()> {
+        let Self { out, limit, budget } = self;
+        let (path, kind) = (readable(change.path.as_bytes()), change_out(&change).kind);
+        let stat = ChangeStat::of(repository, change, DEFAULT_MAX_TEXT_BYTES, budget).await?;
+        out.files += 1;
+        out.added += stat.lines_added;
+        out.removed += stat.lines_removed;
+        if out.changes.len() >= *limit {
+            out.truncated = true;
+            return Ok(());
+        }
+        out.changes.push(api::FileStat {
+            path,
+            kind,
+            added: stat.text.then_some(stat.lines_added),
+            removed: stat.text.then_some(stat.lines_removed),
+        });
+        Ok(())
+    }
+}
+
+/// Collects changes as a patch for `git apply`.
+pub(crate) struct PatchText {
+    pub(crate) bytes: Vec<u8>,
+    budget: LineBudget,
+}
+
+impl Default for PatchText {
+    fn default() -> Self {
+        Self {
+            bytes: Vec::new(),
+            budget: LineBudget::of_one_answer(),
+        }
+    }
+}
+
+impl PatchText {
+    pub(crate) async fn add(&mut self, repository: &Repository, change: &Change) -> Result<()> {
+        let options = PatchOptions::default();
+        let patch = elevo_engine::patch(repository, change, &options, &mut self.budget);
+        self.bytes.extend(patch.await?);
+        match self.bytes.len() > PATCH {
+            true => Err(Failure::new(
+                ErrorCode::PayloadTooLarge,
+                "the patch has more than 16 MiB; download an archive instead",
+            )),
+            false => Ok(()),
+        }
+    }
+}
+
+fn count(totals: &mut api::DiffTotals, kind: api::ChangeKind) {
     *match kind {
         api::ChangeKind::Added => &mut totals.added,
         api::ChangeKind::Removed => &mut totals.removed,
@@ -126,7 +245,7 @@ pub(crate) fn count(totals: &mut api::DiffTotals, kind: api::ChangeKind) {
     } += 1;
 }
 
-pub(crate) fn change_out(change: &elevo_engine::Change) -> api::Change {
+fn change_out(change: &Change) -> api::Change {
     let (before, after) = (change.kind.before(), change.kind.after());
     let path = readable(change.path.as_bytes());
     api::Change {

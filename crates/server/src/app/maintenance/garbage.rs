@@ -300,7 +300,8 @@ impl Garbage {
         let repository = self.stores.repository(tenant);
         let (catalog, workspaces) = (self.catalog.clone(), self.stores.directory(tenant));
         let (handle, progress) = (Handle::current(), self.collecting.next());
-        self.stores
+        let collected = self
+            .stores
             .blocking(tenant, move || {
                 let catalogued = catalogued(handle, catalog, tenant, dropped.would_be);
                 let workspaces = std::iter::once_with(move || {
@@ -316,7 +317,32 @@ impl Garbage {
                     collect_garbage(&repository, &mut roots, &options, &mut wait, &progress);
                 Ok((dropped.count, report.map_err(not_collected)?))
             })
-            .await
+            .await?;
+        if !dry_run {
+            self.forget_collected(tenant).await?;
+        }
+        Ok(collected)
+    }
+
+    /// Deletes the records of snapshots whose content was collected.
+    async fn forget_collected(&self, tenant: TenantId) -> Result<()> {
+        let repository = self.stores.repository(tenant);
+        let mut after = None;
+        loop {
+            let page = self.catalog.unnamed_snapshots(tenant, after, PAGE).await?;
+            for id in &page {
+                match repository.snapshot(*id).await {
+                    Err(EngineError::NoSuchSnapshot(_)) => {
+                        self.catalog.forget_snapshot(tenant, *id).await?;
+                    }
+                    found => drop(found?),
+                }
+            }
+            after = page.last().copied();
+            if page.len() < PAGE as usize {
+                return Ok(());
+            }
+        }
     }
 }
 

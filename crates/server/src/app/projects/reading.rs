@@ -7,16 +7,13 @@ use elevo_api as api;
 use elevo_api::Scope;
 use elevo_catalog::Project;
 use elevo_core::{ErrorCode, Name, TreePath};
-use elevo_engine::{
-    Change, ChangeKind, ChangeStat, DEFAULT_MAX_TEXT_BYTES, Diff, EntryKind, LineBudget,
-    PatchOptions, Repository, StateTree,
-};
+use elevo_engine::{Change, ChangeKind, Diff, EntryKind, Repository, StateTree};
 use elevo_objects::{Entry, SnapshotId, Tree};
 use elevo_policy::{Access, View};
 
 use crate::app::access::principal::Principal;
 use crate::app::files::content::Content;
-use crate::app::files::diff::{change_out, count, readable};
+use crate::app::files::diff::{ChangeList, PatchText, StatList, readable};
 use crate::app::pages::{self, PageQuery};
 use crate::app::projects::project_ref::ProjectRef;
 use crate::app::projects::{Projects, out};
@@ -31,9 +28,6 @@ pub(crate) struct Seen {
     pub(crate) snapshot: SnapshotId,
     pub(crate) tree: StateTree,
 }
-
-/// Maximum size of a patch in bytes.
-const PATCH: usize = 16 << 20;
 
 impl Projects {
     /// Opens a version of a project for reading, by default the head.
@@ -133,21 +127,11 @@ impl Projects {
         limit: usize,
     ) -> Result<api::Diff> {
         let (mut diff, seen, base) = self.states(who, project, from, to).await?;
-        let mut out = api::Diff {
-            base: base.id.to_string(),
-            changes: Vec::new(),
-            totals: api::DiffTotals::default(),
-            truncated: false,
-        };
+        let mut list = ChangeList::new(base.id, limit);
         while let Some(change) = seen.next_of(&mut diff).await? {
-            let change = change_out(&change);
-            count(&mut out.totals, change.kind);
-            match out.changes.len() < limit {
-                true => out.changes.push(change),
-                false => out.truncated = true,
-            }
+            list.add(&change);
         }
-        Ok(out)
+        Ok(list.0)
     }
 
     /// Returns the visible changes between two versions of a project as a patch
@@ -159,18 +143,12 @@ impl Projects {
         (from, to): (Option<&str>, Option<&str>),
     ) -> Result<Vec<u8>> {
         let (mut diff, seen, _base) = self.states(who, project, from, to).await?;
-        let (mut bytes, options) = (Vec::new(), PatchOptions::default());
-        let mut budget = LineBudget::of_one_answer();
         let repository = diff.repository().clone();
+        let mut patch = PatchText::default();
         while let Some(change) = seen.next_of(&mut diff).await? {
-            let patch = elevo_engine::patch(&repository, &change, &options, &mut budget);
-            bytes.extend(patch.await?);
-            if bytes.len() > PATCH {
-                let message = "the patch has more than 16 MiB; download an archive instead";
-                return Err(Failure::new(ErrorCode::PayloadTooLarge, message));
-            }
+            patch.add(&repository, &change).await?;
         }
-        Ok(bytes)
+        Ok(patch.bytes)
     }
 
     /// Returns the numbers of added and removed lines between two versions of a
@@ -184,30 +162,11 @@ impl Projects {
     ) -> Result<api::DiffStat> {
         let (mut diff, seen, base) = self.states(who, project, from, to).await?;
         let repository = diff.repository().clone();
-        let mut out = api::DiffStat {
-            base: base.id.to_string(),
-            ..api::DiffStat::default()
-        };
-        let mut budget = LineBudget::of_one_answer();
+        let mut stat = StatList::new(base.id, limit);
         while let Some(change) = seen.next_of(&mut diff).await? {
-            let (path, kind) = (readable(change.path.as_bytes()), change_out(&change).kind);
-            let stat =
-                ChangeStat::of(&repository, change, DEFAULT_MAX_TEXT_BYTES, &mut budget).await?;
-            out.files += 1;
-            out.added += stat.lines_added;
-            out.removed += stat.lines_removed;
-            if out.changes.len() >= limit {
-                out.truncated = true;
-                continue;
-            }
-            out.changes.push(api::FileStat {
-                path,
-                kind,
-                added: stat.text.then_some(stat.lines_added),
-                removed: stat.text.then_some(stat.lines_removed),
-            });
+            stat.add(&repository, change).await?;
         }
-        Ok(out)
+        Ok(stat.out)
     }
 
     /// Opens two versions of a project for a comparison: `to`, by default the

@@ -1,5 +1,4 @@
-//! The files of sandboxes: the sources of new ones, forks, snapshots and
-//! restores.
+//! The files of new sandboxes: their sources, and forks.
 
 use elevo_core::SandboxId;
 use std::path::PathBuf;
@@ -7,7 +6,6 @@ use std::sync::Arc;
 
 use elevo_api as api;
 use elevo_api::Scope;
-use elevo_engine::Progress;
 use futures::executor::block_on;
 use tracing::Instrument;
 
@@ -20,14 +18,13 @@ use crate::app::sandboxes::retries::ids_for_forks;
 use crate::app::sandboxes::spec::{self, Boundary, Spec};
 use crate::app::sandboxes::starts::Source;
 use crate::app::sandboxes::{Sandboxes, failed};
-use crate::app::snapshots::{Kept, info, losses_out, writing};
+use crate::app::snapshots::{Kept, info, writing};
 use crate::failure::{Failure, Result};
 use crate::platform::clock;
-use crate::platform::trace::step;
 
 impl Sandboxes {
     /// Returns the source of the files of a new sandbox. If the files come from
-    /// a sandbox or a parked workspace, sets the disk limit in `spec` to the
+    /// a sandbox or an existing workspace, sets the disk limit in `spec` to the
     /// limit of that sandbox or workspace.
     pub(crate) async fn source(
         &self,
@@ -72,7 +69,7 @@ impl Sandboxes {
             }
             Some(api::WorkspaceSource::Existing(id)) => {
                 let id = self.names.workspace(who, id).await?;
-                let row = self.workspaces.parked(who, &id, wish, spec).await?;
+                let row = self.workspaces.existing(who, &id, wish, spec).await?;
                 Ok(Source::Existing(Box::new(row)))
             }
         }
@@ -180,52 +177,5 @@ impl Sandboxes {
             }
         }
         outcome
-    }
-
-    pub(crate) async fn snapshot(
-        &self,
-        who: &Principal,
-        id: &SandboxId,
-        wish: api::TakeSnapshot,
-    ) -> Result<api::SnapshotTaken> {
-        who.needs(Scope::SandboxesWrite)?;
-        if wish.message.len() > 10_000 {
-            return Err(Failure::invalid("`message` must have at most 10000 bytes"));
-        }
-        let started = clock::instant();
-        let _held = self.locks.hold(id).await;
-        let sandbox = self.visible(who, id).await?;
-        let workspace = sandbox.workspace.clone();
-        let (frozen, info) = (self.freezer.frozen(&sandbox), info(who, wish.message));
-        let taken = self.stores.with(sandbox.tenant, move |workspaces| {
-            Ok(workspaces.snapshot(&workspace, info, &frozen, &Progress::new())?)
-        });
-        let taken = taken.instrument(step!("workspace.snapshot")).await?;
-        crate::platform::metrics::snapshot_taken(started.elapsed());
-        Ok(api::SnapshotTaken {
-            snapshot_id: taken.id.to_string(),
-            is_new: taken.is_new,
-            not_kept: losses_out(&taken.losses),
-        })
-    }
-
-    pub(crate) async fn restore(
-        &self,
-        who: &Principal,
-        id: &SandboxId,
-        wish: api::Restore,
-    ) -> Result<api::Sandbox> {
-        who.needs(Scope::SandboxesWrite)?;
-        let _held = self.locks.hold(id).await;
-        let sandbox = self.visible(who, id).await?;
-        let snapshot = self.snapshots.snapshot_id(who, &wish.snapshot_id).await?;
-        let workspace = sandbox.workspace.clone();
-        let frozen = self.freezer.frozen(&sandbox);
-        let restored = self.stores.with(sandbox.tenant, move |workspaces| {
-            workspaces.restore(&workspace, snapshot.id, &frozen, &Progress::new())?;
-            Ok(())
-        });
-        restored.await?;
-        spec::out(&sandbox)
     }
 }

@@ -46,7 +46,7 @@ pub(crate) enum Source {
     Project(Box<NewWorkspace>),
     /// A copy of the workspace of another sandbox, for this principal.
     Fork(Box<(Principal, Sandbox)>),
-    /// A parked workspace.
+    /// A parked workspace, or one with a directory but without a sandbox.
     Existing(Box<Workspace>),
     /// The workspace of the sandbox, which exists already.
     Made,
@@ -102,8 +102,8 @@ impl Starts {
         source: Source,
     ) -> Result<Sandbox> {
         let started = clock::instant();
-        // A parked workspace has its own lock, because a job may be moving its
-        // files into the store. All operations lock the workspace before the
+        // An existing workspace has its own lock, because a request or a job may
+        // be moving its files into the store. All operations lock the workspace before the
         // sandbox, so that they cannot deadlock.
         let existing = match &source {
             Source::Existing(row) => Some(self.locks.hold(&row.id).await),
@@ -259,8 +259,8 @@ impl Starts {
                     workspaces.create(&id, new.row.base, created, limit, &progress)?
                 }
                 Source::Existing(_) => match workspaces.resume(&id, &progress) {
-                    // The disk was full when the workspace was parked, so its
-                    // files are still in their directory.
+                    // The workspace was not parked. Or the disk was full when it
+                    // was parked, so its files are still in their directory.
                     Err(elevo_workspace::Error::NotParked(_)) => workspaces.path(&id)?,
                     resumed => resumed?,
                 },

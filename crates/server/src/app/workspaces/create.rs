@@ -1,5 +1,5 @@
 //! Creates workspaces on projects: for agents outside sandboxes, and rows for
-//! sandboxes and forks.
+//! sandboxes.
 
 use crate::app::access::names::check_name;
 use crate::app::access::principal::Principal;
@@ -11,7 +11,7 @@ use crate::failure::{Failure, Result, short};
 use crate::platform::{clock, owners};
 use elevo_api as api;
 use elevo_api::Scope;
-use elevo_catalog::{Sandbox, Workspace, WorkspaceState};
+use elevo_catalog::{Workspace, WorkspaceState};
 use elevo_core::{AgentId, ErrorCode, WorkspaceId};
 use elevo_engine::Progress;
 use elevo_workspace::Owner;
@@ -103,7 +103,7 @@ impl Workspaces {
     }
 
     /// Returns true if a workspace has its directory and is not being deleted.
-    async fn has_directory(&self, row: &Workspace) -> Result<bool> {
+    pub(super) async fn has_directory(&self, row: &Workspace) -> Result<bool> {
         let id = row.id.clone();
         let found = self
             .stores
@@ -214,29 +214,5 @@ impl Workspaces {
             }
             added => added,
         }
-    }
-
-    /// Adds rows for forks of the workspace of a sandbox. Does nothing for a
-    /// workspace without a project.
-    pub(crate) async fn add_forks(&self, from: &Sandbox, into: &[Sandbox]) -> Result<()> {
-        let row = self.catalog.workspace(from.tenant, &from.workspace).await?;
-        let Some(row) = row.filter(|row| row.project.is_some()) else {
-            return Ok(());
-        };
-        for sandbox in into {
-            let fork = Workspace {
-                id: sandbox.workspace.clone(),
-                key: sandbox.key.clone(),
-                name: sandbox.name.clone(),
-                merges: 0,
-                last_merge: None,
-                created: sandbox.created,
-                updated: sandbox.created,
-                ..row.clone()
-            };
-            self.add_named(&fork).await?;
-            self.copy_unsettled(&row, &fork).await?;
-        }
-        Ok(())
     }
 }

@@ -122,9 +122,9 @@ impl Workspaces {
         }
     }
 
-    /// Returns a parked workspace that the principal may resume. Sets the disk
-    /// limit in `spec` to that of the workspace.
-    pub(crate) async fn parked(
+    /// Returns a workspace without a sandbox that the principal may use in a new
+    /// sandbox. Sets the disk limit in `spec` to that of the workspace.
+    pub(crate) async fn existing(
         &self,
         who: &Principal,
         id: &WorkspaceId,
@@ -135,7 +135,8 @@ impl Workspaces {
         if row.project.is_some() {
             who.needs(api::Scope::ProjectsWrite)?;
         }
-        if row.state != WorkspaceState::Parked {
+        let sandbox = self.catalog.sandbox_of_workspace(row.tenant, &row.id);
+        if sandbox.await?.is_some() {
             return Err(in_use(&row));
         }
         let workspace = row.id.clone();
@@ -151,10 +152,9 @@ impl Workspaces {
         Ok(row)
     }
 
-    /// Sets the state of a parked workspace to live, for its new sandbox.
+    /// Sets the state of a workspace to live, for its new sandbox.
     pub(crate) async fn revive(&self, row: &Workspace) -> Result<()> {
         let change = WorkspaceChange {
-            from: Some(WorkspaceState::Parked),
             state: Some(WorkspaceState::Live),
             expires: Some(None),
             ..WorkspaceChange::default()
@@ -239,14 +239,14 @@ pub(crate) fn parked_info(author: String, id: &WorkspaceId) -> CommitInfo {
 
 /// Returns the failure of a request for a second sandbox with a workspace.
 pub(crate) fn in_use(row: &Workspace) -> Failure {
-    let message = format!(
-        "workspace `{}` is not parked, or another sandbox uses it",
-        row.id
-    );
+    let message = format!("another sandbox uses workspace `{}`", row.id);
     Failure::new(ErrorCode::WorkspaceBusy, message)
         .about("workspaceId", row.id.as_str())
-        .remediation(
-            "Only a parked workspace can be resumed. `GET /api/v1/workspaces?state=parked` lists \
-             the parked workspaces.",
-        )
+        .remediation("Fork the workspace, or delete its sandbox with `keep_workspace=true` first.")
+}
+
+/// Returns the failure of a request for the files of a parked workspace.
+pub(crate) fn no_directory(row: &Workspace) -> Failure {
+    let message = format!("workspace `{}` is parked, so it has no directory", row.id);
+    Failure::new(ErrorCode::WorkspaceParked, message).about("workspaceId", row.id.as_str())
 }
