@@ -44,9 +44,9 @@ pub use project::{
 };
 pub use pty::{CreatePty, PtyClientMessage, PtyMessages, PtyServerMessage, PtySession, Resize};
 pub use sandbox::{
-    BatchDelete, BatchDeleted, CreateSandbox, Extend, Failed, Fork, Forked, Logs, NetworkMode,
-    OnExpiry, ProjectSource, Resources, Sandbox, SandboxPage, SandboxState, SandboxStats, StatsCpu,
-    StatsDisk, StatsMemory, StatsNetwork, WorkspaceSource,
+    BatchDelete, BatchDeleted, ChangeSandbox, CreateSandbox, Extend, Failed, Fork, Forked, Logs,
+    NetworkMode, OnExpiry, Origin, ProjectSource, Resources, Sandbox, SandboxPage, SandboxState,
+    SandboxStats, StatsCpu, StatsDisk, StatsMemory, StatsNetwork, WorkspaceSource,
 };
 pub use size::{InvalidSize, format_size, parse_cpu, parse_limit, parse_size};
 pub use system::{

@@ -93,6 +93,8 @@ macro_rules! conformance_tests {
             a_batch_beyond_a_limit_adds_nothing
             pages_are_complete_and_in_order
             filters_are_combined
+            sandboxes_are_found_by_their_metadata
+            rejects_metadata_out_of_bounds
             a_prefix_of_a_name_is_matched_literally
             a_walk_returns_each_sandbox_once_during_changes
             numbered_pages_skip_no_sandbox_during_additions

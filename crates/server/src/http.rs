@@ -79,7 +79,11 @@ struct Description;
 fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::with_openapi(Description::openapi())
         .routes(routes!(sandboxes::create, sandboxes::list))
-        .routes(routes!(sandboxes::get, sandboxes::delete))
+        .routes(routes!(
+            sandboxes::get,
+            sandboxes::change,
+            sandboxes::delete
+        ))
         .routes(routes!(sandboxes::batch_delete))
         .routes(routes!(sandboxes::stop))
         .routes(routes!(sandboxes::start))

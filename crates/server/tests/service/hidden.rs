@@ -532,6 +532,7 @@ fn of_sandbox(hidden: &Hidden, id: &str) -> Vec<Case> {
         post("/api/v1/sandboxes/{id}/restore", 404, snapshot),
         post("/api/v1/sandboxes/{id}/snapshot", 201, json!({})),
         post("/api/v1/sandboxes/{id}/extend", 200, json!({"seconds": 60})),
+        case("PATCH", SANDBOX, &[id], "", 200).json(json!({"name": "new"})),
         case("GET", "/api/v1/sandboxes/{id}/logs", &[id], "", 200),
         post("/api/v1/sandboxes/{id}/fork", 201, json!({})),
         post("/api/v1/sandboxes/{id}/stop", 200, json!({})),

@@ -30,6 +30,7 @@ mod hostile;
 mod idempotency;
 mod installation;
 mod keys;
+mod labels;
 mod lifecycle;
 mod local_users;
 mod lost;

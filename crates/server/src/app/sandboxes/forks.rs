@@ -20,7 +20,7 @@ use crate::app::sandboxes::new_sandbox::NewSandbox;
 use crate::app::sandboxes::retries::ids_for_forks;
 use crate::app::sandboxes::spec::{self, Boundary, Spec};
 use crate::app::sandboxes::starts::Source;
-use crate::app::sandboxes::{Sandboxes, failed};
+use crate::app::sandboxes::{Sandboxes, failed, metadata};
 use crate::app::snapshots::{Kept, info, losses_out, writing};
 use crate::failure::{Failure, Result};
 use crate::platform::clock;
@@ -39,11 +39,15 @@ impl Sandboxes {
         match &wish.workspace {
             None => Ok(Source::Empty),
             Some(api::WorkspaceSource::Snapshot(id)) => {
-                Ok(Source::Snapshot(self.snapshots.snapshot_id(who, id).await?))
+                let snapshot = self.snapshots.snapshot_id(who, id).await?;
+                spec.starts_from(&snapshot.id);
+                Ok(Source::Snapshot(snapshot))
             }
             Some(api::WorkspaceSource::Directory(path)) => {
                 who.needs(Scope::Host)?;
-                self.import_directory(who, PathBuf::from(path)).await
+                let snapshot = self.import_directory(who, PathBuf::from(path)).await?;
+                spec.starts_from(&snapshot.id);
+                Ok(Source::Snapshot(snapshot))
             }
             Some(api::WorkspaceSource::Project(project)) => {
                 who.needs(Scope::ProjectsWrite)?;
@@ -63,10 +67,11 @@ impl Sandboxes {
             Some(api::WorkspaceSource::Fork(from)) => {
                 let from = from.parse().map_err(|_| Failure::no_sandbox(from))?;
                 let origin = self.visible(who, &from).await?;
-                let disk = Spec::of(&origin)?.disk;
+                let of_origin = Spec::of(&origin)?;
+                spec.forks(&origin, of_origin.base);
                 spec.keep_disk(
                     wish,
-                    disk,
+                    of_origin.disk,
                     "a fork must have the disk limit of its origin; leave the limit out",
                 )?;
                 Ok(Source::Fork(Box::new((who.clone(), origin))))
@@ -79,7 +84,7 @@ impl Sandboxes {
         }
     }
 
-    async fn import_directory(&self, who: &Principal, path: PathBuf) -> Result<Source> {
+    async fn import_directory(&self, who: &Principal, path: PathBuf) -> Result<Kept> {
         if !path.is_absolute() || !path.is_dir() {
             let message = "`workspace.directory` must be the absolute path of a directory on the server's machine";
             return Err(Failure::invalid(message));
@@ -91,7 +96,7 @@ impl Sandboxes {
             let (id, ..) = files::import(&repository, &path, info)?;
             block_on(Kept::of(&repository, id))
         });
-        Ok(Source::Snapshot(imported.await?))
+        imported.await
     }
 
     /// Creates sandboxes with copies of the files of another sandbox.
@@ -125,6 +130,7 @@ impl Sandboxes {
         if let Some(name) = &wish.name {
             keys::check_name(name)?;
         }
+        metadata::check(&wish.metadata)?;
         if let Some(done) = self.forked_before(who, count, once).await? {
             return Ok(done);
         }
@@ -134,6 +140,16 @@ impl Sandboxes {
         if wish.timeout_seconds.is_some() {
             spec.timeout = spec::timeout(wish.timeout_seconds, &self.config.limits)?;
         }
+        let base = spec.base.take();
+        spec.forks(&origin, base);
+        if !wish.envs.is_empty() {
+            let envs = self.secrets.with_variables(&origin, wish.envs)?;
+            spec::check_envs(&envs)?;
+            spec.variables = self.secrets.seal_variables(who.tenant, &envs).await?;
+        }
+        let mut pairs = origin.metadata.clone();
+        pairs.extend(wish.metadata);
+        metadata::check(&pairs)?;
         let now = self.time.now().await?;
         let warm: Vec<_> = (0..count).map(|_| self.pools.take(&spec)).collect();
         // The ids are derived from the request or recorded in its row before the
@@ -145,7 +161,9 @@ impl Sandboxes {
                 1 => name.clone(),
                 _ => format!("{name}-{number}"),
             });
-            new.push(self.new_row(who, (id, &origin.template), name, &spec, warm, now)?);
+            let mut fork = self.new_row(who, (id, &origin.template), name, &spec, warm, now)?;
+            fork.row.metadata = pairs.clone();
+            new.push(fork);
         }
         let rows: Vec<_> = new.iter().map(|new| new.row.clone()).collect();
         let started = clock::instant();
