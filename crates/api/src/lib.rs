@@ -38,9 +38,10 @@ pub use project::{
     Apply, ApplyFile, Blame, BlamedLines, ChangeProject, Conflict, ConflictHunk, CreateProject,
     CreateWorkspace, Decided, FileRefused, FileVersion, HunkLines, HunkPlace, ImportResult,
     ImportSource, LandedFile, LineRange, LogEntry, LogPage, Merge, MergeResult, Project,
-    ProjectPage, ProjectPolicy, Refresh, Refreshed, Resolution, ResolveReview, RestorePath,
-    Retention, Revert, Review, ReviewPage, ReviewState, SetPolicy, SetTag, Sync, SyncMode, Tag,
-    TagPage, TreeEntry, TreePage, Version, VersionPage, Workspace, WorkspacePage, WorkspaceState,
+    ProjectPage, ProjectPolicy, Refresh, Refreshed, Resolution, ResolveReview, ResolveReviews,
+    RestorePath, Retention, Revert, Review, ReviewPage, ReviewState, ReviewToResolve,
+    ReviewsResolved, SetPolicy, SetTag, Sync, SyncMode, Tag, TagPage, TreeEntry, TreePage, Version,
+    VersionPage, Workspace, WorkspacePage, WorkspaceState,
 };
 pub use pty::{CreatePty, PtyClientMessage, PtyMessages, PtyServerMessage, PtySession, Resize};
 pub use sandbox::{

@@ -14,7 +14,10 @@ pub use merge::{
     ImportSource, LandedFile, LineRange, Merge, MergeResult, RestorePath, Revert, Version,
 };
 pub use retention::Retention;
-pub use review::{Resolution, ResolveReview, Review, ReviewPage, ReviewState};
+pub use review::{
+    Resolution, ResolveReview, ResolveReviews, Review, ReviewPage, ReviewState, ReviewToResolve,
+    ReviewsResolved,
+};
 pub use tag::{SetTag, Tag, TagPage};
 pub use workspaces::{
     CreateWorkspace, Refresh, Refreshed, Sync, SyncMode, Workspace, WorkspacePage, WorkspaceState,

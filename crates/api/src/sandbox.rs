@@ -290,10 +290,10 @@ pub struct BatchDeleted {
     pub failed: Vec<Failed>,
 }
 
-/// A sandbox for which an operation on several sandboxes failed.
+/// An object for which an operation on several objects failed.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Failed {
-    /// Id of the sandbox.
+    /// Id of the object.
     pub id: String,
     /// Why the operation failed.
     pub error: ErrorBody,

@@ -123,6 +123,7 @@ fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(reviews::get))
         .routes(routes!(reviews::content))
         .routes(routes!(reviews::resolve))
+        .routes(routes!(reviews::resolve_many))
         .routes(routes!(workspaces::create, workspaces::list))
         .routes(routes!(workspaces::get, workspaces::delete))
         .routes(routes!(workspaces::merge))

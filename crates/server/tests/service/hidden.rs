@@ -442,6 +442,8 @@ fn changing(hidden: &Hidden) -> Vec<Case> {
             200,
         )
         .json(json!({"resolution": "theirs"})),
+        case("POST", "/api/v1/reviews/resolve", &[], "", 200)
+            .json(json!({"items": [{"id": hidden.reviews[1], "resolution": "ours"}]})),
     ];
     for snapshot in &hidden.snapshots {
         let body = json!({"snapshot": snapshot, "merge": rehearsed});

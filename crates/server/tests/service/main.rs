@@ -16,6 +16,7 @@
 mod attacks;
 mod audit;
 mod changes;
+mod deciding;
 mod descriptors;
 mod engineless;
 mod events;
