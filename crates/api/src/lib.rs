@@ -10,6 +10,7 @@ mod error;
 mod event;
 pub mod event_stream;
 mod keys;
+mod me;
 mod process;
 mod project;
 mod pty;
@@ -30,6 +31,7 @@ pub use keys::{
     Agent, AgentList, ChangeTenant, CreateAgent, CreateKey, CreateTenant, Key, KeyLimits, KeyList,
     NewKey, NewTenant, Scope, Tenant, TenantLimits, TenantList,
 };
+pub use me::{EffectiveLimits, Info, Left, Me, Named, ServerLimits, Usage};
 pub use process::{
     CommandInfo, CommandInput, CommandList, CommandResult, CommandStarted, Encoding, Kill,
     RunCommand, StreamEvent, StreamKind,

@@ -78,6 +78,7 @@ macro_rules! conformance_tests {
             sandboxes_are_added_all_or_none
             a_removed_sandbox_is_gone
             sandboxes_are_counted_by_state
+            sandboxes_are_counted_by_key
             expired_sandboxes_are_found_oldest_first
             a_change_sets_only_the_given_fields
             the_kind_of_a_failure_lasts_until_the_next_state

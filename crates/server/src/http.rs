@@ -14,6 +14,7 @@ pub(crate) mod idempotent;
 pub(crate) mod keys;
 pub(crate) mod layers;
 pub(crate) mod limits;
+pub(crate) mod me;
 pub(crate) mod process;
 pub(crate) mod projects;
 pub(crate) mod pty;
@@ -142,6 +143,8 @@ fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(webhooks::remove))
         .routes(routes!(webhooks::deliveries))
         .routes(routes!(webhooks::replay))
+        .routes(routes!(me::me))
+        .routes(routes!(me::info))
         .routes(routes!(system::stats))
         .routes(routes!(system::gc_status, system::gc))
         .routes(routes!(system::health))

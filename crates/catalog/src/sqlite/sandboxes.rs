@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
-use elevo_core::{SandboxId, SandboxState, TenantId, Timestamp, WorkspaceId};
+use elevo_core::{KeyId, SandboxId, SandboxState, TenantId, Timestamp, WorkspaceId};
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection, SqliteExecutor};
 
 use super::{SqliteCatalog, events, failure, pages, quotas};
@@ -228,6 +228,16 @@ impl Sandboxes for SqliteCatalog {
             .map_err(failure::of)?;
         transaction.commit().await?;
         Ok(true)
+    }
+
+    async fn count_of_key(&self, tenant: TenantId, key: &KeyId) -> Result<u64> {
+        let count: i64 = sqlx::query_scalar(COUNT_OF_KEY)
+            .bind(&tenant.as_bytes()[..])
+            .bind(key.as_str())
+            .fetch_one(self.database.readers())
+            .await
+            .map_err(failure::of)?;
+        Ok(count as u64)
     }
 
     async fn count_by_state(

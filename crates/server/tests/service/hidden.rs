@@ -590,6 +590,8 @@ fn of_the_rest() -> Vec<Case> {
         case("GET", "/api/v1/agents", &[], "", 200),
         case("POST", "/api/v1/agents", &[], "", 403).json(name.clone()),
         case("DELETE", "/api/v1/agents/{id}", &["agt-none"], "", 403),
+        case("GET", "/api/v1/me", &[], "", 200),
+        case("GET", "/api/v1/info", &[], "", 200),
         case("GET", "/api/v1/keys", &[], "", 200),
         case("POST", "/api/v1/keys", &[], "", 403).json(name.clone()),
         case("DELETE", key, &["none"], "", 404),

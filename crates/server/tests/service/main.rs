@@ -35,6 +35,7 @@ mod labels;
 mod lifecycle;
 mod local_users;
 mod lost;
+mod me;
 mod metrics;
 mod moves;
 mod overload;

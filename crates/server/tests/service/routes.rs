@@ -77,6 +77,8 @@ const OF_THE_TENANT: &[(&str, &str, u16, u16)] = &[
     ("get", "/api/v1/reviews/{id}/content", 404, 404),
     ("post", "/api/v1/reviews/{id}/resolve", 404, 404),
     ("post", "/api/v1/reviews/resolve", 200, 200),
+    ("get", "/api/v1/me", 200, 200),
+    ("get", "/api/v1/info", 200, 200),
     ("get", "/api/v1/stats", 403, 403),
     ("get", "/api/v1/gc", 403, 403),
     ("post", "/api/v1/gc", 403, 403),
