@@ -1,6 +1,8 @@
 use axum::Json;
 use axum::extract::State;
 use elevo_api as api;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use crate::http::answer::Answer;
 use crate::http::limits::Class;
@@ -8,9 +10,15 @@ use crate::http::request::Who;
 use crate::http::route_rules::{BODY, PATCH_BODY};
 use crate::http::shared::Shared;
 
+pub(super) fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new()
+        .routes(routes!(me))
+        .routes(routes!(info))
+}
+
 /// Get the key of the request, and what it may do
 ///
-/// Any valid key may send this request, whatever its scopes are.
+/// Needs a valid key, but no scope.
 #[utoipa::path(
     get, path = "/api/v1/me", operation_id = "me_get", tag = "keys",
     responses((status = 200, description = "The key, its limits and what is left of them", body = api::Me))
@@ -26,7 +34,7 @@ pub(super) async fn me(State(shared): State<Shared>, Who(who): Who) -> Answer<Js
 
 /// Get the version, the features and the limits of the server
 ///
-/// Any valid key may send this request, whatever its scopes are.
+/// Needs a valid key, but no scope.
 #[utoipa::path(
     get, path = "/api/v1/info", operation_id = "info_get", tag = "system",
     responses((status = 200, description = "The server", body = api::Info))

@@ -1,11 +1,13 @@
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{DefaultBodyLimit, State};
 
 use axum::response::Response;
 use elevo_api as api;
 use elevo_core::{ErrorCode, ReviewId};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use crate::app::projects::reviews::{ReviewsQuery, Side};
 use crate::app::requests::once::Once;
@@ -14,8 +16,21 @@ use crate::http::answer::{Answer, file_answer};
 use crate::http::description::Binary;
 use crate::http::projects::page;
 use crate::http::request::{Body, Path, Query, Who};
+use crate::http::route_rules::PATCH_BODY;
 use crate::http::shared::Shared;
 use crate::platform::audit;
+
+pub(super) fn routes() -> OpenApiRouter<Shared> {
+    let large = OpenApiRouter::new()
+        .routes(routes!(resolve_many))
+        .layer(DefaultBodyLimit::max(PATCH_BODY));
+    OpenApiRouter::new()
+        .merge(large)
+        .routes(routes!(list))
+        .routes(routes!(get))
+        .routes(routes!(content))
+        .routes(routes!(resolve))
+}
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]

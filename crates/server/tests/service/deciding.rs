@@ -96,6 +96,11 @@ async fn rejects_more_than_fifty_decisions_and_keys_without_the_scope() {
     let wish = Some(json!({"items": many}));
     let refused = service.expect(Method::POST, RESOLVE, wish, 400).await;
     assert_eq!(refused["error"]["name"], "INVALID_REQUEST");
+    // The contents of several files fit into one request.
+    let large = json!({"id": "rev-none", "resolution": "edited", "content": "x".repeat(3 << 20)});
+    let wish = Some(json!({"items": [large]}));
+    let done = service.expect(Method::POST, RESOLVE, wish, 200).await;
+    assert_eq!(done["failed"][0]["error"]["name"], "REVIEW_NOT_FOUND");
     let made = service.post("/api/v1/keys", json!({"name": "plain"})).await;
     let key = made["secret"].as_str().unwrap();
     let wish = Some(json!({"items": []}));

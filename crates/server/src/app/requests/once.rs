@@ -94,8 +94,8 @@ impl Once {
         self.0.as_ref().map(|_| self.name("req-"))
     }
 
-    /// Returns the idempotency of one of several parts of the request, each of
-    /// which has a landing of its own. Parts have no notes.
+    /// Returns the idempotency of one of several parts of the request, which have
+    /// separate landings. Parts have no notes.
     pub(crate) fn part(&self, number: u32) -> Self {
         Self(self.0.as_ref().map(|request| {
             let id = format!("{}-{number}", request.id);
