@@ -230,6 +230,7 @@ impl RateLimits {
 /// Returns the failure of a request beyond a limit.
 fn exceeded(class: Class, limit: u32, wait: f64) -> Failure {
     let (counted, field, setting) = class.names();
+    let seconds = wait as u32 + 1;
     let (owner, raise) = match class {
         Class::Tenant => (
             "tenant",
@@ -242,10 +243,10 @@ fn exceeded(class: Class, limit: u32, wait: f64) -> Failure {
         .about("resource", field)
         .about("limit", limit)
         .remediation(format!(
-            "Wait for the number of seconds in `Retry-After`, then retry; or {raise} \
-             (`{field}`). The setting {setting} of the server is the default."
+            "Wait {seconds} seconds, then retry; or {raise} (`{field}`). The setting {setting} of \
+             the server is the default."
         ))
-        .retry_after(wait as u32 + 1)
+        .retry_after(seconds)
 }
 
 #[cfg(test)]
