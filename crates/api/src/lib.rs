@@ -10,6 +10,7 @@ mod error;
 mod event;
 pub mod event_stream;
 mod keys;
+mod me;
 mod process;
 mod project;
 mod pty;
@@ -30,6 +31,7 @@ pub use keys::{
     Agent, AgentPage, ChangeTenant, CreateAgent, CreateKey, CreateTenant, Key, KeyLimits, KeyPage,
     NewKey, NewTenant, Scope, Tenant, TenantLimits, TenantPage,
 };
+pub use me::{EffectiveLimits, Info, Left, Me, Named, ServerLimits, Usage};
 pub use process::{
     CommandInfo, CommandInput, CommandPage, CommandResult, CommandStarted, Encoding, Kill,
     RunCommand, StreamEvent, StreamKind,
@@ -38,16 +40,16 @@ pub use project::{
     Apply, ApplyFile, Blame, BlamedLines, ChangeProject, Conflict, ConflictHunk, CreateProject,
     CreateWorkspace, Decided, FileRefused, FileVersion, ForkWorkspace, HunkLines, HunkPlace,
     ImportResult, ImportSource, LandedFile, LineRange, Merge, MergeResult, Project, ProjectPage,
-    ProjectPolicy, Refresh, Refreshed, ResolveReview, RestorePath, Retention, Revert, Review,
-    ReviewPage, ReviewState, SetPolicy, SetTag, Step, StepPage, Sync, SyncMode, Tag, TagPage, Take,
-    TreeEntry, TreePage, Version, VersionPage, Workspace, WorkspacePage, WorkspaceState,
-    WorkspacesForked,
+    ProjectPolicy, Refresh, Refreshed, ResolveReview, ResolveReviews, RestorePath, Retention,
+    Revert, Review, ReviewPage, ReviewState, ReviewToResolve, ReviewsResolved, SetPolicy, SetTag,
+    Step, StepPage, Sync, SyncMode, Tag, TagPage, Take, TreeEntry, TreePage, Version, VersionPage,
+    Workspace, WorkspacePage, WorkspaceState, WorkspacesForked,
 };
 pub use pty::{CreatePty, PtyClientMessage, PtyMessages, PtyServerMessage, PtySession, Resize};
 pub use sandbox::{
-    BatchDelete, BatchDeleted, CreateSandbox, Extend, Failed, Fork, Forked, Logs, NetworkMode,
-    OnExpiry, ProjectSource, Resources, Sandbox, SandboxPage, SandboxState, SandboxStats, StatsCpu,
-    StatsDisk, StatsMemory, StatsNetwork, WorkspaceSource,
+    BatchDelete, BatchDeleted, ChangeSandbox, CreateSandbox, Extend, Failed, Fork, Forked, Logs,
+    NetworkMode, OnExpiry, Origin, ProjectSource, Resources, Sandbox, SandboxPage, SandboxState,
+    SandboxStats, StatsCpu, StatsDisk, StatsMemory, StatsNetwork, WorkspaceSource,
 };
 pub use size::{InvalidSize, format_size, parse_cpu, parse_limit, parse_size};
 pub use system::{

@@ -14,7 +14,10 @@ pub use merge::{
     ImportSource, LandedFile, LineRange, Merge, MergeResult, RestorePath, Revert, Version,
 };
 pub use retention::Retention;
-pub use review::{ResolveReview, Review, ReviewPage, ReviewState, Take};
+pub use review::{
+    ResolveReview, ResolveReviews, Review, ReviewPage, ReviewState, ReviewToResolve,
+    ReviewsResolved, Take,
+};
 pub use tag::{SetTag, Tag, TagPage};
 pub use workspaces::{
     CreateWorkspace, ForkWorkspace, Refresh, Refreshed, Sync, SyncMode, Workspace, WorkspacePage,

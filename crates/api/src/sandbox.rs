@@ -1,3 +1,5 @@
+mod change;
+
 use std::collections::BTreeMap;
 
 use crate::project::Sync;
@@ -5,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::ErrorBody;
+pub use change::ChangeSandbox;
 
 /// Request to create a sandbox.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -21,6 +24,10 @@ pub struct CreateSandbox {
     /// Environment variables of every process in the sandbox.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub envs: BTreeMap<String, String>,
+    /// Pairs that label the sandbox; at most 64. A key has 1 to 64 of the
+    /// characters `A-Z a-z 0-9 . _ / -`, and a value at most 512 bytes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, String>,
     /// Seconds until the sandbox is deleted. Default: the server's setting,
     /// which is 3600 unless it is changed.
     #[serde(
@@ -196,7 +203,17 @@ pub struct Sandbox {
     #[schema(example = "sbx-abc123")]
     pub id: String,
     /// Id of the sandbox's workspace.
-    pub workspace_id: String,
+    pub workspace: String,
+    /// Id of the project that the workspace merges into.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
+    /// The snapshot that the workspace started from, or was last refreshed to.
+    /// Absent if the workspace started empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
+    /// The sandbox or snapshot that the sandbox was created from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
     /// Name of the sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
@@ -223,6 +240,22 @@ pub struct Sandbox {
     pub expires_at: String,
     /// Treatment of the workspace when the sandbox expires.
     pub on_expiry: OnExpiry,
+    /// Pairs that label the sandbox.
+    #[serde(default)]
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// The sandbox or snapshot that a sandbox was created from. One of the fields
+/// is present.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Origin {
+    /// Id of the sandbox that was forked. That sandbox may no longer exist.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<String>,
+    /// Id of the snapshot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
 }
 
 /// A page of sandboxes, the newest first.
@@ -263,10 +296,10 @@ pub struct BatchDeleted {
     pub failed: Vec<Failed>,
 }
 
-/// A sandbox or workspace for which an operation on several of them failed.
+/// An object for which an operation on several objects failed.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Failed {
-    /// The id or name of the request, or the id of the sandbox or workspace.
+    /// The id or name of the request, or the id of the object.
     pub id: String,
     /// Why the operation failed.
     pub error: ErrorBody,
@@ -294,6 +327,14 @@ pub struct Fork {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 90)]
     pub name: Option<String>,
+    /// Environment variables of every process in the forks, in addition to
+    /// those of the original sandbox, which they override.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub envs: BTreeMap<String, String>,
+    /// Pairs that label the forks, in addition to those of the original
+    /// sandbox, which they override.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, String>,
     /// Seconds until the forks are deleted. Default: the lifetime that the
     /// original sandbox was created with.
     #[serde(default, skip_serializing_if = "Option::is_none")]

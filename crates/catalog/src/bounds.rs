@@ -4,8 +4,12 @@
 mod projects;
 mod values;
 
+use std::collections::BTreeMap;
+
 use crate::error::Result;
-use crate::limits::{MAX_BODY_BYTES, MAX_EVENT_BYTES, MAX_SPEC_BYTES};
+use crate::limits::{
+    MAX_BODY_BYTES, MAX_EVENT_BYTES, MAX_METADATA, MAX_METADATA_VALUE_BYTES, MAX_SPEC_BYTES,
+};
 use crate::query::SandboxQuery;
 use crate::records::{
     Agent, ApiKey, IdempotentRequest, NewEvent, Sandbox, Template, Tenant, Webhook,
@@ -42,6 +46,7 @@ pub(crate) fn sandbox(sandbox: &Sandbox) -> Result<()> {
     if let Some(container) = &sandbox.container {
         text("the container of a sandbox", container)?;
     }
+    metadata(&sandbox.metadata)?;
     for time in [sandbox.created, sandbox.expires, sandbox.updated] {
         micros(time)?;
     }
@@ -82,7 +87,24 @@ pub(crate) fn query(query: &SandboxQuery) -> Result<()> {
     if let Some(prefix) = &query.name_prefix {
         nul("the beginning of a name", prefix)?;
     }
+    metadata(&query.metadata)?;
     limit(query.limit)
+}
+
+fn metadata(pairs: &BTreeMap<String, String>) -> Result<()> {
+    if pairs.len() > MAX_METADATA {
+        return refuse(format!("metadata can have at most {MAX_METADATA} pairs"));
+    }
+    for (key, value) in pairs {
+        name("a key of metadata", key)?;
+        if value.len() > MAX_METADATA_VALUE_BYTES {
+            return refuse(format!(
+                "a value of metadata can have at most {MAX_METADATA_VALUE_BYTES} bytes"
+            ));
+        }
+        nul("a value of metadata", value)?;
+    }
+    Ok(())
 }
 
 pub(crate) fn event(event: &NewEvent) -> Result<()> {

@@ -4,6 +4,8 @@
 mod review;
 mod workspace;
 
+use std::collections::BTreeMap;
+
 use elevo_core::{SandboxState, Timestamp, WorkspaceId};
 use serde_json::Value;
 
@@ -42,6 +44,8 @@ pub struct SandboxChange {
     pub started_before: Option<bool>,
     /// New specification.
     pub spec: Option<Value>,
+    /// New metadata, which replaces all present pairs.
+    pub metadata: Option<BTreeMap<String, String>>,
     /// Events to record in the same transaction.
     pub tells: Vec<EventKind>,
 }
@@ -71,6 +75,7 @@ impl SandboxChange {
             keep_workspace: change.keep_workspace.unwrap_or(sandbox.keep_workspace),
             started_before: change.started_before.unwrap_or(sandbox.started_before),
             spec: change.spec.unwrap_or(sandbox.spec),
+            metadata: change.metadata.unwrap_or(sandbox.metadata),
             updated: bounds::truncated(now),
             ..sandbox
         };

@@ -4,6 +4,8 @@
 //! has the stored form of a `T`. A stored value that no record can have produced
 //! is an [`ImpossibleValue`], which an implementation reports as damage.
 
+use std::collections::BTreeMap;
+
 use elevo_core::{
     AgentId, KeyId, ProjectId, ReviewId, SandboxId, SandboxState, TenantId, Timestamp, TreePath,
     WebhookId, WorkspaceId,
@@ -169,6 +171,7 @@ stored!(id SandboxId);
 stored!(id WebhookId);
 stored!(id WorkspaceId);
 stored!(json Value);
+stored!(json BTreeMap<String, String>);
 stored!(json Vec<String>);
 stored!(name SandboxState);
 

@@ -82,6 +82,7 @@ macro_rules! conformance_tests {
             sandboxes_are_added_all_or_none
             a_removed_sandbox_is_gone
             sandboxes_are_counted_by_state
+            sandboxes_are_counted_by_key
             expired_sandboxes_are_found_oldest_first
             a_change_sets_only_the_given_fields
             the_kind_of_a_failure_lasts_until_the_next_state
@@ -97,6 +98,8 @@ macro_rules! conformance_tests {
             a_batch_beyond_a_limit_adds_nothing
             pages_are_complete_and_in_order
             filters_are_combined
+            sandboxes_are_found_by_their_metadata
+            rejects_metadata_out_of_bounds
             a_prefix_of_a_name_is_matched_literally
             a_walk_returns_each_sandbox_once_during_changes
             numbered_pages_skip_no_sandbox_during_additions

@@ -14,6 +14,10 @@ pub const MAX_WORDS: usize = 64;
 pub const MAX_REASON_BYTES: usize = 4096;
 /// Maximum bytes of the specification of a sandbox, as JSON.
 pub const MAX_SPEC_BYTES: usize = 256 << 10;
+/// Maximum number of pairs in the metadata of a sandbox.
+pub const MAX_METADATA: usize = 64;
+/// Maximum bytes of a value in the metadata of a sandbox.
+pub const MAX_METADATA_VALUE_BYTES: usize = 512;
 /// Maximum bytes of a response that is stored for a repeated request.
 pub const MAX_BODY_BYTES: usize = 64 << 10;
 /// Maximum number of records that one call lists.

@@ -1,5 +1,7 @@
 //! Queries and pages.
 
+use std::collections::BTreeMap;
+
 use elevo_core::{AgentId, SandboxState, TenantId, Timestamp};
 
 use crate::limits::MAX_PAGE;
@@ -17,6 +19,8 @@ pub struct SandboxQuery {
     /// Only sandboxes whose name begins with exactly this. An empty prefix does
     /// not filter.
     pub name_prefix: Option<String>,
+    /// Only sandboxes with all these pairs of metadata.
+    pub metadata: BTreeMap<String, String>,
     /// Only sandboxes that are, or are not, being removed.
     pub removing: Option<bool>,
     /// Only sandboxes after this position. A walk by position returns every
@@ -38,6 +42,7 @@ impl Default for SandboxQuery {
             agent: None,
             state: None,
             name_prefix: None,
+            metadata: BTreeMap::new(),
             removing: None,
             after: None,
             page: 1,

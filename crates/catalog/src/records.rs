@@ -12,7 +12,12 @@ mod tag;
 mod version;
 mod workspace;
 
-use elevo_core::{AgentId, KeyId, SandboxId, SandboxState, TenantId, Timestamp, WorkspaceId};
+use std::collections::BTreeMap;
+
+use elevo_core::{
+    AgentId, KeyId, ProjectId, SandboxId, SandboxState, TenantId, Timestamp, WorkspaceId,
+};
+use elevo_objects::SnapshotId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
@@ -257,6 +262,17 @@ pub struct Sandbox {
     /// `disk`, for the limits of tenants.
     #[sqlx(try_from = "Column<Value>")]
     pub spec: Value,
+    /// Pairs that a client labels it with.
+    #[sqlx(try_from = "Column<BTreeMap<String, String>>")]
+    pub metadata: BTreeMap<String, String>,
+    /// The project of its workspace. Read from the record of the workspace, and
+    /// never written.
+    #[sqlx(try_from = "Optional<ProjectId>")]
+    pub project: Option<ProjectId>,
+    /// The base of its workspace. Read from the record of the workspace, and
+    /// never written.
+    #[sqlx(try_from = "Optional<SnapshotId>")]
+    pub base: Option<SnapshotId>,
 }
 
 impl Sandbox {

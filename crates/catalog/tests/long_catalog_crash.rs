@@ -6,7 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,6 +108,9 @@ fn sandbox(id: &SandboxId) -> Sandbox {
         started_before: false,
         // More than a page, so that a row takes several writes.
         spec: Value::from(id.repeat(400)),
+        metadata: BTreeMap::new(),
+        project: None,
+        base: None,
     }
 }
 

@@ -3,6 +3,7 @@
 
 use elevo_agent_link::LinkError;
 use elevo_api::ErrorBody;
+use elevo_catalog::Limit;
 use elevo_core::ErrorCode;
 use elevo_engine::StoreError;
 use serde_json::{Value, json};
@@ -141,7 +142,7 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 
 impl From<elevo_catalog::Error> for Failure {
     fn from(error: elevo_catalog::Error) -> Self {
-        use elevo_catalog::{Error, Limit};
+        use elevo_catalog::Error;
         let code = match &error {
             Error::NotFound { .. } => ErrorCode::NotFound,
             Error::Exists { .. } | Error::NameTaken { .. } => ErrorCode::NameTaken,
@@ -152,22 +153,8 @@ impl From<elevo_catalog::Error> for Failure {
             Error::BeingRemoved { .. } => ErrorCode::NotFound,
             Error::Dropped { .. } => ErrorCode::VersionDropped,
             Error::WrongState { .. } | Error::Removing => ErrorCode::SandboxWrongState,
-            Error::LimitReached {
-                which: Limit::Sandboxes | Limit::SandboxesOfKey | Limit::SandboxesOfTenant,
-                ..
-            } => ErrorCode::SandboxLimitExceeded,
-            Error::LimitReached {
-                which:
-                    Limit::MemoryOfTenant
-                    | Limit::DiskOfTenant
-                    | Limit::WorkspacesOfTenant
-                    | Limit::ProjectsOfTenant,
-                ..
-            } => ErrorCode::QuotaExceeded,
-            Error::LimitReached { .. } => {
-                let failure = Self::new(ErrorCode::ResourceRefused, error.to_string());
-                return failure
-                    .remediation("Delete resources of this kind that are no longer needed.");
+            Error::LimitReached { which, limit } => {
+                return limit_reached(*which, *limit, error.to_string());
             }
             Error::InUse { sandbox, .. } => {
                 let failure = Self::new(ErrorCode::WorkspaceBusy, error.to_string());
@@ -186,10 +173,58 @@ impl From<elevo_catalog::Error> for Failure {
         let failure = Self::new(code, error.to_string());
         match code {
             ErrorCode::Overloaded => failure.retry_after(1),
-            ErrorCode::SandboxLimitExceeded => failure.retry_after(60),
             _ => failure,
         }
     }
+}
+
+/// Returns the failure of a request beyond a limit of the catalog. Its
+/// remediation names the setting or the limit that raises it.
+fn limit_reached(which: Limit, limit: u64, message: String) -> Failure {
+    let of_tenant = |field: &'static str, setting: &'static str| {
+        let raise =
+            format!("raise the limit `{field}` of the tenant, or {setting} for all tenants");
+        (field, format!("ask the operator to {raise}"))
+    };
+    let (resource, raise) = match which {
+        Limit::SandboxesOfKey => (
+            "sandboxes",
+            "use a key with a higher limit `sandboxes`; the setting KEY_SANDBOXES of the server \
+             is the default"
+                .to_owned(),
+        ),
+        Limit::Sandboxes => (
+            "sandboxes",
+            "ask the operator to raise MAX_SANDBOXES".to_owned(),
+        ),
+        Limit::SandboxesOfTenant => of_tenant("sandboxes", "TENANT_SANDBOXES"),
+        Limit::MemoryOfTenant => of_tenant("memory", "TENANT_MEMORY"),
+        Limit::DiskOfTenant => of_tenant("disk", "TENANT_DISK"),
+        Limit::WorkspacesOfTenant => of_tenant("workspaces", "TENANT_WORKSPACES"),
+        Limit::ProjectsOfTenant => of_tenant("projects", "TENANT_PROJECTS"),
+        _ => {
+            return Failure::new(ErrorCode::ResourceRefused, message)
+                .remediation("Delete resources of this kind that are no longer needed.");
+        }
+    };
+    let is_count = matches!(
+        which,
+        Limit::Sandboxes | Limit::SandboxesOfKey | Limit::SandboxesOfTenant
+    );
+    let failure = match is_count {
+        true => Failure::new(ErrorCode::SandboxLimitExceeded, message).retry_after(60),
+        false => Failure::new(ErrorCode::QuotaExceeded, message),
+    };
+    let unneeded = match which {
+        Limit::WorkspacesOfTenant | Limit::ProjectsOfTenant => resource,
+        _ => "sandboxes",
+    };
+    failure
+        .about("resource", resource)
+        .about("limit", limit)
+        .remediation(format!(
+            "Delete {unneeded} that are no longer needed, or {raise}."
+        ))
 }
 
 impl From<elevo_sandbox::Error> for Failure {

@@ -15,6 +15,7 @@ pub(crate) mod idempotent;
 pub(crate) mod keys;
 pub(crate) mod layers;
 pub(crate) mod limits;
+pub(crate) mod me;
 pub(crate) mod open_values;
 pub(crate) mod page;
 pub(crate) mod process;
@@ -85,7 +86,11 @@ struct Description;
 fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::with_openapi(Description::openapi())
         .routes(routes!(sandboxes::create, sandboxes::list))
-        .routes(routes!(sandboxes::get, sandboxes::delete))
+        .routes(routes!(
+            sandboxes::get,
+            sandboxes::change,
+            sandboxes::delete
+        ))
         .routes(routes!(sandboxes::batch_delete))
         .routes(routes!(sandboxes::stop))
         .routes(routes!(sandboxes::start))
@@ -122,10 +127,7 @@ fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(history::tree))
         .routes(routes!(history::diff))
         .merge(changes::routes())
-        .routes(routes!(reviews::list))
-        .routes(routes!(reviews::get))
-        .routes(routes!(reviews::content))
-        .routes(routes!(reviews::resolve))
+        .merge(reviews::routes())
         .routes(routes!(workspaces::create, workspaces::list))
         .routes(routes!(workspaces::get, workspaces::delete))
         .routes(routes!(workspaces::merge))
@@ -145,6 +147,7 @@ fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(webhooks::remove))
         .routes(routes!(webhooks::deliveries))
         .routes(routes!(webhooks::replay))
+        .merge(me::routes())
         .routes(routes!(system::stats))
         .routes(routes!(system::gc_status, system::gc))
         .routes(routes!(system::health))

@@ -2,6 +2,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::merge::Conflict;
+use crate::Failed;
 
 /// State of a review.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -124,4 +125,43 @@ pub struct ResolveReview {
     #[serde(default)]
     #[schema(max_length = 4096)]
     pub message: String,
+}
+
+/// Request to decide several reviews.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ResolveReviews {
+    /// The decisions, in the order in which they are carried out; at most 50.
+    #[schema(max_items = 50)]
+    pub items: Vec<ReviewToResolve>,
+}
+
+/// The decision of one review among several.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ReviewToResolve {
+    /// Id of the review.
+    pub id: String,
+    /// The decision.
+    pub take: Take,
+    /// New content of the file, for `edited`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+    /// New content of the file in base64, for `edited`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base64: Option<String>,
+    /// Message of the decision.
+    #[serde(default)]
+    #[schema(max_length = 4096)]
+    pub message: String,
+}
+
+/// Result of a request to decide several reviews.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct ReviewsResolved {
+    /// The decided reviews. A review whose decision conflicts with the head
+    /// stays `open`.
+    pub succeeded: Vec<Review>,
+    /// Reviews that were not decided.
+    pub failed: Vec<Failed>,
 }

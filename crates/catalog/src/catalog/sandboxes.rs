@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use elevo_core::{SandboxId, SandboxState, TenantId, Timestamp, WorkspaceId};
+use elevo_core::{KeyId, SandboxId, SandboxState, TenantId, Timestamp, WorkspaceId};
 
 use crate::change::SandboxChange;
 use crate::error::Result;
@@ -80,6 +80,10 @@ pub trait Sandboxes {
         id: &SandboxId,
         now: Timestamp,
     ) -> Result<bool>;
+
+    /// Counts the sandboxes of a key and of all other keys of its agent, except
+    /// those that are being removed.
+    async fn count_of_key(&self, tenant: TenantId, key: &KeyId) -> Result<u64>;
 
     /// Counts the sandboxes in each state, of one tenant or of all, except those
     /// that are being removed. Every state has an entry.

@@ -15,7 +15,7 @@ use crate::conformance::assertions::{assert_exists, assert_not_found, assert_ref
 use crate::conformance::backend::Backend;
 use crate::conformance::samples::{
     AGENT, AGENT_KEYS, ALICE, BOB, NO_LIMITS, add, at, furnished, get, id_of, list, of_tenant,
-    removing, sandbox, short,
+    pairs, removing, sandbox, short,
 };
 use crate::error::Kind;
 use crate::limits::{MAX_BATCH, MAX_REASON_BYTES};
@@ -40,6 +40,7 @@ pub async fn a_sandbox_is_read_back_as_added(backend: &impl Backend) {
         started_before: true,
         removing: true,
         spec: json!([null, true, -1, 1.5, "ä\u{0}\n", { "": [] }]),
+        metadata: pairs(&[("run", "7"), ("team/owner", "ä \"quoted\"")]),
         ..sandbox(ALICE, "full")
     };
     for sandbox in [&full, &sandbox(BOB, "bare")] {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
-use elevo_core::{SandboxId, SandboxState, TenantId, Timestamp, WorkspaceId};
+use elevo_core::{KeyId, SandboxId, SandboxState, TenantId, Timestamp, WorkspaceId};
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection, SqliteExecutor};
 
 use super::{SqliteCatalog, events, failure, pages, quotas};
@@ -19,46 +19,66 @@ use crate::records::{EventKind, Sandbox};
 macro_rules! columns {
     () => {
         "id, tenant, agent, api_key, name, state, reason, failure, template, container, \
-         workspace, token_hash, created, expires, updated, removing, keep_workspace, started_before, spec"
+         workspace, token_hash, created, expires, updated, removing, keep_workspace, started_before, \
+         spec, metadata"
     };
 }
 
-const SELECT_OF_ANY_TENANT: &str = concat!("SELECT ", columns!(), " FROM sandboxes WHERE id = ?");
+/// The columns of a record: those of its row, and some of the row of its
+/// workspace.
+macro_rules! record {
+    () => {
+        concat!(
+            columns!(),
+            ", (SELECT project FROM workspaces WHERE workspaces.id = sandboxes.workspace \
+                AND workspaces.tenant = sandboxes.tenant) AS project, \
+               (SELECT base FROM workspaces WHERE workspaces.id = sandboxes.workspace \
+                AND workspaces.tenant = sandboxes.tenant) AS base"
+        )
+    };
+}
+
+const SELECT_OF_ANY_TENANT: &str = concat!("SELECT ", record!(), " FROM sandboxes WHERE id = ?");
 
 const SELECT_ONE: &str = concat!(
     "SELECT ",
-    columns!(),
+    record!(),
     " FROM sandboxes WHERE id = ? AND tenant = ?"
 );
 
 pub(super) const SELECT_BY_NAME: &str = concat!(
     "SELECT ",
-    columns!(),
+    record!(),
     " FROM sandboxes WHERE tenant = ? AND name = ? AND removing = 0"
 );
 
 pub(super) const SELECT_BY_WORKSPACE: &str = concat!(
     "SELECT ",
-    columns!(),
+    record!(),
     " FROM sandboxes WHERE tenant = ? AND workspace = ?"
 );
 
 pub(super) const SELECT_EXPIRED: &str = concat!(
     "SELECT ",
-    columns!(),
+    record!(),
     " FROM sandboxes WHERE removing = 0 AND expires <= ? ORDER BY expires, id LIMIT ?"
 );
 
 const INSERT: &str = concat!(
     "INSERT INTO sandboxes (",
     columns!(),
-    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 );
 
 /// Sets the columns that a change can set.
 const UPDATE: &str = "UPDATE sandboxes SET name = ?, state = ?, reason = ?, failure = ?, \
                       container = ?, workspace = ?, token_hash = ?, expires = ?, updated = ?, removing = ?, \
-                      keep_workspace = ?, started_before = ?, spec = ? WHERE id = ?";
+                      keep_workspace = ?, started_before = ?, spec = ?, metadata = ? WHERE id = ?";
+
+const INSERT_METADATA: &str =
+    "INSERT INTO sandbox_metadata (tenant, key, value, sandbox) VALUES (?, ?, ?, ?)";
+
+pub(super) const DELETE_METADATA: &str = "DELETE FROM sandbox_metadata WHERE sandbox = ?";
 
 /// Counts the sandboxes of a key and of all other keys of its agent.
 pub(super) const COUNT_OF_KEY: &str = "SELECT count(*) FROM sandboxes \
@@ -184,10 +204,19 @@ impl Sandboxes for SqliteCatalog {
             .bind(sandbox.keep_workspace)
             .bind(sandbox.started_before)
             .bind(bounds::spec(&sandbox)?)
+            .bind(metadata_text(&sandbox))
             .bind(sandbox.id.as_str())
             .execute(&mut *transaction)
             .await
             .map_err(failure::of_naming(Kind::Sandbox))?;
+        if change.metadata.is_some() {
+            sqlx::query(DELETE_METADATA)
+                .bind(id.as_str())
+                .execute(&mut *transaction)
+                .await
+                .map_err(failure::of)?;
+            insert_metadata(&mut transaction, &sandbox).await?;
+        }
         for kind in &change.tells {
             events::record_of_sandbox(&mut transaction, &sandbox, *kind, now).await?;
         }
@@ -214,6 +243,16 @@ impl Sandboxes for SqliteCatalog {
             .map_err(failure::of)?;
         transaction.commit().await?;
         Ok(true)
+    }
+
+    async fn count_of_key(&self, tenant: TenantId, key: &KeyId) -> Result<u64> {
+        let count: i64 = sqlx::query_scalar(COUNT_OF_KEY)
+            .bind(&tenant.as_bytes()[..])
+            .bind(key.as_str())
+            .fetch_one(self.database.readers())
+            .await
+            .map_err(failure::of)?;
+        Ok(count as u64)
     }
 
     async fn count_by_state(
@@ -301,9 +340,30 @@ async fn insert(connection: &mut SqliteConnection, sandbox: &Sandbox) -> Result<
         .bind(sandbox.keep_workspace)
         .bind(sandbox.started_before)
         .bind(bounds::spec(sandbox)?)
-        .execute(connection)
+        .bind(metadata_text(sandbox))
+        .execute(&mut *connection)
         .await
         .map_err(failure::of_naming(Kind::Sandbox))?;
+    insert_metadata(connection, sandbox).await
+}
+
+/// Returns the stored form of metadata.
+fn metadata_text(sandbox: &Sandbox) -> String {
+    serde_json::json!(sandbox.metadata).to_string()
+}
+
+/// Adds the rows by which sandboxes are found by their metadata.
+async fn insert_metadata(connection: &mut SqliteConnection, sandbox: &Sandbox) -> Result<()> {
+    for (key, value) in &sandbox.metadata {
+        sqlx::query(INSERT_METADATA)
+            .bind(&sandbox.tenant.as_bytes()[..])
+            .bind(key)
+            .bind(value)
+            .bind(sandbox.id.as_str())
+            .execute(&mut *connection)
+            .await
+            .map_err(failure::of)?;
+    }
     Ok(())
 }
 
@@ -334,15 +394,22 @@ fn push_filters(builder: &mut QueryBuilder<Sqlite>, query: &SandboxQuery) {
         builder.push_bind(prefix.clone()).push(")) = ");
         builder.push_bind(prefix.clone());
     }
+    for (key, value) in &query.metadata {
+        builder.push(" AND id IN (SELECT sandbox FROM sandbox_metadata WHERE key = ");
+        builder.push_bind(key.clone()).push(" AND value = ");
+        builder.push_bind(value.clone());
+        if let Some(tenant) = query.tenant {
+            builder.push(" AND tenant = ");
+            builder.push_bind(tenant.as_bytes().to_vec());
+        }
+        builder.push(")");
+    }
 }
 
 /// Selects a page of sandboxes.
 pub(super) fn select_page(query: &SandboxQuery) -> Result<QueryBuilder<Sqlite>> {
-    let mut select = QueryBuilder::new(concat!(
-        "SELECT ",
-        columns!(),
-        " FROM sandboxes WHERE 1 = 1"
-    ));
+    let mut select =
+        QueryBuilder::new(concat!("SELECT ", record!(), " FROM sandboxes WHERE 1 = 1"));
     push_filters(&mut select, query);
     pages::push_newest_first(&mut select, query.after.as_ref(), query.limit)?;
     let skipped = i64::from(query.page - 1) * i64::from(query.limit);

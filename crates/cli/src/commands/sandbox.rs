@@ -8,6 +8,7 @@ mod logs;
 mod ls;
 mod restore;
 mod rm;
+mod set;
 mod show;
 mod snapshot;
 mod start;
@@ -58,6 +59,7 @@ enum SandboxCommand {
     Stop(stop::Stop),
     Start(start::Start),
     Extend(extend::Extend),
+    Set(set::Set),
     Fork(fork::Fork),
     Snapshot(snapshot::Snapshot),
     Restore(restore::Restore),
@@ -76,6 +78,7 @@ pub(crate) fn run(sandbox: Sandbox) -> anyhow::Result<Exit> {
         SandboxCommand::Stop(args) => stop::run(call, &args).map(done),
         SandboxCommand::Start(args) => start::run(call, &args).map(done),
         SandboxCommand::Extend(args) => extend::run(call, &args).map(done),
+        SandboxCommand::Set(args) => set::run(call, args).map(done),
         SandboxCommand::Fork(args) => fork::run(call, args),
         SandboxCommand::Snapshot(args) => snapshot::run(call, args).map(done),
         SandboxCommand::Restore(args) => restore::run(call, args).map(done),

@@ -1,26 +1,29 @@
 //! `elevo whoami`: shows the server and the key that commands use.
 
 use clap::Args;
-use elevo_api::Health;
+use elevo_api::{Health, Me};
 use elevo_core::ErrorCode;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::client::contexts::LOCAL;
 use crate::client::{KeySource, Reach, run_with_client};
 use crate::errors::Exit;
+use crate::output::Output;
 use crate::output::notes::field;
 
 /// Show the server and the key that commands use.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Shows the address and version of the server, the context that names it, and the
-origin of the key, and checks that the server accepts the key. The exit code is
-1 if it does not.
+origin of the key. If the server accepts the key, also shows the name, the
+tenant, the agent and the scopes of the key, its sandboxes and its limit of
+them. The exit code is 1 if the server does not accept the key.
 
 Examples:
   elevo whoami
   elevo whoami --context prod
-  elevo whoami --json | jq -r .server")]
+  elevo whoami --json | jq -r .server
+  elevo whoami --json | jq .me.left              the part of the limits that is left")]
 pub(crate) struct Whoami {
     #[command(flatten)]
     pub(crate) reach: Reach,
@@ -34,11 +37,9 @@ pub(crate) fn run(args: &Whoami) -> anyhow::Result<Exit> {
     let context = is_named.then_some(context);
     run_with_client(found.client()?, args.reach.json, args.reach.quiet, |call| {
         let health: Health = call.wait(call.client.get(&["health"]))?;
-        let checked = call.wait(call.client.get::<Value>(&["api", "v1", "templates"]));
-        let is_valid = match checked.as_ref().err().and_then(|error| error.code()) {
-            Some(ErrorCode::Unauthorized) => false,
-            Some(ErrorCode::Forbidden) => true,
-            _ => checked.map(|_| true)?,
+        let me = match call.wait(call.client.get::<Me>(&["api", "v1", "me"])) {
+            Err(error) if error.code() == Some(ErrorCode::Unauthorized) => None,
+            me => Some(me?),
         };
         let server = call.client.url().to_owned();
         let key = describe(&source);
@@ -48,25 +49,42 @@ pub(crate) fn run(args: &Whoami) -> anyhow::Result<Exit> {
                 "version": health.version,
                 "context": context,
                 "key_from": key,
-                "key_valid": is_valid,
+                "key_valid": me.is_some(),
+                "me": me,
             }))?;
         } else {
             let output = &mut call.output;
             field(output, "server", &server)?;
             field(output, "version", &health.version)?;
             field(output, "context", context.as_deref().unwrap_or("none"))?;
-            let rejected = if is_valid {
-                ""
-            } else {
-                " (rejected by the server)"
-            };
-            field(output, "key", &format!("{key}{rejected}"))?;
+            match &me {
+                Some(me) => {
+                    field(output, "key", &format!("{} (from {key})", me.key.name))?;
+                    print(output, me)?;
+                }
+                None => field(output, "key", &format!("{key} (rejected by the server)"))?,
+            }
         }
-        Ok(match is_valid {
-            true => Exit::Done,
-            false => Exit::Failed,
+        Ok(match me {
+            Some(_) => Exit::Done,
+            None => Exit::Failed,
         })
     })
+}
+
+/// Prints the owner, the scopes and the usage of a key.
+fn print(output: &mut Output, me: &Me) -> anyhow::Result<()> {
+    field(output, "tenant", &me.tenant.name)?;
+    if let Some(agent) = &me.agent {
+        field(output, "agent", &agent.name)?;
+    }
+    field(output, "scopes", &me.scopes.join(", "))?;
+    let used = me.usage.sandboxes;
+    let sandboxes = match me.left.sandboxes {
+        Some(left) => format!("{used}, and {left} more are allowed"),
+        None => used.to_string(),
+    };
+    Ok(field(output, "sandboxes", &sandboxes)?)
 }
 
 fn describe(source: &KeySource) -> String {

@@ -48,7 +48,7 @@ fn advice(body: &elevo_api::ErrorBody) -> String {
 
 /// Advice in terms of the command line, for codes whose remediation names
 /// requests, headers or fields.
-const IN_COMMANDS: [(ErrorCode, &str); 24] = [
+const IN_COMMANDS: [(ErrorCode, &str); 25] = [
     (
         ErrorCode::Unauthorized,
         "Set ELEVO_API_KEY to a valid key, or name its file with --key-file; `elevo key \

@@ -1,4 +1,4 @@
-//! Arguments of the form `NAME=VALUE`.
+//! Arguments of the forms `NAME=VALUE` and `KEY=VALUE`.
 
 /// Parses `NAME=VALUE` for clap.
 pub(crate) fn variable(text: &str) -> Result<(String, String), String> {
@@ -6,6 +6,11 @@ pub(crate) fn variable(text: &str) -> Result<(String, String), String> {
         Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
         _ => Err("write it as NAME=VALUE".into()),
     }
+}
+
+/// Parses `KEY=VALUE` for clap.
+pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
+    variable(text).map_err(|_| "write it as KEY=VALUE".into())
 }
 
 #[cfg(test)]

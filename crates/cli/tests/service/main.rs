@@ -17,6 +17,7 @@ mod deciding;
 mod events;
 mod files;
 mod imports;
+mod labels;
 mod login;
 mod names;
 mod parked;

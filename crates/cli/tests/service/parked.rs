@@ -32,7 +32,7 @@ fn a_kept_workspace_is_listed_resumed_and_removed() {
     assert_eq!(server.ok(["exec", &second, "--", "cat file"]), "mine\n");
     let shown: Value =
         serde_json::from_str(&server.ok(["sandbox", "show", "--json", &second])).unwrap();
-    assert_eq!(shown["workspaceId"], Value::from(id.as_str()));
+    assert_eq!(shown["workspace"], Value::from(id.as_str()));
     assert_eq!(shown["onExpiry"], "delete");
     let refused = server.run(["ws", "rm", "--parked", "--json", &id]);
     assert_eq!(refused.name(), "workspace_not_parked");

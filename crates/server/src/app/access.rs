@@ -2,6 +2,7 @@
 //! requests, and sealed secrets.
 
 pub(crate) mod keys;
+pub(crate) mod me;
 pub(crate) mod names;
 pub(crate) mod presence;
 pub(crate) mod principal;

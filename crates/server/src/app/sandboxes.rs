@@ -1,6 +1,7 @@
 //! Sandboxes: lists them, and returns their logs and statistics. The submodules
 //! create, start, stop, fork and delete them.
 
+pub(crate) mod change;
 pub(crate) mod containers;
 pub(crate) mod create;
 pub(crate) mod forks;
@@ -9,6 +10,7 @@ pub(crate) mod lifecycle;
 pub(crate) mod locks;
 pub(crate) mod lost;
 pub(crate) mod makers;
+pub(crate) mod metadata;
 pub(crate) mod new_sandbox;
 pub(crate) mod pool;
 pub(crate) mod reasons;
@@ -19,6 +21,7 @@ pub(crate) mod starts;
 pub(crate) mod templates;
 pub(crate) mod warm_pools;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use elevo_agent_link::AgentLink;
@@ -56,6 +59,7 @@ pub(crate) struct ListQuery {
     pub(crate) page: PageQuery,
     pub(crate) state: Option<SandboxState>,
     pub(crate) name_prefix: Option<String>,
+    pub(crate) metadata: BTreeMap<String, String>,
 }
 
 /// The part of a sandbox's log that a client requests.
@@ -125,6 +129,7 @@ impl Sandboxes {
                 agent: who.agent.clone(),
                 state: query.state,
                 name_prefix: query.name_prefix,
+                metadata: query.metadata,
                 removing: Some(false),
                 after: query.page.position()?,
                 page: query.number,

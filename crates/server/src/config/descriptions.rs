@@ -228,7 +228,7 @@ pub(super) const SETTINGS: &[(&str, &str)] = &[
     ),
     (
         "RATE_CREATES",
-        "sandboxes that a key may create per minute, by default [10]",
+        "sandboxes that a key may create per minute, by default [60]",
     ),
     (
         "RATE_COMMANDS",
@@ -240,7 +240,7 @@ pub(super) const SETTINGS: &[(&str, &str)] = &[
     ),
     (
         "KEY_SANDBOXES",
-        "sandboxes of a key at a time, by default [10]",
+        "sandboxes of a key at a time, by default [100]",
     ),
     (
         "TENANT_SANDBOXES",

@@ -234,10 +234,10 @@ impl Reader {
             stop_grace: self.seconds("STOP_GRACE", 30),
             connections: self.number("MAX_CONNECTIONS", 1024, 1),
             key: elevo_catalog::KeyLimits {
-                creates_per_minute: Some(self.number("RATE_CREATES", 10, 1)),
+                creates_per_minute: Some(self.number("RATE_CREATES", 60, 1)),
                 commands_per_minute: Some(self.number("RATE_COMMANDS", 100, 1)),
                 requests_per_minute: Some(self.number("RATE_REQUESTS", 1000, 1)),
-                sandboxes: Some(self.number("KEY_SANDBOXES", 10, 1)),
+                sandboxes: Some(self.number("KEY_SANDBOXES", 100, 1)),
                 ..elevo_catalog::KeyLimits::default()
             },
             tenant: elevo_catalog::TenantLimits {

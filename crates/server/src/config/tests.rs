@@ -18,7 +18,8 @@ fn the_environment_takes_precedence_over_the_file_and_both_over_defaults() {
     assert_eq!(config.api, "127.0.0.1:2".parse().unwrap());
     assert_eq!(config.limits.max_sandboxes, 7);
     assert_eq!(config.limits.memory, (1 << 30, 16 << 30));
-    assert_eq!(config.limits.key.creates_per_minute, Some(10));
+    assert_eq!(config.limits.key.creates_per_minute, Some(60));
+    assert_eq!(config.limits.key.sandboxes, Some(100));
 }
 
 #[test]

@@ -133,10 +133,17 @@ fn is_text(kind: &SchemaType) -> bool {
 
 /// Adds the error responses, and the header that every response has.
 fn describe_responses(operation: &mut Operation) {
+    // An operation that needs no key declares an empty security.
+    let has_key = operation.security.is_none();
     let responses = &mut operation.responses.responses;
     for response in responses.values_mut() {
         if let RefOr::T(response) = response {
             add_header(response, "X-Request-Id", request_id());
+            if has_key {
+                for (name, header) in rate_limits() {
+                    add_header(response, name, header);
+                }
+            }
         }
     }
     let mut add = |status: &str| {
@@ -171,9 +178,12 @@ fn describe_replays(operation: &mut Operation) {
 fn error_response() -> Response {
     let envelope = ContentBuilder::new().schema(Some(Ref::from_schema_name("ErrorEnvelope")));
     let wait = "Seconds until a retry may succeed.";
+    let [policy, state] = rate_limits();
     ResponseBuilder::new()
         .description("The request failed; the error says why, and what to do")
         .header("X-Request-Id", request_id())
+        .header(policy.0, policy.1)
+        .header(state.0, state.1)
         .header("Retry-After", header(Type::Integer, wait))
         .content("application/json", envelope.build())
         .build()
@@ -186,6 +196,20 @@ fn add_header(response: &mut Response, name: &str, header: Header) {
 fn request_id() -> Header {
     let text = "Id of the request, which is also in the log of the server.";
     header(Type::String, text)
+}
+
+/// The headers that every response to a request with a valid key has.
+fn rate_limits() -> [(&'static str, Header); 2] {
+    let policy = "The rate limits that the request counted towards, such as \
+                  `\"creates\";q=60;w=60`: the policy `creates`, `requests` or `commands` of the \
+                  key, and `tenant`, each with its quota `q` in a window of `w` seconds. Absent \
+                  if nothing limits the key. draft-ietf-httpapi-ratelimit-headers has the syntax.";
+    let state = "The state of the rate limits, such as `\"creates\";r=59;t=1`: `r` requests are \
+                 left, and the whole quota is available again in `t` seconds.";
+    [
+        ("RateLimit-Policy", header(Type::String, policy)),
+        ("RateLimit", header(Type::String, state)),
+    ]
 }
 
 fn header(kind: Type, description: &str) -> Header {

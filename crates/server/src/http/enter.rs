@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use crate::app::access::principal::Principal;
 use crate::failure::{Failure, Result};
 use crate::http::answer::ApiError;
+use crate::http::limits::Quotas;
 use crate::http::request;
 use crate::http::route_rules::{Disk, RouteRule};
 use crate::http::shared::Shared;
@@ -50,7 +51,8 @@ pub(super) async fn enter(State(shared): State<Shared>, request: Request, next: 
         return next.run(request).await;
     };
     let (mut parts, body) = request.into_parts();
-    let entered = admit(&shared, &parts, path.as_str()).await;
+    let mut quotas = Quotas::default();
+    let entered = admit(&shared, &parts, path.as_str(), &mut quotas).await;
     let Some(entered) = entered else {
         return next.run(Request::from_parts(parts, body)).await;
     };
@@ -65,19 +67,31 @@ pub(super) async fn enter(State(shared): State<Shared>, request: Request, next: 
         // parsed from it.
         held = shared.app.stores.shares.hold(who.tenant, 2 * bytes);
         if held.is_none() {
-            return ApiError::from(share::too_many_bytes()).into_response();
+            let failure = ApiError::from(share::too_many_bytes());
+            return (quotas.headers(), failure).into_response();
         }
     }
     let entered = Entered(entered.map_err(Arc::new));
     parts.extensions.insert(entered);
-    let response = next.run(Request::from_parts(parts, body)).await;
+    let mut response = next.run(Request::from_parts(parts, body)).await;
     drop(held);
+    for (name, value) in &quotas.headers() {
+        // A handler that counts more than one request has set newer values.
+        let headers = response.headers_mut();
+        headers.entry(name).or_insert_with(|| value.clone());
+    }
     response
 }
 
 /// Checks the key of a request, its rate limits and the space for it. Returns
-/// `None` if the request has no key.
-async fn admit(shared: &Shared, parts: &Parts, path: &str) -> Option<Result<Principal>> {
+/// `None` if the request has no key. Sets `quotas` to the state of the rate
+/// limits.
+async fn admit(
+    shared: &Shared,
+    parts: &Parts,
+    path: &str,
+    quotas: &mut Quotas,
+) -> Option<Result<Principal>> {
     let secret = request::secret(&parts.headers)?;
     let peer = parts.extensions.get::<ConnectInfo<Peer>>();
     let peer = peer.map(|ConnectInfo(peer)| peer);
@@ -101,7 +115,9 @@ async fn admit(shared: &Shared, parts: &Parts, path: &str) -> Option<Result<Prin
             peer.place.show(&who.key)?;
         }
         let rules = shared.rules.of(&parts.method, path);
-        shared.rates.take(&who, rules.rate, 1)?;
+        let taken;
+        (*quotas, taken) = shared.rates.take(&who, rules.rate, 1);
+        taken?;
         if rules.disk == Disk::Needed {
             let app = &shared.app;
             app.room.check()?;

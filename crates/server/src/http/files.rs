@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use axum::Json;
 use axum::body::Body as RawBody;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use elevo_api as api;
 use serde::Deserialize;
@@ -40,18 +40,20 @@ pub(super) async fn fork(
     Path(id): Path<SandboxId>,
     once: Once,
     MaybeBody(wish): MaybeBody<api::Fork>,
-) -> Answer<(StatusCode, Json<api::Forked>)> {
+) -> Answer<(StatusCode, HeaderMap, Json<api::Forked>)> {
     // The rate limit has already counted the request itself as one creation.
     if let Some(more) = wish
         .count
         .and_then(|count| NonZeroU32::new(count.min(50).saturating_sub(1)))
     {
-        shared.rates.take(&who, Class::Create, more.get())?;
+        shared.rates.take(&who, Class::Create, more.get()).1?;
     }
+    // The headers count the forks, too.
+    let quotas = shared.rates.look(&who, Class::Create).headers();
     let forked = shared.app.sandboxes.fork(&who, &id, wish, once).await?;
     let ids = forked.succeeded.iter().map(|made| made.id.as_str());
     audit::detail("sandboxes", ids.collect::<Vec<_>>());
-    Ok((StatusCode::CREATED, Json(forked)))
+    Ok((StatusCode::CREATED, quotas, Json(forked)))
 }
 
 /// Take a snapshot of a sandbox's workspace

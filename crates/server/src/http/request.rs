@@ -123,10 +123,12 @@ pub(crate) struct Query<T>(pub(crate) T);
 impl<T: DeserializeOwned> FromRequestParts<Shared> for Query<T> {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, ApiError> {
-        let read = axum::extract::Query::<T>::from_request_parts(parts, shared).await;
-        let read = read.map_err(|error| Failure::invalid(error.body_text()))?;
-        Ok(Self(read.0))
+    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, ApiError> {
+        // In contrast to the extractor of `axum`, reads a parameter that occurs
+        // several times into a list.
+        let read = serde_html_form::from_str(parts.uri.query().unwrap_or_default());
+        let invalid = |error| Failure::invalid(format!("the query is not valid: {error}"));
+        Ok(Self(read.map_err(invalid)?))
     }
 }
 

@@ -1,11 +1,13 @@
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{DefaultBodyLimit, State};
 
 use axum::response::Response;
 use elevo_api as api;
 use elevo_core::{ErrorCode, ReviewId};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use crate::app::projects::reviews::{ReviewsQuery, Side};
 use crate::app::requests::once::Once;
@@ -14,7 +16,21 @@ use crate::http::answer::{Answer, file_answer};
 use crate::http::description::Binary;
 use crate::http::page::{PAGE, page};
 use crate::http::request::{Body, Path, Query, Who};
+use crate::http::route_rules::PATCH_BODY;
 use crate::http::shared::Shared;
+use crate::platform::audit;
+
+pub(super) fn routes() -> OpenApiRouter<Shared> {
+    let large = OpenApiRouter::new()
+        .routes(routes!(resolve_many))
+        .layer(DefaultBodyLimit::max(PATCH_BODY));
+    OpenApiRouter::new()
+        .merge(large)
+        .routes(routes!(list))
+        .routes(routes!(get))
+        .routes(routes!(content))
+        .routes(routes!(resolve))
+}
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -128,5 +144,27 @@ pub(super) async fn resolve(
     Body(wish): Body<api::ResolveReview>,
 ) -> Answer<Json<api::Review>> {
     let decided = shared.app.reviews.resolve(&who, &id, wish, once);
+    Ok(Json(decided.await?))
+}
+
+/// Decide up to 50 reviews
+///
+/// Each decision is carried out separately, in the order of the list: the failure
+/// of one does not affect the others.
+#[utoipa::path(
+    post, path = "/api/v1/reviews/resolve", operation_id = "reviews_resolve_many", tag = "reviews",
+    request_body = api::ResolveReviews,
+    extensions(("x-elevo" = json!({"audit": "review.resolved", "disk": "spared", "body": "patch"}))),
+    responses((status = 200, description = "The decided reviews, and an error for each of the others", body = api::ReviewsResolved))
+)]
+pub(super) async fn resolve_many(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    once: Once,
+    Body(wish): Body<api::ResolveReviews>,
+) -> Answer<Json<api::ReviewsResolved>> {
+    let ids = wish.items.iter().map(|item| audit::cut(&item.id));
+    audit::detail("reviews", ids.collect::<Vec<_>>());
+    let decided = shared.app.reviews.resolve_many(&who, wish, &once);
     Ok(Json(decided.await?))
 }

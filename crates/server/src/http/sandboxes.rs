@@ -7,7 +7,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::app::requests::once::Once;
-use crate::app::sandboxes::{ListQuery, LogsQuery};
+use crate::app::sandboxes::{ListQuery, LogsQuery, metadata};
 use crate::failure::Failure;
 use crate::http::answer::Answer;
 use crate::http::page::{PAGE, page};
@@ -54,6 +54,11 @@ pub(super) struct List {
     state: Option<api::SandboxState>,
     /// Only sandboxes whose name starts with this prefix.
     name_prefix: Option<String>,
+    /// Only sandboxes with this pair of metadata, in the form `KEY:VALUE`. Can
+    /// be repeated: a sandbox must have all pairs.
+    #[serde(default)]
+    #[param(example = json!(["run:7"]))]
+    metadata: Vec<String>,
 }
 
 /// List sandboxes, newest first
@@ -79,6 +84,7 @@ pub(super) async fn list(
         page: page(query.cursor, query.limit, PAGE)?,
         state: query.state.map(Into::into),
         name_prefix: query.name_prefix,
+        metadata: metadata::filters(&query.metadata)?,
     };
     Ok(Json(shared.app.sandboxes.list(&who, query).await?))
 }
@@ -94,6 +100,22 @@ pub(super) async fn get(
     Path(id): Path<SandboxId>,
 ) -> Answer<Json<api::Sandbox>> {
     Ok(Json(shared.app.sandboxes.get(&who, &id).await?))
+}
+
+/// Change the name, the metadata or the expiry of a sandbox
+#[utoipa::path(
+    patch, path = "/api/v1/sandboxes/{id}", operation_id = "sandboxes_change", tag = "sandboxes", params(("id" = String, Path)),
+    request_body = api::ChangeSandbox,
+    extensions(("x-elevo" = json!({"audit": "sandbox.changed"}))),
+    responses((status = 200, description = "The changed sandbox", body = api::Sandbox))
+)]
+pub(super) async fn change(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<SandboxId>,
+    Body(wish): Body<api::ChangeSandbox>,
+) -> Answer<Json<api::Sandbox>> {
+    Ok(Json(shared.app.sandboxes.change(&who, &id, wish).await?))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

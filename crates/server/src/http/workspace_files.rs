@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use axum::Json;
 use axum::body::Body as RawBody;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use elevo_api as api;
 use elevo_core::WorkspaceId;
@@ -91,16 +91,18 @@ pub(super) async fn fork(
     Path(id): Path<WorkspaceId>,
     once: Once,
     MaybeBody(wish): MaybeBody<api::ForkWorkspace>,
-) -> Answer<(StatusCode, Json<api::WorkspacesForked>)> {
+) -> Answer<(StatusCode, HeaderMap, Json<api::WorkspacesForked>)> {
     // The rate limit has already counted the request itself as one creation.
     let count = wish.count.unwrap_or(1).min(50);
     if let Some(more) = NonZeroU32::new(count.saturating_sub(1)) {
-        shared.rates.take(&who, Class::Create, more.get())?;
+        shared.rates.take(&who, Class::Create, more.get()).1?;
     }
+    // The headers count the forks, too.
+    let quotas = shared.rates.look(&who, Class::Create).headers();
     let forked = shared.app.workspaces.fork(&who, &id, wish, once).await?;
     let ids = forked.succeeded.iter().map(|made| made.id.as_str());
     audit::detail("workspaces", ids.collect::<Vec<_>>());
-    Ok((StatusCode::CREATED, Json(forked)))
+    Ok((StatusCode::CREATED, quotas, Json(forked)))
 }
 
 /// Restore a workspace to a snapshot

@@ -104,7 +104,7 @@ async fn work_of_an_expired_sandbox_is_parked_and_resumed() {
         .expect(Method::POST, "/api/v1/gc", Some(json!({})), 200)
         .await;
     let made = resume(&service, &id, 201).await;
-    assert_eq!(made["workspaceId"], json!(id), "{made}");
+    assert_eq!(made["workspace"], json!(id), "{made}");
     let second = made["id"].as_str().unwrap().to_owned();
     assert_ne!(second, id);
     let seen = service.output_of(&second, "cat file ~/tool").await;

@@ -447,6 +447,8 @@ fn changing(hidden: &Hidden) -> Vec<Case> {
             200,
         )
         .json(json!({"take": "workspace"})),
+        case("POST", "/api/v1/reviews/resolve", &[], "", 200)
+            .json(json!({"items": [{"id": hidden.reviews[1], "take": "project"}]})),
     ];
     for snapshot in &hidden.snapshots {
         let body = json!({"snapshot": snapshot, "merge": rehearsed});
@@ -607,6 +609,7 @@ fn of_sandbox(hidden: &Hidden, id: &str) -> Vec<Case> {
         post("/api/v1/sandboxes/{id}/restore", 404, snapshot),
         post("/api/v1/sandboxes/{id}/snapshot", 201, json!({})),
         post("/api/v1/sandboxes/{id}/extend", 200, json!({"seconds": 60})),
+        case("PATCH", SANDBOX, &[id], "", 200).json(json!({"name": "new"})),
         case("GET", "/api/v1/sandboxes/{id}/logs", &[id], "", 200),
         post("/api/v1/sandboxes/{id}/fork", 201, json!({})),
         post("/api/v1/sandboxes/{id}/stop", 200, json!({})),
@@ -662,6 +665,8 @@ fn of_the_rest() -> Vec<Case> {
         case("GET", "/api/v1/agents", &[], "", 200),
         case("POST", "/api/v1/agents", &[], "", 403).json(name.clone()),
         case("DELETE", "/api/v1/agents/{id}", &["agt-none"], "", 403),
+        case("GET", "/api/v1/me", &[], "", 200),
+        case("GET", "/api/v1/info", &[], "", 200),
         case("GET", "/api/v1/keys", &[], "", 200),
         case("POST", "/api/v1/keys", &[], "", 403).json(name.clone()),
         case("DELETE", key, &["none"], "", 404),

@@ -118,6 +118,8 @@ impl Things {
             "projects/{id}/restore" => json!({"snapshot": self.step, "path": "file"}),
             "projects/{id}/revert" => json!({"snapshot": self.step}),
             "projects/{id}/tags" => json!({"name": "v1"}),
+            // The other route decides the review.
+            "reviews/resolve" => json!({"items": [{"id": "rev-none", "take": "project"}]}),
             "reviews/{id}/resolve" => json!({"take": "workspace"}),
             "templates" => json!({"name": "other", "image": service.image()}),
             "webhooks" => json!({"url": "http://localhost:1/other"}),

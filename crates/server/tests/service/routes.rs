@@ -94,6 +94,9 @@ const OF_THE_TENANT: &[(&str, &str, u16, u16)] = &[
     ("get", "/api/v1/reviews/{id}", 404, 404),
     ("get", "/api/v1/reviews/{id}/content", 404, 404),
     ("post", "/api/v1/reviews/{id}/resolve", 404, 404),
+    ("post", "/api/v1/reviews/resolve", 200, 200),
+    ("get", "/api/v1/me", 200, 200),
+    ("get", "/api/v1/info", 200, 200),
     ("get", "/api/v1/stats", 403, 403),
     ("get", "/api/v1/gc", 403, 403),
     ("post", "/api/v1/gc", 403, 403),
@@ -162,6 +165,9 @@ fn request(service: &Service, route: &Route, ids: &Ids, template: &str) -> Reque
         "tags" if route.method == "post" => json!({"name": "v1"}),
         "policy" if route.method == "put" => json!({"policy": {}}),
         "{id}" if route.method == "patch" => json!({"name": "another"}),
+        "resolve" if !route.path.contains("{id}") => {
+            json!({"items": [{"id": ids.review, "take": "workspace"}]})
+        }
         "resolve" => json!({"take": "workspace"}),
         "merge" | "complete" | "refresh" => json!({}),
         "apply" => json!({"files": [{"path": "core/secret", "content": "mine"}]}),

@@ -1,5 +1,7 @@
 //! Sample tenants, agents, keys and sandboxes, and calls that must succeed.
 
+use std::collections::BTreeMap;
+
 use elevo_core::{Id, SandboxState, TenantId, Timestamp};
 use serde_json::json;
 
@@ -98,7 +100,16 @@ pub(crate) fn sandbox(tenant: TenantId, id: &str) -> Sandbox {
         keep_workspace: false,
         started_before: false,
         spec: json!({ "memory": 1 << 30, "env": { "A": "b" } }),
+        metadata: BTreeMap::new(),
+        project: None,
+        base: None,
     }
+}
+
+/// Returns pairs of metadata.
+pub(crate) fn pairs(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    let owned = |(key, value): &(&str, &str)| ((*key).into(), (*value).into());
+    pairs.iter().map(owned).collect()
 }
 
 pub(crate) fn of_state(state: SandboxState) -> SandboxChange {

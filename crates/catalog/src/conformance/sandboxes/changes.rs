@@ -9,7 +9,7 @@ use crate::change::SandboxChange;
 use crate::conformance::assertions::{assert_not_found, assert_refused};
 use crate::conformance::backend::Backend;
 use crate::conformance::samples::{
-    ALICE, add, at, furnished, get, id_of, of_state, removing, sandbox,
+    ALICE, add, at, furnished, get, id_of, of_state, pairs, removing, sandbox,
 };
 use crate::error::{Error, Kind};
 use crate::limits::{MAX_REASON_BYTES, MAX_SPEC_BYTES};
@@ -43,6 +43,7 @@ pub async fn a_change_sets_only_the_given_fields(backend: &impl Backend) {
         keep_workspace: Some(true),
         started_before: Some(true),
         spec: Some(json!({})),
+        metadata: Some(pairs(&[("a", "1"), ("b", "2")])),
         tells: Vec::new(),
     };
     let changed = catalog
@@ -61,6 +62,7 @@ pub async fn a_change_sets_only_the_given_fields(backend: &impl Backend) {
         keep_workspace: true,
         started_before: true,
         spec: json!({}),
+        metadata: pairs(&[("a", "1"), ("b", "2")]),
         ..before
     };
     assert_eq!(changed, expected);

@@ -5,7 +5,7 @@ use futures::future::join_all;
 use crate::catalog::*;
 use crate::conformance::backend::Backend;
 use crate::conformance::samples::{
-    AGENT_KEYS, ALICE, BOB, add, at, furnished, id_of, list, of_tenant, removing, sandbox,
+    AGENT_KEYS, ALICE, BOB, KEY, add, at, furnished, id_of, list, of_tenant, removing, sandbox,
 };
 use crate::error::{Error, Limit, Result};
 use crate::query::{AddLimits, SandboxQuery};
@@ -196,5 +196,29 @@ pub async fn limits_of_tenants_hold_under_concurrent_additions(backend: &impl Ba
             }
             Err(other) => panic!("{other:?}"),
         }
+    }
+}
+
+/// Keys of an agent count together, and sandboxes that are being removed do not
+/// count.
+pub async fn sandboxes_are_counted_by_key(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
+    let [first, second] = AGENT_KEYS;
+    for one in [
+        with_key("a", first),
+        with_key("b", second),
+        with_key("c", second),
+        sandbox(ALICE, "d"),
+        sandbox(BOB, "e"),
+    ] {
+        add(&catalog, &one).await;
+    }
+    let marked = catalog
+        .change_sandbox(ALICE, &id_of("c"), &removing(), at(101))
+        .await;
+    marked.expect("mark it");
+    for (key, expected) in [(first, 2), (second, 2), (KEY, 1), ("unknown", 0)] {
+        let counted = catalog.count_of_key(ALICE, &id_of(key)).await;
+        assert_eq!(counted.expect("a count"), expected, "{key}");
     }
 }

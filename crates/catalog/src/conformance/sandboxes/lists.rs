@@ -1,14 +1,17 @@
 //! Checks of lists of sandboxes.
 
+use std::collections::BTreeMap;
+
 use elevo_core::SandboxState;
 
 use crate::catalog::*;
+use crate::change::SandboxChange;
 use crate::conformance::assertions::assert_refused;
 use crate::conformance::backend::Backend;
 use crate::conformance::samples::{
-    AGENT, ALICE, BOB, NO_LIMITS, add, at, furnished, id_of, list, of_tenant, sandbox, short,
+    AGENT, ALICE, BOB, NO_LIMITS, add, at, furnished, id_of, list, of_tenant, pairs, sandbox, short,
 };
-use crate::limits::MAX_PAGE;
+use crate::limits::{MAX_METADATA, MAX_METADATA_VALUE_BYTES, MAX_PAGE};
 use crate::query::SandboxQuery;
 use crate::records::Sandbox;
 
@@ -113,6 +116,87 @@ pub async fn filters_are_combined(backend: &impl Backend) {
         let ids: Vec<_> = page.items.iter().map(|one| short(&one.id)).collect();
         assert_eq!(ids, expected, "{query:?}");
     }
+}
+
+/// A sandbox must have all pairs of the filter, as they are after its last
+/// change.
+pub async fn sandboxes_are_found_by_their_metadata(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
+    for n in 0..12 {
+        let mut one = sandbox(if n < 8 { ALICE } else { BOB }, &format!("{n:02}"));
+        one.metadata = pairs(&[("run", "7"), ("part", &(n % 4).to_string())]);
+        add(&catalog, &one).await;
+    }
+    let found = async |query: SandboxQuery| {
+        let page = catalog.sandboxes(&query).await.expect("sandboxes");
+        let ids: Vec<_> = page.items.iter().map(|one| short(&one.id)).collect();
+        (ids, page.total)
+    };
+    let with = |wanted: &[(&str, &str)]| SandboxQuery {
+        metadata: pairs(wanted),
+        ..of_tenant(ALICE)
+    };
+    let both = [("run", "7"), ("part", "1")];
+    assert_eq!(
+        found(with(&both)).await,
+        (vec!["05".into(), "01".into()], 2)
+    );
+    let second = SandboxQuery {
+        page: 2,
+        limit: 3,
+        ..with(&[("run", "7")])
+    };
+    let expected = ["04", "03", "02"].map(String::from).to_vec();
+    assert_eq!(found(second).await, (expected, 8));
+    let of_all = SandboxQuery {
+        tenant: None,
+        ..with(&both)
+    };
+    assert_eq!(found(of_all).await.1, 3);
+    for other in [("run", "8"), ("7", "run"), ("part", "%"), ("x' OR '1", "1")] {
+        assert_eq!(found(with(&[other])).await, (Vec::new(), 0), "{other:?}");
+    }
+    let change = SandboxChange {
+        metadata: Some(pairs(&[("part", "9")])),
+        ..SandboxChange::default()
+    };
+    let [changed, removed] = ["05", "01"].map(id_of);
+    let done = catalog.change_sandbox(ALICE, &changed, &change, at(101));
+    done.await.expect("a change");
+    let done = catalog.remove_sandbox(ALICE, &removed, at(102));
+    assert!(done.await.expect("a removal"));
+    assert_eq!(found(with(&both)).await, (Vec::new(), 0));
+    assert_eq!(found(with(&[("part", "9")])).await.0, ["05"]);
+}
+
+/// Checks too many pairs, and keys and values that are too long.
+pub async fn rejects_metadata_out_of_bounds(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
+    let many = |count| (0..count).map(|n| (n.to_string(), String::new()));
+    let long = "x".repeat(MAX_METADATA_VALUE_BYTES + 1);
+    let bad = [
+        many(MAX_METADATA + 1).collect::<BTreeMap<_, _>>(),
+        pairs(&[("", "value")]),
+        pairs(&[("key", &long)]),
+        pairs(&[("key", "\0")]),
+    ];
+    for metadata in bad {
+        let one = Sandbox {
+            metadata: metadata.clone(),
+            ..sandbox(ALICE, "a")
+        };
+        assert_refused(catalog.add_sandbox(&one, NO_LIMITS).await);
+        let query = SandboxQuery {
+            metadata,
+            ..of_tenant(ALICE)
+        };
+        assert_refused(catalog.sandboxes(&query).await);
+    }
+    let one = Sandbox {
+        metadata: many(MAX_METADATA).collect(),
+        ..sandbox(ALICE, "a")
+    };
+    add(&catalog, &one).await;
 }
 
 /// A prefix has no wildcards, no case folding and no SQL injection.

@@ -14,7 +14,7 @@ const ROW: &str = "
     INSERT INTO api_keys VALUES
         (zeroblob(16), 'key-1', NULL, 'k', zeroblob(32), '[]', '{}', 1, NULL, NULL);
     INSERT INTO sandboxes VALUES ('sbx-1', zeroblob(16), NULL, 'key-1', NULL, 'running', NULL, 't', NULL,
-        'w', zeroblob(32), 1, 1, 1, 0, 0, '{}', 1, NULL);
+        'w', zeroblob(32), 1, 1, 1, 0, 0, '{}', 1, NULL, '{}');
     INSERT INTO templates VALUES ('t', 'i', NULL, '[]', 1, 0, 1);
 ";
 
@@ -52,6 +52,7 @@ async fn impossible_values_are_reported_as_damage() {
         "UPDATE sandboxes SET state = 'dancing'",
         "UPDATE sandboxes SET failure = 'tiredness'",
         "UPDATE sandboxes SET spec = '{'",
+        "UPDATE sandboxes SET metadata = '[]'",
         "UPDATE api_keys SET scopes = 'null'",
         "UPDATE api_keys SET limits = '7'",
         "UPDATE templates SET size = -1",

@@ -1,5 +1,7 @@
 //! Tests of the format of the file and its migrations.
 
+use std::collections::BTreeMap;
+
 use elevo_core::{SandboxState, TenantId, Timestamp};
 use serde_json::json;
 use sqlx::Row;
@@ -161,6 +163,9 @@ fn sandbox() -> Sandbox {
         keep_workspace: true,
         started_before: true,
         spec: json!({ "memory": 1 << 30, "env": { "A": "b\nc" } }),
+        metadata: BTreeMap::new(),
+        project: None,
+        base: None,
     }
 }
 

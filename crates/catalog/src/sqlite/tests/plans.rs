@@ -56,7 +56,8 @@ async fn no_statement_reads_a_whole_table_or_sorts_it() {
     use super::super::keys::SELECT_BY_HASH;
     use super::super::requests::{DELETE_OLD, RELEASE_ALL_BUT};
     use super::super::sandboxes::{
-        COUNT_ALL, COUNT_OF_KEY, SELECT_BY_NAME, SELECT_EXPIRED, count_by_state, select_page,
+        COUNT_ALL, COUNT_OF_KEY, DELETE_METADATA, SELECT_BY_NAME, SELECT_EXPIRED, count_by_state,
+        select_page,
     };
     use super::super::workspaces::SELECT_BY_NAME as SELECT_WORKSPACES_BY_NAME;
     let temporary = Temporary::new();
@@ -79,6 +80,7 @@ async fn no_statement_reads_a_whole_table_or_sorts_it() {
             counts.as_str(),
             "COVERING INDEX sandboxes_by_state (tenant=?)",
         ),
+        (DELETE_METADATA, "sandbox_metadata_by_sandbox (sandbox=?)"),
         (SELECT_BY_HASH, "(hash=?)"),
         (SELECT_BY_NAME, "sandboxes_by_name (tenant=? AND name=?)"),
         (
@@ -95,6 +97,22 @@ async fn no_statement_reads_a_whole_table_or_sorts_it() {
             "{statement}:\n{plan}"
         );
     }
+}
+
+#[tokio::test]
+async fn sandboxes_with_metadata_are_found_by_an_index() {
+    use super::super::sandboxes::select_page;
+    let temporary = Temporary::new();
+    let catalog = temporary.open().await;
+    let query = SandboxQuery {
+        tenant: Some(TenantId::LOCAL),
+        metadata: [("key".into(), "value".into())].into(),
+        ..SandboxQuery::default()
+    };
+    let plan = plan(&catalog, select_page(&query).unwrap().into_sql().as_str()).await;
+    let part = "sandbox_metadata USING PRIMARY KEY (tenant=? AND key=? AND value=?)";
+    assert!(plan.contains(part), "{plan}");
+    assert!(!plan.contains("SCAN"), "{plan}");
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use crate::client::project_state::resolve_some;
 use crate::errors::SandboxProblem;
 use crate::input::duration::seconds;
 use crate::input::file::absolute_text;
-use crate::input::variable::variable;
+use crate::input::variable::{pair, variable};
 use crate::options::network::Network;
 use crate::options::sync::Sync;
 use crate::output::sandbox::print_sandbox_ids;
@@ -44,6 +44,7 @@ of its origin; otherwise there must be exactly one template.
 Examples:
   id=$(elevo sandbox create python:3.11)
   elevo sandbox create python:3.11 --name try-1 --memory 512m --network none
+  elevo sandbox create python:3.11 --metadata run=7
   elevo sandbox create python:3.11 --directory ~/project    copy a directory
   elevo sandbox create python:3.11 --snapshot 1a2b…         start with a snapshot
   elevo sandbox create python:3.11 --project site --sync event
@@ -60,6 +61,10 @@ pub(super) struct Create {
     /// Environment variable for all commands in it; can be repeated
     #[arg(long = "env", short, value_name = "NAME=VALUE", value_parser = variable)]
     envs: Vec<(String, String)>,
+
+    /// Pair of metadata that labels it; can be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
+    metadata: Vec<(String, String)>,
 
     /// Number of processors, such as 2 or 0.5
     #[arg(long, value_name = "N")]
@@ -160,6 +165,7 @@ pub(super) fn run(call: &mut Call, args: Create) -> anyhow::Result<()> {
         template,
         name: args.name,
         envs: args.envs.into_iter().collect(),
+        metadata: args.metadata.into_iter().collect(),
         timeout_seconds: args.timeout,
         on_expiry: args.on_expiry.map(Into::into),
         resources: api::Resources {

@@ -6,6 +6,7 @@ use crate::client::names::{Noun, find};
 use crate::client::paths::sandbox_path;
 use crate::errors::Exit;
 use crate::input::duration::seconds;
+use crate::input::variable::{pair, variable};
 use crate::output::sandbox;
 
 /// Create sandboxes with the current files of another, and print their ids.
@@ -16,7 +17,8 @@ The ids of the created forks are printed even if others failed.
 
 Examples:
   elevo sandbox fork \"$id\"
-  elevo sandbox fork \"$id\" -n 10 --name try")]
+  elevo sandbox fork \"$id\" -n 10 --name try
+  elevo sandbox fork \"$id\" -n 16 --metadata run=7")]
 pub(super) struct Fork {
     /// The sandbox, by id, name or unique prefix of its id
     #[arg(value_name = "SANDBOX")]
@@ -30,6 +32,15 @@ pub(super) struct Fork {
     #[arg(long)]
     name: Option<String>,
 
+    /// Environment variable for all commands in them, over those of the origin; can
+    /// be repeated
+    #[arg(long = "env", short, value_name = "NAME=VALUE", value_parser = variable)]
+    envs: Vec<(String, String)>,
+
+    /// Pair of metadata that labels them, over those of the origin; can be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
+    metadata: Vec<(String, String)>,
+
     /// Time until they expire: seconds, or with s, m, h or d; by default as for the
     /// origin
     #[arg(long, value_name = "TIME", value_parser = seconds)]
@@ -41,6 +52,8 @@ pub(super) fn run(call: &mut Call, args: Fork) -> anyhow::Result<Exit> {
     let wish = api::Fork {
         count: Some(args.count),
         name: args.name,
+        envs: args.envs.into_iter().collect(),
+        metadata: args.metadata.into_iter().collect(),
         timeout_seconds: args.timeout,
     };
     let path = sandbox_path(&id, &["fork"]);

@@ -39,7 +39,10 @@ pub(super) fn run(call: &mut Call, args: &Show) -> anyhow::Result<()> {
         ("name", text(&found.name)),
         ("state", sandbox_state(&found).to_owned()),
         ("reason", text(&found.reason)),
-        ("workspace", found.workspace_id.clone()),
+        ("workspace", found.workspace.clone()),
+        ("project", text(&found.project)),
+        ("base", text(&found.base)),
+        ("origin", found.origin.as_ref().map_or("-".into(), origin)),
         ("template", found.template.clone()),
         ("agent", agents.or_dash(found.agent.as_deref())),
         ("processors", text(&resources.cpu)),
@@ -65,5 +68,17 @@ pub(super) fn run(call: &mut Call, args: &Show) -> anyhow::Result<()> {
             field(&mut call.output, name, &value)?;
         }
     }
+    for (key, value) in &found.metadata {
+        field(&mut call.output, "metadata", &format!("{key}={value}"))?;
+    }
     Ok(())
+}
+
+/// Names the sandbox or snapshot that a sandbox was created from.
+fn origin(origin: &api::Origin) -> String {
+    match (&origin.sandbox, &origin.snapshot) {
+        (Some(sandbox), _) => format!("fork of {sandbox}"),
+        (None, Some(snapshot)) => format!("snapshot {snapshot}"),
+        (None, None) => "-".into(),
+    }
 }

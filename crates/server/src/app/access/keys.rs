@@ -34,7 +34,7 @@ pub(crate) fn hash_of(secret: &str) -> [u8; 32] {
 
 /// Manages the API keys and the agents of tenants.
 pub(crate) struct Keys {
-    catalog: Arc<dyn Catalog>,
+    pub(super) catalog: Arc<dyn Catalog>,
     config: Arc<Config>,
     names: Arc<Names>,
     /// Number of revocations since the server started. Each change makes open
@@ -305,20 +305,24 @@ fn within(wanted: KeyLimits, own: &KeyLimits) -> Result<KeyLimits> {
     Ok(wanted)
 }
 
+pub(super) fn limits_out(limits: KeyLimits) -> api::KeyLimits {
+    api::KeyLimits {
+        creates_per_minute: limits.creates_per_minute,
+        commands_per_minute: limits.commands_per_minute,
+        requests_per_minute: limits.requests_per_minute,
+        sandboxes: limits.sandboxes,
+        runtimes: limits.runtimes,
+        networks: limits.networks.map(spec::networks_out),
+    }
+}
+
 fn key_out(key: ApiKey) -> api::Key {
     api::Key {
         id: key.id.to_string(),
         name: key.name,
         scopes: key.scopes,
         agent: key.agent.as_ref().map(ToString::to_string),
-        limits: api::KeyLimits {
-            creates_per_minute: key.limits.creates_per_minute,
-            commands_per_minute: key.limits.commands_per_minute,
-            requests_per_minute: key.limits.requests_per_minute,
-            sandboxes: key.limits.sandboxes,
-            runtimes: key.limits.runtimes,
-            networks: key.limits.networks.map(spec::networks_out),
-        },
+        limits: limits_out(key.limits),
         created_at: clock::text(key.created),
         expires_at: key.expires.map(clock::text),
         revoked_at: key.revoked.map(clock::text),

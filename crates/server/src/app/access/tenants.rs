@@ -356,7 +356,7 @@ fn limits_in(limits: api::TenantLimits) -> Result<TenantLimits> {
     })
 }
 
-fn limits_out(limits: TenantLimits) -> api::TenantLimits {
+pub(super) fn limits_out(limits: TenantLimits) -> api::TenantLimits {
     api::TenantLimits {
         sandboxes: limits.sandboxes,
         memory: limits.memory.map(format_size),

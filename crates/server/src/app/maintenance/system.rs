@@ -17,7 +17,7 @@ use crate::app::access::principal::Principal;
 use crate::app::resources::Resources;
 use crate::app::sandboxes::warm_pools::WarmPools;
 use crate::app::stopping::Stopping;
-use crate::app::tenant_stores::blocking;
+use crate::app::tenant_stores::{TenantStores, blocking};
 use crate::config::Config;
 use crate::failure::{Result, chain};
 use crate::platform::clock;
@@ -25,6 +25,21 @@ use crate::platform::room::Room;
 
 /// Maximum age of the results of the probes.
 const PROBE: Duration = Duration::from_secs(2);
+
+/// Features that every server of this version has.
+const FEATURES: &[&str] = &[
+    "sandboxes",
+    "metadata",
+    "terminals",
+    "snapshots",
+    "projects",
+    "workspaces",
+    "reviews",
+    "events",
+    "webhooks",
+    "idempotencyKeys",
+    "rateLimitHeaders",
+];
 
 /// The results of the probes of the catalog, the store and the container engine:
 /// each is true if the component works, with a message.
@@ -45,6 +60,7 @@ pub(crate) struct System {
     room: Arc<Room>,
     runtime: Arc<dyn SandboxRuntime>,
     stopping: Arc<Stopping>,
+    stores: Arc<TenantStores>,
     pools: Arc<WarmPools>,
     /// The last results of the probes.
     probed: Mutex<Option<Probed>>,
@@ -62,8 +78,51 @@ impl System {
             room: resources.room.clone(),
             runtime: resources.runtime.clone(),
             stopping: resources.stopping.clone(),
+            stores: resources.stores.clone(),
             probed: Mutex::default(),
             started: crate::platform::clock::instant(),
+        }
+    }
+
+    /// Returns the version, the features and the limits of the server. The
+    /// arguments are the maximum sizes of request bodies.
+    pub(crate) fn info(&self, body_bytes: u64, patch_bytes: u64) -> api::Info {
+        let config = &self.config;
+        let limits = &config.limits;
+        let mut features = FEATURES.to_vec();
+        if self.stores.can_limit() {
+            features.push("diskLimits");
+        }
+        if !config.warm.is_empty() {
+            features.push("warmPools");
+        }
+        let mut runtimes = config.runtimes.clone();
+        if let Some(default) = &config.default_runtime
+            && !runtimes.contains(default)
+        {
+            runtimes.insert(0, default.clone());
+        }
+        api::Info {
+            version: env!("CARGO_PKG_VERSION").into(),
+            features: features.into_iter().map(str::to_owned).collect(),
+            limits: api::ServerLimits {
+                body_bytes,
+                patch_bytes,
+                archive_bytes: limits.max_archive,
+                batch: 50,
+                sandboxes: limits.max_sandboxes,
+                lifetime_seconds: limits.max_lifetime.as_secs(),
+                resources: api::Resources {
+                    cpu: Some(format!("{}", f64::from(limits.cpu.1) / 1000.0)),
+                    memory: Some(api::format_size(limits.memory.1)),
+                    disk: Some(api::format_size(limits.disk.1)),
+                    pids: Some(limits.pids.1),
+                },
+            },
+            networks: config.networks.clone(),
+            default_network: config.default_network,
+            runtimes,
+            default_runtime: config.default_runtime.clone(),
         }
     }
 

@@ -94,6 +94,20 @@ impl Once {
         self.0.as_ref().map(|_| self.name("req-"))
     }
 
+    /// Returns the idempotency of one of several parts of the request, which have
+    /// separate landings. Parts have no notes.
+    pub(crate) fn part(&self, number: u32) -> Self {
+        Self(self.0.as_ref().map(|request| {
+            let id = format!("{}-{number}", request.id);
+            Arc::new(Request {
+                id,
+                is_again: request.is_again,
+                note: Mutex::default(),
+                ..request.looked_at()
+            })
+        }))
+    }
+
     /// Returns the note that this or an earlier attempt has recorded.
     pub(crate) fn noted<T: DeserializeOwned>(&self) -> Option<T> {
         let request = self.0.as_ref()?;

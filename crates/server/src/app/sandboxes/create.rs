@@ -5,11 +5,11 @@ use crate::app::access::names::check_name;
 use crate::app::access::principal::Principal;
 use crate::app::missing::no_template;
 use crate::app::requests::once::Once;
-use crate::app::sandboxes::Sandboxes;
 use crate::app::sandboxes::new_sandbox::NewSandbox;
 use crate::app::sandboxes::pool::Taken;
 use crate::app::sandboxes::spec::{self, Boundary, Spec};
 use crate::app::sandboxes::starts::Source;
+use crate::app::sandboxes::{Sandboxes, metadata};
 use crate::app::workspaces::parking;
 use crate::failure::{Failure, Result};
 use crate::platform::clock;
@@ -18,6 +18,7 @@ use elevo_api::Scope;
 use elevo_catalog::secret::SandboxToken;
 use elevo_catalog::{AddLimits, Sandbox};
 use elevo_core::{ErrorCode, SandboxId, SandboxState, Timestamp, WorkspaceId};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::Instrument;
@@ -34,6 +35,7 @@ impl Sandboxes {
         if let Some(name) = &wish.name {
             check_name(name)?;
         }
+        metadata::check(&wish.metadata)?;
         let (app, who) = (self.clone(), who.clone());
         // A separate task, so that the creation is completed even if the
         // client disconnects.
@@ -78,6 +80,7 @@ impl Sandboxes {
         };
         let id = self.id_for_sandbox(once, warm.as_ref()).await?;
         let mut new = self.new_row(who, (id, &wish.template), wish.name, &spec, warm, now)?;
+        new.row.metadata = wish.metadata;
         if let Source::Project(made) = &mut source {
             made.row.id = new.row.workspace.clone();
             new.row.agent = made.row.agent.clone();
@@ -173,6 +176,9 @@ impl Sandboxes {
             keep_workspace: false,
             started_before: false,
             spec: serde_json::to_value(spec).map_err(|error| Failure::internal(&error))?,
+            metadata: BTreeMap::new(),
+            project: None,
+            base: None,
         };
         Ok(NewSandbox {
             row,

@@ -17,7 +17,7 @@ use crate::app::sandboxes::new_sandbox::NewSandbox;
 use crate::app::sandboxes::retries::ids_for_forks;
 use crate::app::sandboxes::spec::{self, Boundary, Spec};
 use crate::app::sandboxes::starts::Source;
-use crate::app::sandboxes::{Sandboxes, failed};
+use crate::app::sandboxes::{Sandboxes, failed, metadata};
 use crate::app::snapshots::{Kept, info, writing};
 use crate::failure::{Failure, Result};
 use crate::platform::clock;
@@ -35,11 +35,15 @@ impl Sandboxes {
         match &wish.workspace {
             None => Ok(Source::Empty),
             Some(api::WorkspaceSource::Snapshot(id)) => {
-                Ok(Source::Snapshot(self.snapshots.snapshot_id(who, id).await?))
+                let snapshot = self.snapshots.snapshot_id(who, id).await?;
+                spec.starts_from(&snapshot.id);
+                Ok(Source::Snapshot(snapshot))
             }
             Some(api::WorkspaceSource::Directory(path)) => {
                 who.needs(Scope::Host)?;
-                self.import_directory(who, PathBuf::from(path)).await
+                let snapshot = self.import_directory(who, PathBuf::from(path)).await?;
+                spec.starts_from(&snapshot.id);
+                Ok(Source::Snapshot(snapshot))
             }
             Some(api::WorkspaceSource::Project(project)) => {
                 who.needs(Scope::ProjectsWrite)?;
@@ -59,10 +63,11 @@ impl Sandboxes {
             Some(api::WorkspaceSource::Fork(from)) => {
                 let from = self.names.sandbox(who, from).await?;
                 let origin = self.visible(who, &from).await?;
-                let disk = Spec::of(&origin)?.disk;
+                let of_origin = Spec::of(&origin)?;
+                spec.forks(&origin, of_origin.base);
                 spec.keep_disk(
                     wish,
-                    disk,
+                    of_origin.disk,
                     "a fork must have the disk limit of its origin; leave the limit out",
                 )?;
                 Ok(Source::Fork(Box::new((who.clone(), origin))))
@@ -75,7 +80,7 @@ impl Sandboxes {
         }
     }
 
-    async fn import_directory(&self, who: &Principal, path: PathBuf) -> Result<Source> {
+    async fn import_directory(&self, who: &Principal, path: PathBuf) -> Result<Kept> {
         if !path.is_absolute() || !path.is_dir() {
             let message = "`workspace.directory` must be the absolute path of a directory on the server's machine";
             return Err(Failure::invalid(message));
@@ -87,7 +92,7 @@ impl Sandboxes {
             let (id, ..) = files::import(&repository, &path, info)?;
             block_on(Kept::of(&repository, id))
         });
-        Ok(Source::Snapshot(imported.await?))
+        imported.await
     }
 
     /// Creates sandboxes with copies of the files of another sandbox.
@@ -121,6 +126,7 @@ impl Sandboxes {
         if let Some(name) = &wish.name {
             names::check_name(name)?;
         }
+        metadata::check(&wish.metadata)?;
         if let Some(done) = self.forked_before(who, count, once).await? {
             return Ok(done);
         }
@@ -130,6 +136,16 @@ impl Sandboxes {
         if wish.timeout_seconds.is_some() {
             spec.timeout = spec::timeout(wish.timeout_seconds, &self.config.limits)?;
         }
+        let base = spec.base.take();
+        spec.forks(&origin, base);
+        if !wish.envs.is_empty() {
+            let envs = self.secrets.with_variables(&origin, wish.envs)?;
+            spec::check_envs(&envs)?;
+            spec.variables = self.secrets.seal_variables(who.tenant, &envs).await?;
+        }
+        let mut pairs = origin.metadata.clone();
+        pairs.extend(wish.metadata);
+        metadata::check(&pairs)?;
         let now = self.time.now().await?;
         let warm: Vec<_> = (0..count).map(|_| self.pools.take(&spec)).collect();
         // The ids are derived from the request or recorded in its row before the
@@ -141,7 +157,9 @@ impl Sandboxes {
                 1 => name.clone(),
                 _ => format!("{name}-{number}"),
             });
-            new.push(self.new_row(who, (id, &origin.template), name, &spec, warm, now)?);
+            let mut fork = self.new_row(who, (id, &origin.template), name, &spec, warm, now)?;
+            fork.row.metadata = pairs.clone();
+            new.push(fork);
         }
         let rows: Vec<_> = new.iter().map(|new| new.row.clone()).collect();
         let started = clock::instant();

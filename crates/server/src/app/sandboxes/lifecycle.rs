@@ -190,21 +190,27 @@ impl Sandboxes {
             return Err(Failure::new(ErrorCode::LifetimeExceeded, message).about("limit", most));
         }
         let expires = clock::after(sandbox.expires, Duration::from_secs(wish.seconds.into()));
-        let last = clock::after(sandbox.created, limits.max_lifetime);
-        if expires > last {
-            let left = last
-                .seconds()
-                .saturating_sub(sandbox.expires.seconds())
-                .max(0);
-            let message = format!(
-                "this sandbox can be extended at most until {}",
-                clock::text(last)
-            );
-            let failure = Failure::new(ErrorCode::LifetimeExceeded, message);
-            return Err(failure.about("limit", left));
-        }
+        self.check_lifetime(&sandbox, expires)?;
         once.note(&(expires.seconds(), expires.nanos())).await?;
         self.expire_at(&sandbox, expires).await
+    }
+
+    /// Rejects an expiry beyond the maximum lifetime of a sandbox.
+    pub(super) fn check_lifetime(&self, sandbox: &Sandbox, expires: Timestamp) -> Result<()> {
+        let last = clock::after(sandbox.created, self.config.limits.max_lifetime);
+        if expires <= last {
+            return Ok(());
+        }
+        let left = last
+            .seconds()
+            .saturating_sub(sandbox.expires.seconds())
+            .max(0);
+        let message = format!(
+            "this sandbox can be extended at most until {}",
+            clock::text(last)
+        );
+        let failure = Failure::new(ErrorCode::LifetimeExceeded, message);
+        Err(failure.about("limit", left))
     }
 
     async fn expire_at(&self, sandbox: &Sandbox, expires: Timestamp) -> Result<api::Sandbox> {

@@ -7,6 +7,7 @@ use elevo_api as api;
 use elevo_api::{NetworkMode, OnExpiry, format_size, parse_cpu, parse_limit};
 use elevo_catalog::Sandbox;
 use elevo_core::ErrorCode;
+use elevo_objects::SnapshotId;
 use serde::{Deserialize, Serialize};
 
 use crate::app::access::principal::Principal;
@@ -36,6 +37,12 @@ pub(crate) struct Spec {
     pub(crate) timeout: u64,
     #[serde(default)]
     pub(crate) on_expiry: OnExpiry,
+    /// The snapshot that the workspace started from, unless the row of the
+    /// workspace records it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) base: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) origin: Option<api::Origin>,
 }
 
 impl Spec {
@@ -72,7 +79,28 @@ impl Spec {
             runtime: boundary.runtime(wish.runtime.as_deref())?,
             timeout: timeout(wish.timeout_seconds, limits)?,
             on_expiry: wish.on_expiry.unwrap_or_default(),
+            base: None,
+            origin: None,
         })
+    }
+
+    /// Records that the sandbox is created from a snapshot.
+    pub(crate) fn starts_from(&mut self, snapshot: &SnapshotId) {
+        self.base = Some(snapshot.to_string());
+        self.origin = Some(api::Origin {
+            snapshot: Some(snapshot.to_string()),
+            ..api::Origin::default()
+        });
+    }
+
+    /// Records that the sandbox is a fork of `origin`, whose workspace started
+    /// from `base`.
+    pub(crate) fn forks(&mut self, origin: &Sandbox, base: Option<String>) {
+        self.base = base;
+        self.origin = Some(api::Origin {
+            sandbox: Some(origin.id.to_string()),
+            ..api::Origin::default()
+        });
     }
 
     /// Sets the disk limit to that of existing files. Rejects a request for
@@ -225,7 +253,13 @@ pub(crate) fn out(sandbox: &Sandbox) -> Result<api::Sandbox> {
     let spec = Spec::of(sandbox)?;
     Ok(api::Sandbox {
         id: sandbox.id.to_string(),
-        workspace_id: sandbox.workspace.to_string(),
+        workspace: sandbox.workspace.to_string(),
+        project: sandbox.project.as_ref().map(ToString::to_string),
+        base: sandbox
+            .base
+            .map(|base| base.to_string())
+            .or(spec.base.clone()),
+        origin: spec.origin.clone(),
         name: sandbox.name.clone(),
         state: sandbox.state.into(),
         reason: sandbox.reason.clone(),
@@ -237,6 +271,7 @@ pub(crate) fn out(sandbox: &Sandbox) -> Result<api::Sandbox> {
         created_at: clock::text(sandbox.created),
         expires_at: clock::text(sandbox.expires),
         on_expiry: spec.on_expiry,
+        metadata: sandbox.metadata.clone(),
     })
 }
 

@@ -14,7 +14,6 @@ use elevo_objects::{SnapshotId, Tree};
 
 use crate::app::access::principal::Principal;
 use crate::app::files::diff::{Compared, DiffOptions, LAST, START, compared};
-use crate::app::missing::no_workspace;
 use crate::app::pages::{self, PageQuery};
 use crate::app::snapshots::{Snapshots, no_snapshot, tree_text};
 use crate::failure::{Failure, Result, short};

@@ -1,6 +1,7 @@
 //! Carries out decisions on reviews by landing the chosen content.
 
 use crate::app::access::principal::Principal;
+use crate::app::missing::no_review;
 use crate::app::projects::landing::job::{Decision, Job};
 use crate::app::projects::out;
 use crate::app::projects::reviews::Reviews;
@@ -109,6 +110,43 @@ impl Reviews {
         };
         self.landings.land(&project, job).await?;
         self.get(who, id).await
+    }
+
+    /// Carries out several decisions, one after the other.
+    pub(crate) async fn resolve_many(
+        self: &Arc<Self>,
+        who: &Principal,
+        wish: api::ResolveReviews,
+        once: &Once,
+    ) -> Result<api::ReviewsResolved> {
+        who.needs(Scope::Reviews)?;
+        if wish.items.len() > 50 {
+            return Err(Failure::invalid("`items` has more than 50 entries"));
+        }
+        let mut outcome = api::ReviewsResolved::default();
+        for (number, item) in (1..).zip(wish.items) {
+            let (id, wish) = (
+                item.id,
+                api::ResolveReview {
+                    take: item.take,
+                    content: item.content,
+                    base64: item.base64,
+                    message: item.message,
+                },
+            );
+            let decided = match id.parse() {
+                Ok(id) => self.resolve(who, &id, wish, once.part(number)).await,
+                Err(_) => Err(no_review(&id)),
+            };
+            match decided {
+                Ok(review) => outcome.succeeded.push(review),
+                Err(failure) => outcome.failed.push(api::Failed {
+                    id,
+                    error: failure.body(""),
+                }),
+            }
+        }
+        Ok(outcome)
     }
 
     /// Denies a decision by which an agent approves its own change. The agent
