@@ -53,6 +53,7 @@ impl Diff {
 
 /// Prints the changes of a workspace on a server.
 pub(super) fn run_on_server(args: Diff, global: &Global) -> anyhow::Result<Exit> {
+    let at = args.at();
     let Some((stat, patch, exit_code)) = args.shown.on_server() else {
         return Err(WorkspaceProblem::OnlyInStore.into());
     };
@@ -65,7 +66,7 @@ pub(super) fn run_on_server(args: Diff, global: &Global) -> anyhow::Result<Exit>
         },
         limit: 100_000,
     };
-    run_with_global(&args.at(), global, |call| {
+    run_with_global(&at, global, |call| {
         let id = id_or_here(call, args.id.map(|id| id.to_string()))?;
         let differ = options.print(call, &workspace_path(&id, &["diff"]))?;
         Ok(match differ && exit_code {
