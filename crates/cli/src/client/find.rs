@@ -42,6 +42,17 @@ pub(crate) struct Where {
 }
 
 impl Where {
+    /// Returns the options with only the address of a server.
+    pub(crate) fn of_server(server: Option<String>) -> Self {
+        Self {
+            server,
+            context: None,
+            ca: None,
+            key_file: None,
+            data: None,
+        }
+    }
+
     /// Whether an option names a server.
     pub(crate) fn is_given(&self) -> bool {
         self.server.is_some() || self.context.is_some() || self.data.is_some()

@@ -177,7 +177,7 @@ impl WsCommand {
             Self::Exec(args) => Store(StoreCommand::Exec(args.call())),
             Self::Shell(args) => Store(StoreCommand::Exec(args.call())),
             Self::Status(args) => Store(StoreCommand::Status(args)),
-            Self::Diff(args) => match is_remote(&args.at, args.id.as_ref()) {
+            Self::Diff(args) => match is_remote(&args.at(), args.id.as_ref()) {
                 true => Server(ServerCommand::Diff(args)),
                 false => Store(StoreCommand::Diff(args)),
             },

@@ -50,6 +50,19 @@ pub(crate) enum WorkspaceProblem {
 }
 
 impl WorkspaceProblem {
+    /// Describes an option that works only for the other kind of workspaces.
+    fn describe_option(&self) -> Described {
+        let advice = match self {
+            Self::OnlyInStore => {
+                "for a workspace on a server, leave out paths, --renames, --context and --label"
+            }
+            _ => {
+                "leave out --from, --name and --count, or name a server with --server or --context"
+            }
+        };
+        describe(Exit::Usage, "option_unsupported", Value::Null, advice)
+    }
+
     pub(super) fn describe(&self) -> Described {
         match self {
             Self::InSandbox(id) => describe(
@@ -105,18 +118,7 @@ impl WorkspaceProblem {
                 json!({ "workspace": id, "project": project }),
                 format!("`elevo ws ls --project {project}` lists its workspaces"),
             ),
-            Self::OnlyInStore => describe(
-                Exit::Usage,
-                "option_unsupported",
-                Value::Null,
-                "for a workspace on a server, leave out paths, --renames, --context and --label",
-            ),
-            Self::OnlyOnServer => describe(
-                Exit::Usage,
-                "option_unsupported",
-                Value::Null,
-                "leave out --from, --name and --count, or name a server with --server or --context",
-            ),
+            Self::OnlyInStore | Self::OnlyOnServer => self.describe_option(),
             Self::PrivateOfServer => describe(
                 Exit::Usage,
                 "provider_unsupported",

@@ -173,9 +173,9 @@ impl Snapshots {
     }
 
     /// Returns a snapshot whose files the principal may read, by its id or name.
-    /// An agent may use only snapshots that it created, and those that it took:
-    /// their files were those of its own workspace. Others may contain paths that
-    /// a policy hides from the agent.
+    /// An agent may use only snapshots that it created, and snapshots that it
+    /// took, whose files its own workspace had. Other snapshots may contain paths
+    /// that a policy hides from the agent.
     pub(crate) async fn snapshot_id(&self, who: &Principal, text: &str) -> Result<Kept> {
         let named = match text.parse::<SnapshotId>() {
             Ok(_) => None,

@@ -38,12 +38,22 @@ pub(super) struct Diff {
     #[arg(long, value_name = "SNAPSHOT", conflicts_with = "since_snapshot")]
     from: Option<String>,
 
-    #[command(flatten)]
-    pub(super) at: Where,
+    /// Address of the server [env: ELEVO_SERVER]
+    // Not all of `Where`, because `--context` has the number of lines.
+    #[arg(long, value_name = "URL")]
+    pub(super) server: Option<String>,
+}
+
+impl Diff {
+    /// The server of the workspace, if an option names it.
+    pub(super) fn at(&self) -> Where {
+        Where::of_server(self.server.clone())
+    }
 }
 
 /// Prints the changes of a workspace on a server.
 pub(super) fn run_on_server(args: Diff, global: &Global) -> anyhow::Result<Exit> {
+    let at = args.at();
     let Some((stat, patch, exit_code)) = args.shown.on_server() else {
         return Err(WorkspaceProblem::OnlyInStore.into());
     };
@@ -56,7 +66,7 @@ pub(super) fn run_on_server(args: Diff, global: &Global) -> anyhow::Result<Exit>
         },
         limit: 100_000,
     };
-    run_with_global(&args.at, global, |call| {
+    run_with_global(&at, global, |call| {
         let id = id_or_here(call, args.id.map(|id| id.to_string()))?;
         let differ = options.print(call, &workspace_path(&id, &["diff"]))?;
         Ok(match differ && exit_code {
