@@ -50,6 +50,7 @@ fn position() -> Position {
 
 #[tokio::test]
 async fn no_statement_reads_a_whole_table_or_sorts_it() {
+    use super::super::commands::SELECT;
     use super::super::keys::SELECT_BY_HASH;
     use super::super::requests::{DELETE_OLD, RELEASE_ALL_BUT};
     use super::super::sandboxes::{
@@ -75,6 +76,7 @@ async fn no_statement_reads_a_whole_table_or_sorts_it() {
             counts.as_str(),
             "COVERING INDEX sandboxes_by_state (tenant=?)",
         ),
+        (SELECT, "commands USING PRIMARY KEY (sandbox=? AND id=?)"),
         (SELECT_BY_HASH, "(hash=?)"),
         (DELETE_OLD, "requests_by_age (keep_until<?)"),
         (RELEASE_ALL_BUT, "requests_at_work (process>?)"),
