@@ -37,7 +37,8 @@ pub(crate) fn run(args: &Ps) -> anyhow::Result<Exit> {
         let id = find(call, Noun::Sandbox, sandbox)?;
         let path = sandbox_path(&id, &["process"]);
         let mut list: api::CommandList = call.wait(call.client.get(&path))?;
-        list.items.sort_by_key(|command| command.started_at);
+        list.items
+            .sort_by(|one, other| one.started_at.cmp(&other.started_at));
         print(call, &list.items)?;
         Ok(Exit::Done)
     })
@@ -55,11 +56,10 @@ fn print(call: &mut Call, commands: &[api::CommandInfo]) -> anyhow::Result<()> {
             (Some(_), true) => "timed out".to_owned(),
             (Some(code), false) => format!("exit {code}"),
         };
-        let started = jiff::Timestamp::from_millisecond(command.started_at);
         table.row([
             command.command_id.clone(),
             state,
-            started.map_or("-".into(), |time| relative(&time.to_string())),
+            relative(&command.started_at),
             format::bytes(command.output_size),
             command.command.clone(),
         ]);

@@ -16,6 +16,7 @@
 mod attacks;
 mod audit;
 mod changes;
+mod command_ids;
 mod descriptors;
 mod engineless;
 mod events;

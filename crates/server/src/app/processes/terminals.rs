@@ -15,8 +15,9 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::app::access::principal::Principal;
 use crate::app::access::secrets::Secrets;
+use crate::app::processes::Processes;
 use crate::app::processes::output::Reading;
-use crate::app::processes::{Processes, check_cwd};
+use crate::app::processes::wish::check_cwd;
 use crate::app::requests::once::Once;
 use crate::app::resources::Resources;
 use crate::app::sandboxes::{Sandboxes, spec};
