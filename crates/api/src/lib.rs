@@ -42,7 +42,9 @@ pub use project::{
     Retention, Revert, Review, ReviewPage, ReviewState, SetPolicy, SetTag, Sync, SyncMode, Tag,
     TagPage, TreeEntry, TreePage, Version, VersionPage, Workspace, WorkspacePage, WorkspaceState,
 };
-pub use pty::{CreatePty, PtyClientMessage, PtyMessages, PtyServerMessage, PtySession, Resize};
+pub use pty::{
+    CreatePty, PtyClientMessage, PtyMessages, PtyServerMessage, PtySession, PtyTicket, Resize,
+};
 pub use sandbox::{
     BatchDelete, BatchDeleted, CreateSandbox, Extend, Failed, Fork, Forked, Logs, NetworkMode,
     OnExpiry, ProjectSource, Resources, Sandbox, SandboxPage, SandboxState, SandboxStats, StatsCpu,

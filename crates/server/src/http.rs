@@ -17,6 +17,7 @@ pub(crate) mod limits;
 pub(crate) mod process;
 pub(crate) mod projects;
 pub(crate) mod pty;
+pub(crate) mod pty_socket;
 pub(crate) mod request;
 pub(crate) mod reviews;
 pub(crate) mod route_rules;
@@ -101,6 +102,7 @@ fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(pty::create))
         .routes(routes!(pty::resize))
         .routes(routes!(pty::close))
+        .routes(routes!(pty::ticket))
         .routes(routes!(pty::connect))
         .routes(routes!(projects::create, projects::list))
         .routes(routes!(projects::get, projects::change, projects::delete))

@@ -3,6 +3,7 @@
 mod claims;
 pub(crate) mod output;
 pub(crate) mod terminals;
+pub(crate) mod tickets;
 mod wish;
 
 use std::sync::Arc;

@@ -173,9 +173,9 @@ impl Turn {
         Once::note_of(&self.request).is_command
     }
 
-    /// Returns true if the request was a dry run.
-    pub(crate) fn is_rehearsal(&self) -> bool {
-        Once::note_of(&self.request).is_rehearsal
+    /// Returns true if the response of the request must not be stored.
+    pub(crate) fn is_unstored(&self) -> bool {
+        Once::note_of(&self.request).is_unstored
     }
 
     /// Stores the response for later retries.
