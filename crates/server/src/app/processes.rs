@@ -153,6 +153,8 @@ impl Processes {
             turn = Some(self.starting.hold(&lock).await);
             if !self.claim(who, id, link, &process, wish).await? {
                 once.note_command(&process).await?;
+                audit::about("command_id", process.as_str());
+                audit::detail("attached", true);
                 return Ok(Started::Before);
             }
         }
