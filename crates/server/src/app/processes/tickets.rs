@@ -1,5 +1,5 @@
-//! Tickets for terminals, for clients that cannot send a key, such as browsers:
-//! a WebSocket from a page has no headers of its own.
+//! Tickets for terminals, for clients that cannot send a key: a page in a browser
+//! cannot set the headers of a WebSocket.
 //!
 //! Tickets are in memory only. A restart of the server invalidates them, and the
 //! client requests another one.
@@ -64,7 +64,7 @@ impl Tickets {
         valid.ok_or_else(|| {
             let message = "this ticket is not known, was used, or has expired";
             Failure::new(ErrorCode::Unauthorized, message)
-                .remediation("Request another ticket with `POST …/pty/{ptyId}/ticket`.")
+                .remediation("Request another ticket for the terminal.")
         })
     }
 }
