@@ -29,7 +29,8 @@ impl AgentLink {
     /// not start. After [`LinkError::Disconnected`], the command may have
     /// started: search for its id when the agent has reconnected.
     pub async fn run(&self, mut command: Command) -> Result<Option<Output>, LinkError> {
-        check_size(&command.command, &command.envs)?;
+        let args: usize = command.args.iter().map(|arg| arg.len() + 16).sum();
+        check_size(command.command.len() + args, &command.envs)?;
         let output = match command.read {
             true => Some(self.0.begin_reader(0)?),
             false => None,
@@ -73,6 +74,7 @@ impl AgentLink {
             keep: keep.into(),
             stdin,
             open_stdin: command.open_stdin,
+            args: command.args,
         }
     }
 
@@ -92,7 +94,7 @@ impl AgentLink {
     ///
     /// The same as for [`AgentLink::run`].
     pub async fn open_terminal(&self, terminal: Terminal) -> Result<(), LinkError> {
-        check_size("", &terminal.envs)?;
+        check_size(0, &terminal.envs)?;
         let request = v1::CreatePtyRequest {
             pty_id: terminal.id,
             cols: terminal.cols.into(),
@@ -165,6 +167,39 @@ impl AgentLink {
             return Err(LinkError::Invalid(message.to_owned()));
         }
         self.0.write(process, data, eof, turn).await
+    }
+
+    /// Writes numbered input to a terminal. The agent writes it only if the
+    /// terminal has no input of this client with this or a higher number, so a
+    /// caller that does not know whether its input arrived can send it again.
+    ///
+    /// # Errors
+    ///
+    /// The same as for [`AgentLink::input`]; [`LinkError::Invalid`] if `data` is
+    /// too long for one message, or if the process is not a terminal.
+    pub async fn numbered_input(
+        &self,
+        terminal: &str,
+        data: Bytes,
+        client: &str,
+        seq: u64,
+    ) -> Result<(), LinkError> {
+        if data.len() > MAX_INPUT {
+            let message = format!("numbered input must have at most {MAX_INPUT} bytes");
+            return Err(LinkError::Invalid(message));
+        }
+        let (turn, kind) = self.0.turn(terminal).await?;
+        if kind != ProcessKind::Terminal {
+            let message = "only the input of a terminal can have a number";
+            return Err(LinkError::Invalid(message.to_owned()));
+        }
+        let payload = Payload::PtyInput(v1::PtyInput {
+            pty_id: terminal.to_owned(),
+            data,
+            client: client.to_owned(),
+            seq,
+        });
+        self.0.request_in_turn(payload, Some(turn)).await.map(drop)
     }
 
     /// Changes the size of a terminal.
@@ -248,9 +283,9 @@ fn timeout_ms(timeout: Duration) -> i64 {
 
 /// Rejects a command whose message would be too large for the connection. The
 /// operating system has a much lower limit, whose error the agent reports.
-fn check_size(command: &str, envs: &BTreeMap<String, String>) -> Result<(), LinkError> {
+fn check_size(command: usize, envs: &BTreeMap<String, String>) -> Result<(), LinkError> {
     let envs: usize = envs.iter().map(|(k, v)| k.len() + v.len() + 16).sum();
-    match command.len() + envs {
+    match command + envs {
         ..MAX_COMMAND => Ok(()),
         _ => Err(LinkError::CannotStart {
             kind: StartFailure::TooLong,

@@ -154,7 +154,7 @@ impl Link {
 
     /// Sends a request and waits for its answer. Cancelling the caller does not
     /// undo a request that was sent.
-    async fn request_in_turn(
+    pub(crate) async fn request_in_turn(
         &self,
         payload: Payload,
         turn: Option<OwnedMutexGuard<()>>,
@@ -269,6 +269,8 @@ fn input_payload(process: &str, data: Bytes, eof: bool, kind: ProcessKind) -> Pa
         ProcessKind::Terminal => Payload::PtyInput(v1::PtyInput {
             pty_id: process.to_owned(),
             data,
+            client: String::new(),
+            seq: 0,
         }),
     }
 }

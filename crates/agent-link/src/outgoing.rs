@@ -70,20 +70,21 @@ impl Notes {
             return Next::Closed;
         }
         if let Some(subscription_id) = waiting.ended.pop() {
-            return Next::Note(Payload::Unsubscribe(Unsubscribe { subscription_id }));
+            return Next::Unsubscribe(Unsubscribe { subscription_id });
         }
         match waiting.consumed.pop_first() {
-            Some((subscription_id, offset)) => Next::Note(Payload::Acknowledge(Acknowledge {
+            Some((subscription_id, offset)) => Next::Acknowledge(Acknowledge {
                 subscription_id,
                 offset,
-            })),
+            }),
             None => Next::Nothing,
         }
     }
 }
 
 enum Next {
-    Note(Payload),
+    Unsubscribe(Unsubscribe),
+    Acknowledge(Acknowledge),
     Nothing,
     Closed,
 }
@@ -105,13 +106,15 @@ impl Stream for Outgoing {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.notes.waker.register(context.waker());
-        match self.notes.next() {
-            Next::Closed => Poll::Ready(None),
-            Next::Note(payload) => Poll::Ready(Some(Ok(ServerMessage {
-                payload: Some(payload),
-                request_id: 0,
-            }))),
-            Next::Nothing => self.requests.poll_recv(context).map(|next| next.map(Ok)),
-        }
+        let payload = match self.notes.next() {
+            Next::Closed => return Poll::Ready(None),
+            Next::Unsubscribe(note) => Payload::Unsubscribe(note),
+            Next::Acknowledge(note) => Payload::Acknowledge(note),
+            Next::Nothing => return self.requests.poll_recv(context).map(|next| next.map(Ok)),
+        };
+        Poll::Ready(Some(Ok(ServerMessage {
+            payload: Some(payload),
+            request_id: 0,
+        })))
     }
 }

@@ -4,13 +4,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use elevo_agent_proto::v1;
 
-/// A command to run with `/bin/sh -c`.
+/// A command to run.
 #[derive(Debug, Clone, Default)]
 pub struct Command {
     /// The id of the command; must be unique in the sandbox.
     pub id: String,
-    /// The script for the shell.
+    /// The script for `/bin/sh -c`; empty if `args` is not.
     pub command: String,
+    /// A program and its arguments, which run without a shell.
+    pub args: Vec<String>,
     /// The working directory; `/workspace` if absent.
     pub cwd: Option<String>,
     /// Environment variables, in addition to those of the sandbox.
@@ -119,6 +121,9 @@ pub struct Process {
     pub background: bool,
     /// The PID of the process inside the sandbox.
     pub pid: i32,
+    /// The time of the end, in milliseconds since 1970, if the process has
+    /// ended.
+    pub ended_ms: Option<i64>,
 }
 
 /// Kind of a process.
@@ -187,6 +192,7 @@ impl From<v1::Process> for Process {
             exit: process.exit.map(Exit::from),
             background: process.background,
             pid: process.pid,
+            ended_ms: (process.ended_at > 0).then_some(process.ended_at),
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::feed::{self, Piece};
 use crate::process::{Keep, Life, Process, shown};
 use crate::pump::Pump;
 use crate::reaper::{NotStarted, Started};
+use crate::received::Received;
 use crate::source::{Fd, Source, nonblocking};
 use crate::state::{Agent, MAX_COMMANDS, State, now_ms};
 
@@ -45,13 +46,13 @@ pub(crate) fn run(agent: &Agent, request: v1::RunCommandRequest) -> Result<(), F
         }
     }
     let cwd = or_default(&request.cwd, CWD);
-    let mut command = shell_command(agent, &request);
+    let mut command = prepare(agent, &request);
     let mut started = agent
         .reaper()
         .spawn(cwd, &mut command)
         .map_err(|error| match error {
             NotStarted::Cwd(errno) => failure::cwd(cwd, errno),
-            NotStarted::Exec(errno) => failure::shell(SHELL, errno),
+            NotStarted::Exec(errno) => failure::shell(program(&request), errno),
         })?;
     let pipes = pipes(&mut started.child).map_err(|errno| {
         agent.reaper().signal(started.pid, Signal::KILL);
@@ -61,15 +62,22 @@ pub(crate) fn run(agent: &Agent, request: v1::RunCommandRequest) -> Result<(), F
     Ok(())
 }
 
-fn shell_command(agent: &Agent, request: &v1::RunCommandRequest) -> Command {
+/// Returns the program that runs: the first of `args`, or else the shell.
+fn program(request: &v1::RunCommandRequest) -> &str {
+    request.args.first().map_or(SHELL, String::as_str)
+}
+
+fn prepare(agent: &Agent, request: &v1::RunCommandRequest) -> Command {
     let stdin = match request.open_stdin || !request.stdin.is_empty() {
         true => Stdio::piped(),
         false => Stdio::null(),
     };
-    let mut command = Command::new(SHELL);
+    let mut command = Command::new(program(request));
+    match request.args.get(1..) {
+        Some(arguments) => command.args(arguments),
+        None => command.arg("-c").arg(&request.command),
+    };
     command
-        .arg("-c")
-        .arg(&request.command)
         .stdin(stdin)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -136,8 +144,12 @@ fn serve(agent: &Agent, request: v1::RunCommandRequest, started: Started, pipes:
     let mut state = agent.lock();
     let process = Process {
         kind: ProcessKind::Command,
-        command: shown(&request.command),
+        command: match request.args.is_empty() {
+            true => shown(&request.command),
+            false => shown(&request.args.join(" ")),
+        },
         started_at: now_ms(),
+        ended_at: None,
         pid: started.pid,
         keep,
         buffer: Buffer::new(state.limit),
@@ -146,6 +158,7 @@ fn serve(agent: &Agent, request: v1::RunCommandRequest, started: Started, pipes:
         told_end: 0,
         room,
         input: input.flatten(),
+        received: Received::default(),
         terminal: None,
         life,
     };

@@ -34,6 +34,7 @@ mod outgoing;
 mod process;
 mod pump;
 mod reaper;
+mod received;
 mod settings;
 mod shutdown;
 mod source;

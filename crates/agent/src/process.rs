@@ -9,6 +9,7 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use crate::buffer::Buffer;
 use crate::feed::Piece;
+use crate::received::Received;
 use crate::source::Fd;
 
 /// The handling of unread output that has reached the limit.
@@ -35,6 +36,7 @@ pub(crate) struct Process {
     pub(crate) kind: v1::ProcessKind,
     pub(crate) command: String,
     pub(crate) started_at: i64,
+    pub(crate) ended_at: Option<i64>,
     pub(crate) pid: Pid,
     pub(crate) keep: Keep,
     pub(crate) buffer: Buffer,
@@ -45,6 +47,8 @@ pub(crate) struct Process {
     /// Notified when the buffer has space again.
     pub(crate) room: Arc<Notify>,
     pub(crate) input: Option<mpsc::Sender<Piece>>,
+    /// The numbered input that a terminal has received.
+    pub(crate) received: Received,
     /// The master side of the terminal, if the process is a terminal.
     pub(crate) terminal: Option<Fd>,
     /// Notifies the tasks that serve the process. It is closed when the record
@@ -83,6 +87,7 @@ impl Process {
             forgotten: false,
             pid: self.pid.as_raw_nonzero().get(),
             background: self.keep == Keep::DropOldest,
+            ended_at: self.ended_at.unwrap_or_default(),
         }
     }
 }

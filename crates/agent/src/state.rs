@@ -157,6 +157,7 @@ impl State {
         };
         exit.offset = process.buffer.end();
         process.exit = Some(exit);
+        process.ended_at = Some(now_ms());
         process.input = None;
         process.terminal = None;
         process.buffer.finish();

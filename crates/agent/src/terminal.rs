@@ -29,8 +29,9 @@ use crate::log;
 use crate::process::{Keep, Life, Process};
 use crate::pump::{GRACE, Pump};
 use crate::reaper::{NotStarted, Started};
+use crate::received::Received;
 use crate::source::{Fd, Source, nonblocking};
-use crate::state::{Agent, now_ms};
+use crate::state::{Agent, State, now_ms};
 
 /// The argument that makes this program become a shell.
 pub(crate) const ARGUMENT: &str = "terminal";
@@ -154,6 +155,7 @@ fn serve(agent: &Agent, id: &str, shell: &str, started: Started, master: Fd) {
         kind: ProcessKind::Terminal,
         command: shell.to_owned(),
         started_at: now_ms(),
+        ended_at: None,
         pid: started.pid,
         keep: Keep::BlockWhileRead,
         buffer: Buffer::new(state.limit),
@@ -162,20 +164,36 @@ fn serve(agent: &Agent, id: &str, shell: &str, started: Started, master: Fd) {
         told_end: 0,
         room,
         input: Some(input),
+        received: Received::default(),
         terminal: Some(master),
         life,
     };
     state.add(id, process);
 }
 
-/// Queues input for a terminal.
+/// Queues input for a terminal, unless the terminal has received it before.
 pub(crate) fn input(agent: &Agent, request: v1::PtyInput, request_id: u64) -> Result<(), Failure> {
+    if !agent.lock().is_new_input(&request) {
+        agent.answer(request_id, Ok(()), 0);
+        return Ok(());
+    }
     let piece = feed::Piece {
         data: request.data,
         eof: false,
         request_id,
     };
-    feed::enqueue(agent, &request.pty_id, piece)
+    feed::enqueue(agent, &request.pty_id, piece)?;
+    if let Some(process) = agent.lock().processes.get_mut(&request.pty_id) {
+        process.received.record(&request.client, request.seq);
+    }
+    Ok(())
+}
+
+impl State {
+    fn is_new_input(&self, request: &v1::PtyInput) -> bool {
+        let process = self.processes.get(&request.pty_id);
+        process.is_none_or(|process| process.received.is_new(&request.client, request.seq))
+    }
 }
 
 /// Changes the size of a terminal.

@@ -144,6 +144,11 @@ pub enum EventItem {
         /// How to reconnect.
         message: String,
     },
+    /// Of the last item, `error`, if the stream failed.
+    Error {
+        /// The failure.
+        error: crate::ErrorBody,
+    },
 }
 
 /// A page of events, oldest first.

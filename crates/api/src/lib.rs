@@ -45,7 +45,9 @@ pub use project::{
     Step, StepPage, Sync, SyncMode, Tag, TagPage, Take, TreeEntry, TreePage, Version, VersionPage,
     Workspace, WorkspacePage, WorkspaceState, WorkspacesForked,
 };
-pub use pty::{CreatePty, PtyClientMessage, PtyMessages, PtyServerMessage, PtySession, Resize};
+pub use pty::{
+    CreatePty, PtyClientMessage, PtyMessages, PtyServerMessage, PtySession, PtyTicket, Resize,
+};
 pub use sandbox::{
     BatchDelete, BatchDeleted, ChangeSandbox, CreateSandbox, Extend, Failed, Fork, Forked, Logs,
     NetworkMode, OnExpiry, Origin, ProjectSource, Resources, Sandbox, SandboxPage, SandboxState,

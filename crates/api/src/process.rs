@@ -3,13 +3,29 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A command to run with `/bin/sh -c`.
+use crate::ErrorBody;
+
+/// A command to run: either `command` or `args`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RunCommand {
-    /// The command line.
+    /// Id of the command, chosen by the client: 1 to 64 letters, digits, `.`,
+    /// `_` and `-`. The server chooses an id if this is absent. A request with
+    /// the id of an earlier command in this sandbox never starts a second one:
+    /// the same request of the same key attaches to the command, from its first
+    /// byte of output; any other request is rejected (`COMMAND_ID_TAKEN`). If
+    /// the output is no longer available, the error is `OUTPUT_GONE`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
+    pub command_id: Option<String>,
+    /// The command line for `/bin/sh -c`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 131072, example = "python main.py")]
-    pub command: String,
+    pub command: Option<String>,
+    /// A program and its arguments, which run without a shell.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 4096)]
+    pub args: Vec<String>,
     /// Working directory; `/workspace` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
@@ -34,10 +50,14 @@ pub struct RunCommand {
     /// kept.
     #[serde(default)]
     pub background: bool,
-    /// Standard input of the command.
+    /// Standard input of the command, as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 1048576)]
     pub stdin: Option<String>,
+    /// Standard input of the command, as bytes in base64, in place of `stdin`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 1398104)]
+    pub stdin_base64: Option<String>,
     /// Whether to leave standard input open for more data.
     #[serde(default)]
     pub open_stdin: bool,
@@ -72,6 +92,10 @@ pub struct CommandResult {
     /// The signal that killed the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
+    /// Whether the command was killed by its time-out. The result is then in
+    /// the `details` of the error `PROCESS_TIMEOUT`.
+    #[serde(default)]
+    pub timed_out: bool,
     /// Standard output.
     pub stdout: String,
     /// Standard error.
@@ -150,9 +174,12 @@ pub struct StreamEvent {
     /// Whether output was discarded because of `maxOutputSize`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
-    /// Why the stream failed, or how to reconnect after a stop of the server.
+    /// How to reconnect after a stop of the server (`stopping`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// Why the stream failed (`error`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorBody>,
     /// Time of the event, in milliseconds since 1970.
     pub timestamp: i64,
 }
@@ -163,12 +190,18 @@ pub struct StreamEvent {
 pub struct CommandInfo {
     /// Id of the command.
     pub command_id: String,
-    /// The command line.
+    /// The command line, or `args` with spaces between them; its beginning if it
+    /// is long.
     pub command: String,
     /// Whether the command is running.
     pub running: bool,
-    /// When the command started, in milliseconds since 1970.
-    pub started_at: i64,
+    /// Process id in the sandbox.
+    pub pid: i32,
+    /// When the command started.
+    pub started_at: String,
+    /// When the command ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<String>,
     /// Number of output bytes, as last reported by the workspace agent.
     pub output_size: u64,
     /// Exit code of the command.

@@ -3,6 +3,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::ErrorBody;
+
 /// Request to create a terminal.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -33,6 +35,17 @@ pub struct PtySession {
     /// WebSocket URL of the terminal. `?offset=N` skips the first N bytes of
     /// output, and `?format=binary` sends output as binary frames.
     pub websocket_url: String,
+}
+
+/// A ticket to connect to a terminal without a key.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PtyTicket {
+    /// The value of `ticket` in the query of the WebSocket URL. It is valid for
+    /// one connection.
+    pub ticket: String,
+    /// When the ticket expires.
+    pub expires_at: String,
 }
 
 /// New size of a terminal.
@@ -66,6 +79,14 @@ pub enum PtyClientMessage {
     Input {
         /// The bytes, in base64.
         data: String,
+        /// Number of the input, from 1 on and ascending. The server responds
+        /// with an `ack` when the terminal has the input, and ignores a number
+        /// that the terminal already has from this `client`. So a client that
+        /// reconnects sends the input again that was not acknowledged. Numbered
+        /// input has at most 64 KiB.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(minimum = 1)]
+        seq: Option<u64>,
     },
     /// A change of size.
     Resize {
@@ -97,16 +118,25 @@ pub enum PtyServerMessage {
     },
     /// The terminal has ended; the last message.
     Exit {
-        /// Exit code of the program.
+        /// Exit code of the program; 128 plus the signal number if a signal
+        /// killed it.
         #[serde(rename = "exitCode")]
         exit_code: i32,
+        /// The signal that killed the program.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        signal: Option<i32>,
+    },
+    /// The terminal has all numbered input of this client up to `seq`.
+    Ack {
+        /// Number of the input.
+        seq: u64,
     },
     /// The response to a `ping`.
     Pong,
     /// An operation failed.
     Error {
-        /// The failure and its cause.
-        message: String,
+        /// The error.
+        error: ErrorBody,
     },
     /// The server is stopping and the terminal keeps running; the last message
     /// before the server closes the connection with code 1001.

@@ -3,6 +3,7 @@
 //! promises made here and in the areas.
 
 mod agents;
+mod commands;
 mod deliveries;
 mod events;
 mod keys;
@@ -28,6 +29,7 @@ use std::fmt;
 use async_trait::async_trait;
 
 pub use self::agents::Agents;
+pub use self::commands::Commands;
 pub use self::deliveries::Deliveries;
 pub use self::events::Events;
 pub use self::keys::Keys;
@@ -55,7 +57,7 @@ use crate::error::Result;
 /// across all traits; the ones that are missing here belong to one area:
 /// [`Sandboxes`] 6, [`Landings`] 11 to 14, [`Reviews`] 15, [`VersionRetention`]
 /// 16 and 17, [`Events`] 18 and 19, [`Deliveries`] 20, [`Tenants`] 21,
-/// [`Requests`] 22, [`SnapshotRoots`] 23.
+/// [`Requests`] 22, [`SnapshotRoots`] 23, [`Commands`] 24.
 ///
 /// 1. *Acknowledged means durable*: the changes of a call that has returned `Ok`
 ///    survive a crash of the process and a loss of power.
@@ -92,6 +94,7 @@ use crate::error::Result;
 #[async_trait]
 pub trait Catalog:
     Agents
+    + Commands
     + Deliveries
     + Events
     + Keys

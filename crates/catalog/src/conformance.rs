@@ -12,6 +12,7 @@ mod agents;
 mod assertions;
 mod backend;
 mod catalog;
+mod commands;
 mod deliveries;
 mod events;
 mod keys;
@@ -37,6 +38,7 @@ mod workspaces;
 pub use self::agents::*;
 pub use self::backend::Backend;
 pub use self::catalog::*;
+pub use self::commands::*;
 pub use self::deliveries::*;
 pub use self::events::*;
 pub use self::keys::*;
@@ -119,6 +121,10 @@ macro_rules! conformance_tests {
             only_the_process_that_runs_a_request_changes_it
             requests_of_dead_processes_are_begun_again
             one_of_several_equal_concurrent_requests_is_new
+            // commands
+            the_id_of_a_command_is_claimed_once
+            a_claim_lasts_until_it_is_released_or_its_sandbox_removed
+            one_of_several_concurrent_claims_is_new
             // settings
             a_setting_is_set_and_removed
             // projects

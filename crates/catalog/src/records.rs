@@ -1,5 +1,6 @@
 //! The records of a catalog, as callers see them.
 
+mod command;
 mod event;
 mod landing;
 mod project;
@@ -25,6 +26,7 @@ use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 use crate::columns::{Column, Optional, stored};
 use crate::query::Position;
 
+pub use command::{Claimed, CommandClaim};
 pub use event::{
     Attempt, Delivery, DeliveryState, Event, EventKind, EventQuery, NewEvent, Webhook,
 };

@@ -10,6 +10,7 @@
 
 mod agents;
 mod catalog;
+mod commands;
 mod copies;
 mod database;
 mod deliveries;

@@ -31,6 +31,7 @@ mod terminal;
 pub(crate) mod trust;
 pub(crate) mod workspace;
 
+pub(crate) use again::random_name;
 pub(crate) use call::{Call, Done, not_removed, run_on_server, run_with_client};
 pub(crate) use error::{ClientError, Result};
 pub(crate) use events::{Events, decode};

@@ -160,18 +160,20 @@ error_codes! {
         "List the tags with `elevo project tag NAME`.";
     StepNotFound = 3014, "STEP_NOT_FOUND", 404, "NOT_FOUND", Never,
         "List the steps with `GET /api/v1/projects/{id}/steps`.";
-    WorkspaceParked = 3020, "WORKSPACE_PARKED", 409, "FAILED_PRECONDITION", AfterChange,
+    WorkspaceParked = 3015, "WORKSPACE_PARKED", 409, "FAILED_PRECONDITION", AfterChange,
         "Resume the workspace with `POST /api/v1/workspaces/{id}/resume`, or in a sandbox.";
-    ProcessTimeout = 4001, "PROCESS_TIMEOUT", 408, "DEADLINE_EXCEEDED", Never,
+    ProcessTimeout = 4001, "PROCESS_TIMEOUT", 422, "DEADLINE_EXCEEDED", Never,
         "Set a longer `timeout`, or run the command in the background and attach to it.";
     CommandFailed = 4002, "COMMAND_FAILED", 422, "FAILED_PRECONDITION", Never,
-        "The command did not start: check `cwd` and that the image has `/bin/sh`.";
+        "The command did not start: check `cwd`, and that the image has the first of `args`, or `/bin/sh` for `command`.";
     ProcessNotFound = 4003, "PROCESS_NOT_FOUND", 404, "NOT_FOUND", Never,
         "List commands with `GET /api/v1/sandboxes/{id}/process`; the oldest ended commands are removed from the list.";
     ProcessLimitExceeded = 4004, "PROCESS_LIMIT_EXCEEDED", 429, "RESOURCE_EXHAUSTED", AfterChange,
         "Wait until running commands end, or kill some.";
     OutputGone = 4005, "OUTPUT_GONE", 410, "NOT_FOUND", Never,
-        "The command ran once and is not run again. Check its effects; to run it again, send it with a new `Idempotency-Key`.";
+        "The command ran once and is not run again. Check its effects; to run it again, send it with a new `Idempotency-Key` and `commandId`.";
+    CommandIdTaken = 4006, "COMMAND_ID_TAKEN", 409, "ALREADY_EXISTS", Never,
+        "Use a new `commandId` for another command. The same request with the same key attaches to the first command.";
     PtyNotFound = 4101, "PTY_NOT_FOUND", 404, "NOT_FOUND", Never,
         "Create a terminal first; a terminal without a client is closed after a while.";
     PtyLimitExceeded = 4102, "PTY_LIMIT_EXCEEDED", 429, "RESOURCE_EXHAUSTED", AfterChange,

@@ -21,6 +21,7 @@ pub(crate) mod page;
 pub(crate) mod process;
 pub(crate) mod projects;
 pub(crate) mod pty;
+pub(crate) mod pty_socket;
 pub(crate) mod request;
 pub(crate) mod reviews;
 pub(crate) mod route_rules;
@@ -112,6 +113,7 @@ fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(pty::create))
         .routes(routes!(pty::resize))
         .routes(routes!(pty::close))
+        .routes(routes!(pty::ticket))
         .routes(routes!(pty::connect))
         .routes(routes!(projects::create, projects::list))
         .routes(routes!(projects::get, projects::change, projects::delete))

@@ -230,3 +230,27 @@ async fn a_shutdown_sends_sigterm_before_sigkill() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_program_runs_without_a_shell_and_the_end_has_a_time() {
+    let pair = Pair::start().await;
+    let mut command = pair.command("c", "");
+    command.args = ["printf", "%s|", "a b", "$HOME", "*"]
+        .map(Into::into)
+        .into();
+    let mut output = pair.start_command(command).await;
+    let finished = finish(&mut output).await;
+    assert_eq!(finished.stdout, "a b|$HOME|*|");
+    until("the end is reported", || {
+        let process = pair.link.process("c");
+        process.is_some_and(|process| process.ended_ms.is_some())
+    })
+    .await;
+    let process = pair.link.process("c").unwrap();
+    assert_eq!(process.command, "printf %s| a b $HOME *");
+    assert!(process.ended_ms >= Some(process.started_ms));
+    let mut command = pair.command("d", "");
+    command.args = vec!["/no/such/program".into()];
+    let failed = within(pair.link.run(command)).await.unwrap_err();
+    assert!(failed.to_string().contains("/no/such/program"), "{failed}");
+}

@@ -190,3 +190,28 @@ async fn a_terminal_without_readers_keeps_running() {
     let file = pair.directory.path().join("done");
     until("it has written everything", || file.exists()).await;
 }
+
+#[tokio::test]
+async fn numbered_input_is_written_once_for_each_client() {
+    let pair = Pair::start().await;
+    let mut output = open(&pair, "t").await;
+    let send = async |client: &str, seq, text: &str| {
+        let sending = pair.link.numbered_input("t", bytes(text), client, seq);
+        within(sending).await
+    };
+    send("a", 1, "echo a1 >> log\r").await.unwrap();
+    send("a", 1, "echo a1 >> log\r").await.unwrap();
+    send("b", 1, "echo b1 >> log\r").await.unwrap();
+    send("a", 2, "echo a2 >> log\r").await.unwrap();
+    send("a", 1, "echo a1 >> log\r").await.unwrap();
+    type_in(&pair, "t", "cat log; echo e''nd\r").await;
+    let shown = read_until(&mut output, "end\r\n").await;
+    assert!(shown.contains("a1\r\nb1\r\na2\r\nend"), "{shown:?}");
+    let long = "x".repeat(70_000);
+    let refused = send("a", 3, &long).await;
+    assert!(matches!(refused, Err(LinkError::Invalid(_))), "{refused:?}");
+    pair.start_command(pair.command("c", "sleep 100")).await;
+    let sending = pair.link.numbered_input("c", bytes("x"), "a", 1);
+    let refused = within(sending).await;
+    assert!(matches!(refused, Err(LinkError::Invalid(_))), "{refused:?}");
+}

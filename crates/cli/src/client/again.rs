@@ -67,17 +67,26 @@ impl Client {
         path: &[&str],
         body: &(impl Serialize + Sync),
     ) -> Result<T> {
+        let key = random_name()?;
+        self.once(async |client| {
+            let request = client.request(Method::POST, path).json(body);
+            client.json(request.header("idempotency-key", &key)).await
+        })
+        .await
+    }
+
+    /// Sends a request that the server carries out once, however often it is
+    /// sent. If the connection is lost, retries for a minute.
+    pub(crate) async fn once<T>(&self, attempt: impl AsyncFn(&Self) -> Result<T>) -> Result<T> {
         let mut client = self.clone();
         let mut back_off = BackOff::new();
         let mut was_sent = false;
-        let key = once()?;
         loop {
-            let request = client.request(Method::POST, path).json(body);
-            let error = match client.json(request.header("idempotency-key", &key)).await {
+            let error = match attempt(&client).await {
                 Err(error) => error,
                 made => return made,
             };
-            was_sent |= matches!(error, ClientError::Broken { .. });
+            was_sent |= matches!(error, ClientError::Broken { .. } | ClientError::Told { .. });
             let is_at_work = error.code() == Some(ErrorCode::IdempotencyRunning);
             // If no request was sent, report the error without retries.
             if !was_sent || !(error.is_worth_repeating() || is_at_work) {
@@ -89,8 +98,8 @@ impl Client {
     }
 }
 
-/// Returns a random idempotency key.
-fn once() -> Result<String> {
+/// Returns a random name: for an idempotency key, a command or a client.
+pub(crate) fn random_name() -> Result<String> {
     let mut random = [0; 16];
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
         .map_err(|_| ClientError::Stream("no random numbers"))?;

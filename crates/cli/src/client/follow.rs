@@ -37,15 +37,21 @@ pub(crate) enum Piece {
 }
 
 impl Follow {
-    /// Starts a command and returns once it is running.
+    /// Starts a command and returns once it is running. `wish` has a
+    /// `commandId`, so that a retry attaches to the command.
     pub(crate) async fn run(client: &Client, sandbox: &str, wish: &RunCommand) -> Result<Self> {
         let path = sandbox_path(sandbox, &["process", "run"]);
-        let answer = client.send(client.request(Method::POST, &path).json(wish));
-        let mut events = Events::new(client, answer.await?);
-        let start = match events.next().await? {
-            Some(event) => decode::<StreamEvent>(&event)?,
-            None => return Err(ClientError::Stream("an answer without events")),
-        };
+        let (start, events) = client
+            .once(async |client| {
+                let answer = client.send(client.request(Method::POST, &path).json(wish));
+                let mut events = Events::new(client, answer.await?);
+                let start = match events.next().await? {
+                    Some(event) => decode::<StreamEvent>(&event)?,
+                    None => return Err(ended()),
+                };
+                Ok((start, events))
+            })
+            .await?;
         Ok(Self {
             client: client.clone(),
             sandbox: sandbox.into(),
@@ -115,8 +121,7 @@ impl Follow {
             return Ok(None);
         };
         let Some(event) = events.next().await? else {
-            let message = "the server ended the connection".into();
-            return Err(ClientError::Told { message });
+            return Err(ended());
         };
         let after = event.id.as_ref().and_then(|id| id.parse().ok());
         let event: StreamEvent = decode(&event)?;
@@ -141,13 +146,24 @@ impl Follow {
             },
             // The caller retries, so a server that is stopping is asked again
             // once it is back.
-            StreamKind::Error | StreamKind::Stopping => {
+            StreamKind::Stopping => {
                 let message = event.message.unwrap_or_default();
                 return Err(ClientError::Told { message });
+            }
+            StreamKind::Error => {
+                return Err(match event.error {
+                    Some(error) => ClientError::Refused(Box::new(error)),
+                    None => ClientError::Stream("an error event without an error"),
+                });
             }
         };
         Ok(Some((piece, event)))
     }
+}
+
+fn ended() -> ClientError {
+    let message = "the server ended the connection".into();
+    ClientError::Told { message }
 }
 
 fn bytes_of(event: &StreamEvent) -> Result<Vec<u8>> {

@@ -149,7 +149,8 @@ fn follow(
         // The stream ends with the connection, or after an hour; the next one
         // continues after the last event.
         while let Ok(Some(event)) = call.wait(stream.next()) {
-            // A server that is stopping sends an event without a number.
+            // The last event, `stopping` or `error`, has no number. After an
+            // error, the next request gets it as its response.
             if event.id.is_none() {
                 continue;
             }

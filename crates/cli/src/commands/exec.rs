@@ -9,7 +9,7 @@ use crate::client::command::{Signals, show_command};
 use crate::client::command_input::{self, RunningCommand};
 use crate::client::names::{Noun, find};
 use crate::client::paths::sandbox_path;
-use crate::client::{self, Call, Follow, Reach};
+use crate::client::{self, Call, Follow, Reach, random_name};
 use crate::errors::Exit;
 use crate::input::duration::milliseconds;
 use crate::input::variable::variable;
@@ -65,7 +65,8 @@ pub(crate) struct Exec {
 pub(crate) fn run(args: Exec) -> anyhow::Result<Exit> {
     let wants_input = !args.no_stdin && !args.background && !io::stdin().is_terminal();
     let wish = api::RunCommand {
-        command: line(&args.command),
+        command_id: Some(format!("cmd-{}", random_name()?)),
+        command: Some(line(&args.command)),
         cwd: args.cwd,
         envs: args.envs.into_iter().collect(),
         timeout: args.timeout,
@@ -85,7 +86,10 @@ pub(crate) fn run(args: Exec) -> anyhow::Result<Exit> {
 
 fn background(call: &mut Call, sandbox: &str, wish: &api::RunCommand) -> anyhow::Result<Exit> {
     let path = sandbox_path(sandbox, &["process", "run"]);
-    let started: api::CommandStarted = call.wait(call.client.post(&path, wish))?;
+    let starting = call
+        .client
+        .once(async |client| client.post(&path, wish).await);
+    let started: api::CommandStarted = call.wait(starting)?;
     match call.output.is_json() {
         true => call.output.value(&started)?,
         false => call.output.line(&started.command_id)?,

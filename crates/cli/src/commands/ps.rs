@@ -56,11 +56,10 @@ fn print(call: &mut Call, commands: &[api::CommandInfo]) -> anyhow::Result<()> {
             (Some(_), true) => "timed out".to_owned(),
             (Some(code), false) => format!("exit {code}"),
         };
-        let started = jiff::Timestamp::from_millisecond(command.started_at);
         table.row([
             command.command_id.clone(),
             state,
-            started.map_or("-".into(), |time| relative(&time.to_string())),
+            relative(&command.started_at),
             format::bytes(command.output_size),
             command.command.clone(),
         ]);

@@ -157,7 +157,7 @@ impl Seat {
                 },
                 typed = next(&mut self.typed), if self.pending.is_none() => self.take(typed)?,
                 Some(room) = self.keys.clone().room(), if self.pending.is_some() => {
-                    room.type_in(self.pending.take().unwrap_or_default());
+                    room.type_in(&self.pending.take().unwrap_or_default());
                 }
                 _ = self.signals.resized.recv() => self.resize = Some(window()),
                 _ = self.signals.terminate.recv() => return Err(Left.into()),

@@ -48,7 +48,7 @@ fn advice(body: &elevo_api::ErrorBody) -> String {
 
 /// Advice in terms of the command line, for codes whose remediation names
 /// requests, headers or fields.
-const IN_COMMANDS: [(ErrorCode, &str); 25] = [
+const IN_COMMANDS: [(ErrorCode, &str); 26] = [
     (
         ErrorCode::Unauthorized,
         "Set ELEVO_API_KEY to a valid key, or name its file with --key-file; `elevo key \
@@ -105,6 +105,10 @@ const IN_COMMANDS: [(ErrorCode, &str); 25] = [
     (
         ErrorCode::CommandFailed,
         "The command did not start: check --cwd and that the image has /bin/sh.",
+    ),
+    (
+        ErrorCode::CommandIdTaken,
+        "Another request has used this id; run the command again.",
     ),
     (
         ErrorCode::ProcessNotFound,

@@ -1,18 +1,20 @@
 //! Commands in sandboxes: runs, lists and signals them, and sends their input.
 
+mod claims;
 pub(crate) mod output;
 pub(crate) mod terminals;
+pub(crate) mod tickets;
+mod wish;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
 use elevo_agent_link::AgentLinks;
-use elevo_agent_link::{Command, LinkError, Process, ProcessKind};
+use elevo_agent_link::{AgentLink, Command, LinkError, Output, Process, ProcessKind};
 use elevo_api as api;
 use elevo_api::Scope;
+use elevo_catalog::Catalog;
 use elevo_core::{ErrorCode, SandboxId};
 
 use crate::app::access::principal::Principal;
@@ -21,7 +23,8 @@ use crate::app::pages::PageQuery;
 use crate::app::processes::output::{Ended, Reading, exit_code};
 use crate::app::requests::once::Once;
 use crate::app::resources::Resources;
-use crate::app::sandboxes::{Sandboxes, spec};
+use crate::app::sandboxes::Sandboxes;
+use crate::app::sandboxes::locks::SandboxLocks;
 use crate::app::tenant_stores::TenantStores;
 use crate::config::Config;
 use crate::failure::{Failure, Result, short};
@@ -39,19 +42,27 @@ pub(crate) enum Streamed {
 
 /// Bytes of output in the response, unless the request sets `maxOutputSize`.
 const DEFAULT_OUTPUT: u64 = 1 << 20;
-/// Maximum of `maxOutputSize`.
-const MAX_OUTPUT: u64 = 64 << 20;
-/// Maximum of `timeout`, in milliseconds.
-const DAY: u32 = 86_400_000;
+
+/// The outcome of a request to start a command.
+enum Started {
+    /// The command has started now. Its output is absent if it runs in the
+    /// background.
+    New(Option<Output>),
+    /// An earlier request has started the command.
+    Before,
+}
 
 /// Runs commands in sandboxes through their workspace agents.
 pub(crate) struct Processes {
+    catalog: Arc<dyn Catalog>,
     links: AgentLinks,
     audit: Arc<Audit>,
     config: Arc<Config>,
     stores: Arc<TenantStores>,
     sandboxes: Arc<Sandboxes>,
     secrets: Arc<Secrets>,
+    /// Locks of commands whose ids clients have chosen, while they start.
+    starting: SandboxLocks,
 }
 
 impl Processes {
@@ -61,12 +72,14 @@ impl Processes {
         secrets: &Arc<Secrets>,
     ) -> Self {
         Self {
+            catalog: resources.catalog.clone(),
             links: resources.links.clone(),
             audit: resources.audit.clone(),
             config: resources.config.clone(),
             sandboxes: sandboxes.clone(),
             secrets: secrets.clone(),
             stores: resources.stores.clone(),
+            starting: SandboxLocks::default(),
         }
     }
 
@@ -84,29 +97,23 @@ impl Processes {
         if let Some(command) = once.noted_command() {
             return self.run_before(who, id, command, &wish).await;
         }
-        let started = clock::instant();
-        let mut command = self.command(&wish, once.name("cmd-"))?;
+        let began = clock::instant();
+        let name = wish.command_id.clone();
+        let name = name.unwrap_or_else(|| once.name("cmd-"));
+        let timeout = self.config.limits.command_timeout;
+        let mut command = wish::command(&wish, name, timeout)?;
         let (link, sandbox) = self.sandboxes.agent_and_row(who, id).await?;
         command.envs = self.secrets.with_variables(&sandbox, command.envs)?;
         if let Some(parent) = crate::platform::trace::traceparent() {
             command.envs.entry("TRACEPARENT".into()).or_insert(parent);
         }
         let process = command.id.clone();
-        // The command is recorded before the agent receives it, so that a retry
-        // never starts it twice.
-        once.note_command(&process).await?;
-        self.audit_command(who, id, &command).await;
-        let output = match link.run(command).await {
-            Ok(output) => output,
-            Err(error) => {
-                // The command did not start, so a retry may start it.
-                if !may_have_arrived(&error) {
-                    once.take_back().await?;
-                }
-                return Err(error.into());
-            }
+        let started = self.start(who, id, &link, command, &wish, &once).await?;
+        let output = match started {
+            Started::Before => return self.run_before(who, id, process, &wish).await,
+            Started::New(output) => output,
         };
-        crate::platform::metrics::command_started(started.elapsed());
+        crate::platform::metrics::command_started(began.elapsed());
         let Some(output) = output else {
             return Ok(Streamed::Started(api::CommandStarted {
                 command_id: process,
@@ -124,8 +131,55 @@ impl Processes {
         }
         let room = wish.max_output_size.unwrap_or(DEFAULT_OUTPUT);
         let ended = self.collect(who.tenant, reading, room).await;
-        crate::platform::metrics::command_ended(started.elapsed());
+        crate::platform::metrics::command_ended(began.elapsed());
         Ok(Streamed::Ended(Box::new(ended?)))
+    }
+
+    /// Starts a command, unless an earlier request has started it.
+    async fn start(
+        &self,
+        who: &Principal,
+        id: &SandboxId,
+        link: &AgentLink,
+        command: Command,
+        wish: &api::RunCommand,
+        once: &Once,
+    ) -> Result<Started> {
+        let process = command.id.clone();
+        let mut turn = None;
+        if wish.command_id.is_some() {
+            // Another request with the same id waits until this one has started
+            // the command, and then attaches to it.
+            let lock = format!("{id}/{process}");
+            turn = Some(self.starting.hold(&lock).await);
+            if !self.claim(who, id, link, &process, wish).await? {
+                once.note_command(&process).await?;
+                audit::about("command_id", process.as_str());
+                audit::detail("attached", true);
+                return Ok(Started::Before);
+            }
+        }
+        // The command is recorded before the agent receives it, so that a retry
+        // never starts it twice.
+        let noted = once.note_command(&process).await;
+        if noted.is_err() && turn.is_some() {
+            self.release_claim(who, id, &process).await?;
+        }
+        noted?;
+        self.audit_command(who, id, &command).await;
+        match link.run(command).await {
+            Ok(output) => Ok(Started::New(output)),
+            Err(error) => {
+                // The command did not start, so a retry may start it.
+                if !may_have_arrived(&error) {
+                    if turn.is_some() {
+                        self.release_claim(who, id, &process).await?;
+                    }
+                    once.take_back().await?;
+                }
+                Err(error.into())
+            }
+        }
     }
 
     /// Returns the command that an earlier attempt of this request has started,
@@ -160,7 +214,10 @@ impl Processes {
     /// that before it sends the response.
     async fn audit_command(&self, who: &Principal, sandbox: &str, command: &Command) {
         let mut details = serde_json::Map::new();
-        let shown = self.audit.shown_command(&command.command);
+        let shown = match command.args.is_empty() {
+            true => self.audit.shown_command(&command.command),
+            false => self.audit.shown_command(&command.args.join(" ")),
+        };
         details.insert("command".into(), shown);
         if let Some(cwd) = &command.cwd {
             details.insert("cwd".into(), audit::cut(cwd));
@@ -178,56 +235,6 @@ impl Processes {
             ..Entry::default()
         };
         audit::is_written(self.audit.add(entry).await);
-    }
-
-    fn command(&self, wish: &api::RunCommand, id: String) -> Result<Command> {
-        if wish.command.is_empty() || wish.command.len() > 128 << 10 || wish.command.contains('\0')
-        {
-            let message = "`command` must have 1 to 131072 bytes, none of them NUL";
-            return Err(Failure::invalid(message));
-        }
-        if wish.background && wish.stream {
-            let message =
-                "`background` and `stream` cannot be combined; use `background`, then attach to it";
-            return Err(Failure::invalid(message));
-        }
-        if wish.max_output_size.is_some_and(|size| size > MAX_OUTPUT) {
-            let message = format!(
-                "`maxOutputSize` must be at most {MAX_OUTPUT} bytes; use `stream` for more"
-            );
-            return Err(Failure::new(ErrorCode::ResourceRefused, message));
-        }
-        if wish.timeout.is_some_and(|timeout| timeout > DAY) {
-            let message =
-                format!("`timeout` must be at most {DAY} milliseconds, or 0 for no timeout");
-            return Err(Failure::new(ErrorCode::ResourceRefused, message));
-        }
-        if wish
-            .stdin
-            .as_ref()
-            .is_some_and(|stdin| stdin.len() > 1 << 20)
-        {
-            let message = "`stdin` has more than 1 MiB; use `openStdin` and send it in parts";
-            return Err(Failure::invalid(message));
-        }
-        check_cwd(wish.cwd.as_deref())?;
-        spec::check_envs(&wish.envs)?;
-        let default = match wish.background {
-            true => 0,
-            false => self.config.limits.command_timeout.as_millis() as u32,
-        };
-        let timeout = wish.timeout.unwrap_or(default);
-        Ok(Command {
-            id,
-            command: wish.command.clone(),
-            cwd: wish.cwd.clone(),
-            envs: wish.envs.clone(),
-            timeout: (timeout > 0).then(|| Duration::from_millis(timeout.into())),
-            background: wish.background,
-            stdin: Bytes::from(wish.stdin.clone().unwrap_or_default()),
-            open_stdin: wish.open_stdin,
-            read: !wish.background,
-        })
     }
 
     /// Returns the output of a command or terminal, starting at an offset in
@@ -349,18 +356,8 @@ fn may_have_arrived(error: &LinkError) -> bool {
 }
 
 fn output_gone(command: &str) -> Failure {
-    let message = "an earlier attempt started the command of this request, but its output is no \
-                   longer available";
+    let message = "an earlier request started this command, but its output is no longer available";
     Failure::new(ErrorCode::OutputGone, message).about("commandId", command)
-}
-
-pub(crate) fn check_cwd(cwd: Option<&str>) -> Result<()> {
-    match cwd {
-        Some(cwd) if !cwd.starts_with('/') || cwd.contains('\0') || cwd.len() > 4096 => Err(
-            Failure::invalid("`cwd` must be an absolute path of at most 4096 bytes"),
-        ),
-        _ => Ok(()),
-    }
 }
 
 fn about_process(error: LinkError, process: &str) -> Failure {
@@ -377,7 +374,9 @@ fn command_out(process: Process) -> api::CommandInfo {
     let exit = process.exit.as_ref();
     api::CommandInfo {
         running: exit.is_none(),
-        started_at: process.started_ms,
+        pid: process.pid,
+        started_at: clock::text_of_millis(process.started_ms),
+        ended_at: process.ended_ms.map(clock::text_of_millis),
         output_size: process.end,
         exit_code: exit.map(exit_code),
         signal: exit.and_then(|exit| exit.signal),

@@ -57,7 +57,7 @@ impl Sent {
 
 /// Hashes parts with their lengths, so that a different division of the same
 /// bytes into parts has another hash.
-fn hash<'a>(of: &str, parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
+pub(crate) fn hash<'a>(of: &str, parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
     let context = format!("elevo server 2026-11-16 idempotency: {of}");
     let mut hasher = blake3::Hasher::new_derive_key(&context);
     for part in parts {
@@ -173,9 +173,9 @@ impl Turn {
         Once::note_of(&self.request).is_command
     }
 
-    /// Returns true if the request was a dry run.
-    pub(crate) fn is_rehearsal(&self) -> bool {
-        Once::note_of(&self.request).is_rehearsal
+    /// Returns true if the response of the request must not be stored.
+    pub(crate) fn is_unstored(&self) -> bool {
+        Once::note_of(&self.request).is_unstored
     }
 
     /// Stores the response for later retries.

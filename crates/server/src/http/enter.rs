@@ -9,8 +9,10 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use elevo_core::{ErrorCode, SandboxId};
 
 use crate::app::access::principal::Principal;
+use crate::app::processes::tickets::Ticket;
 use crate::failure::{Failure, Result};
 use crate::http::answer::ApiError;
 use crate::http::limits::Quotas;
@@ -28,6 +30,23 @@ pub(super) struct Entered(std::result::Result<Principal, Arc<Failure>>);
 impl Entered {
     pub(super) fn who(&self) -> Result<Principal> {
         self.0.clone().map_err(|failure| failure.again())
+    }
+}
+
+/// The ticket that a request used in place of a key.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ByTicket(Option<Ticket>);
+
+impl ByTicket {
+    /// Denies access if the request used a ticket for another terminal.
+    pub(super) fn check(&self, sandbox: &SandboxId, pty: &str) -> Result<()> {
+        match &self.0 {
+            Some(ticket) if ticket.sandbox != *sandbox || ticket.pty != pty => {
+                let message = "this ticket is for another terminal";
+                Err(Failure::new(ErrorCode::Unauthorized, message))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -57,7 +76,7 @@ pub(super) async fn enter(State(shared): State<Shared>, request: Request, next: 
         return next.run(Request::from_parts(parts, body)).await;
     };
     let mut held = None;
-    if let Ok(who) = &entered
+    if let Ok((who, _)) = &entered
         && let Some(bytes) = body_bytes(
             &parts.headers,
             shared.rules.of(&parts.method, path.as_str()),
@@ -71,8 +90,11 @@ pub(super) async fn enter(State(shared): State<Shared>, request: Request, next: 
             return (quotas.headers(), failure).into_response();
         }
     }
-    let entered = Entered(entered.map_err(Arc::new));
-    parts.extensions.insert(entered);
+    let entered = entered.map(|(who, ticket)| {
+        parts.extensions.insert(ByTicket(ticket));
+        who
+    });
+    parts.extensions.insert(Entered(entered.map_err(Arc::new)));
     let mut response = next.run(Request::from_parts(parts, body)).await;
     drop(held);
     for (name, value) in &quotas.headers() {
@@ -91,8 +113,11 @@ async fn admit(
     parts: &Parts,
     path: &str,
     quotas: &mut Quotas,
-) -> Option<Result<Principal>> {
-    let secret = request::secret(&parts.headers)?;
+) -> Option<Result<Admitted>> {
+    let secret = request::secret(&parts.headers);
+    let ticket = || request::ticket(parts, path);
+    let presented = secret.map(Presented::Key);
+    let presented = presented.or_else(|| ticket().map(Presented::Ticket))?;
     let peer = parts.extensions.get::<ConnectInfo<Peer>>();
     let peer = peer.map(|ConnectInfo(peer)| peer);
     let looking = async {
@@ -102,10 +127,18 @@ async fn admit(
             true => None,
             false => shared.rates.strangers.acquire().await.ok(),
         };
-        shared.app.principals.authenticate(secret).await
+        let app = &shared.app;
+        match presented {
+            Presented::Key(secret) => Ok((app.principals.authenticate(secret).await?, None)),
+            Presented::Ticket(ticket) => {
+                let ticket = app.terminals.tickets.take(&ticket)?;
+                let who = app.principals.again(ticket.tenant, &ticket.key).await?;
+                Ok((who, Some(ticket)))
+            }
+        }
     };
-    let who = match looking.await {
-        Ok(who) => who,
+    let (who, ticket) = match looking.await {
+        Ok(found) => found,
         Err(failure) => return Some(Err(failure)),
     };
     let checking = async {
@@ -128,8 +161,17 @@ async fn admit(
         Ok(())
     };
     let checked = checking.await;
-    Some(checked.map(|()| who))
+    Some(checked.map(|()| (who, ticket)))
 }
+
+/// The secret of a request: a key, or a ticket for a terminal.
+enum Presented<'a> {
+    Key(&'a str),
+    Ticket(String),
+}
+
+/// The principal of a request, and the ticket that it used in place of a key.
+type Admitted = (Principal, Option<Ticket>);
 
 /// Returns the size of the body if it is read into memory and larger than
 /// [`SMALL`].

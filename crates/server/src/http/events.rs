@@ -14,6 +14,7 @@ use crate::app::events::{EventsQuery, Following};
 use crate::app::stopping::Phase;
 use crate::failure::Failure;
 use crate::http::answer::Answer;
+use crate::http::layers;
 use crate::http::request::{Query, Who};
 use crate::http::shared::Shared;
 use crate::http::stream::{self, Encoded};
@@ -47,7 +48,8 @@ pub(super) struct Events {
 /// events as they happen: those after `Last-Event-ID` or `after`, or only new
 /// ones if both are absent. A stream ends after an hour at the latest, and when
 /// its key is revoked or expires; reconnect with the id of the last event. If
-/// the server stops, the last event of the stream is `stopping`, without an id.
+/// the server stops, the last event of the stream is `stopping`; if the stream
+/// fails or its key becomes invalid, it is `error`. Both have no id.
 #[utoipa::path(
     get, path = "/api/v1/events", operation_id = "events_list", tag = "events", params(Events),
     responses(
@@ -83,14 +85,20 @@ pub(super) async fn events(
     let following = shared.app.events.follow(&who, &wanted).await?;
     let (sender, receiver) = mpsc::channel(4);
     let (app, work) = (shared.app.clone(), shared.app.stopping.work());
+    let request_id = layers::request_id();
     tokio::spawn(async move {
         let other = sender.clone();
         tokio::select! {
-            () = send_all(following, sender) => {}
+            failure = send_all(following, sender) => {
+                if let Some(failure) = failure {
+                    stream::send_last(&other, error(&failure, &request_id)).await;
+                }
+            }
             () = other.closed() => {}
             () = app.stopping.entered(Phase::Draining) => stream::send_last(&other, stopping()).await,
-            // The client reconnects and receives the error.
-            _ = app.principals.invalid(&who) => {}
+            failure = app.principals.invalid(&who) => {
+                stream::send_last(&other, error(&failure, &request_id)).await;
+            }
             () = tokio::time::sleep(LONGEST) => {}
         }
         drop(work);
@@ -108,23 +116,31 @@ fn stopping() -> Encoded {
     Ok(event.event("stopping").data(data.to_string()))
 }
 
-async fn send_all(mut following: Following, sender: mpsc::Sender<Vec<Encoded>>) {
+/// The last event of a stream that failed. It has no id either.
+fn error(failure: &Failure, request_id: &str) -> Encoded {
+    let data = serde_json::json!({ "error": failure.body(request_id) });
+    Ok(SseEvent::default().event("error").data(data.to_string()))
+}
+
+/// Sends events as they happen. Returns the failure that ends the stream, or
+/// `None` if the client has disconnected.
+async fn send_all(mut following: Following, sender: mpsc::Sender<Vec<Encoded>>) -> Option<Failure> {
     // Shows the client that the stream has begun.
     let begun = SseEvent::default().comment("begun");
     if sender.send(vec![Ok(begun)]).await.is_err() {
-        return;
+        return None;
     }
     loop {
         let events = match following.next().await {
             Ok(events) => events,
             Err(failure) => {
                 tracing::warn!(cause = failure.summary(), "a stream of events failed");
-                return;
+                return Some(failure);
             }
         };
         let events = events.iter().map(encode).collect();
         if sender.send(events).await.is_err() {
-            return;
+            return None;
         }
     }
 }

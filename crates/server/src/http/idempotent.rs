@@ -185,7 +185,7 @@ async fn settle(turn: Turn, answer: Response) -> Answer<Response> {
     let is_kept = is_json || body.is_end_stream();
     // A body that is neither JSON nor empty is the progress of an image pull; a
     // retry finds the pulled image.
-    if turn.is_rehearsal() || !is_kept {
+    if turn.is_unstored() || !is_kept {
         turn.forget().await;
         return Ok(Response::from_parts(parts, body));
     }

@@ -12,6 +12,7 @@ use crate::app::processes::output::Ended;
 use crate::app::requests::once::Once;
 use crate::failure::Failure;
 use crate::http::answer::{Answer, counted};
+use crate::http::layers;
 use crate::http::page::LongPage;
 use crate::http::request::{Body, MaybeBody, Path, Query, Who};
 use crate::http::shared::Shared;
@@ -25,7 +26,11 @@ const LARGE: usize = 1 << 20;
 ///
 /// Responds when the command has ended; with `stream`, sends server-sent events
 /// while it runs; with `background`, responds at once. A non-zero exit code is
-/// a result, not an error.
+/// a result, not an error. A command that is killed by its time-out is the error
+/// `PROCESS_TIMEOUT` with the status 422 and the result in `details`.
+///
+/// With `commandId`, the request can be sent again after a lost connection: it
+/// attaches to the command that the first request has started.
 #[utoipa::path(
     post, path = "/api/v1/sandboxes/{id}/process/run", operation_id = "processes_run", tag = "process",
     params(("id" = String, Path)),
@@ -43,7 +48,16 @@ pub(super) async fn run(
     once: Once,
     Body(wish): Body<api::RunCommand>,
 ) -> Answer<Response> {
-    match shared.app.processes.run(&who, &id, wish, once).await? {
+    let is_named = wish.command_id.is_some();
+    let (app, asker) = (shared.app.clone(), who.clone());
+    let running = async move { app.processes.run(&asker, &id, wish, once).await };
+    // A client that disconnects must not leave its id recorded without a
+    // command.
+    let outcome = match is_named {
+        true => layers::in_own_task(running).await,
+        false => Ok(running.await),
+    };
+    match outcome.map_err(|error| Failure::internal(&error))?? {
         Streamed::Ended(ended) => {
             let Ended { result, held } = *ended;
             let is_large = result.stdout.len() + result.stderr.len() > LARGE;

@@ -1,40 +1,22 @@
-use elevo_core::SandboxId;
-use std::sync::Arc;
-use std::time::Duration;
-
 use axum::Json;
-use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
+use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::{FromRequestParts, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use elevo_agent_link::Event;
 use elevo_api as api;
-use elevo_api::{PtyClientMessage, PtyServerMessage};
-use futures::stream::SplitSink;
-use futures::{SinkExt, StreamExt};
+use elevo_core::SandboxId;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::app::App;
-use crate::app::access::principal::Principal;
-use crate::app::processes::output::{Reading, exit_code};
 use crate::app::requests::once::Once;
-use crate::app::stopping::Phase;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::http::answer::{Answer, ApiError};
+use crate::http::enter::ByTicket;
+use crate::http::layers;
+use crate::http::pty_socket::{Connected, PROTOCOL};
 use crate::http::request::{Body, Path, Query, Who};
 use crate::http::shared::Shared;
-
-/// Time without a message from the client after which the server closes the
-/// connection.
-const SILENCE: Duration = Duration::from_secs(90);
-
-/// Maximum time for a client to receive the last message, and to close the
-/// connection when the server stops.
-const LEAVING: Duration = Duration::from_secs(1);
 
 /// Create a terminal
 #[utoipa::path(
@@ -118,6 +100,29 @@ pub(super) async fn close(
     Ok(StatusCode::NO_CONTENT)
 }
 
+/// Create a ticket for a terminal
+///
+/// A client that cannot send headers, such as a page in a browser, connects with
+/// `?ticket=` in place of a key. A ticket is valid for one connection to this
+/// terminal, for 30 seconds, and as long as the key that created it. Requests
+/// with the same `Idempotency-Key` create another ticket each.
+#[utoipa::path(
+    post, path = "/api/v1/sandboxes/{id}/pty/{ptyId}/ticket", operation_id = "ptys_ticket", tag = "pty",
+    params(("id" = String, Path), ("ptyId" = String, Path)),
+    extensions(("x-elevo" = json!({"audit": "terminal.ticket", "disk": "spared"}))),
+    responses((status = 201, description = "The ticket", body = api::PtyTicket))
+)]
+pub(super) async fn ticket(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path((id, pty)): Path<(SandboxId, String)>,
+    once: Once,
+) -> Answer<(StatusCode, Json<api::PtyTicket>)> {
+    once.do_not_store();
+    let ticket = shared.app.terminals.ticket(&who, &id, &pty).await?;
+    Ok((StatusCode::CREATED, Json(ticket)))
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Frames {
@@ -136,13 +141,29 @@ pub(super) struct Connect {
     /// Whether output is sent as `json` messages or `binary` frames.
     #[param(inline)]
     format: Option<Frames>,
+    /// The client's name for its numbered input: 1 to 64 letters, digits, `.`,
+    /// `_` and `-`. Clients of one terminal that number their input need
+    /// different names, and keep them when they reconnect.
+    #[param(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
+    client: Option<String>,
+    /// A ticket in place of a key, for clients that cannot send headers.
+    #[allow(
+        dead_code,
+        reason = "the ticket is checked when the request is admitted"
+    )]
+    ticket: Option<String>,
 }
 
 /// Connect to a terminal by WebSocket
 ///
 /// Text messages are JSON objects: the client sends `PtyClientMessage`, and the
 /// server sends `PtyServerMessage`. A binary frame from the client is raw input.
-/// With `format=binary`, the server sends output as binary frames.
+/// With `format=binary`, the server sends output as binary frames. The
+/// subprotocol `elevo.pty.v1` is selected if the client offers it. Several
+/// clients can be connected to a terminal.
+///
+/// The server closes the connection with the code 1001 when it stops, 4401 when
+/// the key is no longer valid, and 4404 when the terminal no longer exists.
 #[utoipa::path(
     get, path = "/api/v1/sandboxes/{id}/pty/{ptyId}/ws", operation_id = "ptys_connect", tag = "pty",
     params(("id" = String, Path), ("ptyId" = String, Path), Connect),
@@ -154,12 +175,18 @@ pub(super) async fn connect(
     Who(who): Who,
     Path((id, pty)): Path<(SandboxId, String)>,
     Query(query): Query<Connect>,
+    ticket: ByTicket,
     Upgrade(upgrade): Upgrade,
 ) -> Answer<Response> {
+    ticket.check(&id, &pty)?;
+    let client = query.client.unwrap_or_default();
+    check_client(&client)?;
     let offset = query.offset.unwrap_or_default();
     let (reading, watcher) = shared.app.terminals.watch(&who, &id, &pty, offset).await?;
     let frames = query.format.unwrap_or_default();
+    let upgrade = upgrade.protocols([PROTOCOL]);
     let upgrade = upgrade.max_message_size(1 << 20).max_frame_size(1 << 20);
+    let request_id = layers::request_id();
     let work = shared.app.stopping.work();
     Ok(upgrade.on_upgrade(move |socket| async move {
         let terminal = Connected {
@@ -169,10 +196,22 @@ pub(super) async fn connect(
             pty,
             frames,
             offset,
+            client,
+            request_id,
         };
         terminal.serve(socket, reading).await;
         drop((watcher, work));
     }))
+}
+
+fn check_client(client: &str) -> Result<(), Failure> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    match client.len() <= 64 && client.bytes().all(is_plain) {
+        true => Ok(()),
+        false => Err(Failure::invalid(
+            "`client` must have 1 to 64 letters, digits, `.`, `_` or `-`",
+        )),
+    }
 }
 
 /// A request to upgrade to a WebSocket.
@@ -189,176 +228,4 @@ impl FromRequestParts<Shared> for Upgrade {
         let upgrade = upgrade.map_err(|error| Failure::invalid(error.body_text()))?;
         Ok(Self(upgrade))
     }
-}
-
-struct Connected {
-    app: Arc<App>,
-    who: Principal,
-    sandbox: SandboxId,
-    pty: String,
-    frames: Frames,
-    offset: u64,
-}
-
-impl Connected {
-    async fn serve(&self, socket: WebSocket, reading: Reading) {
-        let (mut out, mut input) = socket.split();
-        // Responses to client messages, sent between pieces of output.
-        let (answers, mut answered) = tokio::sync::mpsc::channel(8);
-        let (pieces, mut output) = tokio::sync::mpsc::channel(4);
-        let writing = async {
-            out.send(text(&PtyServerMessage::Attached {
-                offset: self.offset,
-            }))
-            .await?;
-            loop {
-                let message = tokio::select! {
-                    biased;
-                    () = self.app.stopping.entered(Phase::Draining) => return warn(&mut out).await,
-                    Some(answer) = answered.recv() => answer,
-                    piece = output.recv() => match piece {
-                        Some(piece) => piece,
-                        None => return out.send(Message::Close(None)).await,
-                    },
-                };
-                out.send(message).await?;
-            }
-        };
-        let listening = async {
-            while let Ok(Some(Ok(message))) = tokio::time::timeout(SILENCE, input.next()).await {
-                let answer = match self.hear(message).await {
-                    Ok(None) => continue,
-                    Ok(Some(answer)) => answer,
-                    Err(failure) => {
-                        let message = failure.message;
-                        text(&PtyServerMessage::Error { message })
-                    }
-                };
-                if answers.send(answer).await.is_err() {
-                    return;
-                }
-            }
-        };
-        let reading = async {
-            self.read_all(reading, pieces).await;
-            // Waits without end: the writer still sends the last pieces, and
-            // then closes the connection.
-            std::future::pending().await
-        };
-        tokio::select! {
-            _ = writing => {}
-            () = reading => {}
-            () = listening => {}
-            failure = self.app.principals.invalid(&self.who) => {
-                let refusing = refuse(&mut out, failure);
-                let _ = tokio::time::timeout(LEAVING, refusing).await;
-            }
-            () = self.app.stopping.entered(Phase::Cutting) => {}
-        }
-        if self.app.stopping.is_stopping() {
-            // Closing a socket with unread input resets the connection, and the
-            // client would lose the last messages.
-            let rest = async { while let Some(Ok(_)) = input.next().await {} };
-            let _ = tokio::time::timeout(LEAVING, rest).await;
-        }
-    }
-
-    async fn read_all(&self, mut reading: Reading, pieces: tokio::sync::mpsc::Sender<Message>) {
-        loop {
-            let (message, is_last) = match reading.next().await {
-                Ok(Event::Data { offset, data, .. }) => (self.piece(offset, &data), false),
-                Ok(Event::Gap { to, .. }) => {
-                    (text(&PtyServerMessage::Attached { offset: to }), false)
-                }
-                Ok(Event::Exit(exit)) => {
-                    let exit_code = exit_code(&exit);
-                    (text(&PtyServerMessage::Exit { exit_code }), true)
-                }
-                Err(failure) => {
-                    let message = failure.message;
-                    (text(&PtyServerMessage::Error { message }), true)
-                }
-            };
-            if pieces.send(message).await.is_err() || is_last {
-                return;
-            }
-        }
-    }
-
-    fn piece(&self, offset: u64, data: &bytes::Bytes) -> Message {
-        match self.frames {
-            Frames::Binary => Message::Binary(data.clone()),
-            Frames::Json => {
-                let data = STANDARD.encode(data);
-                text(&PtyServerMessage::Output { data, offset })
-            }
-        }
-    }
-
-    /// Handles a client's message, and returns the response to it, if any.
-    async fn hear(&self, message: Message) -> Result<Option<Message>, Failure> {
-        match message {
-            Message::Binary(data) => {
-                self.app
-                    .terminals
-                    .input(&self.sandbox, &self.pty, data)
-                    .await?
-            }
-            Message::Text(json) => {
-                let read = serde_json::from_str(&json);
-                match read.map_err(|error| Failure::invalid(error.to_string()))? {
-                    PtyClientMessage::Ping => return Ok(Some(text(&PtyServerMessage::Pong))),
-                    PtyClientMessage::Resize { cols, rows } => {
-                        self.app
-                            .terminals
-                            .resize_now(&self.sandbox, &self.pty, cols, rows)
-                            .await?;
-                    }
-                    PtyClientMessage::Input { data } => {
-                        let data = STANDARD.decode(data);
-                        let data = data.map_err(|_| Failure::invalid("`data` is not base64"))?;
-                        self.app
-                            .terminals
-                            .input(&self.sandbox, &self.pty, data.into())
-                            .await?;
-                    }
-                }
-            }
-            // The WebSocket library responds to protocol pings.
-            Message::Ping(_) | Message::Pong(_) | Message::Close(_) => {}
-        }
-        Ok(None)
-    }
-}
-
-/// Reports that the key has become invalid, and closes the connection.
-async fn refuse(
-    out: &mut SplitSink<WebSocket, Message>,
-    failure: Failure,
-) -> Result<(), axum::Error> {
-    let message = failure.message;
-    let reason = message.clone();
-    out.send(text(&PtyServerMessage::Error { message })).await?;
-    let frame = CloseFrame {
-        code: close_code::POLICY,
-        reason: reason.into(),
-    };
-    out.send(Message::Close(Some(frame))).await
-}
-
-/// Reports that the server is stopping, and closes the connection.
-async fn warn(out: &mut SplitSink<WebSocket, Message>) -> Result<(), axum::Error> {
-    let message = "the server is stopping; reconnect with the number of received bytes as `offset`"
-        .to_owned();
-    out.send(text(&PtyServerMessage::Stopping { message }))
-        .await?;
-    let frame = CloseFrame {
-        code: close_code::AWAY,
-        reason: "the server is stopping".into(),
-    };
-    out.send(Message::Close(Some(frame))).await
-}
-
-fn text(message: &PtyServerMessage) -> Message {
-    Message::Text(serde_json::to_string(message).unwrap_or_default().into())
 }

@@ -22,6 +22,8 @@ use tokio_stream::wrappers::ReceiverStream;
 use crate::app::access::principal::Principal;
 use crate::app::processes::output::Reading;
 use crate::app::stopping::Phase;
+use crate::failure::Failure;
+use crate::http::layers;
 use crate::http::shared::Shared;
 use crate::platform::clock;
 
@@ -44,8 +46,8 @@ pub(super) fn answer(
 ) -> Response {
     let (sender, receiver) = mpsc::channel(4);
     let (app, work) = (shared.app.clone(), shared.app.stopping.work());
+    let mut encoder = Encoder::new(reading.process.clone(), limit, at);
     tokio::spawn(async move {
-        let mut encoder = Encoder::new(reading.process.clone(), limit, at);
         if is_new && sender.send(vec![encoder.start()]).await.is_err() {
             return;
         }
@@ -54,7 +56,7 @@ pub(super) fn answer(
             () = send_all(reading, &mut encoder, &sender, &mut sent) => return,
             () = sender.closed() => return,
             failure = app.principals.invalid(&who) => {
-                return send_last(&sender, encoder.error(&failure.to_string())).await;
+                return send_last(&sender, encoder.error(&failure)).await;
             }
             () = app.stopping.entered(Phase::Cutting) => {}
         }
@@ -101,7 +103,7 @@ async fn send_all(
                 let is_last = matches!(event, Event::Exit(_));
                 (encoder.event(event), is_last)
             }
-            Err(failure) => (vec![encoder.error(&failure.to_string())], true),
+            Err(failure) => (vec![encoder.error(&failure)], true),
         };
         if !events.is_empty() && sender.send(events).await.is_err() || is_last {
             return;
@@ -113,6 +115,8 @@ async fn send_all(
 /// Encodes output as events.
 struct Encoder {
     command: String,
+    /// Id of the request that opened the stream.
+    request_id: String,
     /// Number of output bytes that may still be sent; `None` for no limit.
     room: Option<u64>,
     truncated: bool,
@@ -142,6 +146,7 @@ impl Encoder {
     fn new(command: String, limit: Option<u64>, position: u64) -> Self {
         Self {
             command,
+            request_id: layers::request_id(),
             room: limit,
             truncated: false,
             pending: Vec::new(),
@@ -154,9 +159,9 @@ impl Encoder {
         self.encoded(&self.plain(StreamKind::Start))
     }
 
-    fn error(&self, message: &str) -> Encoded {
+    fn error(&self, failure: &Failure) -> Encoded {
         self.encoded(&StreamEvent {
-            message: Some(message.into()),
+            error: Some(failure.body(&self.request_id)),
             ..self.plain(StreamKind::Error)
         })
     }
@@ -286,6 +291,7 @@ impl Encoder {
             timed_out: false,
             truncated: false,
             message: None,
+            error: None,
             timestamp: clock::millis(),
         }
     }

@@ -55,6 +55,11 @@ pub(crate) fn text_of_micros(micros: i64) -> String {
     format!("{:.3}", time.unwrap_or(jiff::Timestamp::MAX))
 }
 
+/// Formats a time in milliseconds since 1970 in the form of [`text`].
+pub(crate) fn text_of_millis(millis: i64) -> String {
+    text_of_micros(millis.saturating_mul(1000))
+}
+
 /// Returns the time left until `time`; zero if it has passed.
 pub(crate) fn until(time: Timestamp) -> Duration {
     let micros = |time: Timestamp| time.seconds() * 1_000_000 + i64::from(time.nanos() / 1000);

@@ -631,6 +631,7 @@ fn of_processes(id: &str) -> Vec<Case> {
     let terminal = "/api/v1/sandboxes/{id}/pty/{ptyId}";
     let resize = "/api/v1/sandboxes/{id}/pty/{ptyId}/resize";
     let socket = "/api/v1/sandboxes/{id}/pty/{ptyId}/ws";
+    let ticket = "/api/v1/sandboxes/{id}/pty/{ptyId}/ticket";
     let size = json!({"cols": 80, "rows": 24});
     // Reads everything that a command can reach.
     let all = "find / -xdev \\( -path /proc -o -path /sys \\) -prune -o -print; \
@@ -645,6 +646,7 @@ fn of_processes(id: &str) -> Vec<Case> {
         case("POST", "/api/v1/sandboxes/{id}/pty", &[id], "", 201).json(size.clone()),
         case("DELETE", terminal, none, "", 404),
         case("POST", resize, none, "", 404).json(size),
+        case("POST", ticket, none, "", 404),
         Case {
             body: Body::Upgrade,
             ..case("GET", socket, none, "", 404)

@@ -16,6 +16,7 @@
 mod attacks;
 mod audit;
 mod changes;
+mod command_ids;
 mod deciding;
 mod descriptors;
 mod engineless;

@@ -37,14 +37,35 @@ async fn commands_have_results_and_failures_to_start_are_errors() {
         (&json!(true), 1000)
     );
 
+    let bytes = STANDARD.encode([0xff, 0]);
+    let body = json!({"args": ["od", "-An", "-tx1"], "stdinBase64": bytes});
+    let result = service.post(&path, service.inside(&id, body)).await;
+    assert_eq!(result["stdout"], " ff 00\n");
+    for body in [
+        json!({}),
+        json!({"command": "true", "args": ["true"]}),
+        json!({"args": [""]}),
+        json!({"args": ["echo", "a\0b"]}),
+        json!({"command": "cat", "stdin": "a", "stdinBase64": "YQ=="}),
+        json!({"command": "cat", "stdinBase64": "?"}),
+    ] {
+        let refused = service.expect(Method::POST, &path, Some(body), 400).await;
+        assert_eq!(refused["error"]["name"], "INVALID_REQUEST", "{refused}");
+    }
+
     let body = json!({"command": "true", "cwd": "/nowhere"});
     let failed = service.expect(Method::POST, &path, Some(body), 422).await;
     assert_eq!(failed["error"]["name"], "COMMAND_FAILED", "{failed}");
     let body = json!({"command": "echo before; sleep 60", "timeout": 500});
     let body = service.inside(&id, body);
-    let late = service.expect(Method::POST, &path, Some(body), 408).await;
+    let late = service.expect(Method::POST, &path, Some(body), 422).await;
     assert_eq!(late["error"]["name"], "PROCESS_TIMEOUT", "{late}");
-    assert_eq!(late["error"]["details"]["stdout"], "before\n", "{late}");
+    let details = &late["error"]["details"];
+    assert_eq!(
+        (&details["stdout"], &details["timedOut"]),
+        (&json!("before\n"), &json!(true)),
+        "{late}"
+    );
     // A background process of a shell does not delay its end.
     let result = service.run_in(&id, "sleep 50 & echo done").await;
     assert_eq!(result["stdout"], "done\n");
@@ -98,6 +119,7 @@ async fn background_commands_are_listed_attached_to_fed_and_killed() {
         (&list["items"][0]["commandId"], &list["items"][0]["running"]),
         (&json!(command), &json!(true))
     );
+    assert_eq!(list["items"][0]["endedAt"], json!(null));
 
     let input = format!("/api/v1/sandboxes/{id}/process/{command}/input");
     for (data, eof) in [("a\n", false), ("b\n", true)] {
@@ -115,6 +137,15 @@ async fn background_commands_are_listed_attached_to_fed_and_killed() {
         text
     };
     assert_eq!(collect(0).await, "got a\ngot b\nend\n");
+    let info = format!("/api/v1/sandboxes/{id}/process/{command}");
+    eventually("the end is known", async || {
+        service.get(&info).await["running"] == false
+    })
+    .await;
+    let info = service.get(&info).await;
+    assert!(info["pid"].as_i64().unwrap() > 1, "{info}");
+    let time = |name: &str| info[name].as_str().unwrap().parse::<jiff::Timestamp>();
+    assert!(time("endedAt").unwrap() >= time("startedAt").unwrap());
     assert_eq!(collect(6).await, "got b\nend\n");
 
     let body = json!({"command": "trap '' TERM; sleep 100; sleep 100", "background": true});

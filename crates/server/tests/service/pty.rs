@@ -5,7 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use futures::{SinkExt, StreamExt};
 use reqwest::Method;
 use serde_json::{Value, json};
-use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::{self, Message};
 
 use crate::harness::{Service, Socket, eventually};
 
@@ -163,4 +164,176 @@ async fn there_are_only_so_many_terminals_and_those_left_alone_are_closed() {
     .await;
     type_in(&mut socket, "echo st''ill\n").await;
     read_until(&mut socket, "still").await;
+}
+
+fn url(service: &Service, id: &str, pty: &str, query: &str) -> String {
+    let base = service.url.replacen("http", "ws", 1);
+    format!("{base}/api/v1/sandboxes/{id}/pty/{pty}/ws?{query}")
+}
+
+/// Sends numbered input, and waits for its acknowledgement.
+async fn type_numbered(socket: &mut Socket, seq: u64, text: &str) {
+    let data = STANDARD.encode(text);
+    send(socket, json!({"type": "input", "seq": seq, "data": data})).await;
+    loop {
+        let message = message_of(socket, "ack").await;
+        if message["seq"] == seq {
+            return;
+        }
+    }
+}
+
+/// Reads until a message of this type, and returns it.
+async fn message_of(socket: &mut Socket, kind: &str) -> Value {
+    loop {
+        let next = tokio::time::timeout(std::time::Duration::from_secs(20), socket.next()).await;
+        let next = next.unwrap_or_else(|_| panic!("no message of the type `{kind}`"));
+        if let Message::Text(text) = next.unwrap().unwrap() {
+            let message: Value = serde_json::from_str(&text).unwrap();
+            if message["type"] == kind {
+                return message;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn numbered_input_is_written_once_across_reconnects_and_restarts_of_the_server() {
+    let mut service = Service::start().await;
+    let id = service.sandbox().await;
+    let (pty, _) = open(&service, &id).await;
+    let mut socket = connect(&url(&service, &id, &pty, "client=a")).await;
+    type_numbered(&mut socket, 1, "echo one >> log\n").await;
+    drop(socket);
+    let mut socket = connect(&url(&service, &id, &pty, "client=a")).await;
+    type_numbered(&mut socket, 1, "echo one >> log\n").await;
+    drop(socket);
+    service.kill();
+    service.run();
+    let mut socket = connect(&url(&service, &id, &pty, "client=a")).await;
+    type_numbered(&mut socket, 1, "echo one >> log\n").await;
+    type_numbered(&mut socket, 2, "echo two >> log\n").await;
+    // Another client has its own numbers, and input without one is always new.
+    let mut other = connect(&url(&service, &id, &pty, "client=b")).await;
+    type_numbered(&mut other, 1, "echo three >> log\n").await;
+    type_in(&mut other, "echo four >> log; echo d''one\n").await;
+    read_until(&mut other, "done").await;
+    let log = service.output_of(&id, "cat log").await;
+    assert_eq!(log, "one\ntwo\nthree\nfour\n");
+
+    let bad = [
+        json!({"type": "input", "seq": 0, "data": ""}),
+        json!({"type": "input", "seq": 3, "data": STANDARD.encode(vec![b'x'; 70_000])}),
+        json!({"type": "input", "data": "?"}),
+    ];
+    for message in bad {
+        send(&mut socket, message).await;
+        let error = message_of(&mut socket, "error").await;
+        assert_eq!(error["error"]["name"], "INVALID_REQUEST", "{error}");
+        assert!(error["error"]["requestId"].is_string(), "{error}");
+    }
+    let refused = crate::harness::connect(&url(&service, &id, &pty, "client=a%20b")).await;
+    assert!(refused.unwrap_err().to_string().contains("400"));
+    type_in(&mut socket, "kill -9 $$\n").await;
+    let exit = message_of(&mut socket, "exit").await;
+    assert_eq!(
+        (&exit["exitCode"], &exit["signal"]),
+        (&json!(137), &json!(9))
+    );
+}
+
+/// Connects without a key.
+async fn connect_with(url: &str) -> Result<Socket, tungstenite::Error> {
+    let mut request = url.into_client_request()?;
+    let offered = "other, elevo.pty.v1".parse().unwrap();
+    request
+        .headers_mut()
+        .insert("sec-websocket-protocol", offered);
+    let (socket, answer) = tokio_tungstenite::connect_async(request).await?;
+    assert_eq!(answer.headers()["sec-websocket-protocol"], "elevo.pty.v1");
+    Ok(socket)
+}
+
+fn assert_unauthorized(connected: Result<Socket, tungstenite::Error>) {
+    match connected {
+        Err(tungstenite::Error::Http(answer)) => assert_eq!(answer.status(), 401),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_ticket_opens_one_connection_to_its_terminal() {
+    let service = Service::start().await;
+    let id = service.sandbox().await;
+    let (pty, _) = open(&service, &id).await;
+    let (second, _) = open(&service, &id).await;
+    let key = json!({"name": "guest", "scopes": ["process"]});
+    let key = service.post("/api/v1/keys", key).await;
+    let secret = key["secret"].as_str().unwrap();
+    let path = format!("/api/v1/sandboxes/{id}/pty/{pty}/ticket");
+    let ticket = async || {
+        let made = service.expect_as(secret, Method::POST, &path, None, 201);
+        let made = made.await;
+        let expires = made["expiresAt"].as_str().unwrap();
+        expires.parse::<jiff::Timestamp>().unwrap();
+        made["ticket"].as_str().unwrap().to_owned()
+    };
+    let at = |pty: &str, ticket: &str| url(&service, &id, pty, &format!("ticket={ticket}"));
+
+    let used = ticket().await;
+    let mut socket = connect_with(&at(&pty, &used)).await.unwrap();
+    type_in(&mut socket, "echo $((40 + 2))\n").await;
+    read_until(&mut socket, "42\r\n").await;
+    assert_unauthorized(connect_with(&at(&pty, &used)).await);
+    // A ticket for another terminal is used up by the attempt.
+    let wrong = ticket().await;
+    assert_unauthorized(connect_with(&at(&second, &wrong)).await);
+    assert_unauthorized(connect_with(&at(&pty, &wrong)).await);
+    assert_unauthorized(connect_with(&at(&pty, "guessed")).await);
+    // No other route accepts a ticket.
+    let other = ticket().await;
+    let list = format!(
+        "{}/api/v1/sandboxes/{id}/process?ticket={other}",
+        service.url
+    );
+    assert_eq!(service.http.get(list).send().await.unwrap().status(), 401);
+    // A ticket is worth no more than its key.
+    let late = ticket().await;
+    let path = format!("/api/v1/keys/{}", key["id"].as_str().unwrap());
+    service.expect(Method::DELETE, &path, None, 204).await;
+    assert_unauthorized(connect_with(&at(&pty, &late)).await);
+    for ticket in [used, wrong, other, late] {
+        assert!(!service.logged(&ticket), "the log has a ticket");
+        let grep = ["-rqF", "--", &ticket];
+        let found = std::process::Command::new("grep")
+            .args(grep)
+            .arg(&service.data)
+            .status()
+            .unwrap();
+        assert!(!found.success(), "the data directory has a ticket");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_to_a_terminal_that_is_gone_is_closed_with_its_own_code() {
+    let service = Service::start().await;
+    service.expect_warnings();
+    let id = service.sandbox().await;
+    let (_, url) = open(&service, &id).await;
+    let mut socket = connect(&url).await;
+    message_of(&mut socket, "attached").await;
+    service.simulated().end(&id, false).await;
+    let path = format!("/api/v1/sandboxes/{id}");
+    eventually("the end is noticed", async || {
+        service.get(&path).await["state"] == "error"
+    })
+    .await;
+    let start = format!("{path}/start");
+    service.expect(Method::POST, &start, None, 200).await;
+    let error = message_of(&mut socket, "error").await;
+    assert_eq!(error["error"]["name"], "PTY_NOT_FOUND", "{error}");
+    match socket.next().await {
+        Some(Ok(Message::Close(Some(frame)))) => assert_eq!(u16::from(frame.code), 4404),
+        other => panic!("{other:?}"),
+    }
 }

@@ -82,7 +82,10 @@ impl Open {
             while let Some(Ok(message)) = self.terminal.next().await {
                 match message {
                     Message::Text(text) => said = text.to_string(),
-                    Message::Close(_) => break,
+                    Message::Close(frame) => {
+                        assert_eq!(u16::from(frame.unwrap().code), 4401);
+                        break;
+                    }
                     _ => {}
                 }
             }
@@ -90,7 +93,11 @@ impl Open {
         let ends = async { tokio::join!(terminal, self.output.text(), self.events.text()) };
         let ended = tokio::time::timeout(PATIENCE, ends).await;
         let (_, output, events) = ended.expect("streams end with their key");
-        events.unwrap();
+        let events = events.unwrap();
+        assert!(
+            events.contains("event: error") && events.contains("UNAUTHORIZED"),
+            "{events}"
+        );
         (said, output.unwrap())
     }
 }
@@ -106,6 +113,9 @@ async fn streams_end_when_their_key_is_revoked() {
     let (terminal, output) = open.ended().await;
     assert!(terminal.contains("this key was revoked"), "{terminal}");
     assert!(output.contains("this key was revoked"), "{output}");
+    for text in [terminal, output] {
+        assert!(text.contains("\"name\":\"UNAUTHORIZED\""), "{text}");
+    }
     // A terminal of another key continues.
     let ping = Message::Text(json!({"type": "ping"}).to_string().into());
     others.terminal.send(ping).await.unwrap();

@@ -53,6 +53,7 @@ fn position() -> Position {
 
 #[tokio::test]
 async fn no_statement_reads_a_whole_table_or_sorts_it() {
+    use super::super::commands::SELECT;
     use super::super::keys::SELECT_BY_HASH;
     use super::super::requests::{DELETE_OLD, RELEASE_ALL_BUT};
     use super::super::sandboxes::{
@@ -81,6 +82,7 @@ async fn no_statement_reads_a_whole_table_or_sorts_it() {
             "COVERING INDEX sandboxes_by_state (tenant=?)",
         ),
         (DELETE_METADATA, "sandbox_metadata_by_sandbox (sandbox=?)"),
+        (SELECT, "commands USING PRIMARY KEY (sandbox=? AND id=?)"),
         (SELECT_BY_HASH, "(hash=?)"),
         (SELECT_BY_NAME, "sandboxes_by_name (tenant=? AND name=?)"),
         (

@@ -9,7 +9,7 @@ use crate::app::tenant_stores::{self, TenantStores};
 use crate::failure::{Failure, Result};
 use crate::platform::clock;
 use elevo_catalog::{ApiKey, Catalog, TenantLimits};
-use elevo_core::{ErrorCode, TenantId};
+use elevo_core::{ErrorCode, KeyId, TenantId};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,7 +54,18 @@ impl Principals {
         let hash = crate::app::access::keys::hash_of(secret);
         let key = self.catalog.key_of_any_tenant(&hash).await?;
         let unknown = || Failure::new(ErrorCode::Unauthorized, "this key is not known");
-        let key = key.ok_or_else(unknown)?;
+        self.admit(key.ok_or_else(unknown)?).await
+    }
+
+    /// Returns the principal of a key that a request authenticated with before,
+    /// under the same conditions as [`authenticate`](Self::authenticate).
+    pub(crate) async fn again(&self, tenant: TenantId, key: &KeyId) -> Result<Principal> {
+        let key = self.catalog.key(tenant, key).await?;
+        let gone = || Failure::new(ErrorCode::Unauthorized, "this key no longer exists");
+        self.admit(key.ok_or_else(gone)?).await
+    }
+
+    async fn admit(&self, key: ApiKey) -> Result<Principal> {
         check_valid(&key)?;
         // The presence must exist before the tenant is checked. An erasure
         // first marks the tenant and then checks for presences, so one of the

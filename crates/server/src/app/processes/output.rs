@@ -125,6 +125,7 @@ impl Collected<'_> {
             command_id,
             exit_code: exit_code(exit),
             signal: exit.signal,
+            timed_out: exit.timed_out,
             stdout,
             stderr,
             truncated: self.truncated,

@@ -15,8 +15,10 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::app::access::principal::Principal;
 use crate::app::access::secrets::Secrets;
+use crate::app::processes::Processes;
 use crate::app::processes::output::Reading;
-use crate::app::processes::{Processes, check_cwd};
+use crate::app::processes::tickets::{TICKET_LIFETIME, Ticket, Tickets};
+use crate::app::processes::wish::check_cwd;
 use crate::app::requests::once::Once;
 use crate::app::resources::Resources;
 use crate::app::sandboxes::{Sandboxes, spec};
@@ -79,6 +81,7 @@ pub(crate) struct Terminals {
     secrets: Arc<Secrets>,
     /// The clients of all open terminals.
     watched: Watched,
+    pub(crate) tickets: Tickets,
 }
 
 impl Terminals {
@@ -96,6 +99,7 @@ impl Terminals {
             sandboxes: sandboxes.clone(),
             secrets: secrets.clone(),
             watched: Watched::default(),
+            tickets: Tickets::default(),
         }
     }
 
@@ -195,6 +199,42 @@ impl Terminals {
         Ok(link.input(pty, data, false).await?)
     }
 
+    /// Sends numbered input to a terminal, unless the terminal already has it
+    /// from this client. Does not check the rights of the client either.
+    pub(crate) async fn numbered_input(
+        &self,
+        id: &SandboxId,
+        pty: &str,
+        data: Bytes,
+        (client, seq): (&str, u64),
+    ) -> Result<()> {
+        if seq == 0 {
+            return Err(Failure::invalid("`seq` must be at least 1"));
+        }
+        let link = self.links.connected(id).await;
+        Ok(link.numbered_input(pty, data, client, seq).await?)
+    }
+
+    /// Creates a ticket with which a client can connect to a terminal once.
+    pub(crate) async fn ticket(
+        &self,
+        who: &Principal,
+        id: &SandboxId,
+        pty: &str,
+    ) -> Result<api::PtyTicket> {
+        self.terminal(who, id, pty).await?;
+        let ticket = Ticket {
+            tenant: who.tenant,
+            key: who.key.clone(),
+            sandbox: id.clone(),
+            pty: pty.to_owned(),
+            expires: clock::after(clock::now(), TICKET_LIFETIME),
+        };
+        let expires_at = clock::text(ticket.expires);
+        let ticket = self.tickets.add(ticket)?;
+        Ok(api::PtyTicket { ticket, expires_at })
+    }
+
     /// Resizes a terminal for a client that is connected to it.
     pub(crate) async fn resize_now(
         &self,
@@ -262,7 +302,7 @@ fn check_size(cols: u16, rows: u16) -> Result<()> {
     }
 }
 
-fn no_pty(pty: &str) -> Failure {
+pub(crate) fn no_pty(pty: &str) -> Failure {
     let message = format!("there is no terminal `{}`", short(pty));
     Failure::new(ErrorCode::PtyNotFound, message).about("ptyId", short(pty))
 }

@@ -38,8 +38,9 @@ pub(super) struct Note {
     pub(super) made: Option<String>,
     /// True if `made` is the id of a command, whose output is not stored.
     pub(super) is_command: bool,
-    /// True if the request was a dry run, so that its row can be deleted.
-    pub(super) is_rehearsal: bool,
+    /// True if the response is not stored, so that the row can be deleted: the
+    /// request was a dry run, or its response is a secret.
+    pub(super) is_unstored: bool,
 }
 
 impl Once {
@@ -172,8 +173,13 @@ impl Once {
     /// the request in the audit log.
     pub(crate) fn rehearsed(&self) {
         crate::platform::audit::detail("dry_run", true);
+        self.do_not_store();
+    }
+
+    /// Lets a retry carry out the request again: its response is not stored.
+    pub(crate) fn do_not_store(&self) {
         if let Some(request) = &self.0 {
-            Self::note_of(request).is_rehearsal = true;
+            Self::note_of(request).is_unstored = true;
         }
     }
 }

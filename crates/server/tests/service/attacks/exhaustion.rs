@@ -174,7 +174,7 @@ async fn output_without_end_takes_bounded_memory(runtime: Runtime) {
     let body = json!({"command": "yes flood", "timeout": 4000, "maxOutputSize": 1000});
     let late = arena
         .service
-        .expect(Method::POST, &path, Some(body), 408)
+        .expect(Method::POST, &path, Some(body), 422)
         .await;
     assert_eq!(late["error"]["name"], "PROCESS_TIMEOUT", "{late}");
     let kept = late["error"]["details"]["stdout"].as_str().unwrap();
