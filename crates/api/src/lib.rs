@@ -23,8 +23,8 @@ mod workspace;
 pub use admin::{BackupMade, MakeBackup, QuarantineList, Quarantined, UnreadWorkspace};
 pub use error::{ErrorBody, ErrorEnvelope};
 pub use event::{
-    EVENT_KINDS, Event, EventData, EventItem, EventPage, ProjectLanded, ReviewEvent, SandboxEvent,
-    WorkspaceExpired, WorkspaceRefused,
+    EVENT_KINDS, Event, EventData, EventGap, EventItem, EventPage, ProjectLanded, ReviewEvent,
+    SandboxEvent, WorkspaceExpired, WorkspaceRefused,
 };
 pub use keys::{
     Agent, AgentList, ChangeTenant, CreateAgent, CreateKey, CreateTenant, Key, KeyLimits, KeyList,
@@ -54,7 +54,10 @@ pub use system::{
     SandboxCounts, SystemResources, SystemStats,
 };
 pub use template::{AddTemplate, PullEvent, Template, TemplateList};
-pub use webhook::{CreateWebhook, Delivery, DeliveryPage, Webhook, WebhookList};
+pub use webhook::{
+    ChangeWebhook, CreateWebhook, Delivery, DeliveryPage, DeliveryState, RotateWebhook,
+    RotatedWebhook, Webhook, WebhookPage,
+};
 pub use workspace::{
     Change, ChangeKind, Diff, DiffOrStat, DiffStat, DiffTotals, FileStat, Imported, Restore,
     Snapshot, SnapshotTaken, TakeSnapshot,

@@ -49,7 +49,7 @@ pub use records::{
     NewEvent, PathChange, Project, ProjectChange, ProjectPolicy, ProjectQuery, RequestRun,
     Retention, Review, ReviewChange, ReviewQuery, ReviewState, ReviewStep, RootPlace, Roots,
     Sandbox, SandboxFailure, Sides, Step, TENANT_LIMITS, Tag, Template, Tenant, TenantLimits,
-    Unkept, UnkeptQuery, Unsettled, VersionKind, Webhook, Workspace, WorkspaceChange,
-    WorkspaceQuery, WorkspaceState,
+    Unkept, UnkeptQuery, Unsettled, VersionKind, Webhook, WebhookChange, Workspace,
+    WorkspaceChange, WorkspaceQuery, WorkspaceState,
 };
 pub use sqlite::{ADOPTING, FoundCatalog, GENERATION, INSTALLATION, SqliteCatalog, SqliteOptions};

@@ -27,6 +27,7 @@ pub(crate) mod sandboxes;
 pub(crate) mod tar_copy;
 mod terminal;
 pub(crate) mod trust;
+pub(crate) mod webhooks;
 pub(crate) mod workspace;
 
 pub(crate) use call::{Call, Done, not_removed, pages, run_on_server, run_with_client};

@@ -10,7 +10,8 @@ use serde::de::DeserializeOwned;
 use crate::client::call::Call;
 use crate::client::error::Result;
 use crate::client::http::Client;
-use crate::client::paths::{AGENTS, KEYS, PROJECTS, REVIEWS, SANDBOXES, WEBHOOKS, WORKSPACES};
+use crate::client::paths::{AGENTS, KEYS, PROJECTS, REVIEWS, SANDBOXES, WORKSPACES};
+use crate::client::webhooks::webhooks;
 use crate::errors::{Exit, NameProblem};
 use crate::output::format::first_line;
 
@@ -147,11 +148,7 @@ pub(crate) fn delete_found(
 ) -> anyhow::Result<Exit> {
     let kind = format!("{}s", noun.word());
     call.each(texts, |call, text| {
-        let id = match noun {
-            // The API has no error for an unknown webhook.
-            Noun::Webhook => find_known(call, noun, text)?,
-            _ => find(call, noun, text)?,
-        };
+        let id = find(call, noun, text)?;
         call.delete(&kind, &id, done)
     })
 }
@@ -206,8 +203,7 @@ async fn all(client: &Client, noun: Noun) -> Result<Vec<Candidate>> {
             Ok(valid.map(|it| candidate(it.id, Some(it.name))).collect())
         }
         Noun::Webhook => {
-            let list: api::WebhookList = client.get(&WEBHOOKS).await?;
-            let items = list.items.into_iter();
+            let items = webhooks(client).await?.into_iter();
             Ok(items.map(|it| candidate(it.id, Some(it.url))).collect())
         }
         Noun::Project => {

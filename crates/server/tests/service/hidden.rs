@@ -578,6 +578,7 @@ fn of_processes(id: &str) -> Vec<Case> {
 fn of_the_rest() -> Vec<Case> {
     let (template, key) = ("/api/v1/templates/{name}", "/api/v1/keys/{id}");
     let webhook = "/api/v1/webhooks/{id}";
+    let rotate = "/api/v1/webhooks/{id}/rotate";
     let deliveries = "/api/v1/webhooks/{id}/deliveries";
     let replay = "/api/v1/webhooks/{id}/deliveries/{event}/replay";
     let name = json!({"name": "own"});
@@ -603,6 +604,9 @@ fn of_the_rest() -> Vec<Case> {
         case("POST", "/api/v1/gc", &[], "", 403).json(json!({})),
         case("GET", "/api/v1/webhooks", &[], "", 403),
         case("POST", "/api/v1/webhooks", &[], "", 403).json(json!({"url": "http://localhost:1"})),
+        case("GET", webhook, &["wh-none"], "", 403),
+        case("PATCH", webhook, &["wh-none"], "", 403).json(json!({"kinds": []})),
+        case("POST", rotate, &["wh-none"], "", 403).json(json!({})),
         case("DELETE", webhook, &["wh-none"], "", 403),
         case("GET", deliveries, &["wh-none"], "", 403),
         case("POST", replay, &["wh-none", "1"], "", 403),
@@ -688,7 +692,7 @@ async fn events_of_hidden_steps_are_not_for_the_agent() {
 
     // A stream shows the same steps.
     let url = format!(
-        "{}{EVENTS}?kinds=project.landed&after=0",
+        "{}{EVENTS}?kinds=project.landed&cursor=0",
         hidden.service.url
     );
     let request = hidden.service.http.get(url).bearer_auth(&hidden.key);

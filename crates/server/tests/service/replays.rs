@@ -118,6 +118,7 @@ impl Things {
             "reviews/{id}/resolve" => json!({"resolution": "theirs"}),
             "templates" => json!({"name": "other", "image": service.image()}),
             "webhooks" => json!({"url": "http://localhost:1/other"}),
+            "webhooks/{id}/rotate" => json!({"keepSeconds": 60}),
             "webhooks/{id}/deliveries/{event}/replay" => return request,
             "workspaces" => json!({"project": self.project}),
             "workspaces/{id}/complete" | "workspaces/{id}/merge" => json!({"message": route}),

@@ -56,7 +56,10 @@ const OF_THE_TENANT: &[(&str, &str, u16, u16)] = &[
     ("get", "/api/v1/events", 200, 200),
     ("get", "/api/v1/webhooks", 200, 403),
     ("post", "/api/v1/webhooks", 201, 403),
+    ("get", "/api/v1/webhooks/{id}", 404, 403),
+    ("patch", "/api/v1/webhooks/{id}", 404, 403),
     ("delete", "/api/v1/webhooks/{id}", 404, 403),
+    ("post", "/api/v1/webhooks/{id}/rotate", 404, 403),
     ("get", "/api/v1/webhooks/{id}/deliveries", 404, 403),
     (
         "post",
@@ -139,6 +142,10 @@ fn request(service: &Service, route: &Route, ids: &Ids, template: &str) -> Reque
         "webhooks" if route.method == "post" => json!({"url": NOWHERE}),
         "tags" if route.method == "post" => json!({"name": "v1"}),
         "policy" if route.method == "put" => json!({"policy": {}}),
+        "{id}" if path.starts_with("/api/v1/webhooks/") && route.method == "patch" => {
+            json!({"url": NOWHERE})
+        }
+        "rotate" => json!({}),
         "{id}" if route.method == "patch" => json!({"name": "another"}),
         "resolve" => json!({"resolution": "theirs"}),
         "merge" | "complete" | "refresh" => json!({}),
