@@ -37,10 +37,11 @@ pub use process::{
 pub use project::{
     Apply, ApplyFile, Blame, BlamedLines, ChangeProject, Conflict, ConflictHunk, CreateProject,
     CreateWorkspace, Decided, FileRefused, FileVersion, HunkLines, HunkPlace, ImportResult,
-    ImportSource, LandedFile, LineRange, LogEntry, LogPage, Merge, MergeResult, Project,
-    ProjectPage, ProjectPolicy, Refresh, Refreshed, Resolution, ResolveReview, RestorePath,
-    Retention, Revert, Review, ReviewPage, ReviewState, SetPolicy, SetTag, Sync, SyncMode, Tag,
-    TagPage, TreeEntry, TreePage, Version, VersionPage, Workspace, WorkspacePage, WorkspaceState,
+    ImportSource, LandedFile, LineRange, LogEntry, LogPage, Merge, MergeResult, MergeWorkspaces,
+    Project, ProjectPage, ProjectPolicy, Refresh, Refreshed, Resolution, ResolveReview,
+    RestorePath, Retention, Revert, Review, ReviewPage, ReviewState, SetPolicy, SetTag, Sync,
+    SyncMode, Tag, TagPage, TreeEntry, TreePage, Version, VersionPage, Workspace, WorkspaceMerged,
+    WorkspacePage, WorkspaceState, WorkspacesMerged,
 };
 pub use pty::{CreatePty, PtyClientMessage, PtyMessages, PtyServerMessage, PtySession, Resize};
 pub use sandbox::{

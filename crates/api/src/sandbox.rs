@@ -257,10 +257,10 @@ pub struct BatchDeleted {
     pub failed: Vec<Failed>,
 }
 
-/// A sandbox for which an operation on several sandboxes failed.
+/// A sandbox or workspace for which an operation on several of them failed.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Failed {
-    /// Id of the sandbox.
+    /// Id of the sandbox or workspace; its name if no id is known.
     pub id: String,
     /// Why the operation failed.
     pub error: ErrorBody,

@@ -331,6 +331,7 @@ const FILE: &str = "/api/v1/projects/{id}/file";
 const HISTORY: &str = "/api/v1/projects/{id}/history";
 const BLAME: &str = "/api/v1/projects/{id}/blame";
 const ARCHIVE: &str = "/api/v1/projects/{id}/archive";
+const MERGE: &str = "/api/v1/projects/{id}/merge";
 const APPLY: &str = "/api/v1/projects/{id}/apply";
 const REVERT: &str = "/api/v1/projects/{id}/revert";
 const RESTORE: &str = "/api/v1/projects/{id}/restore";
@@ -474,6 +475,8 @@ fn of_workspace(hidden: &Hidden, workspace: &str) -> Vec<Case> {
     vec![
         case("GET", all, &[], "", 200),
         case("GET", one, &[workspace], "", 200),
+        case("POST", MERGE, &[&hidden.project], "", 200)
+            .json(json!({"workspaces": [workspace], "dryRun": true})),
         case(
             "POST",
             "/api/v1/workspaces/{id}/merge",

@@ -15,6 +15,7 @@
 
 mod attacks;
 mod audit;
+mod batch;
 mod changes;
 mod descriptors;
 mod engineless;

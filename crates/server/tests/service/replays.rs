@@ -113,6 +113,7 @@ impl Things {
             "projects/{id}/import" => json!({"snapshot": self.snapshot, "path": "imported"}),
             "projects/{id}/policy" => json!({"policy": {}}),
             "projects/{id}/restore" => json!({"snapshot": self.step, "path": "file"}),
+            "projects/{id}/merge" => json!({"workspaces": [self.merged.id], "atomic": true}),
             "projects/{id}/revert" => json!({"snapshot": self.step}),
             "projects/{id}/tags" => json!({"name": "v1"}),
             "reviews/{id}/resolve" => json!({"resolution": "theirs"}),
