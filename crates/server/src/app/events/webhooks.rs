@@ -151,10 +151,10 @@ impl Webhooks {
     }
 
     fn check_url(&self, url: &str) -> Result<()> {
-        let checked = outgoing::check_url(url, self.config.webhooks.allow_private);
-        let checked = checked.map_err(|why| Failure::invalid(format!("`url`: {why}")))?;
-        drop(checked);
-        Ok(())
+        match outgoing::check_url(url, self.config.webhooks.allow_private) {
+            Ok(_) => Ok(()),
+            Err(why) => Err(Failure::invalid(format!("`url`: {why}"))),
+        }
     }
 
     pub(crate) async fn remove(&self, who: &Principal, id: &WebhookId) -> Result<()> {

@@ -51,11 +51,11 @@ impl Webhooks {
                 sealed
             }
         };
-        let until = clock::after(clock::now(), Duration::from_secs(keep.into()));
         let rotated = match webhook.secret == sealed {
             true => webhook,
             false => {
-                let until = (keep > 0).then_some(until);
+                let kept = Duration::from_secs(keep.into());
+                let until = (keep > 0).then(|| clock::after(clock::now(), kept));
                 let rotated =
                     self.catalog
                         .rotate_webhook(webhook.tenant, &webhook.id, &sealed, until);
