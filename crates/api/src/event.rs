@@ -28,7 +28,7 @@ pub struct Event {
     pub id: u64,
     /// Kind of the event.
     #[schema(example = "sandbox.created")]
-    pub event: String,
+    pub kind: String,
     /// When the event happened.
     pub timestamp: String,
     /// Details, depending on the kind of the event.
@@ -138,6 +138,8 @@ pub struct ProjectLanded {
 pub enum EventItem {
     /// An event.
     Event(Event),
+    /// Of the item `gap`: events that the client asked for were deleted.
+    Gap(EventGap),
     /// Of the last item, `stopping`, if the stream ends because the server
     /// stops.
     Stopping {
@@ -151,11 +153,23 @@ pub enum EventItem {
     },
 }
 
+/// Some events that the client asked for were deleted, because the server keeps
+/// events for a limited time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct EventGap {
+    /// The server has all events of the tenant with this id or a greater one.
+    pub oldest: u64,
+}
+
 /// A page of events, oldest first.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct EventPage {
     /// The events.
     pub items: Vec<Event>,
-    /// Value of `after` for the next page.
-    pub last: u64,
+    /// Cursor of the next page. Always present: a client that requests it again
+    /// later gets the events that happened since.
+    pub next: String,
+    /// Present if events after the cursor of the request were deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gap: Option<EventGap>,
 }

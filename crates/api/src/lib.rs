@@ -24,8 +24,8 @@ mod workspace;
 pub use admin::{BackupMade, MakeBackup, QuarantineList, Quarantined, UnreadWorkspace};
 pub use error::{ErrorBody, ErrorEnvelope};
 pub use event::{
-    EVENT_KINDS, Event, EventData, EventItem, EventPage, ProjectLanded, ReviewEvent, SandboxEvent,
-    WorkspaceExpired, WorkspaceRefused,
+    EVENT_KINDS, Event, EventData, EventGap, EventItem, EventPage, ProjectLanded, ReviewEvent,
+    SandboxEvent, WorkspaceExpired, WorkspaceRefused,
 };
 pub use keys::{
     Agent, AgentPage, ChangeTenant, CreateAgent, CreateKey, CreateTenant, Key, KeyLimits, KeyPage,
@@ -39,11 +39,12 @@ pub use process::{
 pub use project::{
     Apply, ApplyFile, Blame, BlamedLines, ChangeProject, Conflict, ConflictHunk, CreateProject,
     CreateWorkspace, Decided, FileRefused, FileVersion, ForkWorkspace, HunkLines, HunkPlace,
-    ImportResult, ImportSource, LandedFile, LineRange, Merge, MergeResult, Project, ProjectPage,
-    ProjectPolicy, Refresh, Refreshed, ResolveReview, ResolveReviews, RestorePath, Retention,
-    Revert, Review, ReviewPage, ReviewState, ReviewToResolve, ReviewsResolved, SetPolicy, SetTag,
-    Step, StepPage, Sync, SyncMode, Tag, TagPage, Take, TreeEntry, TreePage, Version, VersionPage,
-    Workspace, WorkspacePage, WorkspaceState, WorkspacesForked,
+    ImportResult, ImportSource, LandedFile, LineRange, Merge, MergeResult, MergeWorkspaces,
+    Project, ProjectPage, ProjectPolicy, Refresh, Refreshed, ResolveReview, ResolveReviews,
+    RestorePath, Retention, Revert, Review, ReviewPage, ReviewState, ReviewToResolve,
+    ReviewsResolved, SetPolicy, SetTag, Step, StepPage, Sync, SyncMode, Tag, TagPage, Take,
+    TreeEntry, TreePage, Version, VersionPage, Workspace, WorkspaceMerged, WorkspacePage,
+    WorkspaceState, WorkspacesForked, WorkspacesMerged,
 };
 pub use pty::{
     CreatePty, PtyClientMessage, PtyMessages, PtyServerMessage, PtySession, PtyTicket, Resize,
@@ -59,7 +60,10 @@ pub use system::{
     SandboxCounts, SystemResources, SystemStats,
 };
 pub use template::{AddTemplate, PullEvent, Template, TemplatePage};
-pub use webhook::{CreateWebhook, Delivery, DeliveryPage, Webhook, WebhookList};
+pub use webhook::{
+    ChangeWebhook, CreateWebhook, Delivery, DeliveryPage, DeliveryState, RotateWebhook,
+    RotatedWebhook, Webhook, WebhookPage,
+};
 pub use workspace::{
     Change, ChangeKind, ChangeSnapshot, Diff, DiffFormat, DiffOrStat, DiffStat, DiffTotals,
     FileStat, Restore, Snapshot, SnapshotPage, SnapshotTaken, TakeSnapshot,

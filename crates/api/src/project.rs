@@ -11,7 +11,8 @@ use utoipa::ToSchema;
 
 pub use merge::{
     Apply, ApplyFile, Conflict, ConflictHunk, FileRefused, HunkLines, HunkPlace, ImportResult,
-    ImportSource, LandedFile, LineRange, Merge, MergeResult, RestorePath, Revert, Version,
+    ImportSource, LandedFile, LineRange, Merge, MergeResult, MergeWorkspaces, RestorePath, Revert,
+    Version, WorkspaceMerged, WorkspacesMerged,
 };
 pub use retention::Retention;
 pub use review::{

@@ -114,9 +114,15 @@ pub(crate) fn event(event: &NewEvent) -> Result<()> {
 }
 
 pub(crate) fn webhook(webhook: &Webhook) -> Result<()> {
-    text("the address of a webhook", &webhook.url)?;
+    webhook_url(&webhook.url)?;
     secret(&webhook.secret)?;
+    secret(&webhook.previous_secret)?;
     micros(webhook.created).map(drop)
+}
+
+/// Checks the address of a webhook.
+pub(crate) fn webhook_url(url: &str) -> Result<()> {
+    text("the address of a webhook", url)
 }
 
 /// Checks the secret of a webhook.

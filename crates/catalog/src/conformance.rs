@@ -200,6 +200,8 @@ macro_rules! conformance_tests {
             a_webhook_keeps_no_events_of_other_tenants
             // webhooks
             a_webhook_is_read_back_as_added
+            a_webhook_is_changed
+            a_rotation_keeps_the_previous_secret_for_a_time
             // deliveries
             a_webhook_gets_the_events_that_it_may_see
             attempts_are_recorded_and_deliveries_replayed

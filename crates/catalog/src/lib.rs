@@ -51,6 +51,7 @@ pub use records::{
     ProjectPolicy, ProjectQuery, RequestRun, Retention, Review, ReviewChange, ReviewQuery,
     ReviewState, ReviewStep, RootPlace, Roots, Sandbox, SandboxFailure, Sides, SnapshotQuery, Step,
     TENANT_LIMITS, Tag, Template, Tenant, TenantLimits, Unkept, UnkeptQuery, Unsettled,
-    VersionKind, Webhook, Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState,
+    VersionKind, Webhook, WebhookChange, Workspace, WorkspaceChange, WorkspaceQuery,
+    WorkspaceState,
 };
 pub use sqlite::{ADOPTING, FoundCatalog, GENERATION, INSTALLATION, SqliteCatalog, SqliteOptions};

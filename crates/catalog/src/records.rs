@@ -29,6 +29,7 @@ use crate::query::Position;
 pub use command::{Claimed, CommandClaim};
 pub use event::{
     Attempt, Delivery, DeliveryState, Event, EventKind, EventQuery, NewEvent, Webhook,
+    WebhookChange,
 };
 pub use landing::{BaseMove, Landed, LandedStep, Landing, LandingKind, LogEntry, ReviewStep, Step};
 pub use project::{Project, ProjectChange, ProjectPolicy, ProjectQuery};

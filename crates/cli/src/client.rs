@@ -29,6 +29,7 @@ pub(crate) mod sandboxes;
 pub(crate) mod tar_copy;
 mod terminal;
 pub(crate) mod trust;
+pub(crate) mod webhooks;
 pub(crate) mod workspace;
 
 pub(crate) use again::random_name;

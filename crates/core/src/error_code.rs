@@ -212,6 +212,8 @@ error_codes! {
         "Delete sandboxes, workspaces or projects that are no longer needed and collect garbage (`POST /api/v1/gc`), or ask the operator to enlarge the server's disk.";
     SecretUnreadable = 9016, "SECRET_UNREADABLE", 500, "FAILED_PRECONDITION", AfterChange,
         "Ask the operator to repair the key file of the server (`SECRETS_KEY_FILE`, see docs/operations.md), or create the sandbox or webhook again.";
+    WebhookNotFound = 9017, "WEBHOOK_NOT_FOUND", 404, "NOT_FOUND", Never,
+        "List webhooks with `elevo webhook ls`.";
 }
 
 impl fmt::Display for ErrorCode {

@@ -15,5 +15,6 @@ pub(crate) mod privacy;
 pub(crate) mod room;
 pub(crate) mod share;
 pub(crate) mod signals;
+pub(crate) mod signing;
 pub(crate) mod trace;
 pub(crate) mod vault;

@@ -27,6 +27,52 @@ pub struct Merge {
     pub renames: bool,
 }
 
+/// Request to merge several workspaces into their project.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct MergeWorkspaces {
+    /// The workspaces, by id or name, in the order in which they are merged.
+    #[schema(min_items = 1, max_items = 50)]
+    pub workspaces: Vec<String>,
+    /// Whether to land the changes of all workspaces or none: a conflict, also
+    /// between two of the workspaces, or a change that is not allowed then fails
+    /// the request.
+    #[serde(default)]
+    pub atomic: bool,
+    /// Message for the history, the same for each workspace.
+    #[serde(default)]
+    #[schema(max_length = 4096)]
+    pub message: String,
+    /// Whether to report the results without moving the head.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// How to settle conflicts, if the policy lets the caller choose.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<Strategy>,
+    /// Whether to follow files that were moved without other changes, so that a
+    /// change of the other side reaches the new path.
+    #[serde(default)]
+    pub renames: bool,
+}
+
+/// Result of a request to merge several workspaces.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct WorkspacesMerged {
+    /// Workspaces that were merged, in order.
+    pub succeeded: Vec<WorkspaceMerged>,
+    /// Workspaces that were not merged. Empty if the request is atomic.
+    pub failed: Vec<crate::Failed>,
+}
+
+/// A workspace that was merged.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct WorkspaceMerged {
+    /// Id of the workspace.
+    pub workspace: String,
+    /// Result of its merge.
+    pub result: MergeResult,
+}
+
 /// Result of a merge.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]

@@ -1,5 +1,5 @@
 use async_trait::async_trait;
-use elevo_core::Timestamp;
+use elevo_core::{TenantId, Timestamp};
 
 use crate::error::Result;
 use crate::records::{Event, EventQuery, NewEvent};
@@ -27,6 +27,10 @@ pub trait Events {
     /// Returns the number of the newest event ever recorded, also if it was
     /// deleted; 0 if there was none.
     async fn last_event(&self) -> Result<u64>;
+
+    /// Returns the number of the newest deleted event of a tenant; 0 if none was
+    /// deleted. The catalog has all events of the tenant with a greater number.
+    async fn forgotten_events(&self, tenant: TenantId) -> Result<u64>;
 
     /// Deletes some events from before this time, with their deliveries, except
     /// events that a webhook of the same tenant, or of the server, has not queued

@@ -1,8 +1,8 @@
 use async_trait::async_trait;
-use elevo_core::{TenantId, WebhookId};
+use elevo_core::{TenantId, Timestamp, WebhookId};
 
 use crate::error::Result;
-use crate::records::Webhook;
+use crate::records::{Webhook, WebhookChange};
 
 /// Webhooks: addresses that get events.
 ///
@@ -26,13 +26,38 @@ pub trait Webhooks {
     /// time of creation, then by id.
     async fn webhooks_of_all_tenants(&self) -> Result<Vec<Webhook>>;
 
-    /// Changes the secret of a webhook; returns `false` if there is none.
-    async fn set_webhook_secret(
+    /// Changes a webhook; returns `None` if there is none.
+    async fn change_webhook(
+        &self,
+        owner: Option<TenantId>,
+        id: &WebhookId,
+        change: &WebhookChange,
+    ) -> Result<Option<Webhook>>;
+
+    /// Gives a webhook a new secret. The present secret becomes the previous one
+    /// until `keep_until`; it is deleted at once if that is `None`. Returns `None`
+    /// if there is no such webhook.
+    async fn rotate_webhook(
         &self,
         owner: Option<TenantId>,
         id: &WebhookId,
         secret: &str,
+        keep_until: Option<Timestamp>,
+    ) -> Result<Option<Webhook>>;
+
+    /// Changes the stored form of both secrets of a webhook, which stay the
+    /// same; returns `false` if there is no such webhook.
+    async fn seal_webhook_secrets(
+        &self,
+        owner: Option<TenantId>,
+        id: &WebhookId,
+        secret: &str,
+        previous: &str,
     ) -> Result<bool>;
+
+    /// Deletes the previous secrets of all webhooks whose time has passed.
+    /// Returns the number of deleted secrets.
+    async fn forget_webhook_secrets(&self, now: Timestamp) -> Result<u64>;
 
     /// Deletes a webhook with its deliveries; returns `false` if there is none.
     async fn remove_webhook(&self, owner: Option<TenantId>, id: &WebhookId) -> Result<bool>;

@@ -339,8 +339,17 @@ pub async fn only_old_delivered_events_are_deleted(backend: &impl Backend) {
         .note_attempts(Some(ALICE), &id_of("a"), &attempts, at(201))
         .await
         .expect("noted");
+    let forgotten = async |tenant| catalog.forgotten_events(tenant).await.expect("number");
+    assert_eq!(forgotten(ALICE).await, 0);
     assert_eq!(forget(102).await, 2, "of before");
+    assert_eq!(forgotten(ALICE).await, ids[1]);
     assert_eq!(forget(1000).await, 1);
+    assert_eq!(forgotten(ALICE).await, ids[2]);
+    assert_eq!(
+        forgotten(BOB).await,
+        0,
+        "no event of this tenant was deleted"
+    );
     assert_eq!(forget(1000).await, 0, "one is pending");
     assert!(
         catalog

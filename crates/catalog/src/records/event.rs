@@ -187,12 +187,27 @@ pub struct Webhook {
     pub url: String,
     /// The secret that signs deliveries; if empty, deliveries are not signed.
     pub secret: String,
+    /// The secret before the last rotation, which also signs deliveries until
+    /// `previous_until`; empty if there is none.
+    pub previous_secret: String,
+    /// The time at which the previous secret is deleted.
+    #[sqlx(try_from = "Optional<Timestamp>")]
+    pub previous_until: Option<Timestamp>,
     /// Only events of these kinds; all kinds if empty.
     #[sqlx(try_from = "Column<Vec<EventKind>>")]
     pub kinds: Vec<EventKind>,
     /// Time of creation.
     #[sqlx(try_from = "Column<Timestamp>")]
     pub created: Timestamp,
+}
+
+/// A change of a webhook. Absent fields stay as they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WebhookChange {
+    /// The new address.
+    pub url: Option<String>,
+    /// The new kinds of events; all kinds if empty.
+    pub kinds: Option<Vec<EventKind>>,
 }
 
 /// The state of a delivery.

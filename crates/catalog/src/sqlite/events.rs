@@ -1,7 +1,9 @@
 //! Statements on events.
 
+use std::collections::HashMap;
+
 use async_trait::async_trait;
-use elevo_core::Timestamp;
+use elevo_core::{TenantId, Timestamp};
 use serde_json::json;
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
@@ -21,12 +23,18 @@ const INSERT: &str =
     "INSERT INTO events (tenant, agent, kind, subject, at, data) VALUES (?, ?, ?, ?, ?, ?)";
 
 /// The oldest events that no webhook still has to queue or to deliver.
-pub(super) const SELECT_OLD: &str = "SELECT id FROM events WHERE at < ?1 \
+pub(super) const SELECT_OLD: &str = "SELECT id, tenant FROM events WHERE at < ?1 \
      AND id <= (SELECT coalesce(min(position), 9223372036854775807) FROM webhooks \
          WHERE webhooks.tenant = events.tenant OR webhooks.tenant IS NULL) \
      AND NOT EXISTS (SELECT 1 FROM deliveries \
          WHERE deliveries.event = events.id AND deliveries.state = 'pending') \
      ORDER BY at LIMIT ?2";
+
+/// The number of the newest deleted event of a tenant.
+pub(super) const SELECT_FORGOTTEN: &str = "SELECT events_forgotten FROM tenants WHERE id = ?";
+
+pub(super) const UPDATE_FORGOTTEN: &str =
+    "UPDATE tenants SET events_forgotten = max(events_forgotten, ?) WHERE id = ?";
 
 /// Maximum number of events deleted in one transaction.
 const DELETE_BATCH: u32 = 5000;
@@ -59,9 +67,17 @@ impl Events for SqliteCatalog {
         .await
     }
 
+    async fn forgotten_events(&self, tenant: TenantId) -> Result<u64> {
+        let found = sqlx::query_scalar(SELECT_FORGOTTEN)
+            .bind(&tenant.as_bytes()[..])
+            .fetch_optional(self.database.readers());
+        let found: Option<i64> = found.await.map_err(failure::of)?;
+        Ok(found.unwrap_or_default() as u64)
+    }
+
     async fn forget_events(&self, before: Timestamp) -> Result<u64> {
         let mut transaction = self.database.write().await?;
-        let old: Vec<i64> = sqlx::query_scalar(SELECT_OLD)
+        let old: Vec<(i64, Vec<u8>)> = sqlx::query_as(SELECT_OLD)
             .bind(micros(before)?)
             .bind(DELETE_BATCH)
             .fetch_all(&mut *transaction)
@@ -71,10 +87,20 @@ impl Events for SqliteCatalog {
             "DELETE FROM deliveries WHERE event = ?",
             "DELETE FROM events WHERE id = ?",
         ] {
-            for id in &old {
+            for (id, _) in &old {
                 let deleted = sqlx::query(statement).bind(id).execute(&mut *transaction);
                 deleted.await.map_err(failure::of)?;
             }
+        }
+        let mut newest: HashMap<&[u8], i64> = HashMap::new();
+        for (id, tenant) in &old {
+            let known = newest.entry(tenant).or_default();
+            *known = (*known).max(*id);
+        }
+        for (tenant, id) in newest {
+            let noted = sqlx::query(UPDATE_FORGOTTEN).bind(id).bind(tenant);
+            let noted = noted.execute(&mut *transaction).await;
+            noted.map_err(failure::of)?;
         }
         transaction.commit().await?;
         Ok(old.len() as u64)

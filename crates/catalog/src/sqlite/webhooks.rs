@@ -1,18 +1,18 @@
 //! Statements on webhooks.
 
 use async_trait::async_trait;
-use elevo_core::{TenantId, WebhookId};
+use elevo_core::{TenantId, Timestamp, WebhookId};
 
 use super::{SqliteCatalog, events, failure, values};
 use crate::bounds::{self, micros};
 use crate::catalog::Webhooks;
 use crate::error::{Error, Kind, Limit, Result};
 use crate::limits;
-use crate::records::Webhook;
+use crate::records::{Webhook, WebhookChange};
 
 macro_rules! columns {
     () => {
-        "id, tenant, agent, url, secret, kinds, created"
+        "id, tenant, agent, url, secret, previous_secret, previous_until, kinds, created"
     };
 }
 pub(super) use columns;
@@ -29,8 +29,26 @@ pub(super) const SELECT_OF_OWNER: &str =
 const INSERT: &str = concat!(
     "INSERT INTO webhooks (",
     columns!(),
-    ", position) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+    ", position) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 );
+
+const UPDATE: &str = concat!(
+    "UPDATE webhooks SET url = coalesce(?3, url), kinds = coalesce(?4, kinds) \
+     WHERE id = ?1 AND tenant IS ?2 RETURNING ",
+    columns!()
+);
+
+/// An unsigned webhook has no secret to keep.
+const ROTATE: &str = concat!(
+    "UPDATE webhooks SET secret = ?3, \
+     previous_secret = CASE WHEN ?4 IS NULL THEN '' ELSE secret END, \
+     previous_until = CASE WHEN secret = '' THEN NULL ELSE ?4 END \
+     WHERE id = ?1 AND tenant IS ?2 RETURNING ",
+    columns!()
+);
+
+pub(super) const FORGET_PREVIOUS: &str = "UPDATE webhooks \
+     SET previous_secret = '', previous_until = NULL WHERE previous_until <= ?";
 
 #[async_trait]
 impl Webhooks for SqliteCatalog {
@@ -56,6 +74,8 @@ impl Webhooks for SqliteCatalog {
             .bind(webhook.agent.as_deref())
             .bind(&webhook.url)
             .bind(&webhook.secret)
+            .bind(&webhook.previous_secret)
+            .bind(webhook.previous_until.map(micros).transpose()?)
             .bind(values::to_json(&webhook.kinds)?)
             .bind(micros(webhook.created)?)
             .bind(position as i64)
@@ -89,19 +109,74 @@ impl Webhooks for SqliteCatalog {
             .map_err(failure::of)
     }
 
-    async fn set_webhook_secret(
+    async fn change_webhook(
+        &self,
+        owner: Option<TenantId>,
+        id: &WebhookId,
+        change: &WebhookChange,
+    ) -> Result<Option<Webhook>> {
+        if let Some(url) = &change.url {
+            bounds::webhook_url(url)?;
+        }
+        let kinds = change.kinds.as_ref().map(values::to_json).transpose()?;
+        let mut transaction = self.database.write().await?;
+        let changed = sqlx::query_as(UPDATE)
+            .bind(id.as_str())
+            .bind(values::to_owner(owner))
+            .bind(change.url.as_deref())
+            .bind(kinds)
+            .fetch_optional(&mut *transaction)
+            .await
+            .map_err(failure::of)?;
+        transaction.commit().await?;
+        Ok(changed)
+    }
+
+    async fn rotate_webhook(
         &self,
         owner: Option<TenantId>,
         id: &WebhookId,
         secret: &str,
+        keep_until: Option<Timestamp>,
+    ) -> Result<Option<Webhook>> {
+        bounds::secret(secret)?;
+        let keep_until = keep_until.map(micros).transpose()?;
+        let mut transaction = self.database.write().await?;
+        let rotated = sqlx::query_as(ROTATE)
+            .bind(id.as_str())
+            .bind(values::to_owner(owner))
+            .bind(secret)
+            .bind(keep_until)
+            .fetch_optional(&mut *transaction)
+            .await
+            .map_err(failure::of)?;
+        transaction.commit().await?;
+        Ok(rotated)
+    }
+
+    async fn seal_webhook_secrets(
+        &self,
+        owner: Option<TenantId>,
+        id: &WebhookId,
+        secret: &str,
+        previous: &str,
     ) -> Result<bool> {
         bounds::secret(secret)?;
-        let statement = sqlx::query("UPDATE webhooks SET secret = ? WHERE id = ? AND tenant IS ?")
-            .bind(secret)
-            .bind(id.as_str())
-            .bind(values::to_owner(owner));
+        bounds::secret(previous)?;
+        let statement = sqlx::query(
+            "UPDATE webhooks SET secret = ?, previous_secret = ? WHERE id = ? AND tenant IS ?",
+        )
+        .bind(secret)
+        .bind(previous)
+        .bind(id.as_str())
+        .bind(values::to_owner(owner));
         let done = self.database.run(statement).await?;
         Ok(done > 0)
+    }
+
+    async fn forget_webhook_secrets(&self, now: Timestamp) -> Result<u64> {
+        let statement = sqlx::query(FORGET_PREVIOUS).bind(micros(now)?);
+        self.database.run(statement).await
     }
 
     async fn remove_webhook(&self, owner: Option<TenantId>, id: &WebhookId) -> Result<bool> {

@@ -43,7 +43,7 @@ impl EventTexts {
         }
         match (text("projectId"), text("reviewId")) {
             (_, Some(review)) => words.extend(self.review(call, review, text("state"))),
-            (Some(project), None) if event.event == "project.landed" => {
+            (Some(project), None) if event.kind == "project.landed" => {
                 let step = data.get("step").and_then(Value::as_u64);
                 words.extend(step.map(|step| self.step(call, project, step)));
             }

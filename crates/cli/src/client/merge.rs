@@ -20,16 +20,13 @@ pub(crate) fn merge(
     doing: &'static str,
 ) -> anyhow::Result<Exit> {
     let asked = call.watch(doing, call.client.create(path, wish));
-    let result = landed(call, asked)?;
+    let result: api::MergeResult = landed(call, asked)?;
     print_merge(call, &result)
 }
 
 /// Returns the result of a merge. If the request failed, prints the changes that
 /// prevented an atomic merge.
-pub(crate) fn landed(
-    call: &mut Call,
-    asked: Result<api::MergeResult>,
-) -> anyhow::Result<api::MergeResult> {
+pub(crate) fn landed<T>(call: &mut Call, asked: Result<T>) -> anyhow::Result<T> {
     if let Err(error) = &asked {
         print_obstacles(call, error)?;
     }

@@ -144,11 +144,7 @@ pub(crate) fn delete_found(
 ) -> anyhow::Result<Exit> {
     let kind = format!("{}s", noun.word());
     call.each(texts, |call, text| {
-        let id = match noun {
-            // The API has no error for an unknown webhook.
-            Noun::Webhook => find_known(call, noun, text)?,
-            _ => find(call, noun, text)?,
-        };
+        let id = find(call, noun, text)?;
         call.delete(&kind, &id, done)
     })
 }

@@ -18,12 +18,13 @@ use crate::output::{FAINT, STRONG};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Events are numbered and kept for a week. With --follow they are printed as they
-happen, across restarts of the server, without gaps.
+happen, across restarts of the server, without a loss. A note
+reports events that were deleted before they could be printed.
 
 Examples:
   elevo events
   elevo events --kind sandbox.error,review.opened --follow
-  elevo events --after 4711 --json | jq -r .event
+  elevo events --after 4711 --json | jq -r .kind
   elevo events --project site
   elevo events --sandbox \"$id\"")]
 pub(crate) struct Events {
@@ -68,7 +69,7 @@ pub(crate) fn run(args: &Events) -> anyhow::Result<Exit> {
                 call,
                 &mut texts,
                 &filters,
-                args.after.unwrap_or_default(),
+                args.after.map(|after| after.to_string()),
             )?),
             true => follow(call, &mut texts, &filters, args.after)?,
         }
@@ -98,21 +99,24 @@ fn list(
     call: &mut Call,
     texts: &mut EventTexts,
     filters: &Filters,
-    mut after: u64,
-) -> anyhow::Result<u64> {
+    mut after: Option<String>,
+) -> anyhow::Result<String> {
     loop {
         let mut query = filters.clone();
-        query.push(("after", after.to_string()));
+        query.extend(after.take().map(|after| ("cursor", after)));
         query.push(("limit", PAGE.to_string()));
         let request = call.client.request(Method::GET, &EVENTS).query(&query);
         let page: api::EventPage = call.wait(call.client.json(request))?;
+        if let Some(gap) = page.gap {
+            report(call, gap);
+        }
         for event in &page.items {
             show(call, texts, event)?;
         }
-        after = page.last;
         if page.items.len() < PAGE as usize {
-            return Ok(after);
+            return Ok(page.next);
         }
+        after = Some(page.next);
     }
 }
 
@@ -123,16 +127,14 @@ fn follow(
     after: Option<u64>,
 ) -> anyhow::Result<()> {
     let mut after = match after {
-        Some(after) => Some(list(call, texts, filters, after)?),
+        Some(after) => Some(list(call, texts, filters, Some(after.to_string()))?),
         None => None,
     };
     call.output.finish()?;
     let mut was_there = false;
     loop {
         let mut query = filters.clone();
-        if let Some(after) = after {
-            query.push(("after", after.to_string()));
-        }
+        query.extend(after.clone().map(|after| ("cursor", after)));
         let request = call.client.request(Method::GET, &EVENTS).query(&query);
         let request = request.header(ACCEPT, "text/event-stream");
         let mut stream = match call.wait(call.client.send(request)) {
@@ -149,19 +151,28 @@ fn follow(
         // The stream ends with the connection, or after an hour; the next one
         // continues after the last event.
         while let Ok(Some(event)) = call.wait(stream.next()) {
-            // The last event, `stopping` or `error`, has no number. After an
-            // error, the next request gets it as its response.
+            // An item without a number is a gap, or the last item: `stopping` or
+            // `error`. After an error, the next request gets it as its response.
             if event.id.is_none() {
+                if let Ok(gap) = decode(&event) {
+                    report(call, gap);
+                }
                 continue;
             }
             let event: api::Event = decode(&event)?;
-            after = Some(event.id);
+            after = Some(event.id.to_string());
             show(call, texts, &event)?;
             // A program that reads the output needs each event at once.
             call.output.finish()?;
         }
         std::thread::sleep(AGAIN);
     }
+}
+
+/// Reports that events were deleted before they could be printed.
+fn report(call: &Call, gap: api::EventGap) {
+    let message = "events were deleted and are not shown; all are there from number";
+    call.note(&format!("{message} {} on", gap.oldest));
 }
 
 /// Whether the server cannot be reached now, or is stopping.
@@ -178,10 +189,7 @@ fn show(call: &mut Call, texts: &mut EventTexts, event: &api::Event) -> anyhow::
     let time = time.map_or_else(|_| event.timestamp.clone(), brief);
     let number = format!("{} {time} ", event.id);
     let mut line = call.output.styled(FAINT, harmless(&number).as_bytes());
-    line.extend(
-        call.output
-            .styled(STRONG, harmless(&event.event).as_bytes()),
-    );
+    line.extend(call.output.styled(STRONG, harmless(&event.kind).as_bytes()));
     line.extend(format!(" {about}").trim_end().as_bytes());
     Ok(call.output.line(line)?)
 }

@@ -10,6 +10,7 @@ mod files;
 mod import;
 mod log;
 mod ls;
+mod merge;
 mod policy;
 mod rename;
 mod restore;
@@ -74,6 +75,7 @@ enum ProjectCommand {
     Cat(cat::Cat),
     Files(files::Files),
     Diff(diff::Diff),
+    Merge(merge::Merge),
     Apply(apply::Apply),
     Revert(revert::Revert),
     Restore(restore::Restore),
@@ -98,6 +100,7 @@ pub(crate) fn run(project: Project) -> anyhow::Result<Exit> {
         ProjectCommand::Cat(args) => cat::run(call, &args).map(done),
         ProjectCommand::Files(args) => files::run(call, &args).map(done),
         ProjectCommand::Diff(args) => diff::run(call, &args),
+        ProjectCommand::Merge(args) => merge::run(call, args),
         ProjectCommand::Apply(args) => apply::run(call, args),
         ProjectCommand::Revert(args) => revert::run(call, args),
         ProjectCommand::Restore(args) => restore::run(call, args),

@@ -5,6 +5,8 @@ mod deliveries;
 mod ls;
 mod replay;
 mod rm;
+mod rotate;
+mod show;
 
 use clap::{Args, Subcommand};
 
@@ -20,8 +22,9 @@ use crate::errors::Exit;
 Needs a key with the scope `webhooks`.
 
 Examples:
-  elevo webhook create https://example.com/elevo --event sandbox.error --secret-file hook.key
+  elevo webhook create https://example.com/elevo --kind sandbox.error --secret-file hook.key
   elevo webhook ls
+  elevo webhook rotate wh-… > hook.key
   elevo webhook deliveries wh-… --state failed
   elevo webhook replay wh-… 4711"
 )]
@@ -37,6 +40,8 @@ enum WebhookCommand {
     Create(create::Create),
     #[command(alias = "list")]
     Ls(ls::Ls),
+    Show(show::Show),
+    Rotate(rotate::Rotate),
     #[command(alias = "delete")]
     Rm(rm::Rm),
     Deliveries(deliveries::Deliveries),
@@ -48,6 +53,8 @@ pub(crate) fn run(webhook: Webhook) -> anyhow::Result<Exit> {
     client::run_on_server(&webhook.reach, |call| match webhook.command {
         WebhookCommand::Create(args) => create::run(call, args).map(done),
         WebhookCommand::Ls(args) => ls::run(call, &args).map(done),
+        WebhookCommand::Show(args) => show::run(call, &args).map(done),
+        WebhookCommand::Rotate(args) => rotate::run(call, &args).map(done),
         WebhookCommand::Rm(args) => rm::run(call, &args),
         WebhookCommand::Deliveries(args) => deliveries::run(call, &args).map(done),
         WebhookCommand::Replay(args) => replay::run(call, &args).map(done),

@@ -35,12 +35,12 @@ fn events_are_listed_and_followed_over_a_restart() {
     };
     server.ok(["project", "create", "site"]);
     land(&server, 1);
-    assert_eq!(next()["event"], "project.landed");
+    assert_eq!(next()["kind"], "project.landed");
     server.end(Signal::KILL);
     server.up();
     land(&server, 2);
     let second = next();
-    assert_eq!(second["event"], "project.landed");
+    assert_eq!(second["kind"], "project.landed");
     following.kill().unwrap();
     following.wait().unwrap();
     let listed = lines(&server.ok(["events", "--json", "--kind", "project.landed"]));
@@ -69,7 +69,7 @@ fn webhooks_are_added_and_removed() {
         "webhook",
         "create",
         "https://example.com/hook",
-        "--event",
+        "--kind",
         "review.opened",
         "--secret-file",
         key.to_str().unwrap(),
@@ -78,10 +78,16 @@ fn webhooks_are_added_and_removed() {
     let listed = lines(&server.ok(["webhook", "ls", "--json"]));
     assert_eq!(listed[0]["id"], id);
     assert_eq!(listed[0]["signed"], true);
-    assert_eq!(listed[0]["events"][0], "review.opened");
+    assert_eq!(listed[0]["kinds"][0], "review.opened");
     let table = server.ok(["webhook", "ls"]);
     assert!(table.contains("https://example.com/hook"), "{table}");
     assert_eq!(server.ok(["webhook", "deliveries", id, "--json"]), "");
+    let secret = server.ok(["webhook", "rotate", id, "--keep", "1h"]);
+    assert!(secret.starts_with("whsec_"), "{secret}");
+    let shown = server.ok(["webhook", "show", "https://example.com/hook"]);
+    assert!(shown.contains("also with the previous secret"), "{shown}");
+    let shown = server.run(["webhook", "show", "wh-none", "--json"]);
+    assert_eq!(shown.name(), "webhook_not_found");
     server.ok(["webhook", "rm", id]);
     assert_eq!(server.ok(["webhook", "ls", "--json"]), "");
 }

@@ -12,6 +12,7 @@
 )]
 
 mod backup;
+mod batch;
 mod commands;
 mod deciding;
 mod events;

@@ -40,8 +40,17 @@ const PAGE: u32 = 100;
 pub(crate) struct EventsQuery {
     pub(crate) kinds: Option<String>,
     pub(crate) subject: Option<String>,
-    pub(crate) after: Option<u64>,
+    /// Only events with a greater number than this.
+    pub(crate) cursor: Option<u64>,
     pub(crate) limit: Option<u32>,
+}
+
+/// The next part of a stream.
+pub(crate) enum Followed {
+    /// Events, in order.
+    Events(Vec<api::Event>),
+    /// Events that the stream has not sent yet were deleted.
+    Gap(api::EventGap),
 }
 
 /// A stream of the events that a principal may see.
@@ -49,23 +58,39 @@ pub(crate) struct Following {
     events: Arc<Events>,
     who: Principal,
     query: EventQuery,
+    /// The newest deleted event that the stream has reported.
+    reported: u64,
+    /// Events that were read, and follow the gap that was returned last.
+    held: Option<Looked>,
     pulse: watch::Receiver<u64>,
 }
 
 impl Following {
     /// Waits until there are new events that the principal may see, and returns
-    /// them.
-    pub(crate) async fn next(&mut self) -> Result<Vec<api::Event>> {
+    /// them, or the gap before them.
+    pub(crate) async fn next(&mut self) -> Result<Followed> {
         loop {
             // The pulse is read before the catalog. An event that is recorded
             // in between changes the pulse, so the next iteration finds it.
             let newest = *self.pulse.borrow_and_update();
-            if let Some(looked) = self.look().await? {
+            let looked = match self.held.take() {
+                Some(held) => Some(held),
+                None => {
+                    let (looked, forgotten) = self.look().await?;
+                    if forgotten > self.query.after.max(self.reported) {
+                        (self.reported, self.held) = (forgotten, looked);
+                        return Ok(Followed::Gap(gap(forgotten)));
+                    }
+                    looked
+                }
+            };
+            if let Some(looked) = looked {
                 self.query.after = looked.last;
                 if looked.shown.is_empty() {
                     continue;
                 }
-                return Ok(looked.shown.into_iter().map(out).collect());
+                let events = looked.shown.into_iter().map(out);
+                return Ok(Followed::Events(events.collect()));
             }
             self.query.after = self.query.after.max(newest);
             // Fails only without a sender, and `self.events` holds the sender.
@@ -75,13 +100,19 @@ impl Following {
         }
     }
 
-    /// Reads the events after the cursor; `None` if there are none.
-    async fn look(&self) -> Result<Option<Looked>> {
+    /// Reads the events after the cursor, `None` if there are none, and the
+    /// number of the newest deleted event.
+    async fn look(&self) -> Result<(Option<Looked>, u64)> {
         // However many streams are open, some connections to the catalog stay
         // free for requests.
         let _turn = self.events.following.acquire().await;
         let found = self.events.catalog.events(&self.query).await?;
-        self.events.without_hidden(&self.who, found).await
+        // Read after the events: an event that is deleted before they are read
+        // is then in the number.
+        let catalog = &self.events.catalog;
+        let forgotten = catalog.forgotten_events(self.who.tenant).await?;
+        let looked = self.events.without_hidden(&self.who, found).await?;
+        Ok((looked, forgotten))
     }
 }
 
@@ -128,19 +159,25 @@ impl Events {
         if !(1..=1000).contains(&limit) {
             return Err(Failure::invalid("`limit` must be 1 to 1000"));
         }
+        let cursor = query.cursor;
         let query = EventQuery {
-            after: query.after.unwrap_or_default(),
+            after: cursor.unwrap_or_default(),
             limit,
             ..visible(who, query)?
         };
         let found = self.catalog.events(&query).await?;
+        // Read after the events, as in a stream.
+        let forgotten = self.catalog.forgotten_events(who.tenant).await?;
         let looked = self.without_hidden(who, found).await?.unwrap_or(Looked {
             shown: Vec::new(),
-            last: query.after,
+            // Without a cursor, the deleted events were not asked for.
+            last: cursor.unwrap_or(forgotten),
         });
+        let has_gap = cursor.is_some_and(|cursor| cursor < forgotten);
         Ok(api::EventPage {
-            last: looked.last,
             items: looked.shown.into_iter().map(out).collect(),
+            next: looked.last.to_string(),
+            gap: has_gap.then(|| gap(forgotten)),
         })
     }
 
@@ -175,7 +212,7 @@ impl Events {
         Ok(last.map(|last| Looked { shown, last }))
     }
 
-    /// Returns a stream of the events after `query.after`, or after the newest
+    /// Returns a stream of the events after `query.cursor`, or after the newest
     /// event.
     pub(crate) async fn follow(
         self: &Arc<Self>,
@@ -183,7 +220,7 @@ impl Events {
         query: &EventsQuery,
     ) -> Result<Following> {
         let pulse = self.pulse.subscribe();
-        let after = match query.after {
+        let after = match query.cursor {
             Some(after) => after,
             None => self.catalog.last_event().await?,
         };
@@ -195,6 +232,8 @@ impl Events {
                 limit: PAGE,
                 ..visible(who, query)?
             },
+            reported: 0,
+            held: None,
             pulse,
         })
     }
@@ -366,6 +405,13 @@ pub(crate) fn allowed_kinds(who: &Principal) -> Result<Vec<EventKind>> {
     Ok(kinds)
 }
 
+/// Returns the gap that ends with the newest deleted event.
+fn gap(forgotten: u64) -> api::EventGap {
+    api::EventGap {
+        oldest: forgotten + 1,
+    }
+}
+
 /// Converts an event to its form in the API.
 pub(crate) fn out(event: Event) -> api::Event {
     let Event { id, event } = event;
@@ -377,87 +423,11 @@ pub(crate) fn out(event: Event) -> api::Event {
     }
     api::Event {
         id,
-        event: event.kind.name().into(),
+        kind: event.kind.name().into(),
         timestamp: clock::text(event.at),
         data,
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use elevo_catalog::{KeyLimits, SqliteOptions, TenantLimits};
-    use serde_json::json;
-    use tokio::task::JoinSet;
-
-    use super::*;
-    use crate::{Config, Server};
-
-    const KEY: &str = "test-key-0123456789-0123456789-0123456789";
-
-    async fn post(url: &str, body: Value) -> Value {
-        let request = reqwest::Client::new().post(url).bearer_auth(KEY);
-        let answer = request.json(&body).send().await.unwrap();
-        answer.error_for_status().unwrap().json().await.unwrap()
-    }
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn followers_leave_readers_of_the_catalog_to_others() {
-        assert!(READERS < SqliteOptions::default().readers as usize);
-        let directory = tempfile::tempdir().unwrap();
-        let data = directory.path().join("data");
-        let settings = [
-            ("DATA_DIR", data.to_str().unwrap()),
-            ("API_PORT", "0"),
-            ("METRICS_PORT", "0"),
-            ("API_KEY", KEY),
-            ("DOCKER_HOST", "unix:///nonexistent/docker.sock"),
-        ];
-        let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let config = Config::read(None, settings).unwrap();
-        let server = Server::start(config).await.unwrap();
-        let app = server.app();
-        let tenant = app.first_tenant().await.unwrap();
-        let who = Principal {
-            tenant,
-            agent: None,
-            key: "key-1".parse().unwrap(),
-            key_name: "key".into(),
-            scopes: vec![Scope::ProjectsRead],
-            limits: KeyLimits::default(),
-            tenant_limits: Arc::new(TenantLimits::default()),
-            _presence: app.tenants.enter(tenant),
-        };
-        // The test holds all permits, so no follower can read from the catalog.
-        let turns = app
-            .events
-            .following
-            .acquire_many(READERS as u32)
-            .await
-            .unwrap();
-        let mut followers = JoinSet::new();
-        for _ in 0..100 {
-            let query = EventsQuery::default();
-            let mut following = app.events.follow(&who, &query).await.unwrap();
-            followers.spawn(async move { following.next().await.unwrap() });
-        }
-        let url = format!("http://{}/api/v1/projects", server.addresses().api);
-        let made = post(&url, json!({"name": "site"})).await;
-        let url = format!("{url}/{}/apply", made["id"].as_str().unwrap());
-        post(&url, json!({"files": [{"path": "a", "content": "a"}]})).await;
-        // Requests are served meanwhile, and see the event.
-        for _ in 0..100 {
-            let page = app
-                .events
-                .list(&who, &EventsQuery::default())
-                .await
-                .unwrap();
-            assert_eq!(page.items.len(), 1);
-        }
-        assert!(followers.try_join_next().is_none(), "a follower has read");
-        drop(turns);
-        for events in followers.join_all().await {
-            assert_eq!(events.len(), 1);
-        }
-        server.stop().await;
-    }
-}
+mod tests;

@@ -22,7 +22,7 @@ pub(crate) fn no_review(id: &str) -> Failure {
 
 pub(crate) fn no_webhook(id: &str) -> Failure {
     let message = format!("there is no webhook `{}`", short(id));
-    Failure::new(ErrorCode::NotFound, message)
+    Failure::new(ErrorCode::WebhookNotFound, message).about("webhook", short(id))
 }
 
 pub(crate) fn no_key() -> Failure {

@@ -265,9 +265,17 @@ impl Reader {
             let checked = crate::platform::outgoing::check_url(text, allow_private);
             checked.map(|url| Some(url.into()))
         };
+        // An empty secret leaves the deliveries unsigned.
+        let secret = |text: &str| match text {
+            "" => Ok(None),
+            _ => match crate::platform::signing::check_secret(text) {
+                Ok(()) => Ok(Some(Secret(text.into()))),
+                Err(why) => Err(why.to_owned()),
+            },
+        };
         Webhooks {
             url: self.get("WEBHOOK_URL", None, url),
-            secret: self.text("WEBHOOK_SECRET").map(Secret),
+            secret: self.get("WEBHOOK_SECRET", None, secret),
             timeout: self.seconds("WEBHOOK_TIMEOUT", 5),
             retries: self.number("WEBHOOK_RETRY", 3, 0),
             allow_private,

@@ -60,6 +60,16 @@ fn garbage_collection_can_be_configured() {
 }
 
 #[test]
+fn the_secret_of_the_webhook_is_checked() {
+    let secret = |text: &str| read("", &[("WEBHOOK_SECRET", text)]);
+    let found = secret("plain").unwrap().webhooks.secret;
+    assert_eq!(found.map(|secret| secret.0), Some("plain".to_owned()));
+    assert!(secret("").unwrap().webhooks.secret.is_none());
+    let InvalidConfig(problems) = secret("whsec_short").unwrap_err();
+    assert!(problems[0].contains("WEBHOOK_SECRET"), "{problems:?}");
+}
+
+#[test]
 fn limits_of_network_and_disks_can_be_configured() {
     let known = elevo_sandbox::HostLimits::default();
     assert_eq!(read("", &[]).unwrap().host_limits, known);

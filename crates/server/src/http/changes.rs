@@ -16,6 +16,7 @@ use crate::http::request::{Body, Path, Query, Who};
 use crate::http::route_rules::PATCH_BODY;
 use crate::http::shared::Shared;
 use crate::http::{tar, upload};
+use crate::platform::audit;
 
 /// Routes that change files of a project without a workspace, and the download
 /// of a project's archive.
@@ -25,6 +26,7 @@ pub(super) fn routes() -> OpenApiRouter<Shared> {
         .layer(DefaultBodyLimit::max(PATCH_BODY));
     OpenApiRouter::new()
         .merge(large)
+        .routes(routes!(merge))
         .routes(routes!(revert))
         .routes(routes!(restore_path))
         .routes(routes!(import))
@@ -54,6 +56,35 @@ pub(super) async fn apply(
     Body(wish): Body<api::Apply>,
 ) -> Answer<Json<api::MergeResult>> {
     Ok(Json(shared.app.changes.apply(&who, &id, wish, once).await?))
+}
+
+/// Merge several workspaces into the project
+///
+/// Without `atomic`, the workspaces are merged in the given order, each as by
+/// `POST /workspaces/{id}/merge`, and the response reports the result or the
+/// error of each. With `atomic`, all of them land in one transaction: the head
+/// moves once, and the history gets a step for each workspace, with its agent.
+/// If one of them has a conflict or a change that is not allowed, nothing lands,
+/// and `details` of the error names the workspace and the paths. A dry run
+/// reports the conflicts of each workspace in its result.
+#[utoipa::path(
+    post, path = "/api/v1/projects/{id}/merge", operation_id = "projects_merge", tag = "projects",
+    params(("id" = String, Path)),
+    request_body = api::MergeWorkspaces,
+    extensions(("x-elevo" = json!({"audit": "project.merged"}))),
+    responses((status = 200, description = "The result or the error of each workspace", body = api::WorkspacesMerged))
+)]
+pub(super) async fn merge(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<ProjectRef>,
+    once: Once,
+    Body(wish): Body<api::MergeWorkspaces>,
+) -> Answer<Json<api::WorkspacesMerged>> {
+    let named = wish.workspaces.iter().map(|name| audit::cut(name));
+    audit::detail("workspaces", named.collect::<Vec<_>>());
+    let merged = shared.app.merges.merge_all(&who, &id, wish, once);
+    Ok(Json(merged.await?))
 }
 
 /// Revert the changes of a step, everywhere or at one path

@@ -111,7 +111,7 @@ pub(super) fn describe_streams(api: &mut Value) {
 /// Sets the format of all times, which their names reveal.
 fn describe_times(object: &mut Object) {
     for (name, property) in &mut object.properties {
-        let is_time = ["At", "Since", "timestamp"]
+        let is_time = ["At", "Since", "Until", "timestamp"]
             .iter()
             .any(|end| name.ends_with(end));
         if let RefOr::T(Schema::Object(property)) = property

@@ -10,7 +10,8 @@ use serde::Deserialize;
 use tokio::sync::mpsc;
 use utoipa::IntoParams;
 
-use crate::app::events::{EventsQuery, Following};
+use crate::app::events::{EventsQuery, Followed, Following};
+use crate::app::projects::project_ref::ProjectRef;
 use crate::app::stopping::Phase;
 use crate::failure::Failure;
 use crate::http::answer::Answer;
@@ -29,13 +30,13 @@ pub(super) struct Events {
     /// Kinds of events to return, such as `sandbox.created`, separated by
     /// commas. Default: all events that the key may see.
     kinds: Option<String>,
-    /// Only events of this sandbox.
+    /// Only events of this sandbox, by id or name.
     sandbox: Option<String>,
-    /// Only events of this project.
+    /// Only events of this project, by id or name.
     project: Option<String>,
-    /// Only events with a greater id than this one. The header `Last-Event-ID`
-    /// takes precedence.
-    after: Option<u64>,
+    /// Cursor: `next` of the previous page, or the id of an event. Only later
+    /// events are returned. Takes precedence over `Last-Event-ID`.
+    cursor: Option<String>,
     /// Maximum number of events, if they are not streamed; 100 by default.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
@@ -43,13 +44,19 @@ pub(super) struct Events {
 
 /// List past events, or follow new ones
 ///
-/// The ids of events increase in order. The server keeps events for a week by
-/// default (`EVENTS_KEEP`). A request that accepts `text/event-stream` receives
-/// events as they happen: those after `Last-Event-ID` or `after`, or only new
-/// ones if both are absent. A stream ends after an hour at the latest, and when
-/// its key is revoked or expires; reconnect with the id of the last event. If
-/// the server stops, the last event of the stream is `stopping`; if the stream
-/// fails or its key becomes invalid, it is `error`. Both have no id.
+/// The ids of events increase in order. Every page has `next`, also the last
+/// one, because events go on: a client polls by requesting it again. A request
+/// that accepts `text/event-stream` receives events as they happen: those after
+/// `cursor` or `Last-Event-ID`, or only new ones if both are absent. A stream
+/// ends after an hour at the latest, and when its key is revoked or expires;
+/// reconnect with the id of the last event. If the server stops, the last event
+/// of the stream is `stopping`; if the stream fails or its key becomes invalid,
+/// it is `error`. Both have no id.
+///
+/// The server keeps events for a week by default (`EVENTS_KEEP`). If events
+/// after `cursor` or `Last-Event-ID` were deleted, the page has `gap`, and the
+/// stream sends the event `gap`, without an id, before the events after it:
+/// events with an id below `oldest` may be missing.
 #[utoipa::path(
     get, path = "/api/v1/events", operation_id = "events_list", tag = "events", params(Events),
     responses(
@@ -62,6 +69,15 @@ pub(super) async fn events(
     headers: HeaderMap,
     Query(query): Query<Events>,
 ) -> Answer<Response> {
+    let subject = match (&query.sandbox, &query.project) {
+        (Some(sandbox), _) => Some(shared.app.names.sandbox(&who, sandbox).await?.to_string()),
+        // The id of a project that was deleted is not looked up.
+        (None, Some(project)) => match ProjectRef::from(&**project) {
+            ProjectRef::Id(id) => Some(id.to_string()),
+            name => Some(shared.app.projects.find(&who, &name).await?.id.to_string()),
+        },
+        (None, None) => None,
+    };
     if query.sandbox.is_some() && query.project.is_some() {
         let message = "`sandbox` and `project` cannot be combined";
         return Err(Failure::invalid(message).into());
@@ -71,10 +87,12 @@ pub(super) async fn events(
     let last = last.map(str::parse).transpose();
     let last =
         last.map_err(|_| Failure::invalid("`Last-Event-ID` must be the id of an event, a number"))?;
+    let cursor = query.cursor.as_deref().map(str::parse).transpose();
+    let cursor = cursor.map_err(|_| crate::app::pages::not_a_cursor())?;
     let wanted = EventsQuery {
         kinds: query.kinds,
-        subject: query.sandbox.or(query.project),
-        after: last.or(query.after),
+        subject,
+        cursor: cursor.or(last),
         limit: query.limit,
     };
     let accept = text(header::ACCEPT);
@@ -131,14 +149,17 @@ async fn send_all(mut following: Following, sender: mpsc::Sender<Vec<Encoded>>) 
         return None;
     }
     loop {
-        let events = match following.next().await {
-            Ok(events) => events,
+        let followed = match following.next().await {
+            Ok(followed) => followed,
             Err(failure) => {
                 tracing::warn!(cause = failure.summary(), "a stream of events failed");
                 return Some(failure);
             }
         };
-        let events = events.iter().map(encode).collect();
+        let events = match followed {
+            Followed::Events(events) => events.iter().map(encode).collect(),
+            Followed::Gap(gap) => vec![encode_gap(gap)],
+        };
         if sender.send(events).await.is_err() {
             return None;
         }
@@ -149,6 +170,13 @@ fn encode(event: &api::Event) -> Encoded {
     let json = serde_json::to_string(event)?;
     Ok(SseEvent::default()
         .id(event.id.to_string())
-        .event(&event.event)
+        .event(&event.kind)
         .data(json))
+}
+
+/// Has no id, so that a client that reconnects gets the gap again if it has
+/// received no event after it.
+fn encode_gap(gap: api::EventGap) -> Encoded {
+    let json = serde_json::to_string(&gap)?;
+    Ok(SseEvent::default().event("gap").data(json))
 }

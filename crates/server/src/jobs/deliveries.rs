@@ -10,14 +10,12 @@ use std::time::Duration;
 use elevo_catalog::{Attempt, Delivery, DeliveryState, Webhook};
 use elevo_core::WebhookId;
 use futures::StreamExt;
-use hmac::{Hmac, KeyInit, Mac};
 use reqwest::Client;
-use sha2::Sha256;
 use tokio::task::JoinSet;
 
 use crate::app::App;
 use crate::failure::{Result, chain};
-use crate::platform::{clock, outgoing};
+use crate::platform::{clock, outgoing, signing};
 
 /// Maximum pending deliveries of a webhook that are read at a time.
 const WINDOW: u32 = 1000;
@@ -58,6 +56,10 @@ pub(crate) async fn run(app: Arc<App>) {
         }
         match app.catalog.webhooks_of_all_tenants().await {
             Ok(all) => {
+                if let Err(failure) = app.webhooks.delete_old_secrets(&all).await {
+                    let cause = failure.summary();
+                    tracing::warn!(cause, "cannot delete previous secrets of webhooks");
+                }
                 for webhook in all {
                     if running.insert(webhook.id.clone()) {
                         tasks.spawn(serve(app.clone(), webhook, client.clone()));
@@ -233,17 +235,25 @@ async fn send(
 ) -> std::result::Result<u16, (Option<u16>, String)> {
     let event = crate::app::events::out(delivery.event);
     let body = serde_json::to_vec(&event).unwrap_or_default();
+    let millis = clock::millis();
+    let (id, seconds) = (format!("{}_{}", webhook.id, event.id), millis / 1000);
     let mut request = client
         .post(&webhook.url)
         .header("content-type", "application/json")
-        .header("x-webhook-event", &event.event)
+        .header("webhook-id", &id)
+        .header("webhook-timestamp", seconds.to_string())
+        .header("x-webhook-event", &event.kind)
         .header("x-webhook-id", event.id.to_string())
-        .header("x-webhook-timestamp", clock::millis().to_string());
-    // If the secret cannot be unsealed, the event is not sent: without a
+        .header("x-webhook-timestamp", millis.to_string());
+    // If a secret cannot be unsealed, the event is not sent: without a
     // signature the receiver cannot verify the sender.
-    let secret = app.secrets.secret_of(webhook);
-    if let Some(secret) = secret.map_err(|failure| (None, failure.message))? {
-        request = request.header("x-webhook-signature", signature(&secret, &body));
+    let secrets = app.webhooks.secrets_of(webhook).await;
+    let secrets = secrets.map_err(|failure| (None, failure.message))?;
+    if let Some(newest) = secrets.first() {
+        let signature = signing::standard(&secrets, &id, seconds, &body);
+        request = request
+            .header("webhook-signature", signature)
+            .header("x-webhook-signature", signing::of_body(newest, &body));
     }
     match request.body(body).send().await {
         Ok(answer) if answer.status().is_success() => Ok(answer.status().as_u16()),
@@ -260,29 +270,9 @@ async fn send(
     }
 }
 
-/// Returns `sha256=` and the HMAC of the body in hexadecimal.
-fn signature(secret: &str, body: &[u8]) -> String {
-    let mut mac = match Hmac::<Sha256>::new_from_slice(secret.as_bytes()) {
-        Ok(mac) => mac,
-        Err(_) => unreachable!("HMAC accepts keys of any length"),
-    };
-    mac.update(body);
-    let digits = mac.finalize().into_bytes();
-    let digits: String = digits.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256={digits}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// The example of RFC 4231.
-    #[test]
-    fn signs_bodies_as_rfc_4231_does() {
-        let signed = signature("Jefe", b"what do ya want for nothing?");
-        let expected = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
-        assert_eq!(signed, format!("sha256={expected}"));
-    }
 
     #[test]
     fn pauses_grow_up_to_a_maximum() {

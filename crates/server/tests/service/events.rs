@@ -30,7 +30,7 @@ async fn next(events: &mut Events) -> (u64, Value) {
 async fn told(service: &Service, id: &str) -> Vec<String> {
     let page = service.get(&format!("/api/v1/events?sandbox={id}")).await;
     let events = page["items"].as_array().unwrap().iter();
-    let names = events.map(|event| event["event"].as_str().unwrap().to_owned());
+    let names = events.map(|event| event["kind"].as_str().unwrap().to_owned());
     names.filter(|name| name.starts_with("sandbox.")).collect()
 }
 
@@ -53,7 +53,7 @@ async fn the_events_of_a_sandbox_are_in_order() {
             event["data"]["expiresAt"].as_str().unwrap().ends_with('Z'),
             "{event}"
         );
-        seen.push((number, event["event"].as_str().unwrap().to_owned()));
+        seen.push((number, event["kind"].as_str().unwrap().to_owned()));
     }
     assert!(seen.is_sorted_by(|one, next| one.0 < next.0), "{seen:?}");
     assert!(
@@ -84,14 +84,14 @@ async fn the_events_of_a_sandbox_are_in_order() {
         let (next, event) = next(&mut stream).await;
         assert!(next > number);
         number = next;
-        if event["event"] == "sandbox.deleted" {
+        if event["kind"] == "sandbox.deleted" {
             break;
         }
     }
     let page = service
-        .get(&format!("/api/v1/events?after={last}&limit=1000"))
+        .get(&format!("/api/v1/events?cursor={last}&limit=1000"))
         .await;
-    assert_eq!(page["last"], number, "{page}");
+    assert_eq!(page["next"], number.to_string(), "{page}");
 }
 
 #[tokio::test]
@@ -198,7 +198,7 @@ async fn only_some_kinds_are_heard_by_who_asks_for_them() {
     let id = service.sandbox().await;
     service.delete(&id).await;
     let (_, event) = next(&mut stream).await;
-    assert_eq!(event["event"], "sandbox.deleted", "{event}");
+    assert_eq!(event["kind"], "sandbox.deleted", "{event}");
     for wrong in [
         "kinds=nothing",
         "limit=0",

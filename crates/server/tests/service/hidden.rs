@@ -333,6 +333,7 @@ const FILE: &str = "/api/v1/projects/{id}/file";
 const HISTORY: &str = "/api/v1/projects/{id}/history";
 const BLAME: &str = "/api/v1/projects/{id}/blame";
 const ARCHIVE: &str = "/api/v1/projects/{id}/archive";
+const MERGE: &str = "/api/v1/projects/{id}/merge";
 const APPLY: &str = "/api/v1/projects/{id}/apply";
 const REVERT: &str = "/api/v1/projects/{id}/revert";
 const RESTORE: &str = "/api/v1/projects/{id}/restore";
@@ -481,6 +482,8 @@ fn of_workspace(hidden: &Hidden, workspace: &str) -> Vec<Case> {
     vec![
         case("GET", all, &[], "", 200),
         case("GET", one, &[workspace], "", 200),
+        case("POST", MERGE, &[&hidden.project], "", 200)
+            .json(json!({"workspaces": [workspace], "dryRun": true})),
         case(
             "POST",
             "/api/v1/workspaces/{id}/merge",
@@ -658,6 +661,7 @@ fn of_processes(id: &str) -> Vec<Case> {
 fn of_the_rest() -> Vec<Case> {
     let (template, key) = ("/api/v1/templates/{name}", "/api/v1/keys/{id}");
     let webhook = "/api/v1/webhooks/{id}";
+    let rotate = "/api/v1/webhooks/{id}/rotate";
     let deliveries = "/api/v1/webhooks/{id}/deliveries";
     let replay = "/api/v1/webhooks/{id}/deliveries/{event}/replay";
     let name = json!({"name": "own"});
@@ -686,6 +690,9 @@ fn of_the_rest() -> Vec<Case> {
         case("POST", "/api/v1/gc", &[], "", 403).json(json!({})),
         case("GET", "/api/v1/webhooks", &[], "", 403),
         case("POST", "/api/v1/webhooks", &[], "", 403).json(json!({"url": "http://localhost:1"})),
+        case("GET", webhook, &["wh-none"], "", 403),
+        case("PATCH", webhook, &["wh-none"], "", 403).json(json!({"kinds": []})),
+        case("POST", rotate, &["wh-none"], "", 403).json(json!({})),
         case("DELETE", webhook, &["wh-none"], "", 403),
         case("GET", deliveries, &["wh-none"], "", 403),
         case("POST", replay, &["wh-none", "1"], "", 403),
@@ -763,7 +770,7 @@ async fn events_of_hidden_steps_are_not_for_the_agent() {
 
     // A stream shows the same steps.
     let url = format!(
-        "{}{EVENTS}?kinds=project.landed&after=0",
+        "{}{EVENTS}?kinds=project.landed&cursor=0",
         hidden.service.url
     );
     let request = hidden.service.http.get(url).bearer_auth(&hidden.key);

@@ -203,7 +203,7 @@ async fn is_closed(stream: &mut TcpStream) -> bool {
 async fn many_streams_of_one_key_from_one_address_all_run() {
     let service = Service::start_without_engine(&[]);
     let events = || {
-        let request = service.request(Method::GET, "/api/v1/events?after=0");
+        let request = service.request(Method::GET, "/api/v1/events?cursor=0");
         request.header(ACCEPT, "text/event-stream").send()
     };
     let streams = join_all((0..256).map(|_| events())).await;
@@ -249,7 +249,7 @@ async fn a_second_signal_ends_the_server_at_once() {
     let mut service = Service::start_without_engine(&[("STOP_GRACE", "3600")]);
     service.expect_complaint("stopped at once by a second signal");
     service.expect_complaint("the server is stopping");
-    let stream = service.request(Method::GET, "/api/v1/events?after=0");
+    let stream = service.request(Method::GET, "/api/v1/events?cursor=0");
     let stream = stream.header(ACCEPT, "text/event-stream").send();
     let mut upload = open(&service).await;
     let head = format!(

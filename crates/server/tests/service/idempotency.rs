@@ -1,6 +1,7 @@
 //! Requests with an `Idempotency-Key`: each is carried out once, even if its
 //! response is lost.
 
+mod batches;
 mod sandboxes;
 
 use std::process::Command;

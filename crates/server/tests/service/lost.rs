@@ -8,7 +8,7 @@ use crate::harness::{Events, Service};
 
 /// Streams the events of the server from the beginning.
 async fn events(service: &Service) -> Events {
-    let request = service.request(reqwest::Method::GET, "/api/v1/events?after=0");
+    let request = service.request(reqwest::Method::GET, "/api/v1/events?cursor=0");
     let request = request.header("accept", "text/event-stream");
     Events::new(request.send().await.unwrap())
 }
@@ -17,7 +17,7 @@ async fn events(service: &Service) -> Events {
 async fn next(events: &mut Events, kind: &str, sandbox: &str) -> Value {
     loop {
         let (_, event) = events.next().await.expect("the stream goes on");
-        if event["event"] == kind && event["data"]["sandboxId"] == sandbox {
+        if event["kind"] == kind && event["data"]["sandboxId"] == sandbox {
             return event["data"].clone();
         }
     }
@@ -120,7 +120,7 @@ async fn stopping_a_sandbox_on_request_is_not_an_error() {
         < 2
     {
         let (_, event) = told.next().await.expect("the stream goes on");
-        kinds.push(event["event"].as_str().unwrap().to_owned());
+        kinds.push(event["kind"].as_str().unwrap().to_owned());
     }
     assert!(
         !kinds.iter().any(|kind| kind == "sandbox.error"),

@@ -15,6 +15,7 @@
 
 mod attacks;
 mod audit;
+mod batch;
 mod changes;
 mod command_ids;
 mod deciding;
@@ -26,6 +27,7 @@ mod fair;
 mod files;
 mod fulldisk;
 mod garbage;
+mod guide;
 mod harness;
 mod hidden;
 mod hostile;

@@ -210,7 +210,7 @@ async fn readers_who_do_not_read_cost_the_server_a_bounded_amount() {
         let body = json!({"command": "yes", "stream": true, "timeout": 0});
         let body = service.inside(&id, body);
         streams.push(request.json(&body).send().await.unwrap());
-        let request = service.request(Method::GET, "/api/v1/events?after=0");
+        let request = service.request(Method::GET, "/api/v1/events?cursor=0");
         let request = request.header(ACCEPT, "text/event-stream");
         streams.push(request.send().await.unwrap());
     }

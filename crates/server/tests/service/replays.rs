@@ -117,6 +117,7 @@ impl Things {
             "projects/{id}/import" => json!({"snapshot": self.snapshot, "path": "imported"}),
             "projects/{id}/policy" => json!({"policy": {}}),
             "projects/{id}/restore" => json!({"snapshot": self.step, "path": "file"}),
+            "projects/{id}/merge" => json!({"workspaces": [self.merged.id], "atomic": true}),
             "projects/{id}/revert" => json!({"snapshot": self.step}),
             "projects/{id}/tags" => json!({"name": "v1"}),
             // The other route decides the review.
@@ -124,6 +125,7 @@ impl Things {
             "reviews/{id}/resolve" => json!({"take": "workspace"}),
             "templates" => json!({"name": "other", "image": service.image()}),
             "webhooks" => json!({"url": "http://localhost:1/other"}),
+            "webhooks/{id}/rotate" => json!({"keepSeconds": 60}),
             "webhooks/{id}/deliveries/{event}/replay" => return request,
             "workspaces" => json!({"project": self.project}),
             "workspaces/{id}/complete" | "workspaces/{id}/merge" => json!({"message": route}),

@@ -58,6 +58,7 @@ const OF_THE_TENANT: &[(&str, &str, u16, u16)] = &[
     ("get", "/api/v1/projects/{id}/tree", 404, 200),
     ("get", "/api/v1/projects/{id}/diff", 404, 200),
     ("post", "/api/v1/projects/{id}/apply", 404, 200),
+    ("post", "/api/v1/projects/{id}/merge", 404, 200),
     ("post", "/api/v1/projects/{id}/revert", 404, 404),
     ("post", "/api/v1/projects/{id}/restore", 404, 404),
     ("post", "/api/v1/projects/{id}/import", 404, 404),
@@ -66,7 +67,10 @@ const OF_THE_TENANT: &[(&str, &str, u16, u16)] = &[
     ("get", "/api/v1/events", 200, 200),
     ("get", "/api/v1/webhooks", 200, 403),
     ("post", "/api/v1/webhooks", 201, 403),
+    ("get", "/api/v1/webhooks/{id}", 404, 403),
+    ("patch", "/api/v1/webhooks/{id}", 404, 403),
     ("delete", "/api/v1/webhooks/{id}", 404, 403),
+    ("post", "/api/v1/webhooks/{id}/rotate", 404, 403),
     ("get", "/api/v1/webhooks/{id}/deliveries", 404, 403),
     (
         "post",
@@ -164,11 +168,16 @@ fn request(service: &Service, route: &Route, ids: &Ids, template: &str) -> Reque
         "webhooks" if route.method == "post" => json!({"url": NOWHERE}),
         "tags" if route.method == "post" => json!({"name": "v1"}),
         "policy" if route.method == "put" => json!({"policy": {}}),
+        "{id}" if path.starts_with("/api/v1/webhooks/") && route.method == "patch" => {
+            json!({"url": NOWHERE})
+        }
+        "rotate" => json!({}),
         "{id}" if route.method == "patch" => json!({"name": "another"}),
         "resolve" if !route.path.contains("{id}") => {
             json!({"items": [{"id": ids.review, "take": "workspace"}]})
         }
         "resolve" => json!({"take": "workspace"}),
+        "merge" if route.path.contains("projects") => json!({"workspaces": [ids.workspace]}),
         "merge" | "complete" | "refresh" => json!({}),
         "apply" => json!({"files": [{"path": "core/secret", "content": "mine"}]}),
         "revert" | "import" => json!({"snapshot": "0".repeat(64)}),

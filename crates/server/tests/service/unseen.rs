@@ -113,18 +113,18 @@ async fn a_page_of_events_looks_at_a_bounded_number_of_changes() {
              INSERT INTO events (tenant, agent, kind, subject, at, data) {events}"
         ))
         .await;
-    let newest = unseen.service.get("/api/v1/events").await["last"].clone();
-    let newest = newest.as_u64().unwrap();
+    let newest = unseen.service.get("/api/v1/events").await["next"].clone();
+    let newest: u64 = newest.as_str().unwrap().parse().unwrap();
     // Page by page the agent reaches the newest event, without seeing any.
     let (mut ends, mut last) = (Vec::new(), 0);
     while last < newest {
-        let path = format!("/api/v1/events?after={last}&limit=1000");
+        let path = format!("/api/v1/events?cursor={last}&limit=1000");
         let page = unseen
             .service
             .expect_as(&unseen.key, Method::GET, &path, None, 200)
             .await;
         assert_eq!(page["items"], json!([]), "all steps are hidden");
-        last = page["last"].as_u64().unwrap();
+        last = page["next"].as_str().unwrap().parse().unwrap();
         ends.push(newest - last);
     }
     assert_eq!(ends, [3, 1, 0]);

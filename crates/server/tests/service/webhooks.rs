@@ -5,22 +5,64 @@ use std::sync::{Arc, Mutex};
 
 use axum::body::Bytes;
 use axum::http::{HeaderMap, StatusCode};
-use hmac::{Hmac, KeyInit, Mac};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use reqwest::Method;
 use serde_json::{Value, json};
-use sha2::Sha256;
+use sha2::{Digest, Sha256};
 
 use crate::harness::{Service, eventually};
 
 const ALLOWED: &[(&str, &str)] = &[("WEBHOOK_ALLOW_PRIVATE", "true"), ("WEBHOOK_TIMEOUT", "2")];
 const SECRET: &str = "a secret";
 
+/// HMAC-SHA256 as RFC 2104 defines it, independent of the server's library.
+fn hmac(key: &[u8], message: &[u8]) -> Vec<u8> {
+    let mut block = match key.len() {
+        0..=64 => key.to_vec(),
+        _ => Sha256::digest(key).to_vec(),
+    };
+    block.resize(64, 0);
+    let padded = |byte: u8| block.iter().map(|it| it ^ byte).collect::<Vec<_>>();
+    let inner = Sha256::digest([padded(0x36), message.to_vec()].concat());
+    Sha256::digest([padded(0x5c), inner.to_vec()].concat()).to_vec()
+}
+
+/// The signature of Standard Webhooks.
+fn standard(key: &[u8], id: &str, timestamp: &str, body: &[u8]) -> String {
+    let signed = [id.as_bytes(), b".", timestamp.as_bytes(), b".", body].concat();
+    format!("v1,{}", STANDARD.encode(hmac(key, &signed)))
+}
+
+#[test]
+fn the_signature_is_that_of_the_example_of_the_specification() {
+    let key = STANDARD.decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
+    let body = br#"{"test": 2432232314}"#;
+    let signature = standard(&key, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", body);
+    assert_eq!(signature, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+}
+
 /// A receiver of webhooks.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct Receiver {
     got: Arc<Mutex<Vec<Value>>>,
+    /// The ids and signatures of all requests, also of rejected ones.
+    signed: Arc<Mutex<Vec<(String, String)>>>,
+    /// The keys that sign, newest first.
+    keys: Arc<Mutex<Vec<Vec<u8>>>>,
     /// Number of further requests that the receiver rejects.
     refuses: Arc<Mutex<usize>>,
+}
+
+impl Default for Receiver {
+    fn default() -> Self {
+        Self {
+            got: Arc::default(),
+            signed: Arc::default(),
+            keys: Arc::new(Mutex::new(vec![SECRET.as_bytes().to_vec()])),
+            refuses: Arc::default(),
+        }
+    }
 }
 
 impl Receiver {
@@ -37,12 +79,21 @@ impl Receiver {
 
     fn take(&self, headers: &HeaderMap, body: &[u8]) -> StatusCode {
         let event: Value = serde_json::from_slice(body).unwrap();
-        let mut mac = Hmac::<Sha256>::new_from_slice(SECRET.as_bytes()).unwrap();
-        mac.update(body);
-        let digits = mac.finalize().into_bytes();
+        let keys = self.keys.lock().unwrap().clone();
+        let text = |name: &str| headers[name].to_str().unwrap();
+        let (id, time) = (text("webhook-id"), text("webhook-timestamp"));
+        let expected: Vec<_> = keys
+            .iter()
+            .map(|key| standard(key, id, time, body))
+            .collect();
+        assert_eq!(text("webhook-signature"), expected.join(" "));
+        assert_eq!(id.rsplit('_').next().unwrap(), event["id"].to_string());
+        let mut signed = self.signed.lock().unwrap();
+        signed.push((id.to_owned(), text("webhook-signature").to_owned()));
+        let digits = hmac(&keys[0], body);
         let digits: String = digits.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(headers["x-webhook-signature"], format!("sha256={digits}"));
-        assert_eq!(headers["x-webhook-event"], event["event"].as_str().unwrap());
+        assert_eq!(headers["x-webhook-event"], event["kind"].as_str().unwrap());
         assert_eq!(headers["x-webhook-id"], event["id"].to_string());
         assert!(headers.contains_key("x-webhook-timestamp"));
         assert_eq!(headers["content-type"], "application/json");
@@ -60,7 +111,7 @@ impl Receiver {
     }
 
     fn has(&self, id: &str, kind: &str) -> bool {
-        let is_it = |event: &Value| event["event"] == kind && event["data"]["sandboxId"] == id;
+        let is_it = |event: &Value| event["kind"] == kind && event["data"]["sandboxId"] == id;
         self.got().iter().any(is_it)
     }
 
@@ -268,4 +319,142 @@ async fn the_webhook_of_the_settings_hears_of_all_tenants() {
     assert_eq!(list["items"], json!([]), "no tenant owns it");
     let path = "/api/v1/webhooks/wh-settings";
     service.expect(Method::DELETE, path, None, 404).await;
+}
+
+/// Creates and deletes a sandbox, and waits until the receiver has its last event.
+async fn deliver(service: &Service, receiver: &Receiver) {
+    let id = service.sandbox().await;
+    service.delete(&id).await;
+    eventually("the event is delivered", async || {
+        receiver.has(&id, "sandbox.deleted")
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn two_secrets_sign_during_a_rotation() {
+    let mut service = Service::start_with(ALLOWED).await;
+    let receiver = Receiver::default();
+    let hook = add(&service, &receiver.listen().await).await;
+    *receiver.refuses.lock().unwrap() = 1;
+    deliver(&service, &receiver).await;
+    // The attempts of one event have the same id.
+    let signed = receiver.signed.lock().unwrap().clone();
+    assert!(signed[0].0.starts_with(&hook), "{signed:?}");
+    let attempts = signed.iter().filter(|(id, _)| *id == signed[0].0);
+    assert_eq!(attempts.count(), 2, "{signed:?}");
+
+    let path = format!("/api/v1/webhooks/{hook}");
+    let rotated = service.post(&format!("{path}/rotate"), json!({})).await;
+    let secret = rotated["secret"].as_str().unwrap().to_owned();
+    let key = secret.strip_prefix("whsec_").unwrap();
+    let key = STANDARD.decode(key).unwrap();
+    assert_eq!(rotated["id"], hook, "{rotated}");
+    assert!(rotated["previousUntil"].is_string(), "{rotated}");
+    let shown = service.get(&path).await;
+    assert!(!shown.to_string().contains(&secret), "{shown}");
+    *receiver.keys.lock().unwrap() = vec![key.clone(), SECRET.as_bytes().to_vec()];
+    deliver(&service, &receiver).await;
+
+    // The previous secret is deleted when its time has passed.
+    service.stop();
+    service
+        .sql("UPDATE webhooks SET previous_until = 1000000")
+        .await;
+    *receiver.keys.lock().unwrap() = vec![key];
+    service.run();
+    eventually("the previous secret is deleted", async || {
+        service.get(&path).await["previousUntil"].is_null()
+    })
+    .await;
+    deliver(&service, &receiver).await;
+
+    let wish = json!({"secret": "another", "keepSeconds": 0});
+    let rotated = service.post(&format!("{path}/rotate"), wish).await;
+    assert!(rotated["secret"].is_null(), "{rotated}");
+    assert!(rotated["previousUntil"].is_null(), "{rotated}");
+    *receiver.keys.lock().unwrap() = vec![b"another".to_vec()];
+    deliver(&service, &receiver).await;
+}
+
+#[tokio::test]
+async fn a_webhook_is_shown_changed_and_listed_in_pages() {
+    let service = Service::start_with(ALLOWED).await;
+    let first = add(&service, "http://127.0.0.1:1/hook").await;
+    let path = format!("/api/v1/webhooks/{first}");
+    let receiver = Receiver::default();
+    let change = json!({"url": receiver.listen().await, "kinds": ["sandbox.deleted"]});
+    let changed = service
+        .expect(Method::PATCH, &path, Some(change), 200)
+        .await;
+    assert_eq!(changed["kinds"], json!(["sandbox.deleted"]), "{changed}");
+    assert_eq!(service.get(&path).await, changed);
+    deliver(&service, &receiver).await;
+    let kinds = receiver
+        .got()
+        .iter()
+        .map(|event| event["kind"].clone())
+        .collect::<Vec<_>>();
+    assert_eq!(kinds, ["sandbox.deleted"]);
+
+    let second = add(&service, "http://127.0.0.1:1/hook").await;
+    let page = service.get("/api/v1/webhooks?limit=1").await;
+    assert_eq!(page["items"][0]["id"], first, "{page}");
+    let next = page["next"].as_str().unwrap();
+    let page = service
+        .get(&format!("/api/v1/webhooks?limit=5&cursor={next}"))
+        .await;
+    assert_eq!(page["items"].as_array().unwrap().len(), 1, "{page}");
+    assert_eq!(page["items"][0]["id"], second, "{page}");
+    assert!(page["next"].is_null(), "{page}");
+
+    let rotate = format!("{path}/rotate");
+    for (method, path, body) in [
+        (Method::PATCH, &path, json!({"kinds": ["nothing"]})),
+        (Method::PATCH, &path, json!({"url": "ftp://example.com"})),
+        (Method::PATCH, &path, json!({"secret": "x"})),
+        (Method::POST, &rotate, json!({"secret": "whsec_short"})),
+        (Method::POST, &rotate, json!({"keepSeconds": 604_801})),
+        (Method::POST, &rotate, json!({"secret": ""})),
+    ] {
+        service.expect(method, path, Some(body), 400).await;
+    }
+    for path in ["/api/v1/webhooks?cursor=x", "/api/v1/webhooks?limit=0"] {
+        service.expect(Method::GET, path, None, 400).await;
+    }
+    let missing = service
+        .expect(Method::GET, "/api/v1/webhooks/wh-none", None, 404)
+        .await;
+    assert_eq!(missing["error"]["name"], "WEBHOOK_NOT_FOUND", "{missing}");
+}
+
+#[tokio::test]
+async fn deliveries_are_listed_in_pages() {
+    let service = Service::start_with(ALLOWED).await;
+    let receiver = Receiver::default();
+    let hook = add(&service, &receiver.listen().await).await;
+    deliver(&service, &receiver).await;
+    let path = format!("/api/v1/webhooks/{hook}/deliveries");
+    let all = service.get(&path).await;
+    let ids = |page: &Value| -> Vec<u64> {
+        let items = page["items"].as_array().unwrap().iter();
+        items
+            .map(|item| item["event"]["id"].as_u64().unwrap())
+            .collect()
+    };
+    assert!(all["next"].is_null(), "{all}");
+    let (mut found, mut query) = (Vec::new(), "limit=2".to_owned());
+    loop {
+        let page = service.get(&format!("{path}?{query}")).await;
+        found.extend(ids(&page));
+        match page["next"].as_str() {
+            Some(next) => query = format!("limit=2&cursor={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(found, ids(&all));
+    for wrong in ["cursor=x", "state=other", "limit=0"] {
+        let path = format!("{path}?{wrong}");
+        service.expect(Method::GET, &path, None, 400).await;
+    }
 }

@@ -16,7 +16,7 @@ use crate::conformance::webhooks::webhook;
 use crate::error::Kind;
 use crate::records::{
     Attempt, DeliveryState, Project, ReviewChange, ReviewState, Tag, UnkeptQuery, Webhook,
-    WorkspaceChange,
+    WebhookChange, WorkspaceChange,
 };
 
 /// Calls of the other tenant do not change the sandbox.
@@ -180,8 +180,13 @@ pub async fn a_webhook_of_another_owner_is_unknown(backend: &impl Backend) {
     ] {
         let found = catalog.webhook(owner, id).await.expect("webhook");
         assert_eq!(found, None);
-        let changed = catalog.set_webhook_secret(owner, id, "another").await;
-        assert!(!changed.expect("secret"));
+        let sealed = catalog.seal_webhook_secrets(owner, id, "another", "").await;
+        assert!(!sealed.expect("secret"));
+        let rotated = catalog.rotate_webhook(owner, id, "another", None).await;
+        assert_eq!(rotated.expect("secret"), None);
+        let change = WebhookChange::default();
+        let changed = catalog.change_webhook(owner, id, &change).await;
+        assert_eq!(changed.expect("webhook"), None);
         let removed = catalog.remove_webhook(owner, id).await.expect("remove");
         assert!(!removed);
         let queued = catalog.queue_deliveries(owner, id, 10, at(200)).await;

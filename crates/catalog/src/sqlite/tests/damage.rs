@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::query::SandboxQuery;
 
 const ROW: &str = "
-    INSERT INTO tenants VALUES (zeroblob(16), 't', 1, '{}', NULL, NULL);
+    INSERT INTO tenants (id, name, created) VALUES (zeroblob(16), 't', 1);
     INSERT INTO api_keys VALUES
         (zeroblob(16), 'key-1', NULL, 'k', zeroblob(32), '[]', '{}', 1, NULL, NULL);
     INSERT INTO sandboxes VALUES ('sbx-1', zeroblob(16), NULL, 'key-1', NULL, 'running', NULL, 't', NULL,

@@ -155,7 +155,7 @@ async fn the_log_is_truncated_after_a_long_reader_has_ended() {
 
 const FILL: &str = "
     WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 100000)
-    INSERT INTO tenants SELECT CAST(printf('%016d', n) AS BLOB), n, 1, '{}', NULL, NULL FROM n;
+    INSERT INTO tenants (id, name, created) SELECT CAST(printf('%016d', n) AS BLOB), n, 1 FROM n;
     WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 100000)
     INSERT INTO agents SELECT CAST(printf('%016d', 1) AS BLOB), 'agt-' || n, n, 1 FROM n;
     WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 100000)

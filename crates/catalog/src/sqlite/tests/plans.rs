@@ -408,8 +408,8 @@ async fn dropped_versions_are_found_by_an_index() {
 #[tokio::test]
 async fn events_and_deliveries_are_found_by_an_index() {
     use super::super::deliveries::SELECT_PENDING;
-    use super::super::events::{SELECT_OLD, select_page};
-    use super::super::webhooks::SELECT_OF_OWNER;
+    use super::super::events::{SELECT_FORGOTTEN, SELECT_OLD, UPDATE_FORGOTTEN, select_page};
+    use super::super::webhooks::{FORGET_PREVIOUS, SELECT_OF_OWNER};
     let of_tenant = EventQuery {
         tenant: Some(TenantId::LOCAL),
         ..EventQuery::default()
@@ -433,6 +433,9 @@ async fn events_and_deliveries_are_found_by_an_index() {
         ),
         (SELECT_PENDING, &["deliveries_pending (webhook=?)"]),
         (SELECT_OF_OWNER, &["webhooks_by_tenant (tenant=?)"]),
+        (FORGET_PREVIOUS, &["webhooks_previous (previous_until<?)"]),
+        (SELECT_FORGOTTEN, &["sqlite_autoindex_tenants_1 (id=?)"]),
+        (UPDATE_FORGOTTEN, &["sqlite_autoindex_tenants_1 (id=?)"]),
     ])
     .await;
 }

@@ -46,8 +46,8 @@ pub(super) fn run(call: &mut Call, args: &Deliveries) -> anyhow::Result<()> {
         let status = delivery.status.map(|status| status.to_string());
         table.row([
             delivery.event.id.to_string(),
-            delivery.event.event.clone(),
-            delivery.state.clone(),
+            delivery.event.kind.clone(),
+            state(delivery.state).to_owned(),
             delivery.attempts.to_string(),
             status.unwrap_or_default(),
             relative(&delivery.updated_at),
@@ -60,4 +60,12 @@ pub(super) fn run(call: &mut Call, args: &Deliveries) -> anyhow::Result<()> {
         (false, false) => table.print(&mut call.output)?,
     }
     Ok(())
+}
+
+fn state(state: api::DeliveryState) -> &'static str {
+    match state {
+        api::DeliveryState::Pending => "pending",
+        api::DeliveryState::Delivered => "delivered",
+        api::DeliveryState::Failed => "failed",
+    }
 }

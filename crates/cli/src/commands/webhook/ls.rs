@@ -2,7 +2,7 @@ use clap::Args;
 use elevo_api as api;
 
 use crate::client::Call;
-use crate::client::paths::WEBHOOKS;
+use crate::client::webhooks::webhooks;
 use crate::output::format::{count, short_id};
 use crate::output::relative_time::relative;
 use crate::output::table::Table;
@@ -21,9 +21,9 @@ pub(super) struct Ls {
 }
 
 pub(super) fn run(call: &mut Call, args: &Ls) -> anyhow::Result<()> {
-    let list: api::WebhookList = call.wait(call.client.get(&WEBHOOKS))?;
-    let mut table = Table::wide(&["ID", "SIGNED", "CREATED", "EVENTS", "URL"], args.long);
-    for webhook in &list.items {
+    let all = call.wait(webhooks(&call.client))?;
+    let mut table = Table::wide(&["ID", "SIGNED", "CREATED", "KINDS", "URL"], args.long);
+    for webhook in &all {
         if call.output.is_json() {
             call.output.value(webhook)?;
             continue;
@@ -36,11 +36,11 @@ pub(super) fn run(call: &mut Call, args: &Ls) -> anyhow::Result<()> {
             id,
             if webhook.signed { "yes" } else { "no" }.into(),
             relative(&webhook.created_at),
-            events(&webhook.events, args.long),
+            kinds(&webhook.kinds, args.long),
             webhook.url.clone(),
         ]);
     }
-    match (call.output.is_json(), list.items.is_empty()) {
+    match (call.output.is_json(), all.is_empty()) {
         (true, _) => {}
         (false, true) => call.note("there are no webhooks; `elevo webhook create URL` creates one"),
         (false, false) => table.print(&mut call.output)?,
@@ -49,7 +49,7 @@ pub(super) fn run(call: &mut Call, args: &Ls) -> anyhow::Result<()> {
 }
 
 /// The kinds of events of a webhook: one, `all`, or their number.
-fn events(kinds: &[String], long: bool) -> String {
+fn kinds(kinds: &[String], long: bool) -> String {
     let has = |kind: &&str| kinds.iter().any(|it| it == kind);
     match kinds {
         _ if api::EVENT_KINDS.iter().all(has) => "all".into(),

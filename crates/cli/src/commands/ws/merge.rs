@@ -82,7 +82,7 @@ pub(super) fn run(args: Merge, global: &Global) -> anyhow::Result<Exit> {
         let wish = args.how.wish();
         let path = workspace_path(&id, &[verb]);
         let asking = call.watch("merging", call.client.create(&path, &wish));
-        let result = landed(call, asking)?;
+        let result: elevo_api::MergeResult = landed(call, asking)?;
         let code = print_merge(call, &result)?;
         if args.rm && !wish.dry_run {
             call.note(&match result.refused_count {

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use elevo_catalog::{Agent, Catalog, Sandbox, Workspace};
-use elevo_core::{AgentId, ErrorCode, Id, SandboxId, WorkspaceId, is_id_text};
+use elevo_core::{AgentId, ErrorCode, Id, ProjectId, SandboxId, WorkspaceId, is_id_text};
 
 use crate::app::access::principal::Principal;
 use crate::app::missing::{no_agent, no_workspace};
@@ -69,6 +69,26 @@ impl Names {
     /// workspace, or the name of the sandbox that the workspace is in. Does not
     /// check whether there is a workspace with an id.
     pub(crate) async fn workspace(&self, who: &Principal, text: &str) -> Result<WorkspaceId> {
+        self.find_workspace(who, None, text).await
+    }
+
+    /// Like [`workspace`](Self::workspace), but a name means a workspace of this
+    /// project.
+    pub(crate) async fn workspace_on(
+        &self,
+        who: &Principal,
+        project: &ProjectId,
+        text: &str,
+    ) -> Result<WorkspaceId> {
+        self.find_workspace(who, Some(project), text).await
+    }
+
+    async fn find_workspace(
+        &self,
+        who: &Principal,
+        project: Option<&ProjectId>,
+        text: &str,
+    ) -> Result<WorkspaceId> {
         let is_id = complete::<WorkspaceId>(text).or_else(|| {
             // The workspace of a sandbox can have the id of the sandbox.
             let id = complete::<SandboxId>(text)?;
@@ -81,6 +101,7 @@ impl Names {
         let mut found: Vec<Workspace> = found
             .into_iter()
             .filter(|workspace| who.sees_agent(workspace.agent.as_ref()))
+            .filter(|workspace| project.is_none() || workspace.project.as_ref() == project)
             .collect();
         if found.len() > 1 {
             let ids: Vec<_> = found.iter().map(|it| it.id.to_string()).collect();

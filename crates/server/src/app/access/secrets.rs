@@ -107,9 +107,13 @@ impl Secrets {
             return Ok(None);
         }
         let belonging = Belonging::webhook(webhook.tenant);
-        let secret = self.vault.unseal(belonging, &webhook.secret)?;
-        let secret = String::from_utf8(secret).map_err(|error| Failure::internal(&error))?;
-        Ok(Some(secret))
+        self.unseal_secret(belonging, &webhook.secret).map(Some)
+    }
+
+    /// Unseals a secret of a webhook.
+    pub(crate) fn unseal_secret(&self, belonging: Belonging, sealed: &str) -> Result<String> {
+        let secret = self.vault.unseal(belonging, sealed)?;
+        String::from_utf8(secret).map_err(|error| Failure::internal(&error))
     }
 
     async fn seal_sandboxes(&self) -> Result<usize> {
@@ -164,26 +168,34 @@ impl Secrets {
     async fn seal_webhooks(&self) -> Result<usize> {
         let mut sealed = 0;
         for webhook in self.catalog.webhooks_of_all_tenants().await? {
-            let kept = &webhook.secret;
-            if kept.is_empty() || self.vault.is_present(kept) {
+            let belonging = Belonging::webhook(webhook.tenant);
+            let (kept, previous) = (&webhook.secret, &webhook.previous_secret);
+            let secret = self.secret_sealed_again(belonging, kept).await?;
+            let older = self.secret_sealed_again(belonging, previous).await?;
+            if (&secret, &older) == (kept, previous) {
                 continue;
             }
-            let secret = match is_sealed(kept) {
-                true => match self.secret_of(&webhook) {
-                    Ok(secret) => secret.unwrap_or_default(),
-                    // The key that sealed this secret is lost. The other
-                    // webhooks must still be sealed.
-                    Err(_) => continue,
-                },
-                false => kept.clone(),
-            };
-            let belonging = Belonging::webhook(webhook.tenant);
-            let secret = self.seal_secret(belonging, &secret).await?;
             self.catalog
-                .set_webhook_secret(webhook.tenant, &webhook.id, &secret)
+                .seal_webhook_secrets(webhook.tenant, &webhook.id, &secret, &older)
                 .await?;
             sealed += 1;
         }
         Ok(sealed)
+    }
+
+    /// Returns a stored secret, sealed with the current key. Returns it unchanged
+    /// if its key is lost: the other secrets must still be sealed.
+    async fn secret_sealed_again(&self, belonging: Belonging, kept: &str) -> Result<String> {
+        if kept.is_empty() || self.vault.is_present(kept) {
+            return Ok(kept.to_owned());
+        }
+        let secret = match is_sealed(kept) {
+            true => match self.unseal_secret(belonging, kept) {
+                Ok(secret) => secret,
+                Err(_) => return Ok(kept.to_owned()),
+            },
+            false => kept.to_owned(),
+        };
+        self.seal_secret(belonging, &secret).await
     }
 }

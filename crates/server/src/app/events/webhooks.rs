@@ -1,10 +1,12 @@
 //! Webhooks of tenants: adds, lists and deletes them, and lists and repeats
 //! their deliveries. `jobs::deliveries` sends the events.
 
+mod rotation;
+
 use elevo_api as api;
 use elevo_api::Scope;
 use elevo_catalog::Catalog;
-use elevo_catalog::{Delivery, DeliveryState, Webhook};
+use elevo_catalog::{Delivery, DeliveryState, EventKind, Position, Webhook, WebhookChange};
 use elevo_core::{ErrorCode, WebhookId};
 use std::sync::Arc;
 use tokio::sync::Notify;
@@ -13,18 +15,21 @@ use crate::app::access::principal::Principal;
 use crate::app::access::secrets::Secrets;
 use crate::app::events::{self, allowed_kinds, wanted_kinds};
 use crate::app::missing::no_webhook;
+use crate::app::pages::PageQuery;
 use crate::app::requests::once::Once;
 use crate::app::resources::Resources;
+use crate::app::timekeeping::Timekeeper;
 use crate::config::Config;
-use crate::failure::{Failure, Result, short};
+use crate::failure::{Failure, Result};
 use crate::platform::vault::Belonging;
-use crate::platform::{clock, outgoing};
+use crate::platform::{clock, outgoing, signing};
 
 /// The filters of a list of deliveries.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeliveriesQuery {
-    pub(crate) state: Option<String>,
-    pub(crate) before: Option<u64>,
+    pub(crate) state: Option<api::DeliveryState>,
+    /// Only deliveries of events with a smaller number than this.
+    pub(crate) cursor: Option<u64>,
     pub(crate) limit: Option<u32>,
 }
 
@@ -39,6 +44,7 @@ pub(crate) struct Webhooks {
     catalog: Arc<dyn Catalog>,
     config: Arc<Config>,
     secrets: Arc<Secrets>,
+    time: Arc<Timekeeper>,
     /// Notified when a webhook was added or deleted, or when a delivery is to be
     /// repeated.
     hooks: Notify,
@@ -50,6 +56,7 @@ impl Webhooks {
             catalog: resources.catalog.clone(),
             config: resources.config.clone(),
             secrets: secrets.clone(),
+            time: resources.time.clone(),
             hooks: Notify::new(),
         }
     }
@@ -79,18 +86,11 @@ impl Webhooks {
         {
             return Ok(out(made));
         }
-        let allowed = allowed_kinds(who)?;
-        let kinds = match wish.events.is_empty() {
-            true => allowed,
-            false => wanted_kinds(wish.events.iter().map(String::as_str), &allowed)?,
-        };
-        let checked = outgoing::check_url(&wish.url, self.config.webhooks.allow_private);
-        checked.map_err(|why| Failure::invalid(format!("`url`: {why}")))?;
+        let kinds = kinds_for(who, &wish.kinds)?;
+        self.check_url(&wish.url)?;
         let secret = wish.secret.unwrap_or_default();
-        if secret.len() > 256 || secret.contains('\0') {
-            return Err(Failure::invalid(
-                "`secret` has more than 256 bytes or contains a NUL byte",
-            ));
+        if !secret.is_empty() {
+            check_secret(&secret)?;
         }
         let belonging = Belonging::webhook(Some(who.tenant));
         let secret = self.secrets.seal_secret(belonging, &secret).await?;
@@ -100,6 +100,8 @@ impl Webhooks {
             agent: who.agent.clone(),
             url: wish.url,
             secret,
+            previous_secret: String::new(),
+            previous_until: None,
             kinds,
             created: clock::now(),
         };
@@ -108,13 +110,49 @@ impl Webhooks {
         Ok(out(webhook))
     }
 
-    pub(crate) async fn list(&self, who: &Principal) -> Result<api::WebhookList> {
+    pub(crate) async fn list(&self, who: &Principal, query: PageQuery) -> Result<api::WebhookPage> {
         who.needs(Scope::Webhooks)?;
+        // A tenant has few webhooks, so the catalog returns all of them.
         let all = self.catalog.webhooks(Some(who.tenant)).await?;
         let own = all.into_iter().filter(|webhook| is_own(who, webhook));
-        Ok(api::WebhookList {
-            items: own.map(out).collect(),
+        let (page, next) = query.cut_by_position(own, place)?;
+        Ok(api::WebhookPage {
+            next,
+            items: page.into_iter().map(out).collect(),
         })
+    }
+
+    pub(crate) async fn get(&self, who: &Principal, id: &WebhookId) -> Result<api::Webhook> {
+        Ok(out(self.own(who, id).await?))
+    }
+
+    pub(crate) async fn change(
+        &self,
+        who: &Principal,
+        id: &WebhookId,
+        wish: api::ChangeWebhook,
+    ) -> Result<api::Webhook> {
+        let webhook = self.own(who, id).await?;
+        if let Some(url) = &wish.url {
+            self.check_url(url)?;
+        }
+        let kinds = wish.kinds.map(|kinds| kinds_for(who, &kinds));
+        let change = WebhookChange {
+            url: wish.url,
+            kinds: kinds.transpose()?,
+        };
+        let changed = self
+            .catalog
+            .change_webhook(webhook.tenant, &webhook.id, &change)
+            .await?;
+        changed.map(out).ok_or_else(|| no_webhook(id))
+    }
+
+    fn check_url(&self, url: &str) -> Result<()> {
+        match outgoing::check_url(url, self.config.webhooks.allow_private) {
+            Ok(_) => Ok(()),
+            Err(why) => Err(Failure::invalid(format!("`url`: {why}"))),
+        }
     }
 
     pub(crate) async fn remove(&self, who: &Principal, id: &WebhookId) -> Result<()> {
@@ -146,15 +184,18 @@ impl Webhooks {
         if !(1..=1000).contains(&limit) {
             return Err(Failure::invalid("`limit` must be 1 to 1000"));
         }
-        let state = query.state.as_deref().map(str::parse::<DeliveryState>);
-        let state = state
-            .transpose()
-            .map_err(|why| Failure::invalid(short(&why)))?;
+        let state = query.state.map(|state| match state {
+            api::DeliveryState::Pending => DeliveryState::Pending,
+            api::DeliveryState::Delivered => DeliveryState::Delivered,
+            api::DeliveryState::Failed => DeliveryState::Failed,
+        });
         let found = self
             .catalog
-            .deliveries(webhook.tenant, &webhook.id, state, query.before, limit)
+            .deliveries(webhook.tenant, &webhook.id, state, query.cursor, limit)
             .await?;
+        let last = found.last().filter(|_| found.len() >= limit as usize);
         Ok(api::DeliveryPage {
+            next: last.map(|last| last.event.id.to_string()),
             items: found.into_iter().map(delivery_out).collect(),
         })
     }
@@ -207,6 +248,8 @@ impl Webhooks {
                     .secrets
                     .seal_secret(Belonging::webhook(None), secret)
                     .await?,
+                previous_secret: String::new(),
+                previous_until: None,
                 // An empty list means all kinds of events.
                 kinds: Vec::new(),
                 created: clock::now(),
@@ -228,8 +271,32 @@ fn out(webhook: Webhook) -> api::Webhook {
         id: webhook.id.to_string(),
         url: webhook.url,
         signed: !webhook.secret.is_empty(),
-        events: webhook.kinds.into_iter().map(String::from).collect(),
+        kinds: webhook.kinds.into_iter().map(String::from).collect(),
+        previous_until: webhook.previous_until.map(clock::text),
         created_at: clock::text(webhook.created),
+    }
+}
+
+/// Returns the kinds of events of a webhook: the requested ones, or all that the
+/// principal may see.
+fn kinds_for(who: &Principal, kinds: &[String]) -> Result<Vec<EventKind>> {
+    let allowed = allowed_kinds(who)?;
+    match kinds.is_empty() {
+        true => Ok(allowed),
+        false => wanted_kinds(kinds.iter().map(String::as_str), &allowed),
+    }
+}
+
+fn check_secret(secret: &str) -> Result<()> {
+    let checked = signing::check_secret(secret);
+    checked.map_err(|why| Failure::invalid(format!("`secret`: {why}")))
+}
+
+/// Returns the position of a webhook in the list.
+fn place(webhook: &Webhook) -> Position {
+    Position {
+        created: webhook.created,
+        id: webhook.id.to_string(),
     }
 }
 
@@ -237,7 +304,11 @@ fn delivery_out(delivery: Delivery) -> api::Delivery {
     let is_pending = delivery.state == DeliveryState::Pending;
     api::Delivery {
         event: events::out(delivery.event),
-        state: delivery.state.name().into(),
+        state: match delivery.state {
+            DeliveryState::Pending => api::DeliveryState::Pending,
+            DeliveryState::Delivered => api::DeliveryState::Delivered,
+            DeliveryState::Failed => api::DeliveryState::Failed,
+        },
         attempts: delivery.attempts,
         status: delivery.status,
         error: delivery.error,

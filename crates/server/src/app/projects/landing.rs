@@ -80,14 +80,19 @@ impl Landings {
     /// Lands a job in a project. The landing continues if the client
     /// disconnects.
     pub(crate) async fn land(self: &Arc<Self>, project: &Project, job: Job) -> Result<Done> {
+        let mut done = self.land_all(project, vec![job]).await?;
+        done.pop().ok_or_else(lost)
+    }
+
+    /// Lands jobs in one transaction: all of them, or none. The landing continues
+    /// if the client disconnects.
+    async fn land_all(self: &Arc<Self>, project: &Project, jobs: Vec<Job>) -> Result<Vec<Done>> {
         let (answer, mut answered) = oneshot::channel();
         let queue = self.queues.of(&project.id);
         // Pushed before the wait for the lock: the task that gets the lock next
         // lands all jobs of the queue in one batch.
-        queue.push(Waiting { job, answer })?;
+        queue.push(Waiting { jobs, answer })?;
         let (app, project) = (self.clone(), project.clone());
-        let lost =
-            |_| Failure::internal(&std::io::Error::other("a landing ended without a result"));
         let tenant = project.tenant;
         let working = self.stores.spawn(tenant, async move {
             let _turn = queue.turn.lock().await;
@@ -96,14 +101,14 @@ impl Landings {
             loop {
                 match answered.try_recv() {
                     Ok(done) => return done,
-                    Err(oneshot::error::TryRecvError::Closed) => return Err(lost(())),
+                    Err(oneshot::error::TryRecvError::Closed) => return Err(lost()),
                     Err(oneshot::error::TryRecvError::Empty) => {}
                 }
                 let batch = queue.take();
                 // Another task has the job in its batch and will send the
                 // result.
                 if batch.is_empty() {
-                    return answered.await.unwrap_or_else(|_| Err(lost(())));
+                    return answered.await.unwrap_or_else(|_| Err(lost()));
                 }
                 app.carry_out(project.tenant, &project.id, batch).await;
             }
@@ -142,21 +147,15 @@ impl Landings {
         // batch. `base.head` moves with every job below.
         let expected_head = base.head;
         let (mut prepared, mut waiting) = (Vec::new(), Vec::new());
-        for job in jobs {
-            match self.preparer.prepare(&base, &job.job).await {
+        for request in jobs {
+            match self.preparer.prepare_all(&mut base, &request.jobs).await {
                 Ok(done) => {
-                    // The next job is merged into this result, because its step
-                    // follows this one in the history.
-                    if done.step.snapshot != base.head {
-                        base.head = done.step.snapshot;
-                        base.tree = done.merge.tree.clone();
-                    }
-                    prepared.push(done);
-                    waiting.push(job);
+                    prepared.extend(done);
+                    waiting.push(request);
                 }
-                // The other jobs of the batch can still land.
+                // The jobs of other requests can still land.
                 Err(failure) => {
-                    let _ = job.answer.send(Err(failure));
+                    let _ = request.answer.send(Err(failure));
                 }
             }
         }
@@ -183,13 +182,15 @@ impl Landings {
         match self.catalog.land(&landing).await {
             Ok(landed) => {
                 let steps = prepared.into_iter().zip(landed.steps);
-                for ((done, step), waiting) in steps.zip(waiting) {
-                    let _ = waiting.answer.send(Ok(Done {
-                        head: step.head,
-                        sequence: step.sequence,
-                        merge: Some(done.merge),
-                        reviews: done.reviews,
-                    }));
+                let mut results = steps.map(|(done, step)| Done {
+                    head: step.head,
+                    sequence: step.sequence,
+                    merge: Some(done.merge),
+                    reviews: done.reviews,
+                });
+                for request in waiting {
+                    let own = results.by_ref().take(request.jobs.len()).collect();
+                    let _ = request.answer.send(Ok(own));
                 }
                 self.heads.head_moved(project);
                 Attempt::Done
@@ -226,15 +227,11 @@ impl Landings {
                 Attempt::Retry(waiting)
             }
             // An earlier attempt of the same request has landed. The client gets
-            // that step; its merge is no longer known.
-            CatalogError::Repeated { landed, .. } => {
+            // those steps; their merges are no longer known.
+            CatalogError::Repeated { .. } => {
                 if let Some(alone) = waiting.pop() {
-                    let _ = alone.answer.send(Ok(Done {
-                        head: landed.head,
-                        sequence: landed.sequence,
-                        merge: None,
-                        reviews: HashMap::new(),
-                    }));
+                    let landed = self.landed_already(tenant, project, &alone.jobs).await;
+                    let _ = alone.answer.send(landed);
                 }
                 Attempt::Done
             }
@@ -253,14 +250,57 @@ impl Landings {
         job: Job,
         dry_run: bool,
     ) -> Result<api::MergeResult> {
-        let theirs = job.theirs.id;
-        let view = self.projects.compiled_policy(project).await?;
-        let view = view.for_agent(job.rights.as_deref());
         if dry_run {
-            let (head, merge) = self.preparer.rehearse(project, &job).await?;
+            let rehearsed = self.rehearse_all(project, &[job]).await?.pop();
+            return rehearsed.ok_or_else(lost)?;
+        }
+        let mut settled = self.settle_all(project, vec![job]).await?;
+        settled.pop().ok_or_else(lost)
+    }
+
+    /// Lands jobs in one transaction: all of them, or none. Returns the part of
+    /// each result that the agent of the job may see.
+    pub(crate) async fn settle_all(
+        self: &Arc<Self>,
+        project: &Project,
+        jobs: Vec<Job>,
+    ) -> Result<Vec<api::MergeResult>> {
+        let policy = self.projects.compiled_policy(project).await?;
+        let of_job = |job: &Job| (policy.for_agent(job.rights.as_deref()), job.theirs.id);
+        let views: Vec<_> = jobs.iter().map(of_job).collect();
+        let started = clock::instant();
+        let landing = self.land_all(project, jobs);
+        let done = landing.instrument(step!("project.land")).await?;
+        crate::platform::metrics::merged(started.elapsed());
+        let results = done
+            .iter()
+            .zip(views)
+            .map(|(done, (view, theirs))| out::merge_result(project, &view, done, theirs, false));
+        Ok(results.collect())
+    }
+
+    /// Computes the results of jobs in a dry run, each on the result of the jobs
+    /// before it.
+    pub(crate) async fn rehearse_all(
+        &self,
+        project: &Project,
+        jobs: &[Job],
+    ) -> Result<Vec<Result<api::MergeResult>>> {
+        let policy = self.projects.compiled_policy(project).await?;
+        let (head, merges) = self.preparer.rehearse(project, jobs).await?;
+        let mut results = Vec::new();
+        for (job, merged) in jobs.iter().zip(merges) {
+            let merge = match merged {
+                Ok(merge) => merge,
+                Err(failure) => {
+                    results.push(Err(failure));
+                    continue;
+                }
+            };
+            let workspace = job.workspace.as_ref();
             let open = self
                 .preparer
-                .open_reviews(project.tenant, job.workspace.as_ref())
+                .open_reviews(project.tenant, workspace)
                 .await?;
             let done = Done {
                 head,
@@ -268,13 +308,11 @@ impl Landings {
                 reviews: under_review(open, &merge),
                 merge: Some(merge),
             };
-            return Ok(out::merge_result(project, &view, &done, theirs, true));
+            let view = policy.for_agent(job.rights.as_deref());
+            let theirs = job.theirs.id;
+            results.push(Ok(out::merge_result(project, &view, &done, theirs, true)));
         }
-        let started = clock::instant();
-        let landing = self.land(project, job);
-        let done = landing.instrument(step!("project.land")).await?;
-        crate::platform::metrics::merged(started.elapsed());
-        Ok(out::merge_result(project, &view, &done, theirs, false))
+        Ok(results)
     }
 
     /// Denies a strategy that the policy of a project does not allow requests to
@@ -306,7 +344,11 @@ impl Landings {
 }
 
 fn is_no_decision(waiting: &Waiting) -> bool {
-    waiting.job.decides.is_none()
+    waiting.jobs.iter().all(|job| job.decides.is_none())
+}
+
+fn lost() -> Failure {
+    Failure::internal(&std::io::Error::other("a landing ended without a result"))
 }
 
 /// Stores the objects and snapshots of all jobs in one commit. The returned

@@ -1,6 +1,7 @@
 //! Merges workspaces into their projects, and completes them: a last merge, and
 //! the deletion of the workspace.
 
+mod batch;
 mod retries;
 
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use elevo_catalog::Catalog;
 use elevo_catalog::{LandingKind, Workspace};
 use elevo_core::{ErrorCode, WorkspaceId};
 
+use crate::app::access::names::Names;
 use crate::app::access::principal::Principal;
 use crate::app::projects::landing::Landings;
 use crate::app::projects::landing::job::Job;
@@ -28,6 +30,7 @@ const ATTEMPTS: usize = 5;
 /// Merges workspaces into their projects.
 pub(crate) struct Merges {
     catalog: Arc<dyn Catalog>,
+    names: Arc<Names>,
     landings: Arc<Landings>,
     projects: Arc<Projects>,
     workspaces: Arc<Workspaces>,
@@ -42,6 +45,7 @@ impl Merges {
     ) -> Self {
         Self {
             catalog: resources.catalog.clone(),
+            names: resources.names.clone(),
             landings: landings.clone(),
             projects: projects.clone(),
             workspaces: workspaces.clone(),
@@ -83,27 +87,14 @@ impl Merges {
         last: bool,
     ) -> Result<api::MergeResult> {
         let project = self.projects.of_workspace(row).await?;
-        if row.read_only {
-            let message = "the workspace is read-only and has nothing to merge";
-            return Err(Failure::new(ErrorCode::WorkspaceReadOnly, message));
-        }
         self.landings
             .check_override(&project, wish.strategy)
             .await?;
         let may_decide = who.may_decide(row.agent.as_ref());
         let mut attempts = 1..ATTEMPTS;
         loop {
-            let taken = self.workspaces.take(who, row).await?;
-            let job = Job {
-                kind: LandingKind::Merge,
-                expected: Some(taken.base),
-                unsettled: taken.unsettled,
-                last,
-                workspace: Some(row.id.clone()),
-                agent: row.agent.clone(),
-                rights: row.agent.clone(),
-                ..Job::new(who, wish, taken.snapshot, request.clone())
-            };
+            let job = self.job_of(who, row, wish, request.clone()).await?;
+            let job = Job { last, ..job };
             match self.landings.settle(&project, job, wish.dry_run).await {
                 // The base of the workspace has moved since its files were read,
                 // so the next attempt reads them again.
@@ -119,6 +110,30 @@ impl Merges {
                 }
             }
         }
+    }
+
+    /// Creates a snapshot of a workspace, and returns the job that merges it.
+    async fn job_of(
+        &self,
+        who: &Principal,
+        row: &Workspace,
+        wish: &api::Merge,
+        request: Option<String>,
+    ) -> Result<Job> {
+        if row.read_only {
+            let message = "the workspace is read-only and has nothing to merge";
+            return Err(Failure::new(ErrorCode::WorkspaceReadOnly, message));
+        }
+        let taken = self.workspaces.take(who, row).await?;
+        Ok(Job {
+            kind: LandingKind::Merge,
+            expected: Some(taken.base),
+            unsettled: taken.unsettled,
+            workspace: Some(row.id.clone()),
+            agent: row.agent.clone(),
+            rights: row.agent.clone(),
+            ..Job::new(who, wish, taken.snapshot, request)
+        })
     }
 
     /// Merges a workspace for the last time, and deletes it.

@@ -110,9 +110,10 @@ pub(crate) struct Done {
     pub(crate) reviews: HashMap<TreePath, ReviewId>,
 }
 
-/// A job in the queue, and the channel for its result.
+/// The jobs of one request in the queue, and the channel for their results. All
+/// of them land in one transaction, or none does.
 #[derive(Debug)]
 pub(crate) struct Waiting {
-    pub(crate) job: Job,
-    pub(crate) answer: oneshot::Sender<Result<Done>>,
+    pub(crate) jobs: Vec<Job>,
+    pub(crate) answer: oneshot::Sender<Result<Vec<Done>>>,
 }

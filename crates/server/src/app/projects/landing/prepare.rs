@@ -1,6 +1,7 @@
 //! Merges jobs into the head of a project and computes their steps, reviews and
 //! new objects. Nothing here moves the head or writes to the store's refs.
 
+mod batch;
 mod decisions;
 
 use std::collections::{BTreeMap, HashMap};
@@ -94,18 +95,6 @@ impl Preparer {
             project,
             _kept: kept,
         })
-    }
-
-    /// Merges a job into the head for a dry run. Returns the head and the merge.
-    pub(crate) async fn rehearse(
-        &self,
-        project: &Project,
-        job: &Job,
-    ) -> Result<(SnapshotId, TreeMerge)> {
-        let base = self.base(project.tenant, &project.id).await?;
-        let workspace = self.workspace_of(&base, job).await?;
-        let done = self.merge(&base, job, workspace.as_ref()).await?;
-        Ok((base.head, done.merge))
     }
 
     /// Returns the workspace of a job. Fails if its base has changed since the

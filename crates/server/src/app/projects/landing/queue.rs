@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::app::projects::landing::job::Waiting;
 use crate::failure::{Failure, Result};
 
-/// Maximum jobs in one transaction.
+/// Maximum jobs in one transaction, unless a single request has more.
 const BATCH: usize = 32;
 
 /// Maximum jobs in the queue of one project.
@@ -56,7 +56,15 @@ impl Queue {
     /// Removes and returns the jobs of the next batch.
     pub(crate) fn take(&self) -> Vec<Waiting> {
         let mut queue = self.waiting.lock();
-        let count = queue.len().min(BATCH);
-        queue.drain(..count).collect()
+        let mut batch: Vec<Waiting> = Vec::new();
+        let mut jobs = 0;
+        while let Some(next) = queue.front() {
+            jobs += next.jobs.len();
+            if jobs > BATCH && !batch.is_empty() {
+                break;
+            }
+            batch.extend(queue.pop_front());
+        }
+        batch
     }
 }

@@ -1,10 +1,14 @@
 //! Retries of requests that have landed, if the server stopped before it stored
 //! their response. The history of the project contains most of that response.
 
+use std::collections::HashMap;
+
 use elevo_api as api;
 use elevo_catalog::{LandedStep, MAX_PAGE, Project};
+use elevo_core::{ProjectId, TenantId};
 
 use crate::app::projects::landing::Landings;
+use crate::app::projects::landing::job::{Done, Job};
 use crate::app::projects::out;
 use crate::app::requests::once::Once;
 use crate::failure::Result;
@@ -17,16 +21,47 @@ impl Landings {
         project: &Project,
         once: &Once,
     ) -> Result<Option<api::MergeResult>> {
-        let Some(request) = once.landing().filter(|_| once.is_again()) else {
-            return Ok(None);
-        };
+        match once.landing().filter(|_| once.is_again()) {
+            Some(request) => self.landed_by(project, &request).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the result of the step with this request, if there is one.
+    pub(crate) async fn landed_by(
+        &self,
+        project: &Project,
+        request: &str,
+    ) -> Result<Option<api::MergeResult>> {
         let landed = self
             .catalog
-            .landing_by_request(project.tenant, &project.id, &request);
+            .landing_by_request(project.tenant, &project.id, request);
         match landed.await? {
             Some(landed) => self.result_of(project, landed).await.map(Some),
             None => Ok(None),
         }
+    }
+
+    /// Returns the steps of jobs that an earlier attempt has landed.
+    pub(super) async fn landed_already(
+        &self,
+        tenant: TenantId,
+        project: &ProjectId,
+        jobs: &[Job],
+    ) -> Result<Vec<Done>> {
+        let mut all = Vec::new();
+        for request in jobs.iter().filter_map(|job| job.request.as_ref()) {
+            let landed = self.catalog.landing_by_request(tenant, project, request);
+            if let Some(landed) = landed.await? {
+                all.push(Done {
+                    head: landed.head,
+                    sequence: landed.sequence,
+                    merge: None,
+                    reviews: HashMap::new(),
+                });
+            }
+        }
+        Ok(all)
     }
 
     /// Reads the result of a landed step from the history. The lists of
