@@ -71,7 +71,7 @@ pub struct SandboxEvent {
     /// When the sandbox expires and is deleted.
     pub expires_at: String,
     /// Id of the workspace; only in `sandbox.expired`.
-    pub workspace_id: Option<String>,
+    pub workspace: Option<String>,
     /// Whether the workspace is parked; only in `sandbox.expired`.
     pub parked: Option<bool>,
 }
@@ -81,9 +81,9 @@ pub struct SandboxEvent {
 #[serde(rename_all = "camelCase")]
 pub struct WorkspaceExpired {
     /// Id of the workspace.
-    pub workspace_id: String,
+    pub workspace: String,
     /// Id of the project, if the workspace belongs to one.
-    pub project_id: Option<String>,
+    pub project: Option<String>,
     /// Name of the workspace.
     pub name: Option<String>,
     /// When the workspace was created.
@@ -97,9 +97,9 @@ pub struct WorkspaceExpired {
 #[serde(rename_all = "camelCase")]
 pub struct WorkspaceRefused {
     /// Id of the project.
-    pub project_id: String,
+    pub project: String,
     /// Id of the workspace.
-    pub workspace_id: String,
+    pub workspace: String,
     /// Number of refused changes.
     pub refused_count: u64,
     /// The first refused changes.
@@ -111,11 +111,11 @@ pub struct WorkspaceRefused {
 #[serde(rename_all = "camelCase")]
 pub struct ReviewEvent {
     /// Id of the project.
-    pub project_id: String,
+    pub project: String,
     /// Id of the review.
-    pub review_id: String,
+    pub review: String,
     /// Id of the workspace whose change is held.
-    pub workspace_id: Option<String>,
+    pub workspace: Option<String>,
     /// Kind of the conflict.
     pub kind: String,
     /// State of the review.
@@ -127,7 +127,7 @@ pub struct ReviewEvent {
 #[serde(rename_all = "camelCase")]
 pub struct ProjectLanded {
     /// Id of the project.
-    pub project_id: String,
+    pub project: String,
     /// Number of the step.
     pub step: u64,
 }

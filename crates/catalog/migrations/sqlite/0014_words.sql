@@ -22,3 +22,14 @@ UPDATE landings SET counts = json_set(json_remove(counts, '$.decided.resolution'
             WHEN 'ours' THEN 'project' WHEN 'theirs' THEN 'workspace'
             WHEN 'reject' THEN 'nothing' ELSE json_extract(counts, '$.decided.resolution') END)
     WHERE json_valid(counts) AND json_extract(counts, '$.decided.resolution') IS NOT NULL;
+
+-- The details of an event name other objects as all responses do.
+UPDATE events SET data = json_set(json_remove(data, '$.projectId'),
+        '$.project', json_extract(data, '$.projectId'))
+    WHERE json_valid(data) AND json_type(data, '$.projectId') IS NOT NULL;
+UPDATE events SET data = json_set(json_remove(data, '$.workspaceId'),
+        '$.workspace', json_extract(data, '$.workspaceId'))
+    WHERE json_valid(data) AND json_type(data, '$.workspaceId') IS NOT NULL;
+UPDATE events SET data = json_set(json_remove(data, '$.reviewId'),
+        '$.review', json_extract(data, '$.reviewId'))
+    WHERE json_valid(data) AND json_type(data, '$.reviewId') IS NOT NULL;

@@ -159,9 +159,9 @@ pub async fn the_event_of_an_expiry_states_whether_the_workspace_is_parked(backe
     let events = catalog.events(&query).await.expect("events");
     let data = |n: usize| &events[n].event.data;
     assert_eq!(data(0)["parked"], true);
-    assert_eq!(data(0)["workspaceId"], "workspace-of-a");
+    assert_eq!(data(0)["workspace"], "workspace-of-a");
     assert_eq!(data(1)["parked"], false);
-    let expected = json!({"workspaceId": "workspace-of-a", "projectId": null, "name": null,
+    let expected = json!({"workspace": "workspace-of-a", "project": null, "name": null,
         "createdAt": 100_000_000, "expiresAt": 2_000_000_000});
     assert_eq!(data(2), &expected);
     let last = &events[2].event;
@@ -188,13 +188,13 @@ pub async fn a_landing_records_its_events(backend: &impl Backend) {
         told[0],
         (
             EventKind::ProjectLanded,
-            json!({"projectId": "prj-p", "step": 1})
+            json!({"project": "prj-p", "step": 1})
         )
     );
     assert_eq!(told[1].0, EventKind::ReviewClosed);
-    assert_eq!(told[1].1["reviewId"], "rev-r");
+    assert_eq!(told[1].1["review"], "rev-r");
     assert_eq!(told[2].0, EventKind::ReviewOpened);
-    assert_eq!(told[2].1["reviewId"], "rev-s");
+    assert_eq!(told[2].1["review"], "rev-s");
     assert!(events.iter().all(|event| event.event.subject == "prj-p"));
 }
 

@@ -139,7 +139,7 @@ pub(super) async fn record_of_sandbox(
         "expiresAt": micros(sandbox.expires)?,
     });
     if kind == EventKind::SandboxExpired {
-        data["workspaceId"] = sandbox.workspace.as_str().into();
+        data["workspace"] = sandbox.workspace.as_str().into();
         data["parked"] = sandbox.keep_workspace.into();
     }
     let event = NewEvent {
@@ -167,8 +167,8 @@ pub(super) async fn record_of_workspace(
         subject: workspace.id.to_string(),
         at,
         data: json!({
-            "workspaceId": workspace.id,
-            "projectId": workspace.project,
+            "workspace": workspace.id,
+            "project": workspace.project,
             "name": workspace.name,
             "createdAt": micros(workspace.created)?,
             "expiresAt": workspace.expires.map(micros).transpose()?,

@@ -52,7 +52,7 @@ pub(super) fn of_adding(what: Kind) -> impl Fn(sqlx::Error) -> Error {
 }
 
 /// Converts an error of a statement that adds or changes a record of kind `what`
-/// whose name is unique by an index of its own.
+/// whose name is unique.
 pub(super) fn of_naming(what: Kind) -> impl Fn(sqlx::Error) -> Error {
     move |error| {
         let inner = error.as_database_error();

@@ -238,9 +238,9 @@ pub(super) async fn record_event(
         subject: review.project.to_string(),
         at,
         data: json!({
-            "projectId": review.project,
-            "reviewId": review.id,
-            "workspaceId": review.workspace,
+            "project": review.project,
+            "review": review.id,
+            "workspace": review.workspace,
             "kind": review.kind,
             "state": values::to_word(review.state),
         }),

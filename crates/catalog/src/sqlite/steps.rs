@@ -43,7 +43,7 @@ pub(super) async fn carry_out(
                 kind: EventKind::ProjectLanded,
                 subject: project.to_string(),
                 at: landing.now,
-                data: json!({ "projectId": project, "step": sequence }),
+                data: json!({ "project": project, "step": sequence }),
             };
             events::insert(connection, &event).await?;
         }

@@ -38,17 +38,17 @@ impl EventTexts {
         let data = &event.data;
         let text = |name: &str| data.get(name).and_then(Value::as_str);
         let mut words = Vec::new();
-        if let Some(project) = text("projectId") {
+        if let Some(project) = text("project") {
             words.push(self.projects.of(call, project));
         }
-        match (text("projectId"), text("reviewId")) {
+        match (text("project"), text("review")) {
             (_, Some(review)) => words.extend(self.review(call, review, text("state"))),
             (Some(project), None) if event.kind == "project.landed" => {
                 let step = data.get("step").and_then(Value::as_u64);
                 words.extend(step.map(|step| self.step(call, project, step)));
             }
             _ => {
-                let ids = [text("sandboxId"), text("workspaceId")];
+                let ids = [text("sandboxId"), text("workspace")];
                 words.extend(ids.into_iter().flatten().map(short_id));
                 words.extend(text("name").map(str::to_owned));
                 words.extend(text("reason").map(str::to_owned));

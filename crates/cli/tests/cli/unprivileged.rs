@@ -147,7 +147,7 @@ fn the_script_tries_every_command() {
         let call = format!("\"$elevo\" {name}");
         assert!(EVERYTHING.contains(&call), "`{call}` is not tried");
     }
-    for (area, from_server) in [("store", &[][..]), ("ws", &["pull"][..])] {
+    for (area, from_server) in [("store", &[][..]), ("ws", &["pull", "restore"][..])] {
         let help = ended(elevo().args([area, "--help"])).text();
         let commands = help.split("Commands:\n").nth(1).unwrap();
         let commands = commands.lines().take_while(|line| !line.is_empty());

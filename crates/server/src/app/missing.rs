@@ -12,12 +12,12 @@ pub(crate) fn no_agent(id: &str) -> Failure {
 
 pub(crate) fn no_project(name: &str) -> Failure {
     let message = format!("there is no project `{}`", short(name));
-    Failure::new(ErrorCode::ProjectNotFound, message).about("projectId", short(name))
+    Failure::new(ErrorCode::ProjectNotFound, message).about("project", short(name))
 }
 
 pub(crate) fn no_review(id: &str) -> Failure {
     let message = format!("there is no review `{}`", short(id));
-    Failure::new(ErrorCode::ReviewNotFound, message).about("reviewId", short(id))
+    Failure::new(ErrorCode::ReviewNotFound, message).about("review", short(id))
 }
 
 pub(crate) fn no_webhook(id: &str) -> Failure {
@@ -32,13 +32,13 @@ pub(crate) fn no_key() -> Failure {
 pub(crate) fn on_no_project(row: &Workspace) -> Failure {
     let message = format!("workspace `{}` does not belong to a project", row.id);
     Failure::invalid(message)
-        .about("workspaceId", row.id.as_str())
+        .about("workspace", row.id.as_str())
         .remediation("Resume the workspace in a sandbox with `elevo sandbox create --workspace`.")
 }
 
 pub(crate) fn no_workspace(id: &str) -> Failure {
     let message = format!("there is no workspace `{}`", short(id));
-    Failure::new(ErrorCode::WorkspaceNotFound, message).about("workspaceId", short(id))
+    Failure::new(ErrorCode::WorkspaceNotFound, message).about("workspace", short(id))
 }
 
 pub(crate) fn no_template(name: &str) -> Failure {

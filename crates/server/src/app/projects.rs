@@ -14,6 +14,7 @@ pub(crate) mod project_ref;
 pub(crate) mod reading;
 pub(crate) mod retention;
 pub(crate) mod reviews;
+pub(crate) mod steps;
 pub(crate) mod tags;
 pub(crate) mod trees;
 

@@ -134,7 +134,6 @@ impl Sandboxes {
                 after: query.page.position()?,
                 page: query.number,
                 limit,
-                ..SandboxQuery::default()
             })
             .await?;
         Ok(api::SandboxPage {

@@ -163,8 +163,8 @@ impl Snapshots {
              (`elevo project retention`); a tag keeps a version for good (`elevo project tag`)."
         );
         let mut failure = Failure::new(ErrorCode::VersionDropped, message)
-            .about("projectId", &*project.id)
-            .about("snapshotId", id.to_string())
+            .about("project", &*project.id)
+            .about("snapshot", id.to_string())
             .remediation(remediation);
         if let Some(entry) = landed {
             failure = failure.about("step", entry.sequence);
@@ -214,7 +214,7 @@ fn words(retention: Retention) -> String {
 
 pub(crate) fn no_snapshot(text: &str) -> Failure {
     let message = format!("there is no snapshot `{}`", short(text));
-    Failure::new(ErrorCode::SnapshotNotFound, message).about("snapshotId", short(text))
+    Failure::new(ErrorCode::SnapshotNotFound, message).about("snapshot", short(text))
 }
 
 /// The label of snapshots that belong to a project. An agent may not read the

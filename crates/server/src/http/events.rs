@@ -69,6 +69,10 @@ pub(super) async fn events(
     headers: HeaderMap,
     Query(query): Query<Events>,
 ) -> Answer<Response> {
+    if query.sandbox.is_some() && query.project.is_some() {
+        let message = "`sandbox` and `project` cannot be combined";
+        return Err(Failure::invalid(message).into());
+    }
     let subject = match (&query.sandbox, &query.project) {
         (Some(sandbox), _) => Some(shared.app.names.sandbox(&who, sandbox).await?.to_string()),
         // The id of a project that was deleted is not looked up.
@@ -78,10 +82,6 @@ pub(super) async fn events(
         },
         (None, None) => None,
     };
-    if query.sandbox.is_some() && query.project.is_some() {
-        let message = "`sandbox` and `project` cannot be combined";
-        return Err(Failure::invalid(message).into());
-    }
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let last = text(header::HeaderName::from_static("last-event-id"));
     let last = last.map(str::parse).transpose();

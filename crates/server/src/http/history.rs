@@ -7,12 +7,27 @@ use elevo_api as api;
 use elevo_api::DiffFormat;
 use serde::Deserialize;
 use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use crate::http::answer::{Answer, file_answer};
 use crate::http::description::Binary;
 use crate::http::page::{LONG_PAGE, PAGE, page};
 use crate::http::request::{Path, Query, Who};
 use crate::http::shared::Shared;
+
+/// Routes that read the history and the files of projects.
+pub(super) fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new()
+        .routes(routes!(steps))
+        .routes(routes!(step))
+        .routes(routes!(step_changes))
+        .routes(routes!(history))
+        .routes(routes!(blame))
+        .routes(routes!(file))
+        .routes(routes!(tree))
+        .routes(routes!(diff))
+}
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]

@@ -29,12 +29,12 @@ async fn each_of_several_decisions_is_carried_out_separately() {
     let service = Service::start().await;
     let (project, reviews) = held(&service, 4).await;
     let wish = json!({"items": [
-        {"id": reviews[0], "resolution": "theirs"},
-        {"id": "rev-none", "resolution": "theirs"},
-        {"id": reviews[1], "resolution": "edited", "content": "edited\n", "message": "mine"},
-        {"id": reviews[2], "resolution": "reject"},
-        {"id": reviews[0], "resolution": "reject"},
-        {"id": "not an id", "resolution": "ours"},
+        {"id": reviews[0], "take": "workspace"},
+        {"id": "rev-none", "take": "workspace"},
+        {"id": reviews[1], "take": "edited", "content": "edited\n", "message": "mine"},
+        {"id": reviews[2], "take": "nothing"},
+        {"id": reviews[0], "take": "nothing"},
+        {"id": "not an id", "take": "project"},
     ]});
     let done = service.expect(Method::POST, RESOLVE, Some(wish), 200).await;
     let list = |name: &str, field: &str| -> Vec<Value> {
@@ -69,7 +69,7 @@ async fn a_retry_of_several_decisions_changes_nothing() {
     let (project, reviews) = held(&service, 2).await;
     let items: Vec<_> = reviews
         .iter()
-        .map(|id| json!({"id": id, "resolution": "theirs"}))
+        .map(|id| json!({"id": id, "take": "workspace"}))
         .collect();
     let send = async || {
         let request = service.request(Method::POST, RESOLVE);
@@ -82,7 +82,7 @@ async fn a_retry_of_several_decisions_changes_nothing() {
     assert_eq!(first["succeeded"].as_array().unwrap().len(), 2, "{first}");
     assert_eq!(send().await, first);
     let log = service
-        .get(&format!("/api/v1/projects/{project}/log"))
+        .get(&format!("/api/v1/projects/{project}/steps"))
         .await;
     let steps = log["items"].as_array().unwrap().iter();
     let decided = steps.filter(|step| step["kind"] == "resolve").count();
@@ -92,12 +92,12 @@ async fn a_retry_of_several_decisions_changes_nothing() {
 #[tokio::test]
 async fn rejects_more_than_fifty_decisions_and_keys_without_the_scope() {
     let service = Service::start().await;
-    let many = vec![json!({"id": "rev-none", "resolution": "ours"}); 51];
+    let many = vec![json!({"id": "rev-none", "take": "project"}); 51];
     let wish = Some(json!({"items": many}));
     let refused = service.expect(Method::POST, RESOLVE, wish, 400).await;
     assert_eq!(refused["error"]["name"], "INVALID_REQUEST");
     // The contents of several files fit into one request.
-    let large = json!({"id": "rev-none", "resolution": "edited", "content": "x".repeat(3 << 20)});
+    let large = json!({"id": "rev-none", "take": "edited", "content": "x".repeat(3 << 20)});
     let wish = Some(json!({"items": [large]}));
     let done = service.expect(Method::POST, RESOLVE, wish, 200).await;
     assert_eq!(done["failed"][0]["error"]["name"], "REVIEW_NOT_FOUND");

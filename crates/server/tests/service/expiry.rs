@@ -39,7 +39,7 @@ async fn events(service: &Service, kind: &str, ids: &[&str]) -> Vec<Value> {
             let about = |event: &&Value| {
                 let data = &event["data"];
                 data["sandboxId"] == **id
-                    || data["sandboxId"].is_null() && data["workspaceId"] == **id
+                    || data["sandboxId"].is_null() && data["workspace"] == **id
             };
             items.rfind(about).map(|event| event["data"].clone())
         };

@@ -190,7 +190,7 @@ async fn a_sandbox_names_its_workspace_and_its_origin() {
 
     let path = format!("{SANDBOXES}/{id}/snapshot");
     let taken = service.post(&path, json!({})).await;
-    let snapshot = taken["snapshotId"].as_str().or(taken["snapshot"].as_str());
+    let snapshot = taken["id"].as_str();
     let wish = json!({"template": "base", "workspace": {"snapshot": snapshot}});
     let restored = service.post(SANDBOXES, wish).await;
     assert_eq!(restored["base"], json!(snapshot), "{restored}");

@@ -50,7 +50,7 @@ async fn walk(service: &Service, path: &str) -> Vec<Value> {
         let page = service.get(&format!("{path}?{query}")).await;
         let found = page["items"].as_array().unwrap();
         assert!(found.len() <= 1, "{page}");
-        items.extend(found.iter().map(|item| name(item)));
+        items.extend(found.iter().map(name));
         match page["next"].as_str() {
             Some(next) => query = format!("limit=1&cursor={next}"),
             None => return items,

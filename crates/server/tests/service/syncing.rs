@@ -65,8 +65,8 @@ async fn a_refusal_in_an_automatic_merge_raises_one_event() {
         panic!("one event: {found:?}");
     };
     let data = &event["data"];
-    assert_eq!(data["workspaceId"], json!(ws.id), "{event}");
-    assert_eq!(data["projectId"], json!(id), "{event}");
+    assert_eq!(data["workspace"], json!(ws.id), "{event}");
+    assert_eq!(data["project"], json!(id), "{event}");
     assert_eq!(data["refusedCount"], 1, "{event}");
     assert_eq!(data["refused"][0]["path"], "src/a", "{event}");
     let reason = data["refused"][0]["reason"].as_str().unwrap();

@@ -94,8 +94,8 @@ fn refused_event(row: &Workspace, result: &api::MergeResult) -> NewEvent {
         kind: EventKind::WorkspaceRefused,
         at: clock::now(),
         data: json!({
-            "projectId": project,
-            "workspaceId": row.id,
+            "project": project,
+            "workspace": row.id,
             "refusedCount": result.refused_count,
             "refused": listed(&result.refused),
         }),

@@ -241,12 +241,12 @@ pub(crate) fn parked_info(author: String, id: &WorkspaceId) -> CommitInfo {
 pub(crate) fn in_use(row: &Workspace) -> Failure {
     let message = format!("another sandbox uses workspace `{}`", row.id);
     Failure::new(ErrorCode::WorkspaceBusy, message)
-        .about("workspaceId", row.id.as_str())
+        .about("workspace", row.id.as_str())
         .remediation("Fork the workspace, or delete its sandbox with `keep_workspace=true` first.")
 }
 
 /// Returns the failure of a request for the files of a parked workspace.
 pub(crate) fn no_directory(row: &Workspace) -> Failure {
     let message = format!("workspace `{}` is parked, so it has no directory", row.id);
-    Failure::new(ErrorCode::WorkspaceParked, message).about("workspaceId", row.id.as_str())
+    Failure::new(ErrorCode::WorkspaceParked, message).about("workspace", row.id.as_str())
 }

@@ -44,13 +44,13 @@ async fn a_batch_lands_once_though_the_server_is_killed() {
                 let one = &body["succeeded"][at];
                 (one["workspace"].clone(), one["result"][name].clone())
             };
-            for name in ["sequence", "head", "landedCount", "landed"] {
+            for name in ["step", "head", "landedCount", "landed"] {
                 assert_eq!(field(&again.body, name), field(&first, name), "{again:?}");
             }
         }
     }
     let log = service
-        .get(&format!("/api/v1/projects/{project}/log"))
+        .get(&format!("/api/v1/projects/{project}/steps"))
         .await;
     let items = log["items"].as_array().unwrap().iter();
     let landed = items.filter(|step| step["message"] == "batch").count();

@@ -56,7 +56,7 @@ pub(super) fn edited(wish: &api::ResolveReview) -> Result<Option<Vec<u8>>> {
 /// Returns the failure of a decision on a closed review.
 pub(super) fn closed(review: &Review) -> Failure {
     let message = format!("the review is already {}", review.state);
-    let failure = Failure::new(ErrorCode::ReviewClosed, message).about("reviewId", &*review.id);
+    let failure = Failure::new(ErrorCode::ReviewClosed, message).about("review", &*review.id);
     match &review.successor {
         Some(successor) => failure.about("successor", &**successor),
         None => failure,
