@@ -235,7 +235,7 @@ pub struct FileVersion {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VersionPage {
-    /// The changes, newest first. Changes of the same step are ordered by path.
+    /// The changes: of a path, newest first; of a step, ordered by path.
     pub items: Vec<FileVersion>,
     /// Cursor of the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]

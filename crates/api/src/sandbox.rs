@@ -129,7 +129,7 @@ pub enum WorkspaceSource {
     /// workspace can be merged into the project.
     Project(ProjectSource),
     /// A workspace that no sandbox uses, by its id or name. A parked workspace is
-    /// resumed. If the sandbox fails to start, the workspace is parked.
+    /// resumed. If the sandbox fails to start, the workspace is as before.
     Existing(String),
 }
 
@@ -202,7 +202,8 @@ pub struct Sandbox {
     /// Id of the sandbox.
     #[schema(example = "sbx-abc123")]
     pub id: String,
-    /// Id of the sandbox's workspace.
+    /// Id of the sandbox's workspace. Requests on workspaces find it if it is on
+    /// a project, and when it is parked.
     pub workspace: String,
     /// Id of the project that the workspace merges into.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -265,7 +266,7 @@ pub struct SandboxPage {
     pub items: Vec<Sandbox>,
     /// Number of sandboxes on all pages.
     pub total: u64,
-    /// Number of this page.
+    /// Number of this page; 1 if the request has a `cursor`.
     pub page: u32,
     /// Maximum sandboxes per page.
     pub limit: u32,

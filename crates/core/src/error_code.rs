@@ -237,7 +237,7 @@ pub fn errors_page() -> String {
          `later` (without a change), or `unknown`: the request may have had an effect, and a retry with the \
          same `Idempotency-Key` does not repeat it. A client must treat other values like `never`.\n\n\
          1000–1999 are keys and rights, 2000–2999 sandboxes, 3000–3999 projects, 4000–4099 commands, \
-         4100–4199 terminals, 9000–9999 the service itself. A response with the status 429 or 503 has `Retry-After`.\n\n\
+         4100–4199 terminals, 9000–9999 the service itself. A response with the status 429 or 503 has `Retry-After` if a retry without a change may succeed.\n\n\
          | code | name | HTTP | gRPC | does a retry help? | what to do |\n|---|---|---|---|---|---|\n",
     );
     for code in ErrorCode::ALL {

@@ -159,6 +159,8 @@ pub fn openapi_json() -> String {
     description::complete(&mut api);
     let mut api = serde_json::to_value(&api).unwrap_or_default();
     description::describe_streams(&mut api);
+    description::describe_bodies(&mut api);
+    description::describe_parameters(&mut api);
     open_values::open(&mut api);
     let mut text = serde_json::to_string_pretty(&api).unwrap_or_default();
     text.push('\n');

@@ -199,10 +199,12 @@ pub struct ConflictHunk {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<String>,
     /// Text in the head of the project.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    // The catalog has reviews that an earlier version stored with `ours` and
+    // `theirs`.
+    #[serde(default, alias = "ours", skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
     /// Text in the workspace.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, alias = "theirs", skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
 }
 
@@ -223,8 +225,10 @@ pub struct HunkLines {
     /// Lines in the base.
     pub base: LineRange,
     /// Lines in the head of the project.
+    #[serde(alias = "ours")]
     pub project: LineRange,
     /// Lines in the workspace.
+    #[serde(alias = "theirs")]
     pub workspace: LineRange,
 }
 

@@ -8,11 +8,12 @@ use crate::error::Result;
 
 /// Each statement moves the expiry of one kind of record by the bound
 /// microseconds.
-const MOVES: [&str; 4] = [
+const MOVES: [&str; 5] = [
     "UPDATE sandboxes SET expires = expires + ? WHERE removing = 0",
     "UPDATE workspaces SET expires = expires + ? WHERE expires IS NOT NULL",
     "UPDATE reviews SET expires = expires + ? WHERE state = 'open' AND expires IS NOT NULL",
     "UPDATE requests SET keep_until = keep_until + ?",
+    "UPDATE webhooks SET previous_until = previous_until + ? WHERE previous_until IS NOT NULL",
 ];
 
 #[async_trait]

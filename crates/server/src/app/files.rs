@@ -129,13 +129,22 @@ impl Files {
         from: impl io::Read + Send + 'static,
     ) -> Result<u64> {
         who.needs(Scope::Files)?;
+        // Without the lock, another request could park the workspace meanwhile,
+        // and lose files that are unpacked after its snapshot.
+        let held = match &of {
+            WorkspaceRef::Workspace(_) => Some(self.held(who, &of, Need::Write).await?.1),
+            WorkspaceRef::Sandbox(_) => None,
+        };
         let place = self.archive_place(who, of, Need::Write, path).await?;
         let ArchivePlace { root, path, .. } = place;
         let rules = Rules {
             owner: place.owner.map(|owner| (owner.uid, owner.gid)),
             limit: self.config.limits.max_archive,
         };
-        let unpacking = move || Ok(archive::unpack(&root, &path, from, rules)?);
+        let unpacking = move || {
+            let _held = held;
+            Ok(archive::unpack(&root, &path, from, rules)?)
+        };
         self.stores.blocking(who.tenant, unpacking).await
     }
 

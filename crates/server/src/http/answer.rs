@@ -9,8 +9,8 @@ use axum::body::{Body, HttpBody};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use elevo_api::ErrorEnvelope;
-use elevo_core::ErrorCode;
+use elevo_api::{ErrorEnvelope, Failed};
+use elevo_core::{ErrorCode, Retry};
 use futures::TryStreamExt;
 use hyper::body::{Frame, SizeHint};
 use serde::Serialize;
@@ -56,6 +56,14 @@ pub(crate) fn file_answer(content: Content) -> Response {
         .pieces()
         .map_err(|failure| std::io::Error::other(failure.summary()));
     (headers, Body::from_stream(pieces)).into_response()
+}
+
+/// Sets the id of the request in the errors of a batch.
+pub(crate) fn name_request(failed: &mut [Failed]) {
+    let request_id = layers::request_id();
+    for one in failed {
+        one.error.request_id.clone_from(&request_id);
+    }
 }
 
 /// Maximum size of a piece of a response.
@@ -109,7 +117,10 @@ impl IntoResponse for ApiError {
         let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let error = failure.body(&request_id);
         let mut response = (status, Json(ErrorEnvelope { error })).into_response();
-        let is_later = matches!(status.as_u16(), 429 | 503);
+        // A client that obeys the header would repeat a request in vain that
+        // cannot succeed before something else changes.
+        let is_later = matches!(status.as_u16(), 429 | 503)
+            && matches!(failure.code.retry(), Retry::Later | Retry::Unknown);
         if let Some(seconds) = failure.retry_after.or(is_later.then_some(1)) {
             response
                 .headers_mut()

@@ -10,7 +10,7 @@ use utoipa_axum::routes;
 
 use crate::app::projects::project_ref::ProjectRef;
 use crate::app::requests::once::Once;
-use crate::http::answer::Answer;
+use crate::http::answer::{Answer, name_request};
 use crate::http::description::Binary;
 use crate::http::request::{Body, Path, Query, Who};
 use crate::http::route_rules::PATCH_BODY;
@@ -84,7 +84,9 @@ pub(super) async fn merge(
     let named = wish.workspaces.iter().map(|name| audit::cut(name));
     audit::detail("workspaces", named.collect::<Vec<_>>());
     let merged = shared.app.merges.merge_all(&who, &id, wish, once);
-    Ok(Json(merged.await?))
+    let mut merged = merged.await?;
+    name_request(&mut merged.failed);
+    Ok(Json(merged))
 }
 
 /// Revert the changes of a step, everywhere or at one path

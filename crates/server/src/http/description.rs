@@ -47,8 +47,16 @@ pub(super) fn complete(api: &mut OpenApi) {
         .responses
         .insert(ERROR.into(), error_response().into());
     for schema in components.schemas.values_mut() {
-        if let RefOr::T(Schema::Object(object)) = schema {
-            describe_times(object);
+        match schema {
+            RefOr::T(Schema::Object(object)) => describe_times(object),
+            RefOr::T(Schema::AllOf(parts)) => {
+                for part in &mut parts.items {
+                    if let RefOr::T(Schema::Object(object)) = part {
+                        describe_times(object);
+                    }
+                }
+            }
+            _ => {}
         }
     }
     if let Some(RefOr::T(data)) = components.schemas.get_mut("EventData")
@@ -83,15 +91,88 @@ pub(super) fn complete(api: &mut OpenApi) {
     }
 }
 
-/// Describes streams of server-sent events as text, with the schema of the JSON
-/// in the data of each event. `utoipa` has no way to say so.
-pub(super) fn describe_streams(api: &mut Value) {
+/// Describes optional bodies of requests: a client may leave them out, but must
+/// not send `null`. `utoipa` describes them the other way round.
+pub(super) fn describe_bodies(api: &mut Value) {
+    for operation in operations(api) {
+        let Some(body) = operation.get_mut("requestBody") else {
+            continue;
+        };
+        let content = body.get_mut("content");
+        let Some(content) = content.and_then(Value::as_object_mut) else {
+            continue;
+        };
+        let mut is_optional = false;
+        for media in content.values_mut() {
+            let choices = media["schema"]["oneOf"].as_array();
+            let own = choices.and_then(|it| it.iter().find(|it| it.get("$ref").is_some()));
+            if let Some(own) = own.cloned() {
+                media["schema"] = own;
+                is_optional = true;
+            }
+        }
+        if is_optional {
+            body["required"] = false.into();
+        }
+    }
+}
+
+/// Describes the parameters in paths by their name and the resource.
+pub(super) fn describe_parameters(api: &mut Value) {
     let Some(paths) = api["paths"].as_object_mut() else {
         return;
     };
-    let operations = paths.values_mut().filter_map(Value::as_object_mut);
-    for operation in operations.flat_map(|item| item.values_mut()) {
-        let Some(responses) = operation["responses"].as_object_mut() else {
+    for (path, item) in paths {
+        let resource = path.split('/').nth(3).unwrap_or_default().to_owned();
+        let Some(item) = item.as_object_mut() else {
+            continue;
+        };
+        for operation in item.values_mut() {
+            let parameters = operation.get_mut("parameters");
+            let parameters = parameters.and_then(Value::as_array_mut);
+            for parameter in parameters.into_iter().flatten() {
+                let text = match (parameter["name"].as_str(), &*resource) {
+                    (Some("id"), "agents") => "Id or name of the agent.",
+                    (Some("id"), "keys") => "Id of the key.",
+                    (Some("id"), "projects") => "Id or name of the project.",
+                    (Some("id"), "reviews") => "Id of the review.",
+                    (Some("id"), "sandboxes") => "Id or name of the sandbox.",
+                    (Some("id"), "snapshots") => "Id or name of the snapshot.",
+                    (Some("id"), "tenants") => "Id or name of the tenant.",
+                    (Some("id"), "webhooks") => "Id of the webhook.",
+                    (Some("id"), "workspaces") => {
+                        "Id or name of the workspace, or the name of its sandbox."
+                    }
+                    (Some("cmdId"), _) => "Id of the command.",
+                    (Some("ptyId"), _) => "Id of the terminal.",
+                    (Some("event"), _) => "Id of the event.",
+                    (Some("step"), _) => "Number of the step.",
+                    (Some("name"), "projects") => "Name of the tag.",
+                    (Some("name"), "templates") => "Name of the template.",
+                    _ => continue,
+                };
+                if parameter["in"] == "path" {
+                    parameter["description"] = text.into();
+                }
+            }
+        }
+    }
+}
+
+/// Returns all operations of a description.
+fn operations(api: &mut Value) -> impl Iterator<Item = &mut Value> {
+    let paths = api["paths"].as_object_mut();
+    let items = paths.into_iter().flat_map(|paths| paths.values_mut());
+    let items = items.filter_map(Value::as_object_mut);
+    items.flat_map(|item| item.values_mut())
+}
+
+/// Describes streams of server-sent events as text, with the schema of the JSON
+/// in the data of each event. `utoipa` has no way to say so.
+pub(super) fn describe_streams(api: &mut Value) {
+    for operation in operations(api) {
+        let responses = operation.get_mut("responses");
+        let Some(responses) = responses.and_then(Value::as_object_mut) else {
             continue;
         };
         let streams = responses

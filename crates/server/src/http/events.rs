@@ -58,7 +58,8 @@ pub(super) struct Events {
 /// stream sends the event `gap`, without an id, before the events after it:
 /// events with an id below `oldest` may be missing.
 #[utoipa::path(
-    get, path = "/api/v1/events", operation_id = "events_list", tag = "events", params(Events),
+    get, path = "/api/v1/events", operation_id = "events_list", tag = "events",
+    params(Events, ("Last-Event-ID" = Option<u64>, Header, description = "Id of the last event that the client has; `cursor` takes precedence.")),
     responses(
         (status = 200, description = "A page of events, or a stream of events without an end", content((api::EventPage = "application/json"), (api::EventItem = "text/event-stream")))
     )

@@ -12,7 +12,7 @@ use utoipa::IntoParams;
 
 use crate::app::files::diff::Compared;
 use crate::app::requests::once::Once;
-use crate::http::answer::Answer;
+use crate::http::answer::{Answer, name_request};
 use crate::http::description::Binary;
 use crate::http::diffs::WorkspaceDiff;
 use crate::http::limits::Class;
@@ -50,7 +50,8 @@ pub(super) async fn fork(
     }
     // The headers count the forks, too.
     let quotas = shared.rates.look(&who, Class::Create).headers();
-    let forked = shared.app.sandboxes.fork(&who, &id, wish, once).await?;
+    let mut forked = shared.app.sandboxes.fork(&who, &id, wish, once).await?;
+    name_request(&mut forked.failed);
     let ids = forked.succeeded.iter().map(|made| made.id.as_str());
     audit::detail("sandboxes", ids.collect::<Vec<_>>());
     Ok((StatusCode::CREATED, quotas, Json(forked)))

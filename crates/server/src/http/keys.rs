@@ -99,7 +99,7 @@ pub(super) async fn list_agents(
 #[utoipa::path(
     delete, path = "/api/v1/agents/{id}", operation_id = "agents_delete", tag = "keys", params(("id" = String, Path)),
     extensions(("x-elevo" = json!({"audit": "agent.ended"}))),
-    responses((status = 204, description = "The agent was deleted"))
+    responses((status = 204, description = "The keys of the agent were revoked"))
 )]
 pub(super) async fn end_agent(
     State(shared): State<Shared>,

@@ -9,9 +9,11 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 /// Properties that are plain strings in Rust, with their known values.
-const KNOWN: [(&str, &str, &[&str]); 8] = [
+const KNOWN: [(&str, &str, &[&str]); 10] = [
+    ("Change", "after", &ENTRIES),
+    ("Change", "before", &ENTRIES),
     ("Conflict", "kind", &CONFLICTS),
-    ("Review", "kind", &CONFLICTS),
+    ("Event", "kind", &elevo_api::EVENT_KINDS),
     (
         "Conflict",
         "suggestion",
@@ -25,8 +27,10 @@ const KNOWN: [(&str, &str, &[&str]); 8] = [
     ("FileVersion", "kind", &CHANGES),
     ("LandedFile", "kind", &CHANGES),
     ("Step", "kind", &STEPS),
-    ("Version", "type", &["file", "directory", "symlink"]),
+    ("Version", "type", &ENTRIES),
 ];
+
+const ENTRIES: [&str; 3] = ["file", "directory", "symlink"];
 
 const CHANGES: [&str; 5] = ["added", "modified", "removed", "renamed", "mode"];
 
@@ -72,6 +76,18 @@ pub(super) fn open(api: &mut Value) {
             inline(schema, &closed);
         }
     }
+    // A response may get fields that this version does not know. The server
+    // still rejects unknown fields of requests.
+    let answered = used_by(api, "responses");
+    let schemas = api.pointer_mut("/components/schemas");
+    let Some(schemas) = schemas.and_then(Value::as_object_mut) else {
+        return;
+    };
+    for (name, schema) in schemas.iter_mut() {
+        if let (true, Some(schema)) = (answered.contains(name), schema.as_object_mut()) {
+            schema.retain(|field, value| field != "additionalProperties" || *value != false);
+        }
+    }
     schemas.retain(|name, _| asked.contains(name) || !closed.contains_key(name));
 }
 
@@ -106,12 +122,18 @@ fn inline(schema: &mut Value, closed: &Map<String, Value>) {
 
 /// Returns the names of the schemas that bodies and parameters of requests use.
 fn used_by_requests(api: &Value) -> BTreeSet<String> {
+    let mut found = used_by(api, "requestBody");
+    found.extend(used_by(api, "parameters"));
+    found
+}
+
+/// Returns the names of the schemas that a part of the operations uses.
+fn used_by(api: &Value, part: &str) -> BTreeSet<String> {
     let mut open = Vec::new();
     let items = api["paths"].as_object().into_iter().flatten();
     let operations = items.filter_map(|(_, item)| item.as_object());
     for operation in operations.flat_map(Map::values) {
-        references(&operation["requestBody"], &mut open);
-        references(&operation["parameters"], &mut open);
+        references(&operation[part], &mut open);
     }
     let mut found = BTreeSet::new();
     while let Some(name) = open.pop() {
@@ -155,11 +177,8 @@ mod tests {
         assert!(schemas.get("GcPhase").is_none(), "only responses have it");
         for (schema, property, values) in super::KNOWN {
             let mut schema = schemas[schema].clone();
-            if schema.is_null() {
-                panic!("there is no such schema");
-            }
             let found = super::find_property(&mut schema, property);
-            let Some(found) = found else { continue };
+            let found = found.unwrap_or_else(|| panic!("there is no `{property}`"));
             assert_eq!(found["x-extensible-enum"], json!(values), "{property}");
         }
     }

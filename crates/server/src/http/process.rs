@@ -118,7 +118,8 @@ pub(super) struct Output {
 /// discarded.
 #[utoipa::path(
     get, path = "/api/v1/sandboxes/{id}/process/{cmdId}/output", operation_id = "processes_output", tag = "process",
-    params(("id" = String, Path), ("cmdId" = String, Path), Output),
+    params(("id" = String, Path), ("cmdId" = String, Path), Output,
+        ("Last-Event-ID" = Option<u64>, Header, description = "Id of the last event that the client has; `offset` takes precedence.")),
     responses((status = 200, description = "A stream of the output", content_type = "text/event-stream", body = api::StreamEvent))
 )]
 pub(super) async fn output(

@@ -107,20 +107,17 @@ impl<T: DeserializeOwned + Default> FromRequest<Shared> for MaybeBody<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, shared: &Shared) -> Result<Self, ApiError> {
-        let is_json = request
-            .headers()
-            .contains_key(axum::http::header::CONTENT_TYPE);
-        if !is_json {
-            let bytes = axum::body::Bytes::from_request(request, shared).await;
-            let bytes = bytes.map_err(|error| match error.status() {
-                StatusCode::PAYLOAD_TOO_LARGE => too_large(&error.body_text()),
-                _ => Failure::invalid(error.body_text()),
-            })?;
-            return match bytes.is_empty() {
-                true => Ok(Self(T::default())),
-                false => Err(unsupported().into()),
-            };
+        let (parts, body) = request.into_parts();
+        let bytes = Request::from_parts(parts.clone(), body);
+        let bytes = axum::body::Bytes::from_request(bytes, shared).await;
+        let bytes = bytes.map_err(|error| match error.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => too_large(&error.body_text()),
+            _ => Failure::invalid(error.body_text()),
+        })?;
+        if bytes.is_empty() {
+            return Ok(Self(T::default()));
         }
+        let request = Request::from_parts(parts, bytes.into());
         Body::from_request(request, shared)
             .await
             .map(|Body(value)| Self(value))

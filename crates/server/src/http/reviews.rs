@@ -12,7 +12,7 @@ use utoipa_axum::routes;
 use crate::app::projects::reviews::{ReviewsQuery, Side};
 use crate::app::requests::once::Once;
 use crate::failure::Failure;
-use crate::http::answer::{Answer, file_answer};
+use crate::http::answer::{Answer, file_answer, name_request};
 use crate::http::description::Binary;
 use crate::http::page::{PAGE, page};
 use crate::http::request::{Body, Path, Query, Who};
@@ -166,5 +166,7 @@ pub(super) async fn resolve_many(
     let ids = wish.items.iter().map(|item| audit::cut(&item.id));
     audit::detail("reviews", ids.collect::<Vec<_>>());
     let decided = shared.app.reviews.resolve_many(&who, wish, &once);
-    Ok(Json(decided.await?))
+    let mut decided = decided.await?;
+    name_request(&mut decided.failed);
+    Ok(Json(decided))
 }

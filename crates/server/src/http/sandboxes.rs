@@ -9,7 +9,7 @@ use utoipa::IntoParams;
 use crate::app::requests::once::Once;
 use crate::app::sandboxes::{ListQuery, LogsQuery, metadata};
 use crate::failure::Failure;
-use crate::http::answer::Answer;
+use crate::http::answer::{Answer, name_request};
 use crate::http::page::{PAGE, page};
 use crate::http::request::{Body, Path, Query, Who};
 use crate::http::shared::Shared;
@@ -53,6 +53,7 @@ pub(super) struct List {
     /// Only sandboxes in this state.
     state: Option<api::SandboxState>,
     /// Only sandboxes whose name starts with this prefix.
+    #[serde(alias = "namePrefix")]
     name_prefix: Option<String>,
     /// Only sandboxes with this pair of metadata, in the form `KEY:VALUE`. Can
     /// be repeated: a sandbox must have all pairs.
@@ -124,6 +125,7 @@ pub(super) async fn change(
 pub(super) struct Delete {
     /// Whether to park the workspace. A new sandbox can resume a parked
     /// workspace until the workspace expires.
+    #[serde(alias = "keepWorkspace")]
     keep_workspace: Option<bool>,
 }
 
@@ -160,9 +162,9 @@ pub(super) async fn batch_delete(
         "sandboxes",
         wish.ids.iter().map(|id| audit::cut(id)).collect::<Vec<_>>(),
     );
-    Ok(Json(
-        shared.app.sandboxes.batch_delete(&who, wish, once).await?,
-    ))
+    let mut deleted = shared.app.sandboxes.batch_delete(&who, wish, once).await?;
+    name_request(&mut deleted.failed);
+    Ok(Json(deleted))
 }
 
 /// Stop a sandbox; its processes end and its workspace is kept

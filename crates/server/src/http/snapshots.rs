@@ -54,6 +54,7 @@ pub(super) struct List {
     /// Only snapshots that were taken of this workspace.
     workspace: Option<String>,
     /// Only snapshots whose name begins with this text.
+    #[serde(alias = "namePrefix")]
     name_prefix: Option<String>,
     /// Cursor: `next` of the previous page. Default: the first page.
     cursor: Option<String>,

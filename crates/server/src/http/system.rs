@@ -23,7 +23,7 @@ pub(super) async fn stats(
 /// Get the status of garbage collection
 #[utoipa::path(
     get, path = "/api/v1/gc", operation_id = "gc_status", tag = "system",
-    responses((status = 200, description = "The last garbage collection and the next one", body = api::GcStatus))
+    responses((status = 200, description = "The running garbage collection, and the last one", body = api::GcStatus))
 )]
 pub(super) async fn gc_status(
     State(shared): State<Shared>,
@@ -40,7 +40,7 @@ pub(super) async fn gc_status(
 /// collection can run at a time.
 #[utoipa::path(
     post, path = "/api/v1/gc", operation_id = "gc_run", tag = "system",
-    request_body = api::Gc,
+    request_body = Option<api::Gc>,
     extensions(("x-elevo" = json!({"audit": "garbage.collected", "disk": "frees"}))),
     responses((status = 200, description = "The result of the garbage collection", body = api::GcResult))
 )]

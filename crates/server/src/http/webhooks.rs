@@ -95,7 +95,7 @@ pub(super) async fn change(
 /// the present one. Then the present secret is deleted.
 #[utoipa::path(
     post, path = "/api/v1/webhooks/{id}/rotate", operation_id = "webhooks_rotate", tag = "events", params(("id" = String, Path)),
-    request_body = api::RotateWebhook,
+    request_body = Option<api::RotateWebhook>,
     extensions(("x-elevo" = json!({"audit": "webhook.rotated", "disk": "spared"}))),
     responses((status = 200, description = "The webhook, with the secret if the server created it", body = api::RotatedWebhook))
 )]

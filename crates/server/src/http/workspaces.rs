@@ -104,7 +104,7 @@ pub(super) async fn delete(
 #[utoipa::path(
     post, path = "/api/v1/workspaces/{id}/merge", operation_id = "workspaces_merge", tag = "workspaces",
     params(("id" = String, Path)),
-    request_body = api::Merge,
+    request_body = Option<api::Merge>,
     extensions(("x-elevo" = json!({"audit": "workspace.merged"}))),
     responses((status = 200, description = "The steps that landed, and the conflicts", body = api::MergeResult))
 )]
@@ -123,7 +123,7 @@ pub(super) async fn merge(
 #[utoipa::path(
     post, path = "/api/v1/workspaces/{id}/complete", operation_id = "workspaces_complete", tag = "workspaces",
     params(("id" = String, Path)),
-    request_body = api::Merge,
+    request_body = Option<api::Merge>,
     extensions(("x-elevo" = json!({"audit": "workspace.completed", "disk": "spared"}))),
     responses((status = 200, description = "The steps that landed", body = api::MergeResult))
 )]
@@ -147,7 +147,7 @@ pub(super) async fn complete(
 /// those with conflict markers.
 #[utoipa::path(
     post, path = "/api/v1/workspaces/{id}/refresh", operation_id = "workspaces_refresh", tag = "workspaces", params(("id" = String, Path)),
-    request_body = api::Refresh,
+    request_body = Option<api::Refresh>,
     extensions(("x-elevo" = json!({"audit": "workspace.refreshed"}))),
     responses((status = 200, description = "The changes that the workspace received", body = api::Refreshed))
 )]

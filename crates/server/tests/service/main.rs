@@ -42,6 +42,7 @@ mod me;
 mod metrics;
 mod moves;
 mod names;
+mod operations;
 mod overload;
 mod pages;
 mod policies;

@@ -133,10 +133,10 @@ async fn a_name_is_unique_and_free_again_after_the_deletion() {
         .expect(Method::GET, "/api/v1/workspaces/fix", None, 409)
         .await;
     assert_eq!(refused["error"]["name"], "NAME_AMBIGUOUS", "{refused}");
-    assert_eq!(
-        refused["error"]["details"]["workspaces"][0],
-        *named.workspace
-    );
+    let both = refused["error"]["details"]["workspaces"]
+        .as_array()
+        .unwrap();
+    assert!(both.contains(&json!(named.workspace)), "{refused}");
     for (kind, id, wish) in [
         ("sandboxes", &named.sandbox, sandbox),
         ("workspaces", &named.workspace, workspace),
@@ -189,4 +189,23 @@ async fn a_name_that_the_caller_may_not_see_is_not_found() {
     service.expect_as(&bob, Method::POST, path, wish, 403).await;
     let wish = Some(json!({"project": "site", "agent": "bob"}));
     service.expect_as(&bob, Method::POST, path, wish, 201).await;
+}
+
+#[tokio::test]
+async fn the_name_of_a_sandbox_does_not_mean_the_workspace_of_an_older_one() {
+    let named = Named::start().await;
+    let service = &named.service;
+    let wish = json!({"template": "base", "name": "web",
+        "workspace": {"project": {"name": "site"}}});
+    let old = service.post("/api/v1/sandboxes", wish.clone()).await;
+    let path = "/api/v1/sandboxes/web?keep_workspace=true";
+    service.expect(Method::DELETE, path, None, 204).await;
+    let new = service.post("/api/v1/sandboxes", wish).await;
+    let path = "/api/v1/workspaces/web";
+    let refused = service.expect(Method::GET, path, None, 409).await;
+    let both = refused["error"]["details"]["workspaces"]
+        .as_array()
+        .unwrap();
+    assert!(both.contains(&old["workspace"]), "{refused}");
+    assert!(both.contains(&new["workspace"]), "{refused}");
 }

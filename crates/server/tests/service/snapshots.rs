@@ -135,6 +135,29 @@ async fn a_name_stands_for_its_snapshot() {
 }
 
 #[tokio::test]
+async fn a_state_can_have_several_names_and_takers() {
+    let service = Service::start().await;
+    project(&service, json!({}), &[("a", "1\n")]).await;
+    let mut seen = Vec::new();
+    for name in ["ada", "bob"] {
+        let (id, key) = agent(&service, name).await;
+        let ws = workspace(&service, json!({"project": "shared", "agent": id})).await;
+        for state in ["first", "second"] {
+            let wish = Some(json!({"name": format!("{name}-{state}")}));
+            let url = at(&ws, "snapshot");
+            let taken = service.expect_as(&key, Method::POST, &url, wish, 201).await;
+            seen.push((key.clone(), format!("{name}-{state}"), taken));
+        }
+    }
+    for (key, name, taken) in &seen {
+        let url = format!("{SNAPSHOTS}/{name}");
+        let found = service.expect_as(key, Method::GET, &url, None, 200).await;
+        assert_eq!(found["id"], taken["id"], "{name}");
+        assert_eq!(found["tree"], seen[0].2["tree"], "{name}");
+    }
+}
+
+#[tokio::test]
 async fn two_snapshots_are_compared_in_every_form() {
     let saved = Saved::start().await;
     let service = &saved.service;

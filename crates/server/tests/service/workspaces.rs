@@ -3,6 +3,7 @@
 
 use std::fs;
 
+use elevo_sandbox::sim::Call;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -211,6 +212,44 @@ async fn a_sandbox_uses_an_existing_workspace_with_or_without_a_directory() {
     service.expect(Method::DELETE, &url, None, 204).await;
     assert_eq!(changed.get().await["state"], "parked");
     service.post("/api/v1/sandboxes", wish).await;
+}
+
+#[tokio::test]
+async fn a_workspace_is_as_before_if_its_new_sandbox_does_not_start() {
+    let changed = Changed::start().await;
+    let service = &changed.service;
+    service.expect_warnings();
+    let engine = service.simulated();
+    for state in ["live", "parked"] {
+        if state == "parked" {
+            let url = changed.at("park");
+            service.expect(Method::POST, &url, None, 200).await;
+        }
+        let before = changed.get().await;
+        let hold = engine.hold(Call::Create);
+        let wish = json!({"template": "base", "name": state,
+            "workspace": {"existing": changed.ws.id}});
+        let request = service.request(Method::POST, "/api/v1/sandboxes");
+        let creating = tokio::spawn(request.json(&wish).send());
+        let sandbox = loop {
+            let path = format!("/api/v1/sandboxes/{state}");
+            let request = service.request(Method::GET, &path);
+            let found = request.send().await.unwrap();
+            if found.status() == 200 {
+                let found: Value = found.json().await.unwrap();
+                break found["id"].as_str().unwrap().to_owned();
+            }
+            tokio::task::yield_now().await;
+        };
+        engine.fail(Call::Start, &sandbox, 1);
+        drop(hold);
+        let response = creating.await.unwrap().unwrap();
+        assert!(response.status().is_server_error(), "{response:?}");
+        let after = changed.get().await;
+        for field in ["state", "path", "expiresAt", "sandbox"] {
+            assert_eq!(after[field], before[field], "{field}: {after}");
+        }
+    }
 }
 
 #[tokio::test]

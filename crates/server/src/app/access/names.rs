@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use elevo_catalog::{Agent, Catalog, Sandbox, Workspace};
+use elevo_catalog::{Agent, Catalog, Sandbox};
 use elevo_core::{AgentId, ErrorCode, Id, ProjectId, SandboxId, WorkspaceId, is_id_text};
 
 use crate::app::access::principal::Principal;
@@ -20,7 +20,22 @@ const PREFIXES: [&str; 9] = [
 ];
 
 /// Words that stand in place of an id or a name in a route.
-const ROUTE_WORDS: [&str; 4] = ["batch-delete", "diff", "merge", "resolve"];
+const ROUTE_WORDS: [&str; 14] = [
+    "batch",
+    "batch-delete",
+    "diff",
+    "events",
+    "export",
+    "files",
+    "head",
+    "import",
+    "last",
+    "merge",
+    "resolve",
+    "search",
+    "start",
+    "watch",
+];
 
 /// Checks the name of a new record.
 pub(crate) fn check_name(name: &str) -> Result<()> {
@@ -98,26 +113,34 @@ impl Names {
             return Ok(id);
         }
         let found = self.catalog.workspaces_by_name(who.tenant, text).await?;
-        let mut found: Vec<Workspace> = found
+        let found = found
             .into_iter()
             .filter(|workspace| who.sees_agent(workspace.agent.as_ref()))
-            .filter(|workspace| project.is_none() || workspace.project.as_ref() == project)
-            .collect();
-        if found.len() > 1 {
-            let ids: Vec<_> = found.iter().map(|it| it.id.to_string()).collect();
-            let message = format!(
-                "`{}` is the name of workspaces of {} projects",
-                short(text),
-                found.len()
-            );
+            .filter(|workspace| project.is_none() || workspace.project.as_ref() == project);
+        // The workspace of the sandbox with this name may have another name, or
+        // none.
+        let sandbox = self.catalog.sandbox_by_name(who.tenant, text).await?;
+        let sandbox = sandbox.filter(|sandbox| who.sees_agent(sandbox.agent.as_ref()));
+        let mut ids: Vec<WorkspaceId> = found.map(|it| it.id).collect();
+        if let Some(sandbox) = sandbox {
+            let row = self
+                .catalog
+                .workspace(who.tenant, &sandbox.workspace)
+                .await?;
+            let on = row.and_then(|row| row.project);
+            if project.is_none() || on.as_ref() == project {
+                ids.push(sandbox.workspace);
+            }
+        }
+        ids.sort();
+        ids.dedup();
+        if ids.len() > 1 {
+            let message = format!("`{}` is the name of {} workspaces", short(text), ids.len());
+            let ids: Vec<_> = ids.iter().map(ToString::to_string).collect();
             return Err(Failure::new(ErrorCode::NameAmbiguous, message).about("workspaces", ids));
         }
-        if let Some(only) = found.pop() {
-            return Ok(only.id);
-        }
-        let sandbox = self.catalog.sandbox_by_name(who.tenant, text).await?;
-        match sandbox.filter(|sandbox| who.sees_agent(sandbox.agent.as_ref())) {
-            Some(sandbox) => Ok(sandbox.workspace),
+        match ids.pop() {
+            Some(only) => Ok(only),
             None => text.parse().map_err(|_| no_workspace(text)),
         }
     }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use elevo_api as api;
 use elevo_core::{SandboxId, WorkspaceId};
-use elevo_engine::Progress;
+use elevo_engine::{Progress, StateTree};
+use elevo_objects::SnapshotId;
 use futures::executor::block_on;
 use tracing::Instrument;
 
@@ -12,9 +13,10 @@ use crate::app::access::principal::Principal;
 use crate::app::files::Files;
 use crate::app::files::target::{Need, Target, WorkspaceRef};
 use crate::app::missing::no_workspace;
+use crate::app::projects::trees::committed;
 use crate::app::sandboxes::spec;
 use crate::app::snapshots::records::TakenSnapshot;
-use crate::app::snapshots::{info, losses_out, tree_text};
+use crate::app::snapshots::{Kept, info, losses_out, tree_text};
 use crate::failure::{Failure, Result};
 use crate::platform::clock;
 use crate::platform::trace::step;
@@ -58,7 +60,11 @@ impl Files {
             let tree = block_on(repository.snapshot(taken.id))?.tree;
             Ok((taken, tree))
         });
-        let (taken, tree) = taken.instrument(step!("workspace.snapshot")).await?;
+        let (mut taken, tree) = taken.instrument(step!("workspace.snapshot")).await?;
+        let own = self.own_snapshot(who, taken.id, &wish).await?;
+        if let Some(own) = &own {
+            (taken.id, taken.is_new) = (own.id, true);
+        }
         crate::platform::metrics::snapshot_taken(started.elapsed());
         let record = TakenSnapshot {
             id: taken.id,
@@ -74,6 +80,28 @@ impl Files {
             is_new: taken.is_new,
             not_kept: losses_out(&taken.losses),
         })
+    }
+
+    /// Stores a snapshot again for the principal if another agent has a record of
+    /// it, or if it has another name: a record has one agent and one name.
+    async fn own_snapshot(
+        &self,
+        who: &Principal,
+        id: SnapshotId,
+        wish: &api::TakeSnapshot,
+    ) -> Result<Option<Kept>> {
+        let Some(record) = self.snapshots.recorded(who, id).await? else {
+            return Ok(None);
+        };
+        let has_other_name = wish.name.is_some() && record.name.is_some();
+        let has_other_name = has_other_name && wish.name != record.name;
+        if record.agent == who.agent && !has_other_name {
+            return Ok(None);
+        }
+        let repository = self.stores.repository(who.tenant);
+        let tree = StateTree::open(&repository, id).await?;
+        let info = info(who, wish.message.clone());
+        Ok(Some(committed(&tree, info).await?))
     }
 
     /// Restores the workspace of a sandbox to a snapshot.

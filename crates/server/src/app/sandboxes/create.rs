@@ -96,7 +96,7 @@ impl Sandboxes {
         match (&source, added) {
             // Another sandbox uses the workspace: the catalog accepts only one
             // sandbox for each workspace.
-            (Source::Existing(row), Err(failure)) if failure.code == ErrorCode::NameTaken => {
+            (Source::Existing(row), Err(elevo_catalog::Error::Exists { .. })) => {
                 return Err(parking::in_use(row));
             }
             (_, added) => added?,
@@ -122,8 +122,12 @@ impl Sandboxes {
 
     /// Adds the rows of new sandboxes: all of them, or none if a limit is
     /// reached.
-    pub(crate) async fn add_rows(&self, who: &Principal, new: &mut [NewSandbox]) -> Result<()> {
-        use elevo_catalog::Error::{Busy, LimitReached, NotFound, Refused};
+    pub(crate) async fn add_rows(
+        &self,
+        who: &Principal,
+        new: &mut [NewSandbox],
+    ) -> elevo_catalog::Result<()> {
+        use elevo_catalog::Error::{Busy, LimitReached, NameTaken, NotFound, Refused};
         let rows: Vec<_> = new.iter().map(|new| new.row.clone()).collect();
         let limits = AddLimits {
             per_key: who.limits.sandboxes,
@@ -134,12 +138,12 @@ impl Sandboxes {
         // container goes back to its pool. After others the row may exist.
         let is_refused = matches!(
             added,
-            Err(Busy | LimitReached { .. } | NotFound { .. } | Refused(_))
+            Err(Busy | LimitReached { .. } | NameTaken { .. } | NotFound { .. } | Refused(_))
         );
         if !is_refused {
             new.iter_mut().for_each(NewSandbox::use_up);
         }
-        Ok(added?)
+        added
     }
 
     /// Builds the row of a new sandbox, and registers it as being started. A warm

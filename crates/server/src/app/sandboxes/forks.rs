@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use elevo_api as api;
 use elevo_api::Scope;
+use elevo_catalog::WorkspaceState;
 use futures::executor::block_on;
 use tracing::Instrument;
 
@@ -15,7 +16,7 @@ use crate::app::files;
 use crate::app::requests::once::Once;
 use crate::app::sandboxes::new_sandbox::NewSandbox;
 use crate::app::sandboxes::retries::ids_for_forks;
-use crate::app::sandboxes::spec::{self, Boundary, Spec};
+use crate::app::sandboxes::spec::{self, Before, Boundary, Spec};
 use crate::app::sandboxes::starts::Source;
 use crate::app::sandboxes::{Sandboxes, failed, metadata};
 use crate::app::snapshots::{Kept, info, writing};
@@ -75,6 +76,10 @@ impl Sandboxes {
             Some(api::WorkspaceSource::Existing(id)) => {
                 let id = self.names.workspace(who, id).await?;
                 let row = self.workspaces.existing(who, &id, wish, spec).await?;
+                spec.before = Some(Before {
+                    is_live: row.state == WorkspaceState::Live,
+                    expires: row.expires.map(clock::text),
+                });
                 Ok(Source::Existing(Box::new(row)))
             }
         }

@@ -45,17 +45,6 @@ impl Sandboxes {
         removing.await.map_err(|error| Failure::internal(&error))?
     }
 
-    /// Deletes one sandbox of a batch.
-    async fn delete_text(
-        self: &Arc<Self>,
-        who: &Principal,
-        id: &str,
-        keep_workspace: bool,
-    ) -> Result<()> {
-        let id = self.names.sandbox(who, id).await?;
-        self.delete(who, &id, keep_workspace).await
-    }
-
     pub(crate) async fn batch_delete(
         self: &Arc<Self>,
         who: &Principal,
@@ -66,19 +55,27 @@ impl Sandboxes {
         if wish.ids.len() > 50 {
             return Err(Failure::invalid("`ids` has more than 50 entries"));
         }
-        let before = self.deleted_before(who, &wish.ids, &once).await?;
+        let (known, is_again) = self.to_delete(who, &wish.ids, &once).await?;
         let keep = wish.keep_workspace;
-        let deletions = wish
-            .ids
-            .iter()
-            .map(|id| async move { (id.clone(), self.delete_text(who, id, keep).await) });
+        let deletions = wish.ids.iter().map(|text| async {
+            let deleted = match known.get(text) {
+                Some(id) => self.delete(who, id, keep).await,
+                None => Err(Failure::no_sandbox(text)),
+            };
+            (text.clone(), deleted)
+        });
         let mut outcome = api::BatchDeleted::default();
-        for (id, deleted) in futures::future::join_all(deletions).await {
+        for (text, deleted) in futures::future::join_all(deletions).await {
+            let is_known = known.contains_key(&text);
             match deleted {
-                Ok(()) => outcome.succeeded.push(id),
+                Ok(()) => outcome.succeeded.push(text),
                 // An earlier attempt of this request has deleted the sandbox.
-                Err(_) if before.contains(&id) => outcome.succeeded.push(id),
-                Err(failure) => outcome.failed.push(failed(id, failure)),
+                Err(failure)
+                    if is_again && is_known && failure.code == ErrorCode::SandboxNotFound =>
+                {
+                    outcome.succeeded.push(text);
+                }
+                Err(failure) => outcome.failed.push(failed(text, failure)),
             }
         }
         Ok(outcome)

@@ -1,7 +1,7 @@
 //! Retries of requests that create, fork or delete sandboxes: finds the results
 //! of the earlier attempt.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use elevo_api as api;
 use elevo_catalog::Sandbox;
@@ -86,38 +86,30 @@ impl Sandboxes {
         Ok(Some(outcome).filter(|outcome| !outcome.succeeded.is_empty()))
     }
 
-    /// Returns the sandboxes that an earlier attempt has deleted. The first
-    /// attempt records which of the sandboxes exist, so that a retry can tell a
-    /// deleted sandbox from one that never existed.
-    pub(crate) async fn deleted_before(
+    /// Returns the sandboxes that the ids and names of a request mean, and
+    /// whether an earlier attempt of the request may have deleted them. The first
+    /// attempt records them: later, a name could mean a newer sandbox.
+    pub(crate) async fn to_delete(
         &self,
         who: &Principal,
-        ids: &[String],
+        texts: &[String],
         once: &Once,
-    ) -> Result<HashSet<String>> {
-        let mut gone = HashSet::new();
-        if !once.is_keyed() {
-            return Ok(gone);
+    ) -> Result<(HashMap<String, SandboxId>, bool)> {
+        if let Some(noted) = once.noted() {
+            return Ok((noted, true));
         }
-        let mut there = HashSet::new();
-        for id in ids {
-            let is_there = match self.names.sandbox(who, id).await {
-                Ok(id) => self.visible(who, &id).await.is_ok(),
-                Err(_) => false,
-            };
-            match is_there {
-                true => there.insert(id.clone()),
-                false => gone.insert(id.clone()),
-            };
-        }
-        match once.noted::<HashSet<String>>() {
-            Some(noted) => gone.retain(|id| noted.contains(id)),
-            None => {
-                gone.clear();
-                once.note(&there).await?;
+        let mut found = HashMap::new();
+        for text in texts {
+            if let Ok(id) = self.names.sandbox(who, text).await
+                && self.visible(who, &id).await.is_ok()
+            {
+                found.insert(text.clone(), id);
             }
         }
-        Ok(gone)
+        if once.is_keyed() {
+            once.note(&found).await?;
+        }
+        Ok((found, false))
     }
 }
 

@@ -43,6 +43,20 @@ pub(crate) struct Spec {
     pub(crate) base: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) origin: Option<api::Origin>,
+    /// The state of the workspace before the sandbox, if the sandbox was created
+    /// on an existing workspace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) before: Option<Before>,
+}
+
+/// The state of a workspace before a sandbox was created on it. If the sandbox
+/// never starts, the workspace returns to this state.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Before {
+    /// Whether the workspace had a directory.
+    pub(crate) is_live: bool,
+    /// When the workspace expires.
+    pub(crate) expires: Option<String>,
 }
 
 impl Spec {
@@ -81,6 +95,7 @@ impl Spec {
             on_expiry: wish.on_expiry.unwrap_or_default(),
             base: None,
             origin: None,
+            before: None,
         })
     }
 

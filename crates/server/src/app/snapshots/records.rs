@@ -67,6 +67,15 @@ impl Snapshots {
         })
     }
 
+    /// Returns the record of a snapshot.
+    pub(crate) async fn recorded(
+        &self,
+        who: &Principal,
+        id: SnapshotId,
+    ) -> Result<Option<ClientSnapshot>> {
+        Ok(self.catalog.client_snapshot(who.tenant, id).await?)
+    }
+
     /// Checks the name for a snapshot of a workspace before the snapshot is taken.
     /// The name may belong to an earlier snapshot of the workspace: a retry takes
     /// the same snapshot if nothing has changed.

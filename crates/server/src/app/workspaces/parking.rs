@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use elevo_api as api;
 use elevo_catalog::{Sandbox, Workspace, WorkspaceChange, WorkspaceState};
-use elevo_core::{ErrorCode, KeyId, TenantId, WorkspaceId};
+use elevo_core::{ErrorCode, KeyId, TenantId, Timestamp, WorkspaceId};
 use elevo_engine::{CommitInfo, Progress};
 use elevo_objects::SnapshotId;
 use elevo_workspace::{Error as WorkspaceError, NeverFreeze, Record};
@@ -55,6 +55,16 @@ impl Workspaces {
     /// another call continues the work. On a full disk the files stay in their
     /// directory, and a job moves them into the store once there is free space.
     pub(crate) async fn park_workspace(&self, sandbox: &Sandbox) -> Result<()> {
+        let expires = clock::after(self.time.now().await?, self.config.expired_keep);
+        self.park_until(sandbox, Some(expires)).await
+    }
+
+    /// Like [`park_workspace`](Self::park_workspace), with another expiry.
+    pub(crate) async fn park_until(
+        &self,
+        sandbox: &Sandbox,
+        expires: Option<Timestamp>,
+    ) -> Result<()> {
         let id = sandbox.workspace.clone();
         let author = sandbox.agent.as_deref().unwrap_or(&sandbox.key).to_owned();
         let info = parked_info(author, &id);
@@ -86,18 +96,22 @@ impl Workspaces {
             }
         });
         match parked.await? {
-            Some(record) => self.note_parked(sandbox, &record).await,
+            Some(record) => self.note_parked(sandbox, &record, expires).await,
             None => Ok(()),
         }
     }
 
     /// Sets the state of the workspace of a sandbox to parked. A workspace
     /// without a project gets its row only now.
-    async fn note_parked(&self, sandbox: &Sandbox, record: &Record) -> Result<()> {
-        let expires = clock::after(self.time.now().await?, self.config.expired_keep);
+    async fn note_parked(
+        &self,
+        sandbox: &Sandbox,
+        record: &Record,
+        expires: Option<Timestamp>,
+    ) -> Result<()> {
         let change = WorkspaceChange {
             state: Some(WorkspaceState::Parked),
-            expires: Some(Some(expires)),
+            expires: Some(expires),
             ..WorkspaceChange::default()
         };
         let (tenant, id) = (sandbox.tenant, &sandbox.workspace);
@@ -113,7 +127,7 @@ impl Workspaces {
                     agent: sandbox.agent.clone(),
                     name: sandbox.name.clone(),
                     created: sandbox.created,
-                    expires: Some(expires),
+                    expires,
                     ..parked_row(tenant, id, &sandbox.key, record.base)
                 };
                 Ok(self.add_named(&row).await?)

@@ -178,7 +178,7 @@ impl Merges {
             };
             match result {
                 Ok(result) => done.succeeded.push(one_merged(batch.who, &row, result)),
-                Err(failure) => done.failed.push(failed(row.id.to_string(), failure)),
+                Err(failure) => done.failed.push(failed(short(text), failure)),
             }
         }
         Ok(done)

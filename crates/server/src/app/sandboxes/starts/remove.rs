@@ -1,5 +1,6 @@
 //! Deletes sandboxes, and rolls back failed creations.
 
+use crate::app::sandboxes::spec::Spec;
 use crate::app::sandboxes::starts::Starts;
 use crate::failure::Result;
 use crate::platform::clock;
@@ -38,7 +39,19 @@ impl Starts {
         match sandbox.keep_workspace {
             // The erasure of the tenant deletes the workspace.
             _ if self.stores.is_closed(sandbox.tenant) => {}
-            true => self.workspaces.park_workspace(sandbox).await?,
+            true => {
+                let before = Spec::of(sandbox)?.before;
+                match before.filter(|_| !sandbox.started_before) {
+                    // The sandbox never started, so the workspace keeps its
+                    // directory.
+                    Some(before) if before.is_live => {}
+                    Some(before) => {
+                        let expires = before.expires.as_deref().and_then(clock::parse);
+                        self.workspaces.park_until(sandbox, expires).await?;
+                    }
+                    None => self.workspaces.park_workspace(sandbox).await?,
+                }
+            }
             false => {
                 let id = sandbox.workspace.clone();
                 self.stores.remove_workspace(sandbox.tenant, id).await?;
