@@ -218,7 +218,7 @@ async fn a_sandbox_uses_an_existing_workspace_with_or_without_a_directory() {
 async fn a_workspace_is_as_before_if_its_new_sandbox_does_not_start() {
     let changed = Changed::start().await;
     let service = &changed.service;
-    service.expect_warnings();
+    service.expect_complaint("an injected fault");
     let engine = service.simulated();
     for state in ["live", "parked"] {
         if state == "parked" {
