@@ -8,6 +8,7 @@ use crate::{Config, Server};
 const KEY: &str = "test-key-0123456789-0123456789-0123456789";
 
 async fn post(url: &str, body: Value) -> Value {
+    crate::platform::outgoing::choose_cryptography();
     let request = reqwest::Client::new().post(url).bearer_auth(KEY);
     let answer = request.json(&body).send().await.unwrap();
     answer.error_for_status().unwrap().json().await.unwrap()
@@ -110,6 +111,7 @@ async fn followers_leave_readers_of_the_catalog_to_others() {
 async fn get(running: &Running, query: &str, accept: &str) -> reqwest::Response {
     let address = running.server.addresses().api;
     let url = format!("http://{address}/api/v1/events?{query}");
+    crate::platform::outgoing::choose_cryptography();
     let request = reqwest::Client::new().get(url).bearer_auth(KEY);
     let answer = request.header("accept", accept).send().await.unwrap();
     answer.error_for_status().unwrap()
