@@ -14,7 +14,7 @@ pub struct RunCommand {
     /// the id of an earlier command in this sandbox never starts a second one:
     /// the same request of the same key attaches to the command, from its first
     /// byte of output; any other request is rejected (`COMMAND_ID_TAKEN`). If
-    /// the output is no longer available, the error is `OUTPUT_GONE`.
+    /// the output was deleted, the error is `OUTPUT_GONE`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
     pub command_id: Option<String>,

@@ -24,7 +24,7 @@ pub struct SnapshotTaken {
     /// Id of the snapshot; that of the previous snapshot if nothing changed.
     pub id: String,
     /// Hash of the files: two snapshots with the same `tree` have the same paths,
-    /// contents and modes. All zeros if there are no files.
+    /// contents and modes. All zeros for an empty tree.
     pub tree: String,
     /// Whether a new snapshot was stored.
     pub is_new: bool,
@@ -40,7 +40,7 @@ pub struct Snapshot {
     /// Id of the snapshot.
     pub id: String,
     /// Hash of the files: two snapshots with the same `tree` have the same paths,
-    /// contents and modes. All zeros if there are no files.
+    /// contents and modes. All zeros for an empty tree.
     pub tree: String,
     /// Name of the snapshot. A snapshot with a name is kept until the name is
     /// removed.

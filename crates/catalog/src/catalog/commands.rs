@@ -19,7 +19,7 @@ pub trait Commands {
     /// sandbox.
     async fn claim_command(&self, tenant: TenantId, claim: &CommandClaim) -> Result<Claimed>;
 
-    /// Releases the claim of a command that did not start. Does nothing if there
-    /// is no such claim.
+    /// Releases the claim of a command that did not start. Does nothing if the
+    /// claim does not exist.
     async fn release_command(&self, tenant: TenantId, sandbox: &SandboxId, id: &str) -> Result<()>;
 }

@@ -36,7 +36,7 @@ pub trait Webhooks {
 
     /// Gives a webhook a new secret. The present secret becomes the previous one
     /// until `keep_until`; it is deleted at once if that is `None`. Returns `None`
-    /// if there is no such webhook.
+    /// if the webhook does not exist.
     async fn rotate_webhook(
         &self,
         owner: Option<TenantId>,
@@ -46,7 +46,7 @@ pub trait Webhooks {
     ) -> Result<Option<Webhook>>;
 
     /// Changes the stored form of both secrets of a webhook, which stay the
-    /// same; returns `false` if there is no such webhook.
+    /// same; returns `false` if the webhook does not exist.
     async fn seal_webhook_secrets(
         &self,
         owner: Option<TenantId>,

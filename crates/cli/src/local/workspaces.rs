@@ -240,8 +240,8 @@ impl WorkspaceShape {
     }
 }
 
-/// Whether a command on a workspace is for a server: there is no store here, or a
-/// server owns the store and created the workspace.
+/// Whether a command on a workspace is for a server: the directory has no store,
+/// or a server owns the store and created the workspace.
 pub(crate) fn is_on_server(global: &Global, id: Option<&WorkspaceId>) -> bool {
     let Ok(here) = std::env::current_dir() else {
         return false;

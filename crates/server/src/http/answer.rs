@@ -104,7 +104,8 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let failure = *self.0;
         let request_id = layers::request_id();
-        if failure.code.http() >= 500 {
+        // A workspace that has reached its limit is not a failure of the server.
+        if failure.code.http() >= 500 && failure.code != ErrorCode::DiskFull {
             let cause = failure.summary();
             tracing::error!(
                 request_id,

@@ -163,7 +163,7 @@ pub(super) struct Connect {
 /// clients can be connected to a terminal.
 ///
 /// The server closes the connection with the code 1001 when it stops, 4401 when
-/// the key is no longer valid, and 4404 when the terminal no longer exists.
+/// the key was revoked or has expired, and 4404 when the terminal does not exist.
 #[utoipa::path(
     get, path = "/api/v1/sandboxes/{id}/pty/{ptyId}/ws", operation_id = "ptys_connect", tag = "pty",
     params(("id" = String, Path), ("ptyId" = String, Path), Connect),

@@ -32,7 +32,7 @@ const SILENCE: Duration = Duration::from_secs(90);
 /// connection when the server stops.
 const LEAVING: Duration = Duration::from_secs(1);
 
-/// Close code of a connection whose key is no longer valid.
+/// Close code of a connection whose key was revoked or has expired.
 const KEY_INVALID: u16 = 4401;
 
 /// Close code of a connection whose terminal no longer exists.

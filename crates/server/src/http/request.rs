@@ -159,8 +159,8 @@ impl<T: DeserializeOwned> FromRequestParts<Shared> for Query<T> {
 pub(crate) struct Path<T>(pub(crate) T);
 
 /// A parameter in a path: the id of a record or, for sandboxes, workspaces,
-/// projects and agents, its name. If there is no such record, the response is
-/// the same for a text that is not a valid id.
+/// projects and agents, its name. A text that is not a
+/// valid id gets the response of a record that does not exist.
 pub(crate) trait PathPart: Sized {
     fn decode(
         text: String,

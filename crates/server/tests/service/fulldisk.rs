@@ -266,9 +266,9 @@ impl Shared {
         assert_eq!(error["name"], "INSUFFICIENT_STORAGE", "{refused}");
         let remedy = error["remediation"].as_str().unwrap();
         assert!(remedy.contains("POST /api/v1/gc"), "{remedy}");
-        // Each write reaches the disk before the next one, so that the server sees
-        // it in time. Another test is about a command that is faster.
-        let command = "dd if=/dev/zero of=big bs=1M count=4000 oflag=dsync";
+        // The pauses give the server time to limit the workspace. Another test is
+        // about a command that is faster.
+        let command = "while head -c 262144 /dev/zero >> big && sync big; do sleep 0.1; done";
         let filled = self.service.run_in(&self.filler, command).await;
         let said = filled["stderr"].as_str().unwrap();
         assert!(said.contains("Disk quota exceeded"), "{filled}");
@@ -429,6 +429,18 @@ async fn a_disk_that_a_command_fills_at_once_is_left_by_deleting_its_sandbox() {
         answer.unwrap().status() == 201
     })
     .await;
+}
+
+#[tokio::test]
+async fn an_archive_beyond_the_limit_of_a_workspace_is_rejected() {
+    let service = Service::start_without_engine(&[]);
+    let id = project(&service, json!({}), &[("page", "first\n")]).await;
+    let ws = workspace(&service, json!({"project": id, "disk": "64m"})).await;
+    let path = format!("/api/v1/workspaces/{}/archive", ws.id);
+    let request = service.request(Method::PUT, &path);
+    let response = request.body(archive(1, 96 << 20)).send().await.unwrap();
+    let error: Value = response.json().await.unwrap();
+    assert_eq!(error["error"]["name"], "DISK_FULL", "{error}");
 }
 
 /// A remount stands in for the kernel, which makes a pool read-only when its file

@@ -21,6 +21,7 @@ mod command_ids;
 mod deciding;
 mod descriptors;
 mod engineless;
+mod errors;
 mod events;
 mod expiry;
 mod fair;

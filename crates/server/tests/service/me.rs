@@ -163,7 +163,7 @@ async fn responses_have_the_state_of_the_rate_limits() {
     let remedy = error["remediation"].as_str().unwrap();
     assert!(remedy.contains("RATE_REQUESTS"), "{remedy}");
 
-    // Without a limit or a valid key, there is no state.
+    // Without a limit or a valid key, the response has no such header.
     let plain = service.request(Method::GET, list).send().await.unwrap();
     assert_eq!(header(&plain, "ratelimit"), None);
     let wrong = json!({"secret": "wrong"});

@@ -66,7 +66,7 @@ async fn a_name_is_accepted_in_paths_bodies_and_queries() {
     assert_eq!(found["agent"], *named.agent);
     let found = service.get("/api/v1/projects/site").await;
     assert_eq!(found["id"], *named.project);
-    // The workspace of a sandbox has the name of the sandbox.
+    // The workspace of a sandbox gets the name of the sandbox.
     let wish = json!({"template": "base", "name": "on site",
         "workspace": {"project": {"name": "site", "agent": "ada"}}});
     let on_site = service.post("/api/v1/sandboxes", wish).await;

@@ -244,7 +244,9 @@ async fn a_workspace_is_as_before_if_its_new_sandbox_does_not_start() {
         engine.fail(Call::Start, &sandbox, 1);
         drop(hold);
         let response = creating.await.unwrap().unwrap();
-        assert!(response.status().is_server_error(), "{response:?}");
+        assert_eq!(response.status(), 502);
+        let refused: Value = response.json().await.unwrap();
+        assert_eq!(refused["error"]["name"], "SANDBOX_START_FAILED");
         let after = changed.get().await;
         for field in ["state", "path", "expiresAt", "sandbox"] {
             assert_eq!(after[field], before[field], "{field}: {after}");

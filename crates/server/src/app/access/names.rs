@@ -57,6 +57,26 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
     Err(Failure::invalid(message).remediation("Choose another name."))
 }
 
+/// Minimum digits of an abbreviated snapshot id.
+const DIGITS: usize = 6;
+
+/// Returns why a text cannot be a tag or the name of a snapshot: both stand in
+/// the place of a snapshot id.
+pub(crate) fn problem_of_version(name: &str) -> Option<&'static str> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    if name.is_empty() || name.len() > 100 {
+        Some("it must have 1 to 100 characters")
+    } else if !name.bytes().all(is_plain) {
+        Some("it may have only letters, digits, `.`, `_` and `-`")
+    } else if !name.as_bytes()[0].is_ascii_alphanumeric() {
+        Some("it must begin with a letter or a digit")
+    } else if name.len() >= DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        Some("it could be the first digits of a snapshot id")
+    } else {
+        None
+    }
+}
+
 /// Finds records by id or name.
 pub(crate) struct Names {
     catalog: Arc<dyn Catalog>,

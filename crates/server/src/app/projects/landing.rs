@@ -227,7 +227,7 @@ impl Landings {
                 Attempt::Retry(waiting)
             }
             // An earlier attempt of the same request has landed. The client gets
-            // those steps; their merges are no longer known.
+            // those steps, without the details of their merges.
             CatalogError::Repeated { .. } => {
                 if let Some(alone) = waiting.pop() {
                     let landed = self.landed_already(tenant, project, &alone.jobs).await;

@@ -6,6 +6,7 @@ use elevo_catalog::{Project, Tag};
 use elevo_core::ErrorCode;
 use elevo_objects::SnapshotId;
 
+use crate::app::access::names::problem_of_version;
 use crate::app::access::principal::Principal;
 use crate::app::pages::PageQuery;
 use crate::app::projects::Projects;
@@ -14,9 +15,6 @@ use crate::app::requests::once::Once;
 use crate::app::snapshots::no_snapshot;
 use crate::failure::{Failure, Result, short};
 use crate::platform::clock;
-
-/// Minimum digits of an abbreviated snapshot id.
-const DIGITS: usize = 6;
 
 impl Projects {
     pub(crate) async fn set_tag(
@@ -141,26 +139,20 @@ fn taken(name: &str) -> Failure {
 
 /// Rejects a tag that could also be read as `head`, a step or a snapshot id.
 fn check_name(name: &str) -> Result<()> {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    let why = if name.is_empty() || name.len() > 100 {
-        "it must have 1 to 100 characters"
-    } else if !name.bytes().all(is_plain) {
-        "it may have only letters, digits, `.`, `_` and `-`"
-    } else if !name.as_bytes()[0].is_ascii_alphanumeric() {
-        "it must begin with a letter or a digit"
-    } else if name == "head" {
-        "`head` always names the newest version"
-    } else if name.bytes().all(|byte| byte.is_ascii_digit()) {
-        "a number names a step"
-    } else if name.len() >= DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        "it could be the first digits of a snapshot id"
-    } else {
-        return Ok(());
+    let why = match name {
+        "head" => Some("`head` always names the newest version"),
+        _ if !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit()) => {
+            Some("a number names a step")
+        }
+        _ => problem_of_version(name),
     };
-    Err(Failure::invalid(format!(
-        "`{}` is not a valid tag: {why}",
-        short(name)
-    )))
+    match why {
+        None => Ok(()),
+        Some(why) => Err(Failure::invalid(format!(
+            "`{}` is not a valid tag: {why}",
+            short(name)
+        ))),
+    }
 }
 
 #[cfg(test)]

@@ -12,15 +12,13 @@ use elevo_core::{ErrorCode, WorkspaceId};
 use elevo_engine::Diff;
 use elevo_objects::{SnapshotId, Tree};
 
+use crate::app::access::names::problem_of_version;
 use crate::app::access::principal::Principal;
 use crate::app::files::diff::{Compared, DiffOptions, LAST, START, compared};
 use crate::app::pages::{self, PageQuery};
 use crate::app::snapshots::{Snapshots, no_snapshot, tree_text};
 use crate::failure::{Failure, Result, short};
 use crate::platform::clock;
-
-/// Minimum digits of an abbreviated snapshot id.
-const DIGITS: usize = 6;
 
 /// Words that requests use in the place of a snapshot.
 const RESERVED: [&str; 3] = [START, LAST, "diff"];
@@ -208,24 +206,17 @@ fn out(record: &ClientSnapshot) -> api::Snapshot {
 
 /// Rejects a name that could also be read as a snapshot id or as another word.
 fn check_form(name: &str) -> Result<()> {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    let why = if name.is_empty() || name.len() > 100 {
-        "it must have 1 to 100 characters"
-    } else if !name.bytes().all(is_plain) {
-        "it may have only letters, digits, `.`, `_` and `-`"
-    } else if !name.as_bytes()[0].is_ascii_alphanumeric() {
-        "it must begin with a letter or a digit"
-    } else if RESERVED.contains(&name) {
-        "requests use this word for something else"
-    } else if name.len() >= DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        "it could be the first digits of a snapshot id"
-    } else {
-        return Ok(());
+    let why = match RESERVED.contains(&name) {
+        true => Some("requests use this word for something else"),
+        false => problem_of_version(name),
     };
-    Err(Failure::invalid(format!(
-        "`{}` is not a valid name of a snapshot: {why}",
-        short(name)
-    )))
+    match why {
+        None => Ok(()),
+        Some(why) => Err(Failure::invalid(format!(
+            "`{}` is not a valid name of a snapshot: {why}",
+            short(name)
+        ))),
+    }
 }
 
 fn name_taken(name: &str) -> Failure {
