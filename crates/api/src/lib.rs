@@ -9,6 +9,7 @@ mod admin;
 mod error;
 mod event;
 pub mod event_stream;
+mod files;
 mod keys;
 mod me;
 mod process;
@@ -27,6 +28,7 @@ pub use event::{
     EVENT_KINDS, Event, EventData, EventGap, EventItem, EventPage, ProjectLanded, ReviewEvent,
     SandboxEvent, WorkspaceExpired, WorkspaceRefused,
 };
+pub use files::{FileInfo, FileKind, FilePage, MakeDirectory, MoveFile};
 pub use keys::{
     Agent, AgentPage, ChangeTenant, CreateAgent, CreateKey, CreateTenant, Key, KeyLimits, KeyPage,
     NewKey, NewTenant, Scope, Tenant, TenantLimits, TenantPage,
