@@ -162,6 +162,8 @@ error_codes! {
         "List the steps with `GET /api/v1/projects/{id}/steps`.";
     WorkspaceParked = 3015, "WORKSPACE_PARKED", 409, "FAILED_PRECONDITION", AfterChange,
         "Resume the workspace with `POST /api/v1/workspaces/{id}/resume`, or in a sandbox.";
+    WorkspaceInUse = 3016, "WORKSPACE_IN_USE", 409, "FAILED_PRECONDITION", AfterChange,
+        "Delete the sandbox that uses the workspace, or fork the workspace.";
     ProcessTimeout = 4001, "PROCESS_TIMEOUT", 422, "DEADLINE_EXCEEDED", Never,
         "Set a longer `timeout`, or run the command in the background and attach to it.";
     CommandFailed = 4002, "COMMAND_FAILED", 422, "FAILED_PRECONDITION", Never,

@@ -157,7 +157,7 @@ impl From<elevo_catalog::Error> for Failure {
                 return limit_reached(*which, *limit, error.to_string());
             }
             Error::InUse { sandbox, .. } => {
-                let failure = Self::new(ErrorCode::WorkspaceBusy, error.to_string());
+                let failure = Self::new(ErrorCode::WorkspaceInUse, error.to_string());
                 return failure
                     .about("sandboxId", sandbox.as_str())
                     .remediation("Delete the sandbox that the message names first.");

@@ -147,7 +147,7 @@ impl Workspaces {
         match sandbox.await? {
             Some(sandbox) if !sandbox.removing => {
                 let message = "a sandbox uses the workspace";
-                let failure = Failure::new(ErrorCode::WorkspaceBusy, message);
+                let failure = Failure::new(ErrorCode::WorkspaceInUse, message);
                 Err(failure
                     .about("sandboxId", sandbox.id.as_str())
                     .remediation("Merge the workspace, then delete the sandbox."))

@@ -170,7 +170,7 @@ pub(super) async fn archive_in(
 
 /// Park a workspace: move its files into the store and delete its directory
 ///
-/// Fails with `WORKSPACE_BUSY` if a sandbox uses the workspace. The workspace is
+/// Fails with `WORKSPACE_IN_USE` if a sandbox uses the workspace. The workspace is
 /// kept until it is resumed or deleted.
 #[utoipa::path(
     post, path = "/api/v1/workspaces/{id}/park", operation_id = "workspaces_park", tag = "workspaces",

@@ -9,6 +9,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::harness::Service;
+use crate::shared::{project, workspace};
 
 /// Errors that no request causes in a test, with the reason.
 const UNTESTED: [(ErrorCode, &str); 3] = [
@@ -122,4 +123,18 @@ async fn a_retry_of_a_request_that_still_runs_is_rejected() {
     assert_eq!(second["error"]["name"], "IDEMPOTENCY_RUNNING");
     drop(hold);
     assert_eq!(first.await.unwrap().unwrap().status(), 201);
+}
+
+#[tokio::test]
+async fn a_workspace_that_another_process_has_locked_is_busy() {
+    let service = Service::start().await;
+    let id = project(&service, json!({}), &[("page", "first\n")]).await;
+    let ws = workspace(&service, json!({"project": id})).await;
+    let lock = fs::File::open(ws.path.with_file_name("lock")).unwrap();
+    lock.lock().unwrap();
+    let path = format!("/api/v1/workspaces/{}/snapshot", ws.id);
+    let at = (Method::POST, path.as_str());
+    refused(&service, at, json!({}), (409, "WORKSPACE_BUSY")).await;
+    lock.unlock().unwrap();
+    service.post(&path, json!({})).await;
 }

@@ -113,7 +113,7 @@ async fn work_of_an_expired_sandbox_is_parked_and_resumed() {
     let shown = service.get(&format!("/api/v1/workspaces/{id}")).await;
     assert_eq!(shown["sandbox"], json!(second), "{shown}");
     let refused = resume(&service, &id, 409).await;
-    assert_eq!(refused["error"]["name"], "WORKSPACE_BUSY");
+    assert_eq!(refused["error"]["name"], "WORKSPACE_IN_USE");
 
     // The workspace is parked again although nothing has changed, because its
     // files are nowhere else.

@@ -585,7 +585,7 @@ mod on_docker {
         let busy = service
             .expect(Method::DELETE, &format!("/api/v1/projects/{id}"), None, 409)
             .await;
-        assert_eq!(busy["error"]["name"], "WORKSPACE_BUSY");
+        assert_eq!(busy["error"]["name"], "WORKSPACE_IN_USE");
         service.delete(reader).await;
         service.delete(writer).await;
         service

@@ -99,7 +99,7 @@ async fn a_project_with_a_sandbox_is_not_deleted_under_it() {
         .await;
     let path = format!("/api/v1/projects/{project}");
     let refused = service.expect(Method::DELETE, &path, None, 409).await;
-    assert_eq!(refused["error"]["name"], "WORKSPACE_BUSY", "{refused}");
+    assert_eq!(refused["error"]["name"], "WORKSPACE_IN_USE", "{refused}");
     assert_eq!(refused["error"]["details"]["sandboxId"], made["id"]);
     service.delete(made["id"].as_str().unwrap()).await;
     service.expect(Method::DELETE, &path, None, 204).await;

@@ -193,12 +193,12 @@ async fn a_sandbox_uses_an_existing_workspace_with_or_without_a_directory() {
     let second = service
         .expect(Method::POST, "/api/v1/sandboxes", Some(wish.clone()), 409)
         .await;
-    assert_eq!(second["error"]["name"], "WORKSPACE_BUSY");
+    assert_eq!(second["error"]["name"], "WORKSPACE_IN_USE");
     for what in ["park", "resume"] {
         let busy = service
             .expect(Method::POST, &changed.at(what), None, 409)
             .await;
-        assert_eq!(busy["error"]["name"], "WORKSPACE_BUSY", "{what}");
+        assert_eq!(busy["error"]["name"], "WORKSPACE_IN_USE", "{what}");
     }
     let taken = service.post(&changed.at("snapshot"), json!({})).await;
     assert_eq!(taken["isNew"], true);

@@ -254,7 +254,7 @@ pub(crate) fn parked_info(author: String, id: &WorkspaceId) -> CommitInfo {
 /// Returns the failure of a request for a second sandbox with a workspace.
 pub(crate) fn in_use(row: &Workspace) -> Failure {
     let message = format!("another sandbox uses workspace `{}`", row.id);
-    Failure::new(ErrorCode::WorkspaceBusy, message)
+    Failure::new(ErrorCode::WorkspaceInUse, message)
         .about("workspace", row.id.as_str())
         .remediation("Fork the workspace, or delete its sandbox with `keep_workspace=true` first.")
 }
