@@ -6,9 +6,12 @@ mod alive;
 mod commands;
 mod create;
 mod events;
+mod files;
 mod hostile;
+mod ports;
 mod stream;
 mod warm;
+mod watch;
 
 use std::path::{Path, PathBuf};
 
@@ -32,7 +35,7 @@ pub(crate) struct Arguments {
 }
 
 /// In the order in which they run.
-const MEASURES: [Measure<Bench>; 11] = [
+const MEASURES: [Measure<Bench>; 14] = [
     Measure {
         name: "create",
         peers: &[Peer::Docker],
@@ -62,6 +65,21 @@ const MEASURES: [Measure<Bench>; 11] = [
         name: "stream",
         peers: &[],
         run: stream::run,
+    },
+    Measure {
+        name: "files",
+        peers: &[],
+        run: files::run,
+    },
+    Measure {
+        name: "ports",
+        peers: &[],
+        run: ports::run,
+    },
+    Measure {
+        name: "watch",
+        peers: &[],
+        run: watch::run,
     },
     Measure {
         name: "alive",

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::peers::{clean_command, time_to_run};
 
-const KEY: &str = "bench-key-0123456789-0123456789-0123456789";
+pub(crate) const KEY: &str = "bench-key-0123456789-0123456789-0123456789";
 
 /// A running server.
 pub(crate) struct Server {

@@ -25,28 +25,36 @@ struct Event {
     exit_code: Option<i32>,
 }
 
-pub(crate) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
-    let size = bench.count(10) * (1 << 30) / 10 / PARTS * PARTS;
-    let server = &bench.server;
-    let id = bench.runtime.block_on(server.create())?;
-    // The measured command prints a file repeatedly, which costs little compared with the transfer.
-    let part = size / PARTS;
-    let make = format!("yes the quick brown fox jumps over the lazy dog | head -c {part} > part");
-    let path = format!("/api/v1/sandboxes/{id}/process/run");
-    bench
-        .runtime
-        .block_on(server.post(&path, &json!({"command": make})))?;
-    let command = format!("for n in $(seq {PARTS}); do cat part; done");
-    let (server_pid, agent_pid) = (server.pid(), server.agent_pid(&id)?);
-    let (mut times, mut server_growth, mut agent_growth) =
-        (Samples::new(), Samples::new(), Samples::new());
-    for round in 0..4 {
-        let before = (proportional(server_pid)?, proportional(agent_pid)?);
-        let mut most = before;
-        let request = server
-            .request(reqwest::Method::POST, &path)
-            .json(&json!({"command": command, "stream": true, "timeout": 0}));
-        let began = Instant::now();
+/// A command that prints much, which costs little compared with the transfer of its output.
+pub(super) struct Printing {
+    path: String,
+    command: String,
+    size: usize,
+}
+
+impl Printing {
+    /// Writes a file in the sandbox that the command prints repeatedly: `size` bytes in total.
+    pub(super) fn prepare(bench: &Bench, id: &str, size: usize) -> Result<Self> {
+        let size = size / PARTS * PARTS;
+        let part = size / PARTS;
+        let make =
+            format!("yes the quick brown fox jumps over the lazy dog | head -c {part} > part");
+        let path = format!("/api/v1/sandboxes/{id}/process/run");
+        let wish = json!({"command": make});
+        bench.runtime.block_on(bench.server.post(&path, &wish))?;
+        Ok(Self {
+            path,
+            command: format!("for n in $(seq {PARTS}); do cat part; done"),
+            size,
+        })
+    }
+
+    /// Runs the command, and reads its whole output. Calls `often` after every thousandth piece.
+    pub(super) fn read(&self, bench: &Bench, mut often: impl FnMut() -> Result<()>) -> Result<()> {
+        let request = bench
+            .server
+            .request(reqwest::Method::POST, &self.path)
+            .json(&json!({"command": self.command, "stream": true, "timeout": 0}));
         let read = bench.runtime.block_on(async {
             let mut answer = request.send().await?;
             let (mut parser, mut total, mut pieces) = (Parser::default(), 0, 0);
@@ -59,13 +67,37 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
                 }
                 pieces += 1;
                 if pieces % 1000 == 0 {
-                    most.0 = most.0.max(proportional(server_pid)?);
-                    most.1 = most.1.max(proportional(agent_pid)?);
+                    often()?;
                 }
             }
             anyhow::Ok(total)
         })?;
-        ensure!(read == size, "{read} of {size} bytes were received");
+        ensure!(
+            read == self.size,
+            "{read} of {} bytes were received",
+            self.size
+        );
+        Ok(())
+    }
+}
+
+pub(crate) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
+    let size = bench.count(10) * (1 << 30) / 10;
+    let server = &bench.server;
+    let id = bench.runtime.block_on(server.create())?;
+    let printing = Printing::prepare(bench, &id, size)?;
+    let (server_pid, agent_pid) = (server.pid(), server.agent_pid(&id)?);
+    let (mut times, mut server_growth, mut agent_growth) =
+        (Samples::new(), Samples::new(), Samples::new());
+    for round in 0..4 {
+        let before = (proportional(server_pid)?, proportional(agent_pid)?);
+        let mut most = before;
+        let began = Instant::now();
+        printing.read(bench, || {
+            most.0 = most.0.max(proportional(server_pid)?);
+            most.1 = most.1.max(proportional(agent_pid)?);
+            Ok(())
+        })?;
         // The first round fills buffers that stay.
         if round > 0 {
             times.push(began.elapsed().as_secs_f64() * (1 << 30) as f64 / size as f64);
