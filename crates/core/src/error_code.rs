@@ -132,6 +132,8 @@ error_codes! {
         "Check the path; paths start at the root of the workspace or project.";
     DiskFull = 2014, "DISK_FULL", 507, "RESOURCE_EXHAUSTED", AfterChange,
         "Delete files in the workspace, or create a workspace with a larger disk.";
+    RangeNotSatisfiable = 2021, "RANGE_NOT_SATISFIABLE", 416, "OUT_OF_RANGE", AfterChange,
+        "Request a range that starts before the end of the file.";
     ProjectNotFound = 3001, "PROJECT_NOT_FOUND", 404, "NOT_FOUND", Never,
         "List projects with `elevo project ls`.";
     WorkspaceNotFound = 3002, "WORKSPACE_NOT_FOUND", 404, "NOT_FOUND", Never,
