@@ -45,8 +45,8 @@ pub use project::{
     Project, ProjectPage, ProjectPolicy, Refresh, Refreshed, ResolveReview, ResolveReviews,
     RestorePath, Retention, Revert, Review, ReviewPage, ReviewState, ReviewToResolve,
     ReviewsResolved, SetPolicy, SetTag, Step, StepPage, Sync, SyncMode, Tag, TagPage, Take,
-    TreeEntry, TreePage, Version, VersionPage, Workspace, WorkspaceMerged, WorkspacePage,
-    WorkspaceState, WorkspacesForked, WorkspacesMerged,
+    Version, VersionPage, Workspace, WorkspaceMerged, WorkspacePage, WorkspaceState,
+    WorkspacesForked, WorkspacesMerged,
 };
 pub use pty::{
     CreatePty, PtyClientMessage, PtyMessages, PtyServerMessage, PtySession, PtyTicket, Resize,

@@ -132,6 +132,10 @@ error_codes! {
         "Check the path; paths start at the root of the workspace or project.";
     DiskFull = 2014, "DISK_FULL", 507, "RESOURCE_EXHAUSTED", AfterChange,
         "Delete files in the workspace, or create a workspace with a larger disk.";
+    IsADirectory = 2015, "IS_A_DIRECTORY", 409, "FAILED_PRECONDITION", Never,
+        "Name a file, not a directory. A directory is listed, downloaded as an archive, or deleted with `recursive`.";
+    NotADirectory = 2016, "NOT_A_DIRECTORY", 409, "FAILED_PRECONDITION", Never,
+        "Check the path: a part of it is not a directory.";
     RangeNotSatisfiable = 2021, "RANGE_NOT_SATISFIABLE", 416, "OUT_OF_RANGE", AfterChange,
         "Request a range that starts before the end of the file.";
     ProjectNotFound = 3001, "PROJECT_NOT_FOUND", 404, "NOT_FOUND", Never,

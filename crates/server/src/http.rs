@@ -29,6 +29,7 @@ pub(crate) mod route_rules;
 pub(crate) mod sandboxes;
 pub(crate) mod shared;
 pub(crate) mod snapshots;
+pub(crate) mod stored_files;
 pub(crate) mod stream;
 pub(crate) mod system;
 pub(crate) mod tags;
@@ -105,6 +106,7 @@ fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(files::diff))
         .routes(routes!(files::archive_out, files::archive_in))
         .merge(snapshots::routes())
+        .merge(stored_files::routes())
         .routes(routes!(process::run))
         .routes(routes!(process::list))
         .routes(routes!(process::get))

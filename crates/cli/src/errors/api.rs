@@ -171,8 +171,7 @@ fn in_commands(code: ErrorCode) -> Option<&'static str> {
 
 /// Requests and fields that the advice of individual errors names, each with
 /// the command or option that replaces it.
-const IN_OPTIONS: [(&str, &str); 8] = [
-    ("`GET …/tree`", "`elevo project files`"),
+const IN_OPTIONS: [(&str, &str); 7] = [
     (
         "`GET /api/v1/workspaces?state=parked`",
         "`elevo ws ls --parked`",
@@ -245,23 +244,23 @@ mod tests {
     #[test]
     fn advice_of_the_server_names_no_routes() {
         let server = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/src/app");
-        let (mut open, mut checked) = (vec![server], 0);
+        let (mut open, mut files) = (vec![server], 0);
         while let Some(path) = open.pop() {
             if path.is_dir() {
                 open.extend(fs::read_dir(&path).unwrap().map(|it| it.unwrap().path()));
                 continue;
             }
+            files += 1;
             let text = fs::read_to_string(&path).unwrap();
             let code = text.lines().filter(|line| !line.trim().starts_with("//"));
             let methods = ["`GET ", "`POST ", "`PUT ", "`PATCH ", "`DELETE "];
             let names_route = |line: &str| methods.iter().any(|it| line.contains(it));
             for line in code.filter(|line| names_route(line)) {
-                checked += 1;
                 let shown = with_options(line);
                 assert!(!names_route(&shown), "{}: {line}", path.display());
             }
         }
-        assert!(checked > 0, "no advice of the server names a route");
+        assert!(files > 50, "the sources of the server are not found");
     }
 
     #[test]

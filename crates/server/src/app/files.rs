@@ -4,6 +4,7 @@
 pub(crate) mod content;
 pub(crate) mod diff;
 pub(crate) mod saving;
+pub(crate) mod stored;
 pub(crate) mod target;
 
 use std::io;

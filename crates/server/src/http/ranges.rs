@@ -19,7 +19,7 @@ use crate::http::answer::ApiError;
 pub(crate) struct FileHead {
     /// Size in bytes.
     pub(crate) size: u64,
-    /// The strong `ETag`, with its quotes.
+    /// The `ETag`, with its quotes.
     pub(crate) etag: String,
     /// Permission bits.
     pub(crate) mode: u32,
@@ -73,14 +73,16 @@ pub(crate) fn is_listed(headers: &HeaderMap, name: HeaderName, etag: &str) -> bo
     // A tag of the server has no comma, so a comma in a foreign tag does not
     // change the result.
     let mut tags = lines.flat_map(|line| line.split(',').map(str::trim));
-    tags.any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
+    let text = |tag| str::strip_prefix(tag, "W/").unwrap_or(tag);
+    tags.any(|tag| tag == "*" || text(tag) == text(etag))
 }
 
 /// Returns false if `If-Range` names another version than the current one. The
 /// client then needs the whole file.
 fn is_the_version_of_the_client(headers: &HeaderMap, etag: &str) -> bool {
     let named = headers.get(header::IF_RANGE);
-    named.is_none_or(|named| named.as_bytes() == etag.as_bytes())
+    let is_strong = !etag.starts_with("W/");
+    named.is_none_or(|named| is_strong && named.as_bytes() == etag.as_bytes())
 }
 
 /// Returns the value of a header that occurs once.

@@ -181,20 +181,36 @@ impl Hidden {
         let mut found = BTreeSet::new();
         for snapshot in &self.snapshots {
             for directory in ["", "mixed", "MRK-dir", "MRK-dir/sub"] {
-                let url = format!("/tree?path={directory}&snapshot={snapshot}");
+                let url = format!("/files/list?path={directory}&snapshot={snapshot}");
                 let listed = service.get(&self.url(&url)).await;
                 for entry in listed["items"].as_array().unwrap() {
                     let path = entry["path"].as_str().unwrap();
                     let is_hidden =
-                        path.contains(NAME) || (path == "turn" && entry["type"] == "file");
-                    let holds_hidden = ["mixed", "bulk"].contains(&path);
-                    if path.ends_with("moved.txt") || !(is_hidden || holds_hidden) {
+                        path.contains(NAME) || (path == "turn" && entry["kind"] == "file");
+                    let hash = entry["etag"].as_str().unwrap_or_default();
+                    if path.ends_with("moved.txt") || !is_hidden || hash.is_empty() {
                         continue;
                     }
-                    found.insert(entry["id"].as_str().unwrap().to_owned());
+                    found.insert(hash.trim_matches('"').to_owned());
                     let size = entry["size"].as_u64().unwrap();
                     if size > 1_000_000 {
                         found.insert(format!(":{size}"));
+                    }
+                }
+            }
+        }
+        // Hashes and sizes of directories that contain hidden files.
+        for number in 1..=self.snapshots.len() {
+            let url = format!("/steps/{number}/changes?limit=1000");
+            let changes = service.get(&self.url(&url)).await;
+            for change in changes["items"].as_array().unwrap() {
+                let path = change["path"].as_str().unwrap();
+                let holds_hidden = ["mixed", "bulk", "MRK-dir"].contains(&path);
+                for side in [&change["before"], &change["after"]] {
+                    let id = side["id"].as_str().filter(|_| side["type"] == "directory");
+                    if let Some(id) = id.filter(|_| holds_hidden) {
+                        found.insert(id.to_owned());
+                        found.insert(format!(":{}", side["size"]));
                     }
                 }
             }
@@ -327,9 +343,9 @@ const PROJECT: &str = "/api/v1/projects/{id}";
 const STEPS: &str = "/api/v1/projects/{id}/steps";
 const ONE_STEP: &str = "/api/v1/projects/{id}/steps/{step}";
 const STEP: &str = "/api/v1/projects/{id}/steps/{step}/changes";
-const TREE: &str = "/api/v1/projects/{id}/tree";
+const LIST: &str = "/api/v1/projects/{id}/files/list";
 const DIFF: &str = "/api/v1/projects/{id}/diff";
-const FILE: &str = "/api/v1/projects/{id}/file";
+const FILE: &str = "/api/v1/projects/{id}/files";
 const HISTORY: &str = "/api/v1/projects/{id}/history";
 const BLAME: &str = "/api/v1/projects/{id}/blame";
 const ARCHIVE: &str = "/api/v1/projects/{id}/archive";
@@ -383,10 +399,10 @@ fn reading(hidden: &Hidden) -> Vec<Case> {
         cases.push(case("GET", ONE_STEP, &[id, &sequence], "", status));
         for directory in ["", "mixed", "bulk"] {
             let query = format!("path={directory}&snapshot={snapshot}&limit=1000");
-            cases.push(case("GET", TREE, &[id], &query, 200));
+            cases.push(case("GET", LIST, &[id], &query, 200));
         }
         let query = format!("path=MRK-dir&snapshot={snapshot}");
-        cases.push(case("GET", TREE, &[id], &query, 404));
+        cases.push(case("GET", LIST, &[id], &query, 404));
         cases.push(case("GET", ARCHIVE, &[id], &query, 404));
         let query = format!("path=mixed/MRK-file.txt&snapshot={snapshot}");
         cases.push(case("GET", FILE, &[id], &query, 404));
@@ -548,6 +564,15 @@ fn of_workspace(hidden: &Hidden, workspace: &str) -> Vec<Case> {
         )
         .json(json!({"snapshot": head})),
         case("GET", "/api/v1/snapshots/{id}", &[head], "", 404),
+        case(
+            "GET",
+            "/api/v1/snapshots/{id}/files",
+            &[head],
+            "path=mixed/MRK-file.txt",
+            404,
+        ),
+        case("GET", "/api/v1/snapshots/{id}/files/list", &[head], "", 404),
+        case("GET", "/api/v1/snapshots/{id}/archive", &[head], "", 404),
         case("PATCH", "/api/v1/snapshots/{id}", &[head], "", 404).json(json!({"name": "mine"})),
         case(
             "GET",
@@ -814,18 +839,19 @@ async fn a_hidden_directory_is_refused_whether_it_is_there_or_not() {
 }
 
 #[tokio::test]
-async fn a_directory_that_is_seen_whole_has_its_id_and_size() {
+async fn directories_and_projects_show_no_sums_over_hidden_paths() {
     let hidden = Hidden::start().await;
     let page = hidden
-        .json(&case("GET", TREE, &[&hidden.project], "", 200))
+        .json(&case("GET", LIST, &[&hidden.project], "", 200))
         .await;
     let items = page["items"].as_array().unwrap();
-    let entry = |path: &str| items.iter().find(|entry| entry["path"] == path).unwrap();
-    assert_eq!(entry("open")["size"], 6);
-    assert!(entry("open")["id"].is_string());
-    for path in ["mixed", "bulk"] {
-        assert!(entry(path)["size"].is_null(), "{}", entry(path));
-        assert!(entry(path)["id"].is_null(), "{}", entry(path));
+    let paths: Vec<_> = items.iter().map(|entry| entry["path"].clone()).collect();
+    assert_eq!(paths, ["bulk", "mixed", "open", "turn"]);
+    for entry in items {
+        assert!(
+            entry["size"].is_null() && entry["etag"].is_null(),
+            "{entry}"
+        );
     }
     let project = hidden
         .json(&case("GET", PROJECT, &[&hidden.project], "", 200))

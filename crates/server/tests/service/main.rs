@@ -61,6 +61,7 @@ mod secrets;
 mod shared;
 mod snapshots;
 mod stopping;
+mod stored_files;
 mod syncing;
 mod templates;
 mod tenants;

@@ -137,8 +137,8 @@ async fn projects(caller: &mut Caller) {
     for (what, query) in [
         ("history", "path=page"),
         ("blame", "path=page"),
-        ("file", "path=page"),
-        ("tree", ""),
+        ("files", "path=page"),
+        ("files/list", ""),
         ("diff", "format=stat"),
         ("archive", ""),
     ] {
@@ -210,6 +210,10 @@ async fn workspaces(caller: &mut Caller) {
         .await;
     caller.read("GET snapshots", &[], "name_prefix=fix").await;
     caller.read("GET snapshots/{id}", &["fixed"], "").await;
+    for (what, query) in [("files", "path=page"), ("files/list", ""), ("archive", "")] {
+        let operation = format!("GET snapshots/{{id}}/{what}");
+        caller.read(&operation, &["fixed"], query).await;
+    }
     let id = text(&taken["id"]);
     caller
         .read("GET snapshots/diff", &[], &format!("from={id}&to=fixed"))

@@ -54,8 +54,11 @@ const OF_THE_TENANT: &[(&str, &str, u16, u16)] = &[
     ),
     ("get", "/api/v1/projects/{id}/history", 404, 200),
     ("get", "/api/v1/projects/{id}/blame", 404, 404),
-    ("get", "/api/v1/projects/{id}/file", 404, 404),
-    ("get", "/api/v1/projects/{id}/tree", 404, 200),
+    ("get", "/api/v1/projects/{id}/files", 404, 404),
+    ("get", "/api/v1/projects/{id}/files/list", 404, 200),
+    ("get", "/api/v1/snapshots/{id}/files", 404, 404),
+    ("get", "/api/v1/snapshots/{id}/files/list", 404, 404),
+    ("get", "/api/v1/snapshots/{id}/archive", 404, 404),
     ("get", "/api/v1/projects/{id}/diff", 404, 200),
     ("post", "/api/v1/projects/{id}/apply", 404, 200),
     ("post", "/api/v1/projects/{id}/merge", 404, 200),
@@ -155,7 +158,7 @@ fn request(service: &Service, route: &Route, ids: &Ids, template: &str) -> Reque
         .http
         .request(method, format!("{}{path}", service.url));
     let request = match route.path.rsplit('/').next().unwrap() {
-        "history" | "blame" | "file" => request.query(&[("path", "core/secret")]),
+        "history" | "blame" | "files" => request.query(&[("path", "core/secret")]),
         "content" => request.query(&[("side", "workspace")]),
         "diff" if route.path.contains("/snapshots/") => {
             request.query(&[("from", &ids.snapshot), ("to", &ids.snapshot)])
