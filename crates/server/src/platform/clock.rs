@@ -49,12 +49,6 @@ pub(crate) fn text(time: Timestamp) -> String {
     format!("{time:.3}")
 }
 
-/// Formats a time as in the headers of HTTP, to the second.
-pub(crate) fn http_date(time: Timestamp) -> String {
-    let time = jiff::Timestamp::new(time.seconds(), 0).unwrap_or_default();
-    time.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
-}
-
 /// Formats a time in microseconds since 1970 in the form of [`text`].
 pub(crate) fn text_of_micros(micros: i64) -> String {
     let time = jiff::Timestamp::from_microsecond(micros);

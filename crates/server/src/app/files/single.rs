@@ -4,6 +4,7 @@
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use elevo_api as api;
@@ -37,22 +38,16 @@ const WAITS: usize = 3;
 /// An open file, whose content is read while it is sent.
 pub(crate) struct OpenFile {
     pub(crate) info: FileInfo,
-    pub(crate) modified: Timestamp,
-    content: ReadRange,
+    /// Permission bits.
+    pub(crate) mode: u32,
+    pub(crate) modified: SystemTime,
+    pub(super) content: ReadRange,
 }
 
 /// Reads a range of the content of an open file.
 pub(super) type ReadRange = Box<dyn FnOnce(Range<u64>) -> BoxStream<'static, Result<Bytes>> + Send>;
 
 impl OpenFile {
-    pub(super) fn new(info: FileInfo, modified: Timestamp, content: ReadRange) -> Self {
-        Self {
-            info,
-            modified,
-            content,
-        }
-    }
-
     /// Streams a range of the content. Fails if the file has become shorter.
     pub(crate) fn pieces(self, range: Range<u64>) -> BoxStream<'static, Result<Bytes>> {
         (self.content)(range)
@@ -88,8 +83,6 @@ impl Files {
                 tokio::time::sleep(left).await;
                 continue;
             }
-            let modified = timestamp(&stat);
-            let info = info(&place.shown(), &stat);
             let content: ReadRange = match small {
                 Some(small) => Box::new(|range| whole(small.into(), range)),
                 None => {
@@ -104,7 +97,12 @@ impl Files {
                     Box::new(|range| reading.pieces(range))
                 }
             };
-            return Ok(OpenFile::new(info, modified, content));
+            return Ok(OpenFile {
+                info: info(&place.shown(), &stat),
+                mode: stat.mode,
+                modified: stat.modified_at(),
+                content,
+            });
         }
         unreachable!("the last wait is followed by a response")
     }

@@ -63,6 +63,12 @@ impl FileStat {
         }
     }
 
+    /// Returns the time of the last change of the content.
+    pub(crate) fn modified_at(&self) -> SystemTime {
+        let (seconds, nanos) = self.modified;
+        UNIX_EPOCH + Duration::new(u64::try_from(seconds).unwrap_or_default(), nanos)
+    }
+
     /// Returns the text of the tag, without quotes.
     pub(crate) fn tag(&self) -> String {
         let nanos =
