@@ -136,6 +136,14 @@ error_codes! {
         "Name a file, not a directory. A directory is listed, downloaded as an archive, or deleted with `recursive`.";
     NotADirectory = 2016, "NOT_A_DIRECTORY", 409, "FAILED_PRECONDITION", Never,
         "Check the path: a part of it is not a directory.";
+    NotAFile = 2017, "NOT_A_FILE", 409, "FAILED_PRECONDITION", Never,
+        "Name a regular file; pipes, sockets and devices have no content to download.";
+    PathExists = 2018, "PATH_EXISTS", 409, "ALREADY_EXISTS", AfterChange,
+        "Choose another path, set `overwrite` to replace a file, or delete the file first.";
+    DirectoryNotEmpty = 2019, "DIRECTORY_NOT_EMPTY", 409, "FAILED_PRECONDITION", AfterChange,
+        "Delete the files in the directory first, or set `recursive`.";
+    PreconditionFailed = 2020, "PRECONDITION_FAILED", 412, "FAILED_PRECONDITION", AfterChange,
+        "The file has changed since it was read, or exists already. Read it again, and send the change with its current `ETag`.";
     RangeNotSatisfiable = 2021, "RANGE_NOT_SATISFIABLE", 416, "OUT_OF_RANGE", AfterChange,
         "Request a range that starts before the end of the file.";
     ProjectNotFound = 3001, "PROJECT_NOT_FOUND", 404, "NOT_FOUND", Never,

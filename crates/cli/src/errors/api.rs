@@ -48,7 +48,7 @@ fn advice(body: &elevo_api::ErrorBody) -> String {
 
 /// Advice in terms of the command line, for codes whose remediation names
 /// requests, headers or fields.
-const IN_COMMANDS: [(ErrorCode, &str); 26] = [
+const IN_COMMANDS: [(ErrorCode, &str); 30] = [
     (
         ErrorCode::Unauthorized,
         "Set ELEVO_API_KEY to a valid key, or name its file with --key-file; `elevo key \
@@ -72,6 +72,25 @@ const IN_COMMANDS: [(ErrorCode, &str); 26] = [
         ErrorCode::SandboxStartFailed,
         "`elevo sandbox show ID` shows the reason and `elevo sandbox logs ID` the log; check \
              that the image runs on this machine.",
+    ),
+    (
+        ErrorCode::IsADirectory,
+        "List the directory with `elevo files ls`, copy it with `elevo cp`, or delete it with \
+             `elevo files rm --recursive`.",
+    ),
+    (
+        ErrorCode::PathExists,
+        "Choose another path, replace a file with --overwrite, or delete it first with `elevo \
+             files rm`.",
+    ),
+    (
+        ErrorCode::DirectoryNotEmpty,
+        "Delete the files in the directory first, or use --recursive.",
+    ),
+    (
+        ErrorCode::PreconditionFailed,
+        "The file has changed since it was read, or exists already: read it again with `elevo \
+             files cat --json`, and use its new ETag.",
     ),
     (
         ErrorCode::ReviewClosed,
