@@ -183,7 +183,13 @@ impl Hidden {
             for directory in ["", "mixed", "MRK-dir", "MRK-dir/sub"] {
                 let url = format!("/files/list?path={directory}&snapshot={snapshot}");
                 let listed = service.get(&self.url(&url)).await;
-                for entry in listed["items"].as_array().unwrap() {
+                let entries = listed["items"].as_array().unwrap();
+                let sizes = entries.iter().filter_map(|entry| entry["size"].as_u64());
+                let sum: u64 = sizes.sum();
+                if !directory.is_empty() && sum > 1_000_000 {
+                    found.insert(format!(":{sum}"));
+                }
+                for entry in entries {
                     let path = entry["path"].as_str().unwrap();
                     let is_hidden =
                         path.contains(NAME) || (path == "turn" && entry["kind"] == "file");
