@@ -94,6 +94,12 @@ const OF_THE_TENANT: &[(&str, &str, u16, u16)] = &[
     ("post", "/api/v1/workspaces/{id}/restore", 404, 404),
     ("get", "/api/v1/workspaces/{id}/archive", 404, 404),
     ("put", "/api/v1/workspaces/{id}/archive", 404, 404),
+    ("get", "/api/v1/workspaces/{id}/files", 404, 404),
+    ("put", "/api/v1/workspaces/{id}/files", 404, 404),
+    ("delete", "/api/v1/workspaces/{id}/files", 404, 404),
+    ("get", "/api/v1/workspaces/{id}/files/list", 404, 404),
+    ("post", "/api/v1/workspaces/{id}/files/move", 404, 404),
+    ("post", "/api/v1/workspaces/{id}/files/mkdir", 404, 404),
     ("post", "/api/v1/workspaces/{id}/park", 404, 404),
     ("post", "/api/v1/workspaces/{id}/resume", 404, 404),
     ("get", "/api/v1/reviews", 200, 200),
@@ -209,6 +215,9 @@ fn request(service: &Service, route: &Route, ids: &Ids, template: &str) -> Reque
                 request.header(name, value)
             });
         }
+        "files" if route.method == "put" => return request.body("mine"),
+        "move" => json!({"from": "core/secret", "to": "moved"}),
+        "mkdir" => json!({"path": "made"}),
         "archive" if route.method == "put" => return request.body(vec![0; 1024]),
         "snapshots" if route.method == "post" => return request.body(vec![0; 1024]),
         _ => return request,

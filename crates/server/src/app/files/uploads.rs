@@ -51,15 +51,16 @@ pub(crate) struct UploadBeneath {
 }
 
 impl Files {
-    /// Begins an upload.
+    /// Begins an upload of at least `length` bytes.
     pub(crate) async fn begin_upload(
         &self,
         who: &Principal,
         of: &WorkspaceRef,
         path: &[u8],
-        options: PutOptions,
+        (options, length): (PutOptions, u64),
     ) -> Result<Upload> {
         who.needs(Scope::Files)?;
+        self.check_length(length)?;
         let place = Place::parse(path)?;
         if let Place::Container(path) = &place {
             return Err(not_reachable(path));
@@ -99,13 +100,7 @@ impl Files {
 
     async fn append_beneath(&self, upload: &mut UploadBeneath, piece: &[u8]) -> Result<()> {
         upload.length += piece.len() as u64;
-        let most = self.config.limits.max_file;
-        if upload.length > most {
-            let message = format!("the file has more than {most} bytes");
-            let remedy = "Upload a smaller file, or ask the operator to raise MAX_FILE.";
-            let failure = Failure::new(ErrorCode::PayloadTooLarge, message);
-            return Err(failure.remediation(remedy));
-        }
+        self.check_length(upload.length)?;
         upload.buffer.extend_from_slice(piece);
         if upload.buffer.len() > SMALL && upload.held.is_none() {
             let held = self.stores.shares.hold(upload.target.tenant, 2 * PIECE);
@@ -115,6 +110,17 @@ impl Files {
             true => self.flush(upload, false).await,
             false => Ok(()),
         }
+    }
+
+    fn check_length(&self, length: u64) -> Result<()> {
+        let most = self.config.limits.max_file;
+        if length <= most {
+            return Ok(());
+        }
+        let message = format!("the file has more than {most} bytes");
+        let remedy = "Upload a smaller file, or ask the operator to raise MAX_FILE.";
+        let failure = Failure::new(ErrorCode::PayloadTooLarge, message);
+        Err(failure.remediation(remedy))
     }
 
     /// Writes the buffer to the file.
