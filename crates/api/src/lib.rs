@@ -19,6 +19,7 @@ mod sandbox;
 mod size;
 mod system;
 mod template;
+mod ticket;
 mod webhook;
 mod workspace;
 
@@ -48,9 +49,7 @@ pub use project::{
     TreeEntry, TreePage, Version, VersionPage, Workspace, WorkspaceMerged, WorkspacePage,
     WorkspaceState, WorkspacesForked, WorkspacesMerged,
 };
-pub use pty::{
-    CreatePty, PtyClientMessage, PtyMessages, PtyServerMessage, PtySession, PtyTicket, Resize,
-};
+pub use pty::{CreatePty, PtyClientMessage, PtyMessages, PtyServerMessage, PtySession, Resize};
 pub use sandbox::{
     BatchDelete, BatchDeleted, ChangeSandbox, CreateSandbox, Extend, Failed, Fork, Forked, Logs,
     NetworkMode, OnExpiry, Origin, ProjectSource, Resources, Sandbox, SandboxPage, SandboxState,
@@ -62,6 +61,7 @@ pub use system::{
     SandboxCounts, SystemResources, SystemStats,
 };
 pub use template::{AddTemplate, PullEvent, Template, TemplatePage};
+pub use ticket::{CreateTicket, Ticket};
 pub use webhook::{
     ChangeWebhook, CreateWebhook, Delivery, DeliveryPage, DeliveryState, RotateWebhook,
     RotatedWebhook, Webhook, WebhookPage,

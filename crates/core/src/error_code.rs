@@ -104,6 +104,8 @@ error_codes! {
         "List the tenants with `GET /api/v1/tenants`.";
     NameAmbiguous = 1009, "NAME_AMBIGUOUS", 409, "FAILED_PRECONDITION", Never,
         "Use the id of one of the workspaces in `details`.";
+    OriginNotAllowed = 1010, "ORIGIN_NOT_ALLOWED", 403, "PERMISSION_DENIED", AfterChange,
+        "Ask the operator of the server to add the origin of the page to ALLOWED_ORIGINS.";
     SandboxNotFound = 2001, "SANDBOX_NOT_FOUND", 404, "NOT_FOUND", Never,
         "Check the id; sandboxes are deleted when they expire. `elevo sandbox ls` lists yours.";
     TemplateNotFound = 2002, "TEMPLATE_NOT_FOUND", 404, "NOT_FOUND", Never,

@@ -31,6 +31,7 @@ use crate::app::access::names::Names;
 use crate::app::access::principals::Principals;
 use crate::app::access::secrets::Secrets;
 use crate::app::access::tenants::Tenants;
+use crate::app::access::tickets::Tickets;
 use crate::app::events::Events;
 use crate::app::events::webhooks::Webhooks;
 use crate::app::files::Files;
@@ -115,6 +116,7 @@ pub struct App {
     pub(crate) templates: Arc<Templates>,
     pub(crate) tenants: Arc<Tenants>,
     pub(crate) terminals: Arc<Terminals>,
+    pub(crate) tickets: Tickets,
     pub(crate) webhooks: Arc<Webhooks>,
     pub(crate) workspaces: Arc<Workspaces>,
 }
@@ -174,6 +176,7 @@ impl App {
             system: maintenance.system,
             templates: sandboxes.templates,
             terminals: sandboxes.terminals,
+            tickets: Tickets::default(),
             workspaces: projects.workspaces,
             keys,
             secrets,

@@ -40,6 +40,9 @@ pub(super) struct Events {
     /// Maximum number of events, if they are not streamed; 100 by default.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
+    /// A ticket in place of a key, for clients that cannot send headers.
+    #[allow(dead_code, reason = "checked when the request is admitted")]
+    ticket: Option<String>,
 }
 
 /// List past events, or follow new ones

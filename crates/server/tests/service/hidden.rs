@@ -634,7 +634,6 @@ fn of_processes(id: &str) -> Vec<Case> {
     let terminal = "/api/v1/sandboxes/{id}/pty/{ptyId}";
     let resize = "/api/v1/sandboxes/{id}/pty/{ptyId}/resize";
     let socket = "/api/v1/sandboxes/{id}/pty/{ptyId}/ws";
-    let ticket = "/api/v1/sandboxes/{id}/pty/{ptyId}/ticket";
     let size = json!({"cols": 80, "rows": 24});
     // Reads everything that a command can reach.
     let all = "find / -xdev \\( -path /proc -o -path /sys \\) -prune -o -print; \
@@ -649,7 +648,6 @@ fn of_processes(id: &str) -> Vec<Case> {
         case("POST", "/api/v1/sandboxes/{id}/pty", &[id], "", 201).json(size.clone()),
         case("DELETE", terminal, none, "", 404),
         case("POST", resize, none, "", 404).json(size),
-        case("POST", ticket, none, "", 404),
         Case {
             body: Body::Upgrade,
             ..case("GET", socket, none, "", 404)
@@ -674,6 +672,7 @@ fn of_the_rest() -> Vec<Case> {
         case("GET", "/api/v1/me", &[], "", 200),
         case("GET", "/api/v1/info", &[], "", 200),
         case("GET", "/api/v1/keys", &[], "", 200),
+        case("POST", "/api/v1/tickets", &[], "", 201).json(json!({"path": "/api/v1/events"})),
         case("POST", "/api/v1/keys", &[], "", 403).json(name.clone()),
         case("DELETE", key, &["none"], "", 404),
         case("GET", "/api/v1/tenants", &[], "", 403),

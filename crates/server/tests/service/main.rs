@@ -64,6 +64,7 @@ mod stopping;
 mod syncing;
 mod templates;
 mod tenants;
+mod tickets;
 mod tls;
 mod traces;
 mod unseen;

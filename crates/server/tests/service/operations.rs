@@ -343,7 +343,7 @@ async fn commands(caller: &mut Caller, id: &str) {
         .call("POST sandboxes/{id}/pty/{ptyId}/resize", &of, size)
         .await;
     let ticket = caller
-        .call("POST sandboxes/{id}/pty/{ptyId}/ticket", &of, Value::Null)
+        .call("POST tickets", &[], json!({"path": "/api/v1/events"}))
         .await;
     assert!(ticket["ticket"].is_string(), "{ticket}");
     let operation = "GET sandboxes/{id}/pty/{ptyId}/ws";

@@ -27,6 +27,7 @@ const OF_THE_TENANT: &[(&str, &str, u16, u16)] = &[
     ("get", "/api/v1/keys", 200, 200),
     ("post", "/api/v1/keys", 201, 403),
     ("delete", "/api/v1/keys/{id}", 404, 404),
+    ("post", "/api/v1/tickets", 201, 201),
     ("get", "/api/v1/agents", 200, 200),
     ("post", "/api/v1/agents", 201, 403),
     ("get", "/api/v1/tenants", 403, 403),
