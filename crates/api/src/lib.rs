@@ -20,6 +20,7 @@ mod size;
 mod system;
 mod template;
 mod ticket;
+mod watch;
 mod webhook;
 mod workspace;
 
@@ -62,6 +63,7 @@ pub use system::{
 };
 pub use template::{AddTemplate, PullEvent, Template, TemplatePage};
 pub use ticket::{CreateTicket, Ticket};
+pub use watch::{WatchEvent, WatchKind};
 pub use webhook::{
     ChangeWebhook, CreateWebhook, Delivery, DeliveryPage, DeliveryState, RotateWebhook,
     RotatedWebhook, Webhook, WebhookPage,

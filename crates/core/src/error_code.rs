@@ -134,6 +134,8 @@ error_codes! {
         "Check the path; paths start at the root of the workspace or project.";
     DiskFull = 2014, "DISK_FULL", 507, "RESOURCE_EXHAUSTED", AfterChange,
         "Delete files in the workspace, or create a workspace with a larger disk.";
+    TooManyDirectories = 2022, "TOO_MANY_DIRECTORIES", 422, "RESOURCE_EXHAUSTED", AfterChange,
+        "Watch a directory with fewer directories in it.";
     ProjectNotFound = 3001, "PROJECT_NOT_FOUND", 404, "NOT_FOUND", Never,
         "List projects with `elevo project ls`.";
     WorkspaceNotFound = 3002, "WORKSPACE_NOT_FOUND", 404, "NOT_FOUND", Never,

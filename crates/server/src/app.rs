@@ -35,6 +35,7 @@ use crate::app::access::tickets::Tickets;
 use crate::app::events::Events;
 use crate::app::events::webhooks::Webhooks;
 use crate::app::files::Files;
+use crate::app::files::watching::Watches;
 use crate::app::maintenance::backups::Backups;
 use crate::app::maintenance::cleanup::Cleanup;
 use crate::app::maintenance::disk_space::DiskSpace;
@@ -117,6 +118,7 @@ pub struct App {
     pub(crate) tenants: Arc<Tenants>,
     pub(crate) terminals: Arc<Terminals>,
     pub(crate) tickets: Tickets,
+    pub(crate) watches: Watches,
     pub(crate) webhooks: Arc<Webhooks>,
     pub(crate) workspaces: Arc<Workspaces>,
 }
@@ -157,6 +159,7 @@ impl App {
             )),
             events: Arc::new(Events::new(&resources, &projects.projects)),
             expiry: maintenance.expiry,
+            watches: Watches::new(&resources, &sandboxes.files),
             files: sandboxes.files,
             garbage: maintenance.garbage,
             lost: sandboxes.lost,

@@ -37,6 +37,7 @@ pub(crate) mod tar;
 pub(crate) mod templates;
 pub(crate) mod tickets;
 pub(crate) mod upload;
+pub(crate) mod watch;
 pub(crate) mod webhooks;
 pub(crate) mod workspace_files;
 pub(crate) mod workspaces;
@@ -107,6 +108,7 @@ fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(files::restore))
         .routes(routes!(files::diff))
         .routes(routes!(files::archive_out, files::archive_in))
+        .merge(watch::routes())
         .merge(snapshots::routes())
         .routes(routes!(process::run))
         .routes(routes!(process::list))

@@ -5,6 +5,7 @@ pub(crate) mod content;
 pub(crate) mod diff;
 pub(crate) mod saving;
 pub(crate) mod target;
+pub(crate) mod watching;
 
 use std::io;
 use std::path::{Path, PathBuf};

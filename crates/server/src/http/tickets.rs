@@ -18,17 +18,19 @@ use crate::platform::clock;
 const TERMINAL: &str = "/api/v1/sandboxes/{id}/pty/{ptyId}/ws";
 
 /// The routes that accept a ticket in place of a key.
-const STREAMS: [&str; 3] = [
+const STREAMS: [&str; 5] = [
     "/api/v1/events",
     "/api/v1/sandboxes/{id}/process/{cmdId}/output",
+    "/api/v1/sandboxes/{id}/files/watch",
     TERMINAL,
+    "/api/v1/workspaces/{id}/files/watch",
 ];
 
 /// Create a ticket for a stream
 ///
 /// A client that cannot send headers, such as a page in a browser, opens a stream
-/// with `?ticket=` in place of a key: a terminal, the events, or the output of a
-/// command. A ticket is valid for one GET request of exactly this path, with any
+/// with `?ticket=` in place of a key: a terminal, the events, the output of a
+/// command, or a watch of files. A ticket is valid for one GET request of exactly this path, with any
 /// query, for 30 seconds, and as long as the key that created it. The stream has
 /// the rights of that key. Requests with the same `Idempotency-Key` create
 /// another ticket each.
@@ -64,8 +66,8 @@ pub(super) async fn create(
 /// Returns the path and the query of a stream.
 fn stream(text: &str) -> Result<(String, Option<String>), Failure> {
     let refused = || {
-        let message = "`path` must be the path of a terminal, of events, or of the output of a \
-                       command, such as `/api/v1/events`";
+        let message = "`path` must be the path of a terminal, of events, of the output of a \
+                       command, or of a watch of files, such as `/api/v1/events`";
         Failure::invalid(message)
     };
     let uri: Uri = text.parse().map_err(|_| refused())?;

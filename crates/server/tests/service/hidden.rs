@@ -510,6 +510,13 @@ fn of_workspace(hidden: &Hidden, workspace: &str) -> Vec<Case> {
         ),
         case(
             "GET",
+            "/api/v1/workspaces/{id}/files/watch",
+            &[workspace],
+            "path=none",
+            404,
+        ),
+        case(
+            "GET",
             "/api/v1/workspaces/{id}/archive",
             &[workspace],
             "",
@@ -590,9 +597,10 @@ fn of_sandbox(hidden: &Hidden, id: &str) -> Vec<Case> {
     let post = |route: &'static str, status: u16, body: Value| {
         case("POST", route, &[id], "", status).json(body)
     };
-    let (diff, archive) = (
+    let (diff, archive, watch) = (
         "/api/v1/sandboxes/{id}/diff",
         "/api/v1/sandboxes/{id}/archive",
+        "/api/v1/sandboxes/{id}/files/watch",
     );
     let by_snapshot = json!({"template": "base", "workspace": {"snapshot": head}});
     let snapshot = json!({"snapshot": head});
@@ -605,6 +613,7 @@ fn of_sandbox(hidden: &Hidden, id: &str) -> Vec<Case> {
         case("GET", diff, &[id], "format=patch", 200),
         case("GET", diff, &[id], &format!("from={head}"), 404),
         case("GET", archive, &[id], "", 200),
+        case("GET", watch, &[id], "path=none", 404),
         case("PUT", archive, &[id], "", 204).bytes(tar(&["new.txt"])),
     ];
     cases.extend(of_processes(id));

@@ -69,5 +69,6 @@ mod tls;
 mod traces;
 mod unseen;
 mod warm;
+mod watch;
 mod webhooks;
 mod workspaces;

@@ -49,6 +49,14 @@ impl Caller {
         self.send(operation, request).await
     }
 
+    /// Begins to read a stream without an end.
+    async fn begin(&mut self, operation: &str, id: &str) {
+        let request = self.request(operation, &[id], "");
+        let mut response = request.send().await.unwrap();
+        assert_eq!(response.status(), 200, "{operation}");
+        assert!(response.chunk().await.unwrap().is_some(), "{operation}");
+    }
+
     async fn send(&self, operation: &str, request: RequestBuilder) -> Value {
         let response = request.send().await.unwrap();
         let status = response.status();
@@ -197,6 +205,7 @@ async fn workspaces(caller: &mut Caller) {
     caller
         .read("GET workspaces/{id}/archive", &["fix"], "path=page")
         .await;
+    caller.begin("GET workspaces/{id}/files/watch", "fix").await;
     let upload = caller.request("PUT workspaces/{id}/archive", &["fix"], "path=");
     let upload = upload.body(archive());
     caller.send("PUT workspaces/{id}/archive", upload).await;
@@ -281,6 +290,7 @@ async fn sandboxes(caller: &mut Caller) {
     caller
         .call("POST sandboxes/{id}/extend", &["box"], more)
         .await;
+    caller.begin("GET sandboxes/{id}/files/watch", "box").await;
     let upload = caller.request("PUT sandboxes/{id}/archive", &["box"], "path=");
     let upload = upload.body(archive());
     caller.send("PUT sandboxes/{id}/archive", upload).await;

@@ -92,6 +92,7 @@ const OF_THE_TENANT: &[(&str, &str, u16, u16)] = &[
     ("post", "/api/v1/workspaces/{id}/restore", 404, 404),
     ("get", "/api/v1/workspaces/{id}/archive", 404, 404),
     ("put", "/api/v1/workspaces/{id}/archive", 404, 404),
+    ("get", "/api/v1/workspaces/{id}/files/watch", 404, 404),
     ("post", "/api/v1/workspaces/{id}/park", 404, 404),
     ("post", "/api/v1/workspaces/{id}/resume", 404, 404),
     ("get", "/api/v1/reviews", 200, 200),
