@@ -195,6 +195,7 @@ fn request(service: &Service, route: &Route, ids: &Ids, template: &str) -> Reque
         "resize" => json!({"cols": 1, "rows": 1}),
         "pty" => json!({"cols": 80, "rows": 24}),
         "templates" if route.method == "post" => json!({"name": "evil"}),
+        "tickets" => json!({"path": "/api/v1/events"}),
         "keys" | "agents" | "tenants" if route.method == "post" => json!({"name": "another"}),
         "fork" | "snapshot" | "kill" => json!({}),
         "ws" => {

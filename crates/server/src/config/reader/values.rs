@@ -36,8 +36,8 @@ pub(super) fn origins(text: &str) -> Result<Vec<String>, String> {
     let check = |one: &str| {
         let url = Url::parse(one).map(|url| (url.origin().ascii_serialization(), url));
         match url {
+            _ if one.contains('*') => Err(format!("`{one}` has a `*`; list each origin")),
             Ok((origin, url)) if origin == one && url.scheme().starts_with("http") => Ok(origin),
-            _ if one == "*" => Err("`*` would allow every page; list the origins".into()),
             _ => Err(format!(
                 "`{one}` is not an origin such as https://app.example.com or \
                  http://localhost:3000, without a path and without a default port"

@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(path(&tree, 3, "file").unwrap(), "a/b/file");
         assert_eq!(path(&tree, 1, "file").unwrap(), "file");
         // The directory was found at its new place before the move was read.
-        assert_eq!(tree.insert(3, 1, "c".into()), []);
+        assert!(tree.insert(3, 1, "c".into()).is_empty());
         assert_eq!(path(&tree, 3, "file").unwrap(), "c/file");
         assert_eq!(tree.child(2, "b".as_ref()), None);
         assert_eq!(tree.remove(2), [2]);
