@@ -16,6 +16,7 @@
 mod attacks;
 mod audit;
 mod batch;
+mod browser;
 mod changes;
 mod command_ids;
 mod deciding;
