@@ -19,6 +19,8 @@ mod sandbox;
 mod size;
 mod system;
 mod template;
+mod ticket;
+mod watch;
 mod webhook;
 mod workspace;
 
@@ -48,9 +50,7 @@ pub use project::{
     Version, VersionPage, Workspace, WorkspaceMerged, WorkspacePage, WorkspaceState,
     WorkspacesForked, WorkspacesMerged,
 };
-pub use pty::{
-    CreatePty, PtyClientMessage, PtyMessages, PtyServerMessage, PtySession, PtyTicket, Resize,
-};
+pub use pty::{CreatePty, PtyClientMessage, PtyMessages, PtyServerMessage, PtySession, Resize};
 pub use sandbox::{
     BatchDelete, BatchDeleted, ChangeSandbox, CreateSandbox, Extend, Failed, Fork, Forked, Logs,
     NetworkMode, OnExpiry, Origin, ProjectSource, Resources, Sandbox, SandboxPage, SandboxState,
@@ -62,6 +62,8 @@ pub use system::{
     SandboxCounts, SystemResources, SystemStats,
 };
 pub use template::{AddTemplate, PullEvent, Template, TemplatePage};
+pub use ticket::{CreateTicket, Ticket};
+pub use watch::{WatchEvent, WatchKind};
 pub use webhook::{
     ChangeWebhook, CreateWebhook, Delivery, DeliveryPage, DeliveryState, RotateWebhook,
     RotatedWebhook, Webhook, WebhookPage,

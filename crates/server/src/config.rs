@@ -42,8 +42,10 @@ pub struct Config {
     pub tls: Option<Tls>,
     /// URL that clients use, if a proxy makes it differ from `api`.
     pub public_url: Option<Url>,
-    /// Proxies whose `X-Forwarded-For` is trusted.
+    /// Proxies whose `X-Forwarded-…` headers are trusted.
     pub trusted_proxies: Vec<IpNet>,
+    /// Origins of web pages that may use the API, besides those of the server.
+    pub allowed_origins: Vec<String>,
     /// A key for the first tenant, with every scope.
     pub api_key: Option<Secret>,
     /// Address of the container engine.

@@ -19,3 +19,4 @@ pub(crate) mod signals;
 pub(crate) mod signing;
 pub(crate) mod trace;
 pub(crate) mod vault;
+pub(crate) mod watch;

@@ -10,6 +10,7 @@ pub(crate) mod single;
 pub(crate) mod stored;
 pub(crate) mod target;
 pub(crate) mod uploads;
+pub(crate) mod watching;
 
 use std::io;
 use std::path::{Path, PathBuf};

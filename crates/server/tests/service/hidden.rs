@@ -562,6 +562,13 @@ fn of_workspace(hidden: &Hidden, workspace: &str) -> Vec<Case> {
         ),
         case(
             "GET",
+            "/api/v1/workspaces/{id}/files/watch",
+            &[workspace],
+            "path=none",
+            404,
+        ),
+        case(
+            "GET",
             "/api/v1/workspaces/{id}/archive",
             &[workspace],
             "",
@@ -651,9 +658,10 @@ fn of_sandbox(hidden: &Hidden, id: &str) -> Vec<Case> {
     let post = |route: &'static str, status: u16, body: Value| {
         case("POST", route, &[id], "", status).json(body)
     };
-    let (diff, archive) = (
+    let (diff, archive, watch) = (
         "/api/v1/sandboxes/{id}/diff",
         "/api/v1/sandboxes/{id}/archive",
+        "/api/v1/sandboxes/{id}/files/watch",
     );
     let by_snapshot = json!({"template": "base", "workspace": {"snapshot": head}});
     let snapshot = json!({"snapshot": head});
@@ -666,6 +674,7 @@ fn of_sandbox(hidden: &Hidden, id: &str) -> Vec<Case> {
         case("GET", diff, &[id], "format=patch", 200),
         case("GET", diff, &[id], &format!("from={head}"), 404),
         case("GET", archive, &[id], "", 200),
+        case("GET", watch, &[id], "path=none", 404),
         case("PUT", archive, &[id], "", 204).bytes(tar(&["new.txt"])),
     ];
     cases.extend(of_files(SANDBOX_FILES, id));
@@ -696,7 +705,6 @@ fn of_processes(id: &str) -> Vec<Case> {
     let terminal = "/api/v1/sandboxes/{id}/pty/{ptyId}";
     let resize = "/api/v1/sandboxes/{id}/pty/{ptyId}/resize";
     let socket = "/api/v1/sandboxes/{id}/pty/{ptyId}/ws";
-    let ticket = "/api/v1/sandboxes/{id}/pty/{ptyId}/ticket";
     let size = json!({"cols": 80, "rows": 24});
     // Reads everything that a command can reach.
     let all = "find / -xdev \\( -path /proc -o -path /sys \\) -prune -o -print; \
@@ -711,7 +719,6 @@ fn of_processes(id: &str) -> Vec<Case> {
         case("POST", "/api/v1/sandboxes/{id}/pty", &[id], "", 201).json(size.clone()),
         case("DELETE", terminal, none, "", 404),
         case("POST", resize, none, "", 404).json(size),
-        case("POST", ticket, none, "", 404),
         Case {
             body: Body::Upgrade,
             ..case("GET", socket, none, "", 404)
@@ -736,6 +743,7 @@ fn of_the_rest() -> Vec<Case> {
         case("GET", "/api/v1/me", &[], "", 200),
         case("GET", "/api/v1/info", &[], "", 200),
         case("GET", "/api/v1/keys", &[], "", 200),
+        case("POST", "/api/v1/tickets", &[], "", 201).json(json!({"path": "/api/v1/events"})),
         case("POST", "/api/v1/keys", &[], "", 403).json(name.clone()),
         case("DELETE", key, &["none"], "", 404),
         case("GET", "/api/v1/tenants", &[], "", 403),

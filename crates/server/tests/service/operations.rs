@@ -49,6 +49,14 @@ impl Caller {
         self.send(operation, request).await
     }
 
+    /// Begins to read a stream without an end.
+    async fn begin(&mut self, operation: &str, id: &str) {
+        let request = self.request(operation, &[id], "");
+        let mut response = request.send().await.unwrap();
+        assert_eq!(response.status(), 200, "{operation}");
+        assert!(response.chunk().await.unwrap().is_some(), "{operation}");
+    }
+
     async fn send(&self, operation: &str, request: RequestBuilder) -> Value {
         let response = request.send().await.unwrap();
         let status = response.status();
@@ -218,6 +226,7 @@ async fn workspaces(caller: &mut Caller) {
     caller
         .read("GET workspaces/{id}/archive", &["fix"], "path=page")
         .await;
+    caller.begin("GET workspaces/{id}/files/watch", "fix").await;
     let upload = caller.request("PUT workspaces/{id}/archive", &["fix"], "path=");
     let upload = upload.body(archive());
     caller.send("PUT workspaces/{id}/archive", upload).await;
@@ -307,6 +316,7 @@ async fn sandboxes(caller: &mut Caller) {
     caller
         .call("POST sandboxes/{id}/extend", &["box"], more)
         .await;
+    caller.begin("GET sandboxes/{id}/files/watch", "box").await;
     let upload = caller.request("PUT sandboxes/{id}/archive", &["box"], "path=");
     let upload = upload.body(archive());
     caller.send("PUT sandboxes/{id}/archive", upload).await;
@@ -370,7 +380,7 @@ async fn commands(caller: &mut Caller, id: &str) {
         .call("POST sandboxes/{id}/pty/{ptyId}/resize", &of, size)
         .await;
     let ticket = caller
-        .call("POST sandboxes/{id}/pty/{ptyId}/ticket", &of, Value::Null)
+        .call("POST tickets", &[], json!({"path": "/api/v1/events"}))
         .await;
     assert!(ticket["ticket"].is_string(), "{ticket}");
     let operation = "GET sandboxes/{id}/pty/{ptyId}/ws";

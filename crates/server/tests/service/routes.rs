@@ -27,6 +27,7 @@ const OF_THE_TENANT: &[(&str, &str, u16, u16)] = &[
     ("get", "/api/v1/keys", 200, 200),
     ("post", "/api/v1/keys", 201, 403),
     ("delete", "/api/v1/keys/{id}", 404, 404),
+    ("post", "/api/v1/tickets", 201, 201),
     ("get", "/api/v1/agents", 200, 200),
     ("post", "/api/v1/agents", 201, 403),
     ("get", "/api/v1/tenants", 403, 403),
@@ -100,6 +101,7 @@ const OF_THE_TENANT: &[(&str, &str, u16, u16)] = &[
     ("get", "/api/v1/workspaces/{id}/files/list", 404, 404),
     ("post", "/api/v1/workspaces/{id}/files/move", 404, 404),
     ("post", "/api/v1/workspaces/{id}/files/mkdir", 404, 404),
+    ("get", "/api/v1/workspaces/{id}/files/watch", 404, 404),
     ("post", "/api/v1/workspaces/{id}/park", 404, 404),
     ("post", "/api/v1/workspaces/{id}/resume", 404, 404),
     ("get", "/api/v1/reviews", 200, 200),
@@ -202,6 +204,7 @@ fn request(service: &Service, route: &Route, ids: &Ids, template: &str) -> Reque
         "resize" => json!({"cols": 1, "rows": 1}),
         "pty" => json!({"cols": 80, "rows": 24}),
         "templates" if route.method == "post" => json!({"name": "evil"}),
+        "tickets" => json!({"path": "/api/v1/events"}),
         "keys" | "agents" | "tenants" if route.method == "post" => json!({"name": "another"}),
         "fork" | "snapshot" | "kill" => json!({}),
         "ws" => {
