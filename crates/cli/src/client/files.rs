@@ -87,6 +87,12 @@ impl Files {
             .await
     }
 
+    /// Creates a request for the changes of files in a directory.
+    pub(crate) fn watch(&self, call: &Call, path: &str) -> RequestBuilder {
+        let request = call.client.request(Method::GET, &self.below(&["watch"]));
+        request.query(&self.query(path))
+    }
+
     /// Sends a request that changes a file other than its content.
     pub(crate) async fn change(
         &self,

@@ -7,6 +7,7 @@ mod mkdir;
 mod mv;
 mod put;
 mod rm;
+mod watch;
 
 use clap::{Args, Subcommand};
 
@@ -51,6 +52,7 @@ enum FilesCommand {
     Rm(rm::Rm),
     Mv(mv::Mv),
     Mkdir(mkdir::Mkdir),
+    Watch(watch::Watch),
 }
 
 pub(crate) fn run(files: Files) -> anyhow::Result<Exit> {
@@ -63,5 +65,6 @@ pub(crate) fn run(files: Files) -> anyhow::Result<Exit> {
         FilesCommand::Rm(args) => rm::run(call, &args),
         FilesCommand::Mv(args) => mv::run(call, args).map(done),
         FilesCommand::Mkdir(args) => mkdir::run(call, args).map(done),
+        FilesCommand::Watch(args) => watch::run(call, &args).map(done),
     })
 }

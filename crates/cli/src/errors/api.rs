@@ -15,7 +15,7 @@ pub(super) fn describe_body(body: &elevo_api::ErrorBody) -> Described {
     let exit = match status {
         400 | 413 | 415 | 422 => Exit::Usage,
         404 | 410 => Exit::NotFound,
-        409 => Exit::Conflict,
+        409 | 412 => Exit::Conflict,
         429 | 503 => Exit::Busy,
         // Other statuses have no exit code of their own.
         _ => Exit::Failed,

@@ -39,6 +39,6 @@ pub(crate) fn print(output: &mut Output, file: &FileInfo, long: bool) -> Result<
 
 /// Returns a path without control characters. A line break in a name must not
 /// hide the rest of the name.
-fn plain(path: &str) -> String {
+pub(crate) fn plain(path: &str) -> String {
     path.replace(char::is_control, "\u{fffd}")
 }

@@ -1,7 +1,9 @@
 //! `elevo files`: single files of sandboxes, workspaces, projects and snapshots.
 
 use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::Stdio;
 
 use serde_json::Value;
 
@@ -159,4 +161,28 @@ fn names_of_hostile_files_do_not_control_the_terminal() {
     assert!(listed.contains("c -> to\u{fffd}\n"), "{listed:?}");
     let exact = server.ok(["files", "ls", place, "--json"]);
     assert!(exact.contains("a\\u001b[2J\\nb"), "{exact}");
+}
+
+#[test]
+fn changes_of_files_are_printed_as_they_happen() {
+    let server = with_site();
+    let made = json(&server.ok(["ws", "create", "--project", "site", "--json"]));
+    let path = std::path::Path::new(made["path"].as_str().unwrap());
+    let place = format!("{}:dir", made["id"].as_str().unwrap());
+    let mut command = server.command(["files", "watch", &place, "--json"]);
+    let mut watch = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let mut next = || json(&lines.next().unwrap().unwrap());
+    assert_eq!(next()["kind"], "watching");
+    fs::write(path.join("outside"), "x").unwrap();
+    fs::write(path.join("dir/new"), "x").unwrap();
+    let created = next();
+    assert_eq!(
+        (&created["kind"], &created["path"]),
+        (&"created".into(), &"dir/new".into())
+    );
+    fs::remove_file(path.join("dir/new")).unwrap();
+    while next()["kind"] != "deleted" {}
+    watch.kill().unwrap();
+    watch.wait().unwrap();
 }
