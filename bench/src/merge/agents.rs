@@ -128,7 +128,7 @@ async fn check(
     let mut open = open_reviews(served, project).await?;
     for (agent, workspace) in workspaces.iter().enumerate() {
         for file in 0..CHANGED {
-            let url = format!("/api/v1/projects/{project}/file?path={}", own(agent, file));
+            let url = format!("/api/v1/projects/{project}/files?path={}", own(agent, file));
             let answer = served.server.request(Method::GET, &url).send().await?;
             let found = answer.error_for_status()?.bytes().await?;
             ensure!(

@@ -68,7 +68,7 @@ impl Served {
 
     /// Returns the content of a file in the head of a project.
     pub(super) async fn file(&self, project: &str, path: &str) -> Result<String> {
-        let url = format!("/api/v1/projects/{project}/file?path={path}");
+        let url = format!("/api/v1/projects/{project}/files?path={path}");
         let answer = self.server.request(reqwest::Method::GET, &url);
         let answer = answer.send().await?.error_for_status()?;
         Ok(answer.text().await?)

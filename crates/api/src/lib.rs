@@ -19,6 +19,8 @@ mod sandbox;
 mod size;
 mod system;
 mod template;
+mod ticket;
+mod watch;
 mod webhook;
 mod workspace;
 
@@ -45,12 +47,10 @@ pub use project::{
     Project, ProjectPage, ProjectPolicy, Refresh, Refreshed, ResolveReview, ResolveReviews,
     RestorePath, Retention, Revert, Review, ReviewPage, ReviewState, ReviewToResolve,
     ReviewsResolved, SetPolicy, SetTag, Step, StepPage, Sync, SyncMode, Tag, TagPage, Take,
-    TreeEntry, TreePage, Version, VersionPage, Workspace, WorkspaceMerged, WorkspacePage,
-    WorkspaceState, WorkspacesForked, WorkspacesMerged,
+    Version, VersionPage, Workspace, WorkspaceMerged, WorkspacePage, WorkspaceState,
+    WorkspacesForked, WorkspacesMerged,
 };
-pub use pty::{
-    CreatePty, PtyClientMessage, PtyMessages, PtyServerMessage, PtySession, PtyTicket, Resize,
-};
+pub use pty::{CreatePty, PtyClientMessage, PtyMessages, PtyServerMessage, PtySession, Resize};
 pub use sandbox::{
     BatchDelete, BatchDeleted, ChangeSandbox, CreateSandbox, Extend, Failed, Fork, Forked, Logs,
     NetworkMode, OnExpiry, Origin, ProjectSource, Resources, Sandbox, SandboxPage, SandboxState,
@@ -62,6 +62,8 @@ pub use system::{
     SandboxCounts, SystemResources, SystemStats,
 };
 pub use template::{AddTemplate, PullEvent, Template, TemplatePage};
+pub use ticket::{CreateTicket, Ticket};
+pub use watch::{WatchEvent, WatchKind};
 pub use webhook::{
     ChangeWebhook, CreateWebhook, Delivery, DeliveryPage, DeliveryState, RotateWebhook,
     RotatedWebhook, Webhook, WebhookPage,

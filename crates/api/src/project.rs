@@ -278,27 +278,3 @@ pub struct BlamedLines {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_at: Option<String>,
 }
-
-/// An entry of a directory.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct TreeEntry {
-    /// Path from the root of the project.
-    pub path: String,
-    /// Type, size and mode of the entry.
-    #[serde(flatten)]
-    pub version: Version,
-}
-
-/// A page of the entries of a directory.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct TreePage {
-    /// The snapshot that contains the directory.
-    pub snapshot: String,
-    /// The entries, ordered by name.
-    pub items: Vec<TreeEntry>,
-    /// Cursor of the next page; absent on the last page.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next: Option<String>,
-}

@@ -37,17 +37,6 @@ pub struct PtySession {
     pub websocket_url: String,
 }
 
-/// A ticket to connect to a terminal without a key.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct PtyTicket {
-    /// The value of `ticket` in the query of the WebSocket URL. It is valid for
-    /// one connection.
-    pub ticket: String,
-    /// When the ticket expires.
-    pub expires_at: String,
-}
-
 /// New size of a terminal.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

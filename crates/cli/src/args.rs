@@ -12,6 +12,7 @@ use crate::commands::doctor::Doctor;
 use crate::commands::down::Down;
 use crate::commands::events::Events;
 use crate::commands::exec::Exec;
+use crate::commands::files::Files;
 use crate::commands::help::Help;
 use crate::commands::key::Key;
 use crate::commands::kill::Kill;
@@ -109,6 +110,7 @@ pub(crate) enum Command {
     Attach(Attach),
     Kill(Kill),
     Cp(Cp),
+    Files(Files),
     Project(Project),
     Review(Review),
     Snapshot(Snapshot),
@@ -145,6 +147,7 @@ impl Command {
             Self::Attach(attach) => attach.reach.json,
             Self::Kill(kill) => kill.reach.json,
             Self::Cp(cp) => cp.reach.json,
+            Self::Files(files) => files.reach.json,
             Self::Project(project) => project.reach.json,
             Self::Review(review) => review.reach.json,
             Self::Snapshot(snapshot) => snapshot.reach.json,

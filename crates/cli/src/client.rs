@@ -10,6 +10,7 @@ pub(crate) mod diff;
 pub(crate) mod error;
 pub(crate) mod event_text;
 mod events;
+pub(crate) mod files;
 mod find;
 mod follow;
 pub(crate) mod health;

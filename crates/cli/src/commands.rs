@@ -16,6 +16,7 @@ pub(crate) mod doctor;
 pub(crate) mod down;
 pub(crate) mod events;
 pub(crate) mod exec;
+pub(crate) mod files;
 pub(crate) mod help;
 pub(crate) mod key;
 pub(crate) mod kill;

@@ -2,6 +2,7 @@
 
 pub(crate) mod merge;
 pub(crate) mod network;
+pub(crate) mod place;
 pub(crate) mod policy;
 pub(crate) mod retention;
 pub(crate) mod server_settings;

@@ -5,6 +5,7 @@ pub(crate) mod changes;
 pub(crate) mod check;
 pub(crate) mod conflict;
 pub(crate) mod damage;
+pub(crate) mod file_info;
 pub(crate) mod format;
 pub(crate) mod json;
 pub(crate) mod notes;

@@ -20,7 +20,7 @@ pub(crate) use splice::splice;
 pub(crate) use zeros::ZEROS;
 
 /// Maximum number of chunks that a sequential read loads in one call.
-const CHUNKS_AHEAD: usize = 16;
+pub const CHUNKS_AHEAD: usize = 16;
 
 /// Maximum bytes reserved for a read before its data is loaded.
 const LARGE_READ: u64 = 4 * 1024 * 1024;
@@ -285,7 +285,7 @@ impl ChunkReader {
     }
 
     /// Returns the next chunk, loading at most `ahead` chunks at once.
-    pub(crate) async fn next_of(&mut self, ahead: usize) -> Result<Option<Bytes>> {
+    pub async fn next_of(&mut self, ahead: usize) -> Result<Option<Bytes>> {
         if self.ready.is_empty() {
             let items = self.next_items(ahead).await?;
             let hashes: Vec<_> = items.iter().map(|item| item.hash).collect();

@@ -45,7 +45,9 @@ pub use checkout::{
 };
 pub use diff::{Change, ChangeKind, Diff};
 pub use error::{Error, Result};
-pub use file::{ChunkReader, ContentBuilder, FilePiece, SeekTarget, content_of, read_range, seek};
+pub use file::{
+    CHUNKS_AHEAD, ChunkReader, ContentBuilder, FilePiece, SeekTarget, content_of, read_range, seek,
+};
 pub use gc::{GcOptions, GcProgress, GcReport, GcRoot, GcRun, collect_garbage};
 pub use guards::Guard;
 pub use import::{

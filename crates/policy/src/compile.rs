@@ -89,7 +89,7 @@ impl Compiled {
     /// agent, such as the owner of the project, who may do everything.
     pub fn for_agent(&self, agent: Option<&str>) -> View {
         let Some(agent) = agent else {
-            return View::new(Vec::new(), Access::Full);
+            return View::everything();
         };
         let grants = self.access.iter().filter_map(|rule| {
             let meant = rule.meant(agent, self.members.get(agent))?;

@@ -72,6 +72,11 @@ impl Doing {
 }
 
 impl View {
+    /// Returns a view that allows everything.
+    pub fn everything() -> Self {
+        Self::new(Vec::new(), Access::Full)
+    }
+
     pub(crate) fn new(mut grants: Vec<Grant>, default: Access) -> Self {
         grants.sort_by(|one, other| {
             let rank = |grant: &Grant| (grant.specificity, grant.meant);

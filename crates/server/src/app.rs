@@ -31,9 +31,11 @@ use crate::app::access::names::Names;
 use crate::app::access::principals::Principals;
 use crate::app::access::secrets::Secrets;
 use crate::app::access::tenants::Tenants;
+use crate::app::access::tickets::Tickets;
 use crate::app::events::Events;
 use crate::app::events::webhooks::Webhooks;
 use crate::app::files::Files;
+use crate::app::files::watching::Watches;
 use crate::app::maintenance::backups::Backups;
 use crate::app::maintenance::cleanup::Cleanup;
 use crate::app::maintenance::disk_space::DiskSpace;
@@ -115,6 +117,8 @@ pub struct App {
     pub(crate) templates: Arc<Templates>,
     pub(crate) tenants: Arc<Tenants>,
     pub(crate) terminals: Arc<Terminals>,
+    pub(crate) tickets: Tickets,
+    pub(crate) watches: Watches,
     pub(crate) webhooks: Arc<Webhooks>,
     pub(crate) workspaces: Arc<Workspaces>,
 }
@@ -155,6 +159,7 @@ impl App {
             )),
             events: Arc::new(Events::new(&resources, &projects.projects)),
             expiry: maintenance.expiry,
+            watches: Watches::new(&resources, &sandboxes.files),
             files: sandboxes.files,
             garbage: maintenance.garbage,
             lost: sandboxes.lost,
@@ -174,6 +179,7 @@ impl App {
             system: maintenance.system,
             templates: sandboxes.templates,
             terminals: sandboxes.terminals,
+            tickets: Tickets::default(),
             workspaces: projects.workspaces,
             keys,
             secrets,

@@ -42,8 +42,10 @@ pub struct Config {
     pub tls: Option<Tls>,
     /// URL that clients use, if a proxy makes it differ from `api`.
     pub public_url: Option<Url>,
-    /// Proxies whose `X-Forwarded-For` is trusted.
+    /// Proxies whose `X-Forwarded-…` headers are trusted.
     pub trusted_proxies: Vec<IpNet>,
+    /// Origins of web pages that may use the API, besides those of the server.
+    pub allowed_origins: Vec<String>,
     /// A key for the first tenant, with every scope.
     pub api_key: Option<Secret>,
     /// Address of the container engine.
@@ -235,6 +237,8 @@ pub struct Limits {
     pub tenant: elevo_catalog::TenantLimits,
     /// Maximum size of an archive that a client sends.
     pub max_archive: u64,
+    /// Maximum size of a single file that a client uploads.
+    pub max_file: u64,
 }
 
 /// All problems of the settings.

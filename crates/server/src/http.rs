@@ -1,5 +1,6 @@
 //! The REST API: all routes, and the form of requests and responses.
 
+pub(crate) mod address;
 pub(crate) mod admin;
 pub(crate) mod admin_socket;
 pub(crate) mod answer;
@@ -17,23 +18,29 @@ pub(crate) mod layers;
 pub(crate) mod limits;
 pub(crate) mod me;
 pub(crate) mod open_values;
+pub(crate) mod origins;
 pub(crate) mod page;
 pub(crate) mod process;
 pub(crate) mod projects;
 pub(crate) mod pty;
 pub(crate) mod pty_socket;
+pub(crate) mod ranges;
 pub(crate) mod request;
 pub(crate) mod reviews;
 pub(crate) mod route_rules;
 pub(crate) mod sandboxes;
 pub(crate) mod shared;
+pub(crate) mod single_files;
 pub(crate) mod snapshots;
+pub(crate) mod stored_files;
 pub(crate) mod stream;
 pub(crate) mod system;
 pub(crate) mod tags;
 pub(crate) mod tar;
 pub(crate) mod templates;
+pub(crate) mod tickets;
 pub(crate) mod upload;
+pub(crate) mod watch;
 pub(crate) mod webhooks;
 pub(crate) mod workspace_files;
 pub(crate) mod workspaces;
@@ -45,6 +52,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::any;
 use elevo_core::ErrorCode;
+use tower::util::option_layer;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -103,7 +111,10 @@ fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(files::restore))
         .routes(routes!(files::diff))
         .routes(routes!(files::archive_out, files::archive_in))
+        .merge(single_files::routes())
+        .merge(watch::routes())
         .merge(snapshots::routes())
+        .merge(stored_files::routes())
         .routes(routes!(process::run))
         .routes(routes!(process::list))
         .routes(routes!(process::get))
@@ -113,7 +124,6 @@ fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(pty::create))
         .routes(routes!(pty::resize))
         .routes(routes!(pty::close))
-        .routes(routes!(pty::ticket))
         .routes(routes!(pty::connect))
         .routes(routes!(projects::create, projects::list))
         .routes(routes!(projects::get, projects::change, projects::delete))
@@ -133,6 +143,7 @@ fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(templates::remove))
         .routes(routes!(keys::create, keys::list))
         .routes(routes!(keys::revoke))
+        .routes(routes!(tickets::create))
         .routes(routes!(keys::create_agent, keys::list_agents))
         .routes(routes!(keys::end_agent))
         .routes(routes!(keys::create_tenant, keys::list_tenants))
@@ -205,6 +216,7 @@ pub(crate) fn router(shared: Shared) -> Router {
             layers::refuse_when_stopping,
         ))
         .layer(from_fn_with_state(shared.clone(), audit::record))
+        .layer(option_layer(origins::layer(&shared.app.config)))
         .layer(from_fn(layers::observe))
         .with_state(shared)
 }

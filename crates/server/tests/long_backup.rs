@@ -246,7 +246,7 @@ async fn check_client(service: &Service, project: &str, client: &Client, landed:
     };
     for round in landed.saturating_sub(OWN - 1).max(1)..=landed {
         let path = client.path(round);
-        let url = format!("/api/v1/projects/{project}/file?path={path}");
+        let url = format!("/api/v1/projects/{project}/files?path={path}");
         let answer = service.request(Method::GET, &url).send().await.unwrap();
         assert_eq!(answer.text().await.unwrap(), client.name(round), "{path}");
     }

@@ -391,14 +391,16 @@ async fn check_files(service: &Service, project: &str, clients: &[Client], histo
     assert_eq!(shared.lines().count(), CLIENTS * 6);
     for path in history.files.keys() {
         let (parent, _) = path.rsplit_once('/').unwrap_or(("", path));
-        let url = format!("/api/v1/projects/{project}/tree?path={parent}&limit=100");
+        let url = format!("/api/v1/projects/{project}/files/list?path={parent}&limit=100");
         let tree = service.get(&url).await;
         let entry = tree["items"].as_array().unwrap().iter();
         let mut entry = entry.filter(|entry| entry["path"] == **path);
         let (entry, version) = (entry.next().unwrap(), &history.files[path]);
-        for field in ["id", "size", "mode", "type"] {
-            assert_eq!(entry[field], version[field], "{path}");
-        }
+        let (id, mode) = (text(version, "id"), text(version, "mode"));
+        assert_eq!(text(entry, "etag"), format!("\"{id}\""), "{path}");
+        assert_eq!(text(entry, "mode"), format!("0{mode}"), "{path}");
+        assert_eq!(entry["size"], version["size"], "{path}");
+        assert_eq!(entry["kind"], version["type"], "{path}");
     }
 }
 
@@ -442,7 +444,7 @@ async fn check_held(service: &Service, project: &str, clients: &[Client]) {
 }
 
 async fn file(service: &Service, project: &str, path: &str) -> String {
-    let url = format!("/api/v1/projects/{project}/file?path={path}");
+    let url = format!("/api/v1/projects/{project}/files?path={path}");
     let answer = service.request(Method::GET, &url).send().await.unwrap();
     assert_eq!(answer.status(), 200, "{path}");
     answer.text().await.unwrap()

@@ -12,6 +12,8 @@
 
 #[path = "service/harness.rs"]
 mod harness;
+#[path = "service/long_watch.rs"]
+mod long_watch;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

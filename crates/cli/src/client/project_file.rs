@@ -14,7 +14,7 @@ pub(crate) fn read_file(
 ) -> anyhow::Result<(reqwest::header::HeaderMap, bytes::Bytes)> {
     let request = call
         .client
-        .request(Method::GET, &project_path(name, &["file"]));
+        .request(Method::GET, &project_path(name, &["files"]));
     let request = request.query(&[("path", path)]);
     let request = at_snapshot(request, at);
     let answer = call.watch("reading", async {

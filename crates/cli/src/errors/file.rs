@@ -27,6 +27,12 @@ pub(crate) enum FileProblem {
     NotFound(PathBuf),
     #[error("{} is a directory, but an option needs a tar archive", .0.display())]
     NotATar(PathBuf),
+    #[error("`{0}` has no path of a file")]
+    NoPath(String),
+    #[error("files of `{0}` can only be read")]
+    ReadOnlyPlace(String),
+    #[error("{} is a directory", .0.display())]
+    Directory(PathBuf),
     #[error("refusing to write an archive to a terminal")]
     ArchiveToTerminal,
 }
@@ -80,6 +86,24 @@ impl FileProblem {
                 "not_a_tar",
                 path_details("path", path),
                 "leave out --layer-on, --max-size and --max-entries, or name a tar archive",
+            ),
+            Self::NoPath(place) => describe(
+                Exit::Usage,
+                "path_invalid",
+                json!({ "place": place }),
+                "name a file as PLACE:PATH; `elevo files ls PLACE` lists the files",
+            ),
+            Self::ReadOnlyPlace(place) => describe(
+                Exit::Usage,
+                "place_read_only",
+                json!({ "place": place }),
+                "change files of a project with `elevo project apply`, or in a workspace",
+            ),
+            Self::Directory(path) => describe(
+                Exit::Usage,
+                "is_a_directory",
+                path_details("path", path),
+                "`elevo cp DIRECTORY SANDBOX:PATH` copies a directory",
             ),
             Self::ArchiveToTerminal => describe(
                 Exit::Usage,

@@ -26,6 +26,7 @@ mod process;
 mod projects;
 mod removing;
 mod server;
+mod single_files;
 mod tables;
 mod tls;
 mod undo;

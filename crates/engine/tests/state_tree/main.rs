@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use elevo_engine::{
-    Attributes, ChangeKind, Error, GcOptions, GcProgress, GcScope, Repository, StateTree,
-    collect_garbage,
+    Attributes, ChangeKind, ChunkReader, Error, GcOptions, GcProgress, GcScope, Repository,
+    StateTree, Store, collect_garbage, content_of,
 };
-use elevo_objects::{Entry, Mode};
+use elevo_objects::{Entry, Kind, Mode};
 use futures::executor::block_on;
 use operations::{
     any_data, any_op, apply_to_model, apply_to_tree, expected_changes, found_changes,
@@ -358,4 +358,30 @@ fn a_tree_and_its_diffs_hold_their_snapshots() {
     collect_all(&repository);
     let gone = block_on(repository.snapshot(last));
     assert!(matches!(gone, Err(Error::NoSuchSnapshot(_))), "{gone:?}");
+}
+
+#[test]
+fn a_read_at_an_offset_needs_only_the_chunk_there() {
+    let (store, repository) = repository();
+    let data = Bytes::from(noise(7, 3_000_000));
+    let offset = 1_500_000;
+    let (content, mut objects) = content_of(data.clone());
+    let mut end = 0;
+    objects.retain(|object| {
+        if object.key.kind != Kind::Chunk {
+            return true;
+        }
+        let start = end;
+        end += object.data.len();
+        (start..end).contains(&offset)
+    });
+    block_on(Store::put(&*store, support::TENANT, objects)).unwrap();
+    let opened = ChunkReader::open(&repository, &content, offset as u64);
+    let (mut reader, start) = block_on(opened).unwrap();
+    let chunk = block_on(reader.next_of(1)).unwrap().unwrap();
+    let start = start as usize;
+    assert!((start..start + chunk.len()).contains(&offset));
+    assert_eq!(chunk, data[start..start + chunk.len()]);
+    let next = block_on(reader.next_of(1));
+    assert!(matches!(next, Err(Error::MissingObject(_))), "{next:?}");
 }

@@ -9,3 +9,4 @@ pub(crate) mod principal;
 pub(crate) mod principals;
 pub(crate) mod secrets;
 pub(crate) mod tenants;
+pub(crate) mod tickets;

@@ -1,9 +1,9 @@
 //! Commands in sandboxes: runs, lists and signals them, and sends their input.
 
 mod claims;
+mod clients;
 pub(crate) mod output;
 pub(crate) mod terminals;
-pub(crate) mod tickets;
 mod wish;
 
 use std::sync::Arc;

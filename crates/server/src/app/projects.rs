@@ -7,7 +7,6 @@ pub(crate) mod history;
 pub(crate) mod landing;
 pub(crate) mod merges;
 pub(crate) mod out;
-pub(crate) mod packing;
 mod path_history;
 pub(crate) mod policies;
 pub(crate) mod project_ref;

@@ -1,6 +1,7 @@
 //! Keeps snapshots from garbage collection while they are in use, and explains
 //! why the content of a version is no longer available.
 
+pub(crate) mod reading;
 pub(crate) mod records;
 
 use std::collections::BTreeMap;

@@ -43,7 +43,13 @@ pub(super) const SETTINGS: &[(&str, &str)] = &[
     ),
     (
         "TRUSTED_PROXIES",
-        "addresses or networks of proxies, separated by commas; their X-Forwarded-For is trusted",
+        "addresses or networks of proxies, separated by commas; their X-Forwarded-For, \
+         X-Forwarded-Proto and X-Forwarded-Host are trusted",
+    ),
+    (
+        "ALLOWED_ORIGINS",
+        "origins of web pages that may use the API, such as https://app.example.com, separated \
+         by commas [none]",
     ),
     (
         "API_KEY",
@@ -267,6 +273,10 @@ pub(super) const SETTINGS: &[(&str, &str)] = &[
     (
         "MAX_ARCHIVE",
         "maximum size of an archive that a client sends [1g]",
+    ),
+    (
+        "MAX_FILE",
+        "maximum size of a single file that a client uploads [5g]",
     ),
     (
         "OTEL_EXPORTER_OTLP_ENDPOINT",

@@ -11,8 +11,8 @@ use elevo_api::{NetworkMode, parse_cpu, parse_limit};
 use elevo_sandbox::HostLimits;
 
 use crate::config::reader::values::{
-    api_key, check_user, names, network, networks, output_buffer, percent, provider, public_url,
-    some_number, some_size, truth, user, user_by_default, warm_pools,
+    api_key, check_user, names, network, networks, origins, output_buffer, percent, provider,
+    public_url, some_number, some_size, truth, user, user_by_default, warm_pools,
 };
 use crate::config::{
     AuditConfig, AuditedCommands, Config, Garbage, Limits, SETTINGS, Secret, Tls, TracesConfig,
@@ -251,6 +251,7 @@ impl Reader {
                 ..elevo_catalog::TenantLimits::default()
             },
             max_archive: self.size("MAX_ARCHIVE", 1 << 30),
+            max_file: self.size("MAX_FILE", 5 << 30),
         };
         if limits.default_timeout > limits.max_lifetime {
             let problem = "DEFAULT_SANDBOX_TIMEOUT is more than MAX_SANDBOX_LIFETIME";
@@ -371,6 +372,7 @@ impl Reader {
             tls,
             public_url: self.get("PUBLIC_URL", None, public_url),
             trusted_proxies: self.get("TRUSTED_PROXIES", Vec::new(), networks),
+            allowed_origins: self.get("ALLOWED_ORIGINS", Vec::new(), origins),
             api_key: self.get("API_KEY", None, api_key),
             docker_host: self
                 .text("DOCKER_HOST")

@@ -142,6 +142,28 @@ fn a_proxy_in_front_can_be_configured() {
 }
 
 #[test]
+fn origins_are_read_as_browsers_send_them() {
+    let origins = "https://app.example.com, http://localhost:3000,https://[::1]:8443";
+    let config = read("", &[("ALLOWED_ORIGINS", origins)]).unwrap();
+    assert_eq!(config.allowed_origins.len(), 3);
+    assert_eq!(config.allowed_origins[1], "http://localhost:3000");
+    assert!(read("", &[]).unwrap().allowed_origins.is_empty());
+    for wrong in [
+        "*",
+        "null",
+        "app.example.com",
+        "https://app.example.com/",
+        "https://app.example.com:443",
+        "https://App.example.com",
+        "https://*.example.com",
+        "file:///x",
+        "ws://app.example.com",
+    ] {
+        assert!(read("", &[("ALLOWED_ORIGINS", wrong)]).is_err(), "{wrong}");
+    }
+}
+
+#[test]
 fn rejects_a_key_file_in_the_data_directory() {
     let config = read("", &[("DATA_DIR", "/srv/elevo/")]).unwrap();
     let beside = std::path::Path::new("/srv/elevo.secrets-key");

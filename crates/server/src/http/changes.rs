@@ -196,8 +196,8 @@ pub(super) async fn archive_out(
     let (pipe, written) = tar::pipe();
     let path = which.path.unwrap_or_default();
     let at = which.snapshot.as_deref();
-    let packing = shared.app.projects.pack(&who, &id, &path, at, pipe).await?;
-    written.answer(packing).await
+    let files = shared.app.projects.files(&who, &id, at).await?;
+    written.answer(files.pack(&path, pipe).await?).await
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

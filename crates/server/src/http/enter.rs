@@ -9,16 +9,14 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use elevo_core::{ErrorCode, SandboxId};
 
 use crate::app::access::principal::Principal;
-use crate::app::processes::tickets::Ticket;
 use crate::failure::{Failure, Result};
 use crate::http::answer::ApiError;
 use crate::http::limits::Quotas;
-use crate::http::request;
 use crate::http::route_rules::{Disk, RouteRule};
 use crate::http::shared::Shared;
+use crate::http::{origins, request, tickets};
 use crate::platform::listen::Peer;
 use crate::platform::share;
 
@@ -30,23 +28,6 @@ pub(super) struct Entered(std::result::Result<Principal, Arc<Failure>>);
 impl Entered {
     pub(super) fn who(&self) -> Result<Principal> {
         self.0.clone().map_err(|failure| failure.again())
-    }
-}
-
-/// The ticket that a request used in place of a key.
-#[derive(Clone, Debug, Default)]
-pub(super) struct ByTicket(Option<Ticket>);
-
-impl ByTicket {
-    /// Denies access if the request used a ticket for another terminal.
-    pub(super) fn check(&self, sandbox: &SandboxId, pty: &str) -> Result<()> {
-        match &self.0 {
-            Some(ticket) if ticket.sandbox != *sandbox || ticket.pty != pty => {
-                let message = "this ticket is for another terminal";
-                Err(Failure::new(ErrorCode::Unauthorized, message))
-            }
-            _ => Ok(()),
-        }
     }
 }
 
@@ -76,7 +57,7 @@ pub(super) async fn enter(State(shared): State<Shared>, request: Request, next: 
         return next.run(Request::from_parts(parts, body)).await;
     };
     let mut held = None;
-    if let Ok((who, _)) = &entered
+    if let Ok(who) = &entered
         && let Some(bytes) = body_bytes(
             &parts.headers,
             shared.rules.of(&parts.method, path.as_str()),
@@ -90,10 +71,6 @@ pub(super) async fn enter(State(shared): State<Shared>, request: Request, next: 
             return (quotas.headers(), failure).into_response();
         }
     }
-    let entered = entered.map(|(who, ticket)| {
-        parts.extensions.insert(ByTicket(ticket));
-        who
-    });
     parts.extensions.insert(Entered(entered.map_err(Arc::new)));
     let mut response = next.run(Request::from_parts(parts, body)).await;
     drop(held);
@@ -113,11 +90,15 @@ async fn admit(
     parts: &Parts,
     path: &str,
     quotas: &mut Quotas,
-) -> Option<Result<Admitted>> {
+) -> Option<Result<Principal>> {
     let secret = request::secret(&parts.headers);
-    let ticket = || request::ticket(parts, path);
+    let ticket = || tickets::of(parts, path);
     let presented = secret.map(Presented::Key);
     let presented = presented.or_else(|| ticket().map(Presented::Ticket))?;
+    let has_ticket = matches!(presented, Presented::Ticket(_));
+    if let Err(failure) = origins::check(&shared.app.config, parts, has_ticket) {
+        return Some(Err(failure));
+    }
     let peer = parts.extensions.get::<ConnectInfo<Peer>>();
     let peer = peer.map(|ConnectInfo(peer)| peer);
     let looking = async {
@@ -129,15 +110,14 @@ async fn admit(
         };
         let app = &shared.app;
         match presented {
-            Presented::Key(secret) => Ok((app.principals.authenticate(secret).await?, None)),
+            Presented::Key(secret) => app.principals.authenticate(secret).await,
             Presented::Ticket(ticket) => {
-                let ticket = app.terminals.tickets.take(&ticket)?;
-                let who = app.principals.again(ticket.tenant, &ticket.key).await?;
-                Ok((who, Some(ticket)))
+                let ticket = app.tickets.take(&ticket, parts.uri.path())?;
+                app.principals.again(ticket.tenant, &ticket.key).await
             }
         }
     };
-    let (who, ticket) = match looking.await {
+    let who = match looking.await {
         Ok(found) => found,
         Err(failure) => return Some(Err(failure)),
     };
@@ -161,17 +141,14 @@ async fn admit(
         Ok(())
     };
     let checked = checking.await;
-    Some(checked.map(|()| (who, ticket)))
+    Some(checked.map(|()| who))
 }
 
-/// The secret of a request: a key, or a ticket for a terminal.
+/// The secret of a request: a key, or a ticket for a stream.
 enum Presented<'a> {
     Key(&'a str),
     Ticket(String),
 }
-
-/// The principal of a request, and the ticket that it used in place of a key.
-type Admitted = (Principal, Option<Ticket>);
 
 /// Returns the size of the body if it is read into memory and larger than
 /// [`SMALL`].

@@ -23,6 +23,9 @@ use crate::http::stream::{self, Encoded};
 /// Maximum duration of a stream; its client then reconnects.
 const LONGEST: Duration = Duration::from_secs(3600);
 
+const STOPPING: &str =
+    "the server is stopping; reconnect with the id of the last event as `Last-Event-ID`";
+
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -40,6 +43,9 @@ pub(super) struct Events {
     /// Maximum number of events, if they are not streamed; 100 by default.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
+    /// A ticket in place of a key, for clients that cannot send headers.
+    #[allow(dead_code, reason = "checked when the request is admitted")]
+    ticket: Option<String>,
 }
 
 /// List past events, or follow new ones
@@ -114,7 +120,7 @@ pub(super) async fn events(
                 }
             }
             () = other.closed() => {}
-            () = app.stopping.entered(Phase::Draining) => stream::send_last(&other, stopping()).await,
+            () = app.stopping.entered(Phase::Draining) => stream::send_last(&other, stopping(STOPPING)).await,
             failure = app.principals.invalid(&who) => {
                 stream::send_last(&other, error(&failure, &request_id)).await;
             }
@@ -127,16 +133,14 @@ pub(super) async fn events(
 
 /// The last event of a stream that ends because the server stops. It has no id,
 /// so that a client that reconnects continues after the last event with an id.
-fn stopping() -> Encoded {
-    let message =
-        "the server is stopping; reconnect with the id of the last event as `Last-Event-ID`";
+pub(super) fn stopping(message: &str) -> Encoded {
     let data = serde_json::json!({ "message": message });
     let event = SseEvent::default().retry(Duration::from_secs(5));
     Ok(event.event("stopping").data(data.to_string()))
 }
 
 /// The last event of a stream that failed. It has no id either.
-fn error(failure: &Failure, request_id: &str) -> Encoded {
+pub(super) fn error(failure: &Failure, request_id: &str) -> Encoded {
     let data = serde_json::json!({ "error": failure.body(request_id) });
     Ok(SseEvent::default().event("error").data(data.to_string()))
 }

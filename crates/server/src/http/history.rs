@@ -1,7 +1,7 @@
 use crate::app::projects::project_ref::ProjectRef;
 use axum::Json;
 use axum::extract::State;
-use axum::http::header::{CONTENT_TYPE, HeaderName};
+use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use elevo_api as api;
 use elevo_api::DiffFormat;
@@ -10,13 +10,12 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::http::answer::{Answer, file_answer};
-use crate::http::description::Binary;
+use crate::http::answer::Answer;
 use crate::http::page::{LONG_PAGE, PAGE, page};
 use crate::http::request::{Path, Query, Who};
 use crate::http::shared::Shared;
 
-/// Routes that read the history and the files of projects.
+/// Routes that read the history of projects.
 pub(super) fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::new()
         .routes(routes!(steps))
@@ -24,8 +23,6 @@ pub(super) fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(step_changes))
         .routes(routes!(history))
         .routes(routes!(blame))
-        .routes(routes!(file))
-        .routes(routes!(tree))
         .routes(routes!(diff))
 }
 
@@ -166,73 +163,6 @@ pub(super) async fn blame(
             .blame(&who, &id, &query.path, at)
             .await?,
     ))
-}
-
-/// Download a file of a version of a project
-///
-/// The headers describe the entry: `X-Elevo-Type` is `file` or `symlink`,
-/// `X-Elevo-Mode` has the permission bits, `X-Elevo-Id` the id of the content.
-#[utoipa::path(
-    get, path = "/api/v1/projects/{id}/file", operation_id = "projects_file", tag = "projects", params(("id" = String, Path), At),
-    responses((status = 200, description = "The content of the file", content_type = "application/octet-stream", body = Binary,
-        headers(
-            ("X-Elevo-Type" = String, description = "`file` or `symlink`"),
-            ("X-Elevo-Mode" = String, description = "The permission bits, in octal"),
-            ("X-Elevo-Id" = String, description = "Id of the content")
-        )))
-)]
-pub(super) async fn file(
-    State(shared): State<Shared>,
-    Who(who): Who,
-    Path(id): Path<ProjectRef>,
-    Query(query): Query<At>,
-) -> Answer<Response> {
-    let at = query.snapshot.as_deref();
-    let found = shared.app.projects.file(&who, &id, &query.path, at).await?;
-    let (version, content) = found;
-    let headers = [
-        (HeaderName::from_static("x-elevo-type"), version.kind),
-        (HeaderName::from_static("x-elevo-mode"), version.mode),
-        (
-            HeaderName::from_static("x-elevo-id"),
-            version.id.unwrap_or_default(),
-        ),
-    ];
-    Ok((headers, file_answer(content)).into_response())
-}
-
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(super) struct Directory {
-    /// The directory; the whole project by default.
-    path: Option<String>,
-    /// The id of the current or an earlier head, or the name of a tag; the
-    /// current head by default.
-    snapshot: Option<String>,
-    /// Cursor: `next` of the previous page. Default: the first page.
-    cursor: Option<String>,
-    /// Maximum number of entries; 100 by default.
-    #[param(minimum = 1, maximum = 1000)]
-    limit: Option<u32>,
-}
-
-/// List the entries of a directory
-#[utoipa::path(
-    get, path = "/api/v1/projects/{id}/tree", operation_id = "projects_tree", tag = "projects", params(("id" = String, Path), Directory),
-    responses((status = 200, description = "A page of the entries of the directory", body = api::TreePage))
-)]
-pub(super) async fn tree(
-    State(shared): State<Shared>,
-    Who(who): Who,
-    Path(id): Path<ProjectRef>,
-    Query(query): Query<Directory>,
-) -> Answer<Json<api::TreePage>> {
-    let path = query.path.as_deref().unwrap_or_default();
-    let page = page(query.cursor, query.limit, LONG_PAGE)?;
-    let at = query.snapshot.as_deref();
-    let found = shared.app.projects.tree(&who, &id, path, at, page).await?;
-    Ok(Json(found))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

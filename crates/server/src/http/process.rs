@@ -109,6 +109,9 @@ pub(super) async fn get(
 pub(super) struct Output {
     /// Number of output bytes to skip; takes precedence over `Last-Event-ID`.
     offset: Option<u64>,
+    /// A ticket in place of a key, for clients that cannot send headers.
+    #[allow(dead_code, reason = "checked when the request is admitted")]
+    ticket: Option<String>,
 }
 
 /// Attach to the output of a command

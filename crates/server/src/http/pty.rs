@@ -1,7 +1,7 @@
 use axum::Json;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::{FromRequestParts, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::Response;
 use elevo_api as api;
 use elevo_core::SandboxId;
@@ -9,10 +9,9 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::app::requests::once::Once;
-use crate::config::Config;
 use crate::failure::Failure;
+use crate::http::address::Address;
 use crate::http::answer::{Answer, ApiError};
-use crate::http::enter::ByTicket;
 use crate::http::layers;
 use crate::http::pty_socket::{Connected, PROTOCOL};
 use crate::http::request::{Body, Path, Query, Who};
@@ -30,41 +29,18 @@ pub(super) async fn create(
     State(shared): State<Shared>,
     Who(who): Who,
     Path(id): Path<SandboxId>,
-    headers: HeaderMap,
+    address: Address,
     once: Once,
     Body(wish): Body<api::CreatePty>,
 ) -> Answer<(StatusCode, Json<api::PtySession>)> {
     let pty = shared.app.terminals.create(&who, &id, wish, &once).await?;
     crate::platform::audit::about("terminal_id", pty.as_str());
-    let base = websocket_base(&shared.app.config, &headers);
+    let path = format!("/api/v1/sandboxes/{id}/pty/{pty}/ws");
     let session = api::PtySession {
-        websocket_url: format!("{base}/api/v1/sandboxes/{id}/pty/{pty}/ws"),
+        websocket_url: address.url(&path),
         id: pty,
     };
     Ok((StatusCode::CREATED, Json(session)))
-}
-
-/// Returns the base URL of the API for WebSocket clients.
-fn websocket_base(config: &Config, headers: &HeaderMap) -> String {
-    let of = |scheme: &str| match scheme {
-        "https" => "wss",
-        _ => "ws",
-    };
-    if let Some(url) = &config.public_url {
-        let text = url.as_str().trim_end_matches('/');
-        let rest = text.strip_prefix(url.scheme()).unwrap_or_default();
-        return format!("{}{rest}", of(url.scheme()));
-    }
-    let scheme = of(if config.tls.is_some() {
-        "https"
-    } else {
-        "http"
-    });
-    let host = headers
-        .get(header::HOST)
-        .and_then(|host| host.to_str().ok());
-    let host = host.map_or(config.api.to_string(), str::to_owned);
-    format!("{scheme}://{host}")
 }
 
 /// Change the size of a terminal
@@ -100,29 +76,6 @@ pub(super) async fn close(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Create a ticket for a terminal
-///
-/// A client that cannot send headers, such as a page in a browser, connects with
-/// `?ticket=` in place of a key. A ticket is valid for one connection to this
-/// terminal, for 30 seconds, and as long as the key that created it. Requests
-/// with the same `Idempotency-Key` create another ticket each.
-#[utoipa::path(
-    post, path = "/api/v1/sandboxes/{id}/pty/{ptyId}/ticket", operation_id = "ptys_ticket", tag = "pty",
-    params(("id" = String, Path), ("ptyId" = String, Path)),
-    extensions(("x-elevo" = json!({"audit": "terminal.ticket", "disk": "spared"}))),
-    responses((status = 201, description = "The ticket", body = api::PtyTicket))
-)]
-pub(super) async fn ticket(
-    State(shared): State<Shared>,
-    Who(who): Who,
-    Path((id, pty)): Path<(SandboxId, String)>,
-    once: Once,
-) -> Answer<(StatusCode, Json<api::PtyTicket>)> {
-    once.do_not_store();
-    let ticket = shared.app.terminals.ticket(&who, &id, &pty).await?;
-    Ok((StatusCode::CREATED, Json(ticket)))
-}
-
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Frames {
@@ -143,14 +96,12 @@ pub(super) struct Connect {
     format: Option<Frames>,
     /// The client's name for its numbered input: 1 to 64 letters, digits, `.`,
     /// `_` and `-`. Clients of one terminal that number their input need
-    /// different names, and keep them when they reconnect.
+    /// different names, and keep them when they reconnect: a new connection
+    /// replaces the earlier one of the same name.
     #[param(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
     client: Option<String>,
     /// A ticket in place of a key, for clients that cannot send headers.
-    #[allow(
-        dead_code,
-        reason = "the ticket is checked when the request is admitted"
-    )]
+    #[allow(dead_code, reason = "checked when the request is admitted")]
     ticket: Option<String>,
 }
 
@@ -163,7 +114,8 @@ pub(super) struct Connect {
 /// clients can be connected to a terminal.
 ///
 /// The server closes the connection with the code 1001 when it stops, 4401 when
-/// the key was revoked or has expired, and 4404 when the terminal does not exist.
+/// the key was revoked or has expired, 4404 when the terminal does not exist, and
+/// 4409 when a newer connection with the same `client` replaces it.
 #[utoipa::path(
     get, path = "/api/v1/sandboxes/{id}/pty/{ptyId}/ws", operation_id = "ptys_connect", tag = "pty",
     params(("id" = String, Path), ("ptyId" = String, Path), Connect),
@@ -175,14 +127,13 @@ pub(super) async fn connect(
     Who(who): Who,
     Path((id, pty)): Path<(SandboxId, String)>,
     Query(query): Query<Connect>,
-    ticket: ByTicket,
     Upgrade(upgrade): Upgrade,
 ) -> Answer<Response> {
-    ticket.check(&id, &pty)?;
     let client = query.client.unwrap_or_default();
     check_client(&client)?;
     let offset = query.offset.unwrap_or_default();
-    let (reading, watcher) = shared.app.terminals.watch(&who, &id, &pty, offset).await?;
+    let place = (client.as_str(), offset);
+    let (reading, watcher) = shared.app.terminals.watch(&who, &id, &pty, place).await?;
     let frames = query.format.unwrap_or_default();
     let upgrade = upgrade.protocols([PROTOCOL]);
     let upgrade = upgrade.max_message_size(1 << 20).max_frame_size(1 << 20);
@@ -199,7 +150,7 @@ pub(super) async fn connect(
             client,
             request_id,
         };
-        terminal.serve(socket, reading).await;
+        terminal.serve(socket, reading, &watcher).await;
         drop((watcher, work));
     }))
 }

@@ -16,7 +16,7 @@ use futures::{SinkExt, StreamExt};
 use crate::app::App;
 use crate::app::access::principal::Principal;
 use crate::app::processes::output::{Reading, exit_code};
-use crate::app::processes::terminals::no_pty;
+use crate::app::processes::terminals::{Watcher, no_pty};
 use crate::app::stopping::Phase;
 use crate::failure::Failure;
 use crate::http::pty::Frames;
@@ -38,6 +38,9 @@ const KEY_INVALID: u16 = 4401;
 /// Close code of a connection whose terminal no longer exists.
 const TERMINAL_GONE: u16 = 4404;
 
+/// Close code of a connection that a newer one of the same client replaces.
+const REPLACED: u16 = 4409;
+
 /// A client that is connected to a terminal.
 pub(super) struct Connected {
     pub(super) app: Arc<App>,
@@ -53,7 +56,7 @@ pub(super) struct Connected {
 }
 
 impl Connected {
-    pub(super) async fn serve(&self, socket: WebSocket, reading: Reading) {
+    pub(super) async fn serve(&self, socket: WebSocket, reading: Reading, watcher: &Watcher) {
         let (mut out, mut input) = socket.split();
         // Responses to client messages, sent between pieces of output.
         let (answers, mut answered) = tokio::sync::mpsc::channel(8);
@@ -101,6 +104,10 @@ impl Connected {
             failure = self.app.principals.invalid(&self.who) => {
                 let refusing = self.refuse(&mut out, failure);
                 let _ = tokio::time::timeout(LEAVING, refusing).await;
+            }
+            () = watcher.replaced() => {
+                let closing = close(REPLACED, "a newer connection of this client replaces this one");
+                let _ = tokio::time::timeout(LEAVING, out.send(closing)).await;
             }
             () = self.app.stopping.entered(Phase::Cutting) => {}
         }

@@ -7,7 +7,6 @@ use axum::http::StatusCode;
 use axum::http::header::{AUTHORIZATION, HeaderMap};
 use axum::http::request::Parts;
 use elevo_core::{AgentId, ErrorCode, KeyId, ReviewId, SandboxId, WebhookId, WorkspaceId};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::app::access::principal::Principal;
@@ -16,7 +15,7 @@ use crate::app::projects::project_ref::ProjectRef;
 use crate::app::requests::once::Once;
 use crate::failure::{Failure, short};
 use crate::http::answer::ApiError;
-use crate::http::enter::{ByTicket, Entered};
+use crate::http::enter::Entered;
 use crate::http::shared::Shared;
 
 /// The caller. Extraction succeeds only if the key is valid and within its rate
@@ -61,31 +60,6 @@ pub(crate) fn secret(headers: &HeaderMap) -> Option<&str> {
     bearer
         .or_else(key)
         .filter(|secret| !secret.is_empty() && secret.len() <= 1024)
-}
-
-/// The only route that accepts a ticket in place of a key.
-const TICKET_ROUTE: &str = "/api/v1/sandboxes/{id}/pty/{ptyId}/ws";
-
-/// Returns the ticket that a request was sent with.
-pub(crate) fn ticket(parts: &Parts, route: &str) -> Option<String> {
-    #[derive(Deserialize)]
-    struct WithTicket {
-        ticket: Option<String>,
-    }
-    if route != TICKET_ROUTE {
-        return None;
-    }
-    let query: WithTicket = serde_html_form::from_str(parts.uri.query()?).ok()?;
-    query.ticket
-}
-
-/// The ticket of a request; extracted only by the route that accepts one.
-impl FromRequestParts<Shared> for ByTicket {
-    type Rejection = std::convert::Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Self::Rejection> {
-        Ok(parts.extensions.remove().unwrap_or_default())
-    }
 }
 
 /// A JSON body.

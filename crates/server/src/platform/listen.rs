@@ -61,6 +61,8 @@ const REFUSING: Duration = Duration::from_secs(5);
 pub(crate) struct Peer {
     /// The address of the client. A trusted proxy may state it.
     pub(crate) address: IpAddr,
+    /// Whether a trusted proxy sent the request.
+    pub(crate) is_proxy: bool,
     pub(crate) place: Arc<Place>,
 }
 
@@ -71,7 +73,7 @@ pub(crate) struct Door {
     /// Maximum number of connections.
     pub(crate) most: u32,
     pub(crate) router: Router,
-    /// Proxies whose `X-Forwarded-For` is trusted.
+    /// Proxies whose `X-Forwarded-…` headers are trusted.
     pub(crate) trusted: Arc<[IpNet]>,
 }
 
@@ -194,6 +196,7 @@ impl Guest {
         let mut request = request.map(|body| Body::new(Paced::new(body)));
         let peer = Peer {
             address: client(&self.trusted, self.address, request.headers()),
+            is_proxy: is_trusted(&self.trusted, self.address),
             place: self.place.clone(),
         };
         request.extensions_mut().insert(ConnectInfo(peer));

@@ -59,7 +59,7 @@ impl<'a> Project<'a> {
     }
 
     async fn file(&self, path: &str) -> Option<String> {
-        let url = self.at("file");
+        let url = self.at("files");
         let request = self.service.request(Method::GET, &url);
         let answer = request.query(&[("path", path)]).send().await.unwrap();
         match answer.status().as_u16() {
@@ -320,7 +320,7 @@ async fn a_revert_of_a_path_undoes_the_step_there_and_a_restore_all_since() {
     assert_eq!(project.file("g").await.unwrap(), "g2\n");
     assert_eq!(project.log().await[0]["message"], "undo step 2 at f");
     project.call("revert", undo("new/n"), 200).await;
-    let tree = service.get(&project.at("tree")).await;
+    let tree = service.get(&project.at("files/list")).await;
     assert!(!tree.to_string().contains("new"), "{tree}");
     let unchanged = json!({"snapshot": third["head"], "path": "g"});
     let error = project.call("revert", unchanged, 404).await;

@@ -332,7 +332,7 @@ impl Shared {
         let (other, service) = (self.other(), &self.service);
         other.land(&self.project, "two").await;
         for name in ["one", "two"] {
-            let path = format!("/api/v1/projects/{}/file?path={name}", self.project);
+            let path = format!("/api/v1/projects/{}/files?path={name}", self.project);
             let answer = service.http.get(format!("{}{path}", service.url));
             let answer = answer.bearer_auth(&other.key).send().await.unwrap();
             assert_eq!(answer.text().await.unwrap(), name);

@@ -60,7 +60,7 @@ async fn only_unneeded_objects_are_collected() {
     let log = service.get(&format!("/api/v1/projects/{id}/steps")).await;
     for landing in log["items"].as_array().unwrap() {
         let snapshot = landing["snapshot"].as_str().unwrap();
-        let url = format!("/api/v1/projects/{id}/tree?at={snapshot}");
+        let url = format!("/api/v1/projects/{id}/files/list?snapshot={snapshot}");
         service.get(&url).await;
     }
     let merged = merge(&service, &ws).await;

@@ -181,20 +181,42 @@ impl Hidden {
         let mut found = BTreeSet::new();
         for snapshot in &self.snapshots {
             for directory in ["", "mixed", "MRK-dir", "MRK-dir/sub"] {
-                let url = format!("/tree?path={directory}&snapshot={snapshot}");
+                let url = format!("/files/list?path={directory}&snapshot={snapshot}");
                 let listed = service.get(&self.url(&url)).await;
-                for entry in listed["items"].as_array().unwrap() {
+                let entries = listed["items"].as_array().unwrap();
+                let sizes = entries.iter().filter_map(|entry| entry["size"].as_u64());
+                let sum: u64 = sizes.sum();
+                if !directory.is_empty() && sum > 1_000_000 {
+                    found.insert(format!(":{sum}"));
+                }
+                for entry in entries {
                     let path = entry["path"].as_str().unwrap();
                     let is_hidden =
-                        path.contains(NAME) || (path == "turn" && entry["type"] == "file");
-                    let holds_hidden = ["mixed", "bulk"].contains(&path);
-                    if path.ends_with("moved.txt") || !(is_hidden || holds_hidden) {
+                        path.contains(NAME) || (path == "turn" && entry["kind"] == "file");
+                    let hash = entry["etag"].as_str().unwrap_or_default();
+                    if path.ends_with("moved.txt") || !is_hidden || hash.is_empty() {
                         continue;
                     }
-                    found.insert(entry["id"].as_str().unwrap().to_owned());
+                    found.insert(hash.trim_matches('"').to_owned());
                     let size = entry["size"].as_u64().unwrap();
                     if size > 1_000_000 {
                         found.insert(format!(":{size}"));
+                    }
+                }
+            }
+        }
+        // Hashes and sizes of directories that contain hidden files.
+        for number in 1..=self.snapshots.len() {
+            let url = format!("/steps/{number}/changes?limit=1000");
+            let changes = service.get(&self.url(&url)).await;
+            for change in changes["items"].as_array().unwrap() {
+                let path = change["path"].as_str().unwrap();
+                let holds_hidden = ["mixed", "bulk", "MRK-dir"].contains(&path);
+                for side in [&change["before"], &change["after"]] {
+                    let id = side["id"].as_str().filter(|_| side["type"] == "directory");
+                    if let Some(id) = id.filter(|_| holds_hidden) {
+                        found.insert(id.to_owned());
+                        found.insert(format!(":{}", side["size"]));
                     }
                 }
             }
@@ -327,9 +349,9 @@ const PROJECT: &str = "/api/v1/projects/{id}";
 const STEPS: &str = "/api/v1/projects/{id}/steps";
 const ONE_STEP: &str = "/api/v1/projects/{id}/steps/{step}";
 const STEP: &str = "/api/v1/projects/{id}/steps/{step}/changes";
-const TREE: &str = "/api/v1/projects/{id}/tree";
+const LIST: &str = "/api/v1/projects/{id}/files/list";
 const DIFF: &str = "/api/v1/projects/{id}/diff";
-const FILE: &str = "/api/v1/projects/{id}/file";
+const FILE: &str = "/api/v1/projects/{id}/files";
 const HISTORY: &str = "/api/v1/projects/{id}/history";
 const BLAME: &str = "/api/v1/projects/{id}/blame";
 const ARCHIVE: &str = "/api/v1/projects/{id}/archive";
@@ -383,10 +405,10 @@ fn reading(hidden: &Hidden) -> Vec<Case> {
         cases.push(case("GET", ONE_STEP, &[id, &sequence], "", status));
         for directory in ["", "mixed", "bulk"] {
             let query = format!("path={directory}&snapshot={snapshot}&limit=1000");
-            cases.push(case("GET", TREE, &[id], &query, 200));
+            cases.push(case("GET", LIST, &[id], &query, 200));
         }
         let query = format!("path=MRK-dir&snapshot={snapshot}");
-        cases.push(case("GET", TREE, &[id], &query, 404));
+        cases.push(case("GET", LIST, &[id], &query, 404));
         cases.push(case("GET", ARCHIVE, &[id], &query, 404));
         let query = format!("path=mixed/MRK-file.txt&snapshot={snapshot}");
         cases.push(case("GET", FILE, &[id], &query, 404));
@@ -474,6 +496,36 @@ fn tar(paths: &[&str]) -> Vec<u8> {
     tar.into_inner().unwrap()
 }
 
+/// Requests about single files of the workspace or the sandbox of the agent.
+fn of_files(routes: [&'static str; 4], id: &str) -> Vec<Case> {
+    let [file, list, rename, mkdir] = routes;
+    vec![
+        case("GET", file, &[id], "path=open/plain.txt", 200),
+        case("GET", file, &[id], "path=MRK-dir/inner.txt", 404),
+        case("GET", list, &[id], "", 200),
+        case("GET", list, &[id], "path=mixed", 200),
+        case("GET", list, &[id], "path=MRK-dir", 404),
+        case("PUT", file, &[id], "path=single.txt", 201).bytes(b"mine".to_vec()),
+        case("POST", mkdir, &[id], "", 201).json(json!({"path": "single"})),
+        case("POST", rename, &[id], "", 200)
+            .json(json!({"from": "single.txt", "to": "single/moved.txt"})),
+        case("DELETE", file, &[id], "path=single&recursive=true", 204),
+    ]
+}
+
+const WORKSPACE_FILES: [&str; 4] = [
+    "/api/v1/workspaces/{id}/files",
+    "/api/v1/workspaces/{id}/files/list",
+    "/api/v1/workspaces/{id}/files/move",
+    "/api/v1/workspaces/{id}/files/mkdir",
+];
+const SANDBOX_FILES: [&str; 4] = [
+    "/api/v1/sandboxes/{id}/files",
+    "/api/v1/sandboxes/{id}/files/list",
+    "/api/v1/sandboxes/{id}/files/move",
+    "/api/v1/sandboxes/{id}/files/mkdir",
+];
+
 /// Requests about the workspace of the agent.
 fn of_workspace(hidden: &Hidden, workspace: &str) -> Vec<Case> {
     let all = "/api/v1/workspaces";
@@ -507,6 +559,13 @@ fn of_workspace(hidden: &Hidden, workspace: &str) -> Vec<Case> {
             &[workspace],
             "format=patch",
             200,
+        ),
+        case(
+            "GET",
+            "/api/v1/workspaces/{id}/files/watch",
+            &[workspace],
+            "path=none",
+            404,
         ),
         case(
             "GET",
@@ -548,6 +607,15 @@ fn of_workspace(hidden: &Hidden, workspace: &str) -> Vec<Case> {
         )
         .json(json!({"snapshot": head})),
         case("GET", "/api/v1/snapshots/{id}", &[head], "", 404),
+        case(
+            "GET",
+            "/api/v1/snapshots/{id}/files",
+            &[head],
+            "path=mixed/MRK-file.txt",
+            404,
+        ),
+        case("GET", "/api/v1/snapshots/{id}/files/list", &[head], "", 404),
+        case("GET", "/api/v1/snapshots/{id}/archive", &[head], "", 404),
         case("PATCH", "/api/v1/snapshots/{id}", &[head], "", 404).json(json!({"name": "mine"})),
         case(
             "GET",
@@ -590,9 +658,10 @@ fn of_sandbox(hidden: &Hidden, id: &str) -> Vec<Case> {
     let post = |route: &'static str, status: u16, body: Value| {
         case("POST", route, &[id], "", status).json(body)
     };
-    let (diff, archive) = (
+    let (diff, archive, watch) = (
         "/api/v1/sandboxes/{id}/diff",
         "/api/v1/sandboxes/{id}/archive",
+        "/api/v1/sandboxes/{id}/files/watch",
     );
     let by_snapshot = json!({"template": "base", "workspace": {"snapshot": head}});
     let snapshot = json!({"snapshot": head});
@@ -605,8 +674,10 @@ fn of_sandbox(hidden: &Hidden, id: &str) -> Vec<Case> {
         case("GET", diff, &[id], "format=patch", 200),
         case("GET", diff, &[id], &format!("from={head}"), 404),
         case("GET", archive, &[id], "", 200),
+        case("GET", watch, &[id], "path=none", 404),
         case("PUT", archive, &[id], "", 204).bytes(tar(&["new.txt"])),
     ];
+    cases.extend(of_files(SANDBOX_FILES, id));
     cases.extend(of_processes(id));
     cases.extend([
         post("/api/v1/sandboxes/{id}/restore", 404, snapshot),
@@ -634,7 +705,6 @@ fn of_processes(id: &str) -> Vec<Case> {
     let terminal = "/api/v1/sandboxes/{id}/pty/{ptyId}";
     let resize = "/api/v1/sandboxes/{id}/pty/{ptyId}/resize";
     let socket = "/api/v1/sandboxes/{id}/pty/{ptyId}/ws";
-    let ticket = "/api/v1/sandboxes/{id}/pty/{ptyId}/ticket";
     let size = json!({"cols": 80, "rows": 24});
     // Reads everything that a command can reach.
     let all = "find / -xdev \\( -path /proc -o -path /sys \\) -prune -o -print; \
@@ -649,7 +719,6 @@ fn of_processes(id: &str) -> Vec<Case> {
         case("POST", "/api/v1/sandboxes/{id}/pty", &[id], "", 201).json(size.clone()),
         case("DELETE", terminal, none, "", 404),
         case("POST", resize, none, "", 404).json(size),
-        case("POST", ticket, none, "", 404),
         Case {
             body: Body::Upgrade,
             ..case("GET", socket, none, "", 404)
@@ -674,6 +743,7 @@ fn of_the_rest() -> Vec<Case> {
         case("GET", "/api/v1/me", &[], "", 200),
         case("GET", "/api/v1/info", &[], "", 200),
         case("GET", "/api/v1/keys", &[], "", 200),
+        case("POST", "/api/v1/tickets", &[], "", 201).json(json!({"path": "/api/v1/events"})),
         case("POST", "/api/v1/keys", &[], "", 403).json(name.clone()),
         case("DELETE", key, &["none"], "", 404),
         case("GET", "/api/v1/tenants", &[], "", 403),
@@ -814,18 +884,19 @@ async fn a_hidden_directory_is_refused_whether_it_is_there_or_not() {
 }
 
 #[tokio::test]
-async fn a_directory_that_is_seen_whole_has_its_id_and_size() {
+async fn directories_and_projects_show_no_sums_over_hidden_paths() {
     let hidden = Hidden::start().await;
     let page = hidden
-        .json(&case("GET", TREE, &[&hidden.project], "", 200))
+        .json(&case("GET", LIST, &[&hidden.project], "", 200))
         .await;
     let items = page["items"].as_array().unwrap();
-    let entry = |path: &str| items.iter().find(|entry| entry["path"] == path).unwrap();
-    assert_eq!(entry("open")["size"], 6);
-    assert!(entry("open")["id"].is_string());
-    for path in ["mixed", "bulk"] {
-        assert!(entry(path)["size"].is_null(), "{}", entry(path));
-        assert!(entry(path)["id"].is_null(), "{}", entry(path));
+    let paths: Vec<_> = items.iter().map(|entry| entry["path"].clone()).collect();
+    assert_eq!(paths, ["bulk", "mixed", "open", "turn"]);
+    for entry in items {
+        assert!(
+            entry["size"].is_null() && entry["etag"].is_null(),
+            "{entry}"
+        );
     }
     let project = hidden
         .json(&case("GET", PROJECT, &[&hidden.project], "", 200))
@@ -902,6 +973,7 @@ mod on_docker {
         let groups = [
             reading(&hidden),
             changing(&hidden),
+            of_files(WORKSPACE_FILES, &workspace),
             of_workspace(&hidden, &workspace),
             of_sandbox(&hidden, sandbox),
             of_the_rest(),

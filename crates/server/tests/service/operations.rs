@@ -49,6 +49,14 @@ impl Caller {
         self.send(operation, request).await
     }
 
+    /// Begins to read a stream without an end.
+    async fn begin(&mut self, operation: &str, id: &str) {
+        let request = self.request(operation, &[id], "");
+        let mut response = request.send().await.unwrap();
+        assert_eq!(response.status(), 200, "{operation}");
+        assert!(response.chunk().await.unwrap().is_some(), "{operation}");
+    }
+
     async fn send(&self, operation: &str, request: RequestBuilder) -> Value {
         let response = request.send().await.unwrap();
         let status = response.status();
@@ -137,8 +145,8 @@ async fn projects(caller: &mut Caller) {
     for (what, query) in [
         ("history", "path=page"),
         ("blame", "path=page"),
-        ("file", "path=page"),
-        ("tree", ""),
+        ("files", "path=page"),
+        ("files/list", ""),
         ("diff", "format=stat"),
         ("archive", ""),
     ] {
@@ -182,6 +190,27 @@ async fn projects(caller: &mut Caller) {
 }
 
 /// Creates a workspace on the project; returns its directory.
+/// Calls the operations on single files of a sandbox or a workspace.
+async fn files(caller: &mut Caller, base: &str, id: &str) {
+    let operation = |method: &str, what: &str| format!("{method} {base}/{{id}}/files{what}");
+    let put = operation("PUT", "");
+    let upload = caller.request(&put, &[id], "path=single/file&mode=0600");
+    caller.send(&put, upload.body("text")).await;
+    let get = operation("GET", "");
+    caller.read(&get, &[id], "path=single/file").await;
+    let list = operation("GET", "/list");
+    let page = caller.read(&list, &[id], "path=single&limit=1").await;
+    assert_eq!(page["items"][0]["mode"], "0600", "{page}");
+    let wish = json!({"from": "single/file", "to": "single/moved", "overwrite": true});
+    caller.call(&operation("POST", "/move"), &[id], wish).await;
+    let wish = json!({"path": "single/directory", "mode": "0700", "parents": false});
+    caller.call(&operation("POST", "/mkdir"), &[id], wish).await;
+    let delete = operation("DELETE", "");
+    caller
+        .read(&delete, &[id], "path=single&recursive=true")
+        .await;
+}
+
 async fn workspace(caller: &mut Caller, name: &str) -> std::path::PathBuf {
     let wish = json!({"project": "site", "name": name});
     let made = caller.call("POST workspaces", &[], wish).await;
@@ -197,9 +226,11 @@ async fn workspaces(caller: &mut Caller) {
     caller
         .read("GET workspaces/{id}/archive", &["fix"], "path=page")
         .await;
+    caller.begin("GET workspaces/{id}/files/watch", "fix").await;
     let upload = caller.request("PUT workspaces/{id}/archive", &["fix"], "path=");
     let upload = upload.body(archive());
     caller.send("PUT workspaces/{id}/archive", upload).await;
+    files(caller, "workspaces", "fix").await;
     let wish = json!({"name": "fixed"});
     let taken = caller
         .call("POST workspaces/{id}/snapshot", &["fix"], wish)
@@ -210,6 +241,10 @@ async fn workspaces(caller: &mut Caller) {
         .await;
     caller.read("GET snapshots", &[], "name_prefix=fix").await;
     caller.read("GET snapshots/{id}", &["fixed"], "").await;
+    for (what, query) in [("files", "path=page"), ("files/list", ""), ("archive", "")] {
+        let operation = format!("GET snapshots/{{id}}/{what}");
+        caller.read(&operation, &["fixed"], query).await;
+    }
     let id = text(&taken["id"]);
     caller
         .read("GET snapshots/diff", &[], &format!("from={id}&to=fixed"))
@@ -281,9 +316,11 @@ async fn sandboxes(caller: &mut Caller) {
     caller
         .call("POST sandboxes/{id}/extend", &["box"], more)
         .await;
+    caller.begin("GET sandboxes/{id}/files/watch", "box").await;
     let upload = caller.request("PUT sandboxes/{id}/archive", &["box"], "path=");
     let upload = upload.body(archive());
     caller.send("PUT sandboxes/{id}/archive", upload).await;
+    files(caller, "sandboxes", "box").await;
     let wish = json!({"name": "state"});
     caller
         .call("POST sandboxes/{id}/snapshot", &["box"], wish)
@@ -343,7 +380,7 @@ async fn commands(caller: &mut Caller, id: &str) {
         .call("POST sandboxes/{id}/pty/{ptyId}/resize", &of, size)
         .await;
     let ticket = caller
-        .call("POST sandboxes/{id}/pty/{ptyId}/ticket", &of, Value::Null)
+        .call("POST tickets", &[], json!({"path": "/api/v1/events"}))
         .await;
     assert!(ticket["ticket"].is_string(), "{ticket}");
     let operation = "GET sandboxes/{id}/pty/{ptyId}/ws";

@@ -105,7 +105,7 @@ async fn pages_of_one_item_have_every_item_once() {
         "/api/v1/projects".to_owned(),
         of_project("tags"),
         of_project("steps"),
-        of_project("tree"),
+        of_project("files/list"),
         "/api/v1/agents".into(),
         "/api/v1/keys".into(),
         "/api/v1/tenants".into(),
@@ -140,7 +140,7 @@ async fn a_cursor_that_the_server_did_not_write_is_rejected() {
         "reviews?".into(),
         "sandboxes?".into(),
         format!("projects/{project}/steps?"),
-        format!("projects/{project}/tree?"),
+        format!("projects/{project}/files/list?"),
         format!("projects/{project}/history?path=a&"),
         format!("projects/{project}/steps/1/changes?"),
     ] {

@@ -430,7 +430,7 @@ async fn an_agent_gets_nothing_about_the_files_of_another() {
     agents.work_of_bob().await;
     let (id, key) = (&agents.id, &agents.alice);
     for url in [
-        format!("/api/v1/projects/{id}/tree"),
+        format!("/api/v1/projects/{id}/files/list"),
         format!("/api/v1/projects/{id}/steps"),
         format!("/api/v1/projects/{id}/diff"),
         format!("/api/v1/projects/{id}/history?path=bob/secret"),
@@ -440,7 +440,7 @@ async fn an_agent_gets_nothing_about_the_files_of_another() {
         assert!(!answer.to_string().contains("secret"), "{url}: {answer}");
         assert!(!answer.to_string().contains("\"bob"), "{url}: {answer}");
     }
-    for what in ["file", "blame"] {
+    for what in ["files", "blame"] {
         let url = format!("/api/v1/projects/{id}/{what}?path=bob/secret");
         agents.ask(key, Method::GET, &url, 404).await;
     }

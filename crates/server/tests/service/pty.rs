@@ -5,8 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use futures::{SinkExt, StreamExt};
 use reqwest::Method;
 use serde_json::{Value, json};
-use tokio_tungstenite::tungstenite::client::IntoClientRequest;
-use tokio_tungstenite::tungstenite::{self, Message};
+use tokio_tungstenite::tungstenite::Message;
 
 use crate::harness::{Service, Socket, eventually};
 
@@ -14,7 +13,7 @@ async fn connect(url: &str) -> Socket {
     crate::harness::connect(url).await.unwrap()
 }
 
-async fn open(service: &Service, id: &str) -> (String, String) {
+pub(crate) async fn open(service: &Service, id: &str) -> (String, String) {
     let path = format!("/api/v1/sandboxes/{id}/pty");
     let body = json!({"cols": 80, "rows": 24, "envs": {"PS1": "$ "}, "shell": "/bin/sh"});
     let body = Some(service.inside(id, body));
@@ -30,7 +29,7 @@ async fn send(socket: &mut Socket, value: Value) {
         .unwrap();
 }
 
-async fn type_in(socket: &mut Socket, text: &str) {
+pub(crate) async fn type_in(socket: &mut Socket, text: &str) {
     send(
         socket,
         json!({"type": "input", "data": STANDARD.encode(text)}),
@@ -39,7 +38,7 @@ async fn type_in(socket: &mut Socket, text: &str) {
 }
 
 /// Reads output until it contains a text; returns the offset at that point.
-async fn read_until(socket: &mut Socket, wanted: &str) -> (String, u64) {
+pub(crate) async fn read_until(socket: &mut Socket, wanted: &str) -> (String, u64) {
     let (mut text, mut offset) = (String::new(), 0);
     while !text.contains(wanted) {
         let message = tokio::time::timeout(std::time::Duration::from_secs(20), socket.next()).await;
@@ -242,76 +241,35 @@ async fn numbered_input_is_written_once_across_reconnects_and_restarts_of_the_se
     );
 }
 
-/// Connects without a key.
-async fn connect_with(url: &str) -> Result<Socket, tungstenite::Error> {
-    let mut request = url.into_client_request()?;
-    let offered = "other, elevo.pty.v1".parse().unwrap();
-    request
-        .headers_mut()
-        .insert("sec-websocket-protocol", offered);
-    let (socket, answer) = tokio_tungstenite::connect_async(request).await?;
-    assert_eq!(answer.headers()["sec-websocket-protocol"], "elevo.pty.v1");
-    Ok(socket)
-}
-
-fn assert_unauthorized(connected: Result<Socket, tungstenite::Error>) {
-    match connected {
-        Err(tungstenite::Error::Http(answer)) => assert_eq!(answer.status(), 401),
-        other => panic!("{other:?}"),
-    }
-}
-
 #[tokio::test]
-async fn a_ticket_opens_one_connection_to_its_terminal() {
+async fn a_new_connection_of_a_client_replaces_the_earlier_one() {
     let service = Service::start().await;
     let id = service.sandbox().await;
-    let (pty, _) = open(&service, &id).await;
-    let (second, _) = open(&service, &id).await;
-    let key = json!({"name": "guest", "scopes": ["process"]});
-    let key = service.post("/api/v1/keys", key).await;
-    let secret = key["secret"].as_str().unwrap();
-    let path = format!("/api/v1/sandboxes/{id}/pty/{pty}/ticket");
-    let ticket = async || {
-        let made = service.expect_as(secret, Method::POST, &path, None, 201);
-        let made = made.await;
-        let expires = made["expiresAt"].as_str().unwrap();
-        expires.parse::<jiff::Timestamp>().unwrap();
-        made["ticket"].as_str().unwrap().to_owned()
-    };
-    let at = |pty: &str, ticket: &str| url(&service, &id, pty, &format!("ticket={ticket}"));
-
-    let used = ticket().await;
-    let mut socket = connect_with(&at(&pty, &used)).await.unwrap();
-    type_in(&mut socket, "echo $((40 + 2))\n").await;
-    read_until(&mut socket, "42\r\n").await;
-    assert_unauthorized(connect_with(&at(&pty, &used)).await);
-    // A ticket for another terminal is used up by the attempt.
-    let wrong = ticket().await;
-    assert_unauthorized(connect_with(&at(&second, &wrong)).await);
-    assert_unauthorized(connect_with(&at(&pty, &wrong)).await);
-    assert_unauthorized(connect_with(&at(&pty, "guessed")).await);
-    // No other route accepts a ticket.
-    let other = ticket().await;
-    let list = format!(
-        "{}/api/v1/sandboxes/{id}/process?ticket={other}",
-        service.url
-    );
-    assert_eq!(service.http.get(list).send().await.unwrap().status(), 401);
-    // A ticket is worth no more than its key.
-    let late = ticket().await;
-    let path = format!("/api/v1/keys/{}", key["id"].as_str().unwrap());
-    service.expect(Method::DELETE, &path, None, 204).await;
-    assert_unauthorized(connect_with(&at(&pty, &late)).await);
-    for ticket in [used, wrong, other, late] {
-        assert!(!service.logged(&ticket), "the log has a ticket");
-        let grep = ["-rqF", "--", &ticket];
-        let found = std::process::Command::new("grep")
-            .args(grep)
-            .arg(&service.data)
-            .status()
-            .unwrap();
-        assert!(!found.success(), "the data directory has a ticket");
+    let (pty, plain) = open(&service, &id).await;
+    let named = url(&service, &id, &pty, "client=a");
+    let mut unnamed = connect(&plain).await;
+    let mut earlier = connect(&named).await;
+    message_of(&mut earlier, "attached").await;
+    let mut other = connect(&url(&service, &id, &pty, "client=b")).await;
+    let mut later = connect(&named).await;
+    loop {
+        match earlier.next().await {
+            Some(Ok(Message::Close(Some(frame)))) => {
+                assert_eq!(u16::from(frame.code), 4409);
+                break;
+            }
+            Some(Ok(_)) => {}
+            other => panic!("{other:?}"),
+        }
     }
+    // The others stay, and the end of the earlier connection removes nothing.
+    type_numbered(&mut later, 1, "echo o''ne\n").await;
+    for socket in [&mut unnamed, &mut other, &mut later] {
+        read_until(socket, "one").await;
+    }
+    let mut last = connect(&named).await;
+    message_of(&mut last, "attached").await;
+    while !matches!(later.next().await, Some(Ok(Message::Close(Some(_))))) {}
 }
 
 #[tokio::test]

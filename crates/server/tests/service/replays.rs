@@ -83,8 +83,12 @@ impl Things {
             "workspaces" => &self.merged.id,
             _ => &self.sandbox,
         };
-        route
-            .replace("{id}", id)
+        let query = match route.ends_with("/files") {
+            true => "?path=uploaded",
+            false => "",
+        };
+        let path = format!("{route}{query}");
+        path.replace("{id}", id)
             .replace("{cmdId}", &self.command)
             .replace("{ptyId}", &self.terminal)
             .replace("{event}", &self.event.to_string())
@@ -105,12 +109,19 @@ impl Things {
             "sandboxes/{id}/pty/{ptyId}/resize" => json!({"cols": 90, "rows": 30}),
             "sandboxes/{id}/fork" | "sandboxes/{id}/snapshot" => json!({}),
             "sandboxes/{id}/start" | "sandboxes/{id}/stop" => return request,
-            "sandboxes/{id}/pty/{ptyId}/ticket" => return request,
+            "tickets" => json!({"path": "/api/v1/events"}),
             "snapshots"
             | "sandboxes/{id}/archive"
             | "projects/{id}/archive"
             | "workspaces/{id}/archive" => {
                 return request.body(tar());
+            }
+            "sandboxes/{id}/files" | "workspaces/{id}/files" => return request.body("content"),
+            "sandboxes/{id}/files/move" | "workspaces/{id}/files/move" => {
+                json!({"from": "uploaded", "to": "moved"})
+            }
+            "sandboxes/{id}/files/mkdir" | "workspaces/{id}/files/mkdir" => {
+                json!({"path": "made"})
             }
             "projects" => json!({"name": "another"}),
             "projects/{id}/apply" => json!({"files": [{"path": "applied", "content": "one"}]}),
@@ -221,7 +232,7 @@ async fn every_route_with_the_parameter_replays() {
         assert!(!first.is_replayed, "{route:?}");
         let second = ask(&service, &things, &route).await;
         // The catalog stores no tickets; a retry creates another one.
-        if route.1.ends_with("/ticket") {
+        if route.1.ends_with("/tickets") {
             assert!(!second.is_replayed && second.body != first.body);
             continue;
         }

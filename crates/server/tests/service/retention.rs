@@ -85,7 +85,7 @@ fn assert_dropped((status, answer): (u16, Value), what: &str) {
 }
 
 async fn file_at(service: &Service, project: &str, snapshot: &str) -> (u16, Value) {
-    let url = format!("/api/v1/projects/{project}/file?path=a.txt&snapshot={snapshot}");
+    let url = format!("/api/v1/projects/{project}/files?path=a.txt&snapshot={snapshot}");
     status(service, Method::GET, &url, None).await
 }
 
@@ -150,8 +150,8 @@ async fn assert_refused_everywhere(service: &Service, id: &str, snapshots: &[Str
     let (gone, next, head) = (&snapshots[3], &snapshots[4], &snapshots[6]);
     let of = |what: &str| format!("/api/v1/projects/{id}/{what}");
     for what in [
-        format!("tree?snapshot={gone}"),
-        format!("file?path=a.txt&snapshot={gone}"),
+        format!("files/list?snapshot={gone}"),
+        format!("files?path=a.txt&snapshot={gone}"),
         format!("blame?path=a.txt&snapshot={gone}"),
         format!("archive?snapshot={gone}"),
         format!("diff?from={gone}&to={head}"),

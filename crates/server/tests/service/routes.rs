@@ -27,6 +27,7 @@ const OF_THE_TENANT: &[(&str, &str, u16, u16)] = &[
     ("get", "/api/v1/keys", 200, 200),
     ("post", "/api/v1/keys", 201, 403),
     ("delete", "/api/v1/keys/{id}", 404, 404),
+    ("post", "/api/v1/tickets", 201, 201),
     ("get", "/api/v1/agents", 200, 200),
     ("post", "/api/v1/agents", 201, 403),
     ("get", "/api/v1/tenants", 403, 403),
@@ -54,8 +55,11 @@ const OF_THE_TENANT: &[(&str, &str, u16, u16)] = &[
     ),
     ("get", "/api/v1/projects/{id}/history", 404, 200),
     ("get", "/api/v1/projects/{id}/blame", 404, 404),
-    ("get", "/api/v1/projects/{id}/file", 404, 404),
-    ("get", "/api/v1/projects/{id}/tree", 404, 200),
+    ("get", "/api/v1/projects/{id}/files", 404, 404),
+    ("get", "/api/v1/projects/{id}/files/list", 404, 200),
+    ("get", "/api/v1/snapshots/{id}/files", 404, 404),
+    ("get", "/api/v1/snapshots/{id}/files/list", 404, 404),
+    ("get", "/api/v1/snapshots/{id}/archive", 404, 404),
     ("get", "/api/v1/projects/{id}/diff", 404, 200),
     ("post", "/api/v1/projects/{id}/apply", 404, 200),
     ("post", "/api/v1/projects/{id}/merge", 404, 200),
@@ -91,6 +95,13 @@ const OF_THE_TENANT: &[(&str, &str, u16, u16)] = &[
     ("post", "/api/v1/workspaces/{id}/restore", 404, 404),
     ("get", "/api/v1/workspaces/{id}/archive", 404, 404),
     ("put", "/api/v1/workspaces/{id}/archive", 404, 404),
+    ("get", "/api/v1/workspaces/{id}/files", 404, 404),
+    ("put", "/api/v1/workspaces/{id}/files", 404, 404),
+    ("delete", "/api/v1/workspaces/{id}/files", 404, 404),
+    ("get", "/api/v1/workspaces/{id}/files/list", 404, 404),
+    ("post", "/api/v1/workspaces/{id}/files/move", 404, 404),
+    ("post", "/api/v1/workspaces/{id}/files/mkdir", 404, 404),
+    ("get", "/api/v1/workspaces/{id}/files/watch", 404, 404),
     ("post", "/api/v1/workspaces/{id}/park", 404, 404),
     ("post", "/api/v1/workspaces/{id}/resume", 404, 404),
     ("get", "/api/v1/reviews", 200, 200),
@@ -155,7 +166,7 @@ fn request(service: &Service, route: &Route, ids: &Ids, template: &str) -> Reque
         .http
         .request(method, format!("{}{path}", service.url));
     let request = match route.path.rsplit('/').next().unwrap() {
-        "history" | "blame" | "file" => request.query(&[("path", "core/secret")]),
+        "history" | "blame" | "files" => request.query(&[("path", "core/secret")]),
         "content" => request.query(&[("side", "workspace")]),
         "diff" if route.path.contains("/snapshots/") => {
             request.query(&[("from", &ids.snapshot), ("to", &ids.snapshot)])
@@ -193,6 +204,7 @@ fn request(service: &Service, route: &Route, ids: &Ids, template: &str) -> Reque
         "resize" => json!({"cols": 1, "rows": 1}),
         "pty" => json!({"cols": 80, "rows": 24}),
         "templates" if route.method == "post" => json!({"name": "evil"}),
+        "tickets" => json!({"path": "/api/v1/events"}),
         "keys" | "agents" | "tenants" if route.method == "post" => json!({"name": "another"}),
         "fork" | "snapshot" | "kill" => json!({}),
         "ws" => {
@@ -206,6 +218,9 @@ fn request(service: &Service, route: &Route, ids: &Ids, template: &str) -> Reque
                 request.header(name, value)
             });
         }
+        "files" if route.method == "put" => return request.body("mine"),
+        "move" => json!({"from": "core/secret", "to": "moved"}),
+        "mkdir" => json!({"path": "made"}),
         "archive" if route.method == "put" => return request.body(vec![0; 1024]),
         "snapshots" if route.method == "post" => return request.body(vec![0; 1024]),
         _ => return request,

@@ -67,7 +67,7 @@ pub(crate) fn at(ws: &Ws, what: &str) -> String {
 }
 
 pub(crate) async fn file(service: &Service, project: &str, path: &str) -> Option<String> {
-    let url = format!("/api/v1/projects/{project}/file?path={path}");
+    let url = format!("/api/v1/projects/{project}/files?path={path}");
     let answer = service.request(Method::GET, &url).send().await.unwrap();
     match answer.status().as_u16() {
         200 => Some(answer.text().await.unwrap()),

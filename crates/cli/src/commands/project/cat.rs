@@ -12,7 +12,7 @@ use crate::output::json;
 /// Print a file of a project, in the newest or an older state.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-For a symbolic link, prints its target. With --json also the kind and the mode.
+A symbolic link is followed. With --json also the mode and the ETag.
 
 Examples:
   elevo project cat site:index.html
@@ -38,9 +38,8 @@ pub(super) fn run(call: &mut Call, args: &Cat) -> anyhow::Result<()> {
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let mut shape = json!({
         "path": path,
-        "type": header("x-elevo-type"),
         "mode": header("x-elevo-mode"),
-        "id": header("x-elevo-id").filter(|id| !id.is_empty()),
+        "etag": header("etag"),
     });
     match std::str::from_utf8(&bytes) {
         Ok(text) => shape["text"] = text.into(),

@@ -16,8 +16,8 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::app::access::principal::Principal;
 use crate::app::access::secrets::Secrets;
 use crate::app::processes::Processes;
+use crate::app::processes::clients::{Client, Clients};
 use crate::app::processes::output::Reading;
-use crate::app::processes::tickets::{TICKET_LIFETIME, Ticket, Tickets};
 use crate::app::processes::wish::check_cwd;
 use crate::app::requests::once::Once;
 use crate::app::resources::Resources;
@@ -43,6 +43,14 @@ struct Watch {
 pub(crate) struct Watcher {
     terminals: Arc<Terminals>,
     name: (SandboxId, String),
+    client: Client,
+}
+
+impl Watcher {
+    /// Waits until the same client has opened another connection.
+    pub(crate) async fn replaced(&self) {
+        self.client.replaced().await;
+    }
 }
 
 impl Drop for Watcher {
@@ -81,7 +89,8 @@ pub(crate) struct Terminals {
     secrets: Arc<Secrets>,
     /// The clients of all open terminals.
     watched: Watched,
-    pub(crate) tickets: Tickets,
+    /// The connected clients that have a name.
+    clients: Arc<Clients>,
 }
 
 impl Terminals {
@@ -99,7 +108,7 @@ impl Terminals {
             sandboxes: sandboxes.clone(),
             secrets: secrets.clone(),
             watched: Watched::default(),
-            tickets: Tickets::default(),
+            clients: Arc::default(),
         }
     }
 
@@ -172,13 +181,15 @@ impl Terminals {
         Ok(())
     }
 
-    /// Connects a client to a terminal. Returns the output from `offset` on.
+    /// Connects a client to a terminal, and ends its earlier connection. Returns
+    /// the output from `offset` on. A client with an empty name is never the
+    /// same as another one.
     pub(crate) async fn watch(
         self: &Arc<Self>,
         who: &Principal,
         id: &SandboxId,
         pty: &str,
-        offset: u64,
+        (client, offset): (&str, u64),
     ) -> Result<(Reading, Watcher)> {
         self.terminal(who, id, pty).await?;
         let name = (id.clone(), pty.to_owned());
@@ -188,8 +199,12 @@ impl Terminals {
             _ => failure,
         })?;
         self.watched.note(name.clone(), 1);
-        let terminals = self.clone();
-        Ok((reading, Watcher { terminals, name }))
+        let watcher = Watcher {
+            terminals: self.clone(),
+            client: Clients::connect(&self.clients, &name, client),
+            name,
+        };
+        Ok((reading, watcher))
     }
 
     /// Sends input to a terminal. Does not check the rights of the client: they
@@ -213,26 +228,6 @@ impl Terminals {
         }
         let link = self.links.connected(id).await;
         Ok(link.numbered_input(pty, data, client, seq).await?)
-    }
-
-    /// Creates a ticket with which a client can connect to a terminal once.
-    pub(crate) async fn ticket(
-        &self,
-        who: &Principal,
-        id: &SandboxId,
-        pty: &str,
-    ) -> Result<api::PtyTicket> {
-        self.terminal(who, id, pty).await?;
-        let ticket = Ticket {
-            tenant: who.tenant,
-            key: who.key.clone(),
-            sandbox: id.clone(),
-            pty: pty.to_owned(),
-            expires: clock::after(clock::now(), TICKET_LIFETIME),
-        };
-        let expires_at = clock::text(ticket.expires);
-        let ticket = self.tickets.add(ticket)?;
-        Ok(api::PtyTicket { ticket, expires_at })
     }
 
     /// Resizes a terminal for a client that is connected to it.

@@ -13,9 +13,10 @@ use elevo_policy::View;
 
 use crate::app::access::principal::Principal;
 use crate::app::files::diff::readable;
+use crate::app::files::stored::{is_directory, shows, tree_path};
 use crate::app::pages::PageQuery;
 use crate::app::projects::project_ref::ProjectRef;
-use crate::app::projects::reading::{Seen, is_directory, shows, tree_path};
+use crate::app::projects::reading::Seen;
 use crate::app::projects::{Projects, out};
 use crate::failure::{Failure, Result};
 use crate::platform::clock;

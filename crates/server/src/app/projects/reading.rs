@@ -1,25 +1,25 @@
 //! Reads files, directories and differences of any version of a project, without
 //! the paths that are hidden from the principal.
 
-use std::sync::Arc;
-
 use elevo_api as api;
 use elevo_api::Scope;
 use elevo_catalog::Project;
-use elevo_core::{ErrorCode, Name, TreePath};
-use elevo_engine::{Change, ChangeKind, Diff, EntryKind, Repository, StateTree};
-use elevo_objects::{Entry, SnapshotId, Tree};
-use elevo_policy::{Access, View};
+use elevo_core::{ErrorCode, TreePath};
+use elevo_engine::{Change, ChangeKind, Diff, Repository, StateTree};
+use elevo_objects::{Entry, SnapshotId};
+use elevo_policy::View;
 
 use crate::app::access::principal::Principal;
-use crate::app::files::content::Content;
-use crate::app::files::diff::{ChangeList, PatchText, StatList, readable};
-use crate::app::pages::{self, PageQuery};
+use crate::app::files::diff::{ChangeList, PatchText, StatList};
+use crate::app::files::stored::{StoredTree, is_directory, no_path, shows, visible_entry};
+use crate::app::projects::Projects;
 use crate::app::projects::project_ref::ProjectRef;
-use crate::app::projects::{Projects, out};
 use crate::app::snapshots::{Kept, info};
 use crate::app::workspaces::hide::hide;
 use crate::failure::{Failure, Result, short};
+
+/// Name of a version in messages.
+const NOUN: &str = "this version of the project";
 
 /// A version of a project, with the paths of it that a principal may see.
 pub(crate) struct Seen {
@@ -51,71 +51,18 @@ impl Projects {
         })
     }
 
-    /// Opens a file in a version of a project.
-    pub(crate) async fn file(
-        self: &Arc<Self>,
-        who: &Principal,
-        project: &ProjectRef,
-        path: &str,
-        at: Option<&str>,
-    ) -> Result<(api::Version, Content)> {
-        let seen = self.seen(who, project, at).await?;
-        let path = tree_path(path)?;
-        let entry = seen.entry(&path).await?;
-        if let Entry::Directory { .. } = &entry {
-            let message = format!("`{}` is a directory", readable(path.as_bytes()));
-            let failure = Failure::new(ErrorCode::PathNotFound, message);
-            return Err(failure
-                .remediation("List the directory with `GET …/tree`, or download an archive."));
-        }
-        let content = Content::open(&self.stores, seen.tree.repository(), &entry).await?;
-        Ok((out::version(&seen.view, &path, &entry), content))
-    }
-
-    /// Returns a page of the visible entries of a directory.
-    pub(crate) async fn tree(
+    /// Opens the files of a version of a project, by default of the head.
+    pub(crate) async fn files(
         &self,
         who: &Principal,
         project: &ProjectRef,
-        path: &str,
         at: Option<&str>,
-        page: PageQuery,
-    ) -> Result<api::TreePage> {
-        let limit = page.limit;
-        let seen = self.seen(who, project, at).await?;
-        let directory = tree_path(path)?;
-        if !directory.is_root() && !is_directory(&seen.entry(&directory).await?) {
-            let message = format!("`{}` is not a directory", short(path));
-            return Err(Failure::new(ErrorCode::PathNotFound, message));
-        }
-        let after = page.bytes()?.map(|name| Name::copy_from(&name));
-        let mut after = after.transpose().map_err(|_| pages::not_a_cursor())?;
-        let mut items = Vec::new();
-        loop {
-            let page = seen.tree.list(&directory, after.as_ref(), 1000).await?;
-            for (name, stat) in &page {
-                after = Some(name.clone());
-                let path = directory.join(name).map_err(elevo_engine::Error::from)?;
-                let is_directory = stat.kind == EntryKind::Directory;
-                if !seen.shows(&path, is_directory) {
-                    continue;
-                }
-                let Some(entry) = seen.tree.entry(&path).await? else {
-                    continue;
-                };
-                items.push(api::TreeEntry {
-                    path: readable(path.as_bytes()),
-                    version: out::version(&seen.view, &path, &entry),
-                });
-                if items.len() >= limit as usize {
-                    let next = Some(pages::of_bytes(name.as_bytes()));
-                    return Ok(seen.page(items, next));
-                }
-            }
-            if page.len() < 1000 {
-                return Ok(seen.page(items, None));
-            }
-        }
+    ) -> Result<StoredTree> {
+        who.needs(Scope::ProjectsRead)?;
+        let project = self.find(who, project).await?;
+        let view = self.view(who, &project).await?;
+        let version = (self.version(&project, at).await?, NOUN);
+        StoredTree::open(&self.stores, who.tenant, version, view).await
     }
 
     /// Returns the visible changes between two versions of a project.
@@ -259,20 +206,8 @@ impl Seen {
     /// Returns the entry at a path. Fails if the path does not exist or is
     /// hidden, with the same message.
     pub(crate) async fn entry(&self, path: &TreePath) -> Result<Entry> {
-        let missing = || {
-            let path = readable(path.as_bytes());
-            let message = format!("there is no `{path}` in this version of the project");
-            Failure::new(ErrorCode::PathNotFound, message).about("path", path)
-        };
-        if path.is_root() {
-            let tree: Tree = self.tree.tree().await?;
-            let mode = elevo_objects::Mode::EXECUTABLE;
-            return Ok(Entry::Directory { mode, tree });
-        }
-        let found = self.tree.entry(path).await?;
-        found
-            .filter(|entry| self.shows(path, is_directory(entry)))
-            .ok_or_else(missing)
+        let found = visible_entry(&self.tree, &self.view, path).await?;
+        found.ok_or_else(|| no_path(path, NOUN))
     }
 
     /// Returns true if a path is visible or, for a directory, if any path in it
@@ -313,34 +248,7 @@ impl Seen {
         }
     }
 
-    fn page(&self, items: Vec<api::TreeEntry>, next: Option<String>) -> api::TreePage {
-        api::TreePage {
-            snapshot: self.snapshot.to_string(),
-            items,
-            next,
-        }
-    }
-
     pub(crate) fn repository(&self) -> &Repository {
         self.tree.repository()
     }
-}
-
-/// Parses a path in a request. Slashes at its start and end are ignored.
-pub(crate) fn tree_path(text: &str) -> Result<TreePath> {
-    let trimmed = text.trim_matches('/');
-    TreePath::new(trimmed).map_err(|error| Failure::invalid(format!("`path`: {error}")))
-}
-
-/// Returns true if a view shows a path or, for a directory, if it may show any
-/// path in it.
-pub(crate) fn shows(view: &View, path: &TreePath, is_directory: bool) -> bool {
-    match is_directory {
-        true => view.uniform(path) != Some(Access::None),
-        false => view.access(path) != Access::None,
-    }
-}
-
-pub(crate) const fn is_directory(entry: &Entry) -> bool {
-    matches!(entry, Entry::Directory { .. })
 }

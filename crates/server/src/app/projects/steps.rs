@@ -6,11 +6,11 @@ use elevo_core::{ErrorCode, TreePath};
 use elevo_policy::View;
 
 use crate::app::access::principal::Principal;
+use crate::app::files::stored::tree_path;
 use crate::app::pages::{self, PageQuery};
 use crate::app::projects::Projects;
 use crate::app::projects::history::{Rows, version_out};
 use crate::app::projects::project_ref::ProjectRef;
-use crate::app::projects::reading::tree_path;
 use crate::failure::{Failure, Result};
 use crate::platform::clock;
 

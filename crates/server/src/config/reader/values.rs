@@ -31,6 +31,22 @@ pub(super) fn networks(text: &str) -> Result<Vec<IpNet>, String> {
     names(text).map(parse).collect()
 }
 
+/// Reads origins in the form in which browsers send them.
+pub(super) fn origins(text: &str) -> Result<Vec<String>, String> {
+    let check = |one: &str| {
+        let url = Url::parse(one).map(|url| (url.origin().ascii_serialization(), url));
+        match url {
+            _ if one.contains('*') => Err(format!("`{one}` has a `*`; list each origin")),
+            Ok((origin, url)) if origin == one && url.scheme().starts_with("http") => Ok(origin),
+            _ => Err(format!(
+                "`{one}` is not an origin such as https://app.example.com or \
+                 http://localhost:3000, without a path and without a default port"
+            )),
+        }
+    };
+    names(text).map(check).collect()
+}
+
 /// Splits a list at its commas.
 pub(super) fn names(text: &str) -> impl Iterator<Item = &str> {
     let names = text.split(',').map(str::trim);

@@ -12,10 +12,10 @@ use elevo_objects::{Entry, SnapshotId, Tree};
 
 use crate::app::access::principal::Principal;
 use crate::app::files::diff::readable;
+use crate::app::files::stored::tree_path;
 use crate::app::projects::changes::{Changes, not_put, removed};
 use crate::app::projects::landing::job::Job;
 use crate::app::projects::project_ref::ProjectRef;
-use crate::app::projects::reading::tree_path;
 use crate::app::projects::trees::committed;
 use crate::app::requests::once::Once;
 use crate::app::snapshots::{Kept, info};
