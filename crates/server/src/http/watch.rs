@@ -135,7 +135,12 @@ async fn send_all(mut watching: Watching, sender: mpsc::Sender<Vec<Encoded>>) ->
     loop {
         let events = match watching.next().await {
             Ok(events) => events,
-            Err(failure) => return Some(failure),
+            Err(failure) => {
+                if failure.code.http() >= 500 {
+                    tracing::warn!(cause = failure.summary(), "a watch of files failed");
+                }
+                return Some(failure);
+            }
         };
         if sender
             .send(events.iter().map(encode).collect())
