@@ -31,6 +31,7 @@ pub(crate) mod sandboxes;
 pub(crate) mod shared;
 pub(crate) mod snapshots;
 pub(crate) mod stream;
+pub(crate) mod streams;
 pub(crate) mod system;
 pub(crate) mod tags;
 pub(crate) mod tar;

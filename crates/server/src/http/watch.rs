@@ -55,7 +55,7 @@ pub(super) struct Watch {
 ///
 /// If events are lost, because the files change faster than the client reads, the
 /// stream sends `gap`: the client lists the files again, and later changes have
-/// events. A reconnect starts anew with `watching`. If the server stops, the last
+/// events. A new connection begins with `watching` again. If the server stops, the last
 /// event is `stopping`; if the workspace or the directory no longer exists, or the
 /// key becomes invalid, it is `error`. Both have no id. A stream ends after an
 /// hour at the latest.
