@@ -34,6 +34,7 @@ pub(crate) mod single_files;
 pub(crate) mod snapshots;
 pub(crate) mod stored_files;
 pub(crate) mod stream;
+pub(crate) mod streams;
 pub(crate) mod system;
 pub(crate) mod tags;
 pub(crate) mod tar;

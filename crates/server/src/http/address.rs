@@ -9,7 +9,7 @@ use axum::http::uri::Authority;
 
 use crate::config::Config;
 use crate::http::shared::Shared;
-use crate::http::tickets;
+use crate::http::streams;
 use crate::platform::listen::Peer;
 
 /// The address by which the client of a request reaches the server: PUBLIC_URL,
@@ -55,7 +55,7 @@ impl Address {
     /// Returns the URL of a path of the API. The URL of a terminal is that of a
     /// WebSocket.
     pub(super) fn url(&self, path: &str) -> String {
-        let scheme = match (tickets::is_terminal(path), self.has_tls) {
+        let scheme = match (streams::is_terminal(path), self.has_tls) {
             (true, true) => "wss",
             (true, false) => "ws",
             (false, true) => "https",

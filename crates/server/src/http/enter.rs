@@ -16,7 +16,7 @@ use crate::http::answer::ApiError;
 use crate::http::limits::Quotas;
 use crate::http::route_rules::{Disk, RouteRule};
 use crate::http::shared::Shared;
-use crate::http::{origins, request, tickets};
+use crate::http::{origins, request, streams};
 use crate::platform::listen::Peer;
 use crate::platform::share;
 
@@ -92,7 +92,7 @@ async fn admit(
     quotas: &mut Quotas,
 ) -> Option<Result<Principal>> {
     let secret = request::secret(&parts.headers);
-    let ticket = || tickets::of(parts, path);
+    let ticket = || streams::ticket(parts, path);
     let presented = secret.map(Presented::Key);
     let presented = presented.or_else(|| ticket().map(Presented::Ticket))?;
     let has_ticket = matches!(presented, Presented::Ticket(_));

@@ -55,7 +55,7 @@ pub(super) struct Watch {
 ///
 /// If events are lost, because the files change faster than the client reads, the
 /// stream sends `gap`: the client lists the files again, and later changes have
-/// events. A reconnect starts anew with `watching`. If the server stops, the last
+/// events. A new connection begins with `watching` again. If the server stops, the last
 /// event is `stopping`; if the workspace or the directory no longer exists, or the
 /// key becomes invalid, it is `error`. Both have no id. A stream ends after an
 /// hour at the latest.
@@ -135,7 +135,12 @@ async fn send_all(mut watching: Watching, sender: mpsc::Sender<Vec<Encoded>>) ->
     loop {
         let events = match watching.next().await {
             Ok(events) => events,
-            Err(failure) => return Some(failure),
+            Err(failure) => {
+                if failure.code.http() >= 500 {
+                    tracing::warn!(cause = failure.summary(), "a watch of files failed");
+                }
+                return Some(failure);
+            }
         };
         if sender
             .send(events.iter().map(encode).collect())

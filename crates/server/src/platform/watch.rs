@@ -30,8 +30,12 @@ use crate::platform::watch::directories::Directories;
 /// Maximum directories of one watch.
 pub(crate) const MAX_DIRECTORIES: usize = 10_000;
 
-/// Maximum entries of new directories that are reported one by one.
-const MAX_FOUND: usize = 10_000;
+/// Maximum memory for the entries of new directories that are reported one by
+/// one, in bytes. It has room for 10,000 short paths.
+const MAX_FOUND: usize = 1 << 20;
+
+/// Memory of an entry, without its path.
+const ENTRY: usize = 64;
 
 /// Size of the buffer for one read of events. It bounds the memory of a batch.
 const BUFFER: usize = 16 << 10;
@@ -67,6 +71,8 @@ pub(crate) enum WatchError {
     LeadsOut,
     #[error("this path is not a directory")]
     NotADirectory,
+    #[error("the server may not read this directory")]
+    Unreadable,
     #[error(
         "there are more than {MAX_DIRECTORIES} directories below this path, or their paths are too long"
     )]
@@ -115,7 +121,7 @@ pub(crate) struct Batch {
     pub(crate) is_lost: bool,
     /// The last change of each path, to report repeated ones only once.
     last: HashMap<PathBuf, ChangeKind>,
-    /// Number of reported entries of new directories.
+    /// Memory of the reported entries of new directories.
     found: usize,
 }
 
@@ -138,7 +144,7 @@ impl Batch {
     }
 
     fn add_found(&mut self, path: PathBuf, is_directory: bool) {
-        self.found += 1;
+        self.found += path.as_os_str().len() + ENTRY;
         match self.found > MAX_FOUND {
             true => self.is_incomplete = true,
             false => self.add(ChangeKind::Created, path, is_directory),
@@ -291,8 +297,8 @@ impl Tree {
             };
             let watch = match add(&self.queue, &directory, MASK) {
                 Ok(watch) => watch,
-                // It was deleted in the meantime.
-                Err(WatchError::NoSuchPath) => continue,
+                // It was deleted or closed in the meantime.
+                Err(WatchError::NoSuchPath | WatchError::Unreadable) => continue,
                 Err(error) => return Err(error),
             };
             if watch == self.top {
@@ -318,8 +324,12 @@ impl Tree {
         mut batch: Option<&mut Batch>,
     ) -> Result<Vec<(i32, OsString)>> {
         let mut found = Vec::new();
-        let entries = rustix::fs::Dir::read_from(directory);
-        let entries = entries.map_err(|error| WatchError::Io(error.into()))?;
+        let entries = match rustix::fs::Dir::read_from(directory) {
+            Ok(entries) => entries,
+            // A server without root cannot list a directory of mode 0444.
+            Err(Errno::ACCESS) => return Ok(found),
+            Err(error) => return Err(WatchError::Io(error.into())),
+        };
         for entry in entries {
             // A directory that is deleted while it is read has no more entries.
             let Ok(entry) = entry else { break };
@@ -394,9 +404,11 @@ fn open_top(root: &Path, below: &Path) -> Result<OwnedFd> {
     }
     match rustix::fs::openat2(&root, below, DIRECTORY, Mode::empty(), INSIDE) {
         Ok(directory) => Ok(directory),
-        Err(Errno::NOENT) => Err(WatchError::NoSuchPath),
-        Err(Errno::XDEV | Errno::LOOP) => Err(WatchError::LeadsOut),
+        Err(Errno::NOENT | Errno::NAMETOOLONG) => Err(WatchError::NoSuchPath),
+        // A link changed while it was followed, if the kernel says `AGAIN`.
+        Err(Errno::XDEV | Errno::LOOP | Errno::AGAIN) => Err(WatchError::LeadsOut),
         Err(Errno::NOTDIR) => Err(WatchError::NotADirectory),
+        Err(Errno::ACCESS) => Err(WatchError::Unreadable),
         Err(error) => Err(WatchError::Io(error.into())),
     }
 }
@@ -412,6 +424,7 @@ fn add(queue: &OwnedFd, directory: &OwnedFd, mask: WatchFlags) -> Result<i32> {
     inotify::add_watch(queue, path, mask).map_err(|error| match error {
         Errno::NOSPC => WatchError::Limit("fs.inotify.max_user_watches"),
         Errno::NOENT => WatchError::NoSuchPath,
+        Errno::ACCESS => WatchError::Unreadable,
         error => WatchError::Io(error.into()),
     })
 }

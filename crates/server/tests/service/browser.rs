@@ -1,6 +1,6 @@
 //! Pages in a real browser: streams with tickets across lost connections.
 //!
-//! All servers are on loopback. The browser has a directory of its own, which is
+//! All servers are on loopback. The browser has a separate directory, which is
 //! deleted with it.
 
 mod chromium;
@@ -15,7 +15,7 @@ use crate::pty::open;
 use chromium::{Chromium, Page};
 use relay::Relay;
 
-/// Serves the page of the tests from an origin of its own. Returns the origin.
+/// Serves the page of the tests from a separate origin. Returns the origin.
 async fn site() -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let origin = format!("http://{}", listener.local_addr().unwrap());

@@ -23,7 +23,7 @@ async fn a_client_that_keeps_up_sees_a_thousand_changes_a_second() {
     let count = seconds as usize * WATCHED;
     let write = format!(
         "n=0; while [ $n -lt {count} ]; do : > d$((n % {WATCHED}))/f$n; n=$((n+1)); \
-         [ $((n % 50)) != 0 ] || sleep 0.04; done"
+         [ $((n % 50)) != 0 ] || sleep 0.03; done"
     );
     let wish = json!({"command": write, "background": true});
     let run = format!("/api/v1/sandboxes/{id}/process/run");

@@ -150,3 +150,20 @@ async fn a_collector_that_is_gone_holds_up_nothing() {
     assert!(began.elapsed() < Duration::from_secs(60));
     service.stop();
 }
+
+#[tokio::test]
+async fn a_trace_has_no_ticket() {
+    let (collector, url) = Collector::start().await;
+    let mut service = Service::start_without_engine(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &url)]);
+    let wish = json!({"path": "/api/v1/events"});
+    let made = service.post("/api/v1/tickets", wish).await;
+    let text = |name: &str| made[name].as_str().unwrap().to_owned();
+    let answer = service.http.get(text("url")).send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    service.terminate();
+    service.ends().await;
+    let all = collector.0.lock().unwrap().clone();
+    let all = format!("{all:?}");
+    assert!(all.contains("GET /api/v1/events") && all.contains("POST /api/v1/tickets"));
+    assert!(!all.contains(&text("ticket")), "a span has a ticket");
+}

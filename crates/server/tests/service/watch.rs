@@ -134,6 +134,35 @@ async fn a_watch_notices_all_changes() {
 }
 
 #[tokio::test]
+async fn a_watch_of_a_workspace_notices_a_refresh_and_ends_when_it_is_parked() {
+    let service = Service::start_without_engine(&[]);
+    let project = json!({"name": "site"});
+    service.post("/api/v1/projects", project).await;
+    let apply = async |path: &str| {
+        let files = json!({"files": [{"path": path, "content": "text"}]});
+        service.post("/api/v1/projects/site/apply", files).await;
+    };
+    apply("src/one").await;
+    let wish = json!({"project": "site", "name": "fix"});
+    service.post("/api/v1/workspaces", wish).await;
+    let mut events = watch(&service, "workspaces/fix/files/watch?path=src").await;
+    apply("src/deep/two").await;
+    service
+        .post("/api/v1/workspaces/fix/refresh", json!({}))
+        .await;
+    until(&mut events, "created src/deep/two").await;
+    let path = "/api/v1/workspaces/fix/files/watch";
+    let park = async || {
+        service.post("/api/v1/workspaces/fix/park", json!({})).await;
+    };
+    let end = rest(&service, path, park).await;
+    assert!(
+        end.contains("event: error") && end.contains("WORKSPACE_PARKED"),
+        "{end}"
+    );
+}
+
+#[tokio::test]
 async fn a_watch_needs_a_directory_of_the_workspace_or_the_home() {
     let service = Service::start().await;
     let id = service.sandbox().await;

@@ -350,7 +350,7 @@ impl From<WatchError> for Failure {
     fn from(error: WatchError) -> Self {
         let message = error.to_string();
         match error {
-            WatchError::NoSuchPath | WatchError::LeadsOut => {
+            WatchError::NoSuchPath | WatchError::LeadsOut | WatchError::Unreadable => {
                 Self::new(ErrorCode::PathNotFound, message)
             }
             WatchError::NotADirectory => Self::invalid(message),

@@ -121,6 +121,8 @@ fn symbolic_links_lead_no_watch_out() {
     let open = |below: &str| Tree::open(root.path().into(), below.into());
     assert!(matches!(open("out"), Err(WatchError::LeadsOut)));
     assert!(matches!(open("none"), Err(WatchError::NoSuchPath)));
+    let long = "n".repeat(5000);
+    assert!(matches!(open(&long), Err(WatchError::NoSuchPath)));
     fs::write(at("file"), "").unwrap();
     assert!(matches!(open("file"), Err(WatchError::NotADirectory)));
     // A link that stays inside is followed, and then replaced.
@@ -187,7 +189,7 @@ fn a_new_directory_with_very_many_files_is_incomplete() {
     let outside = tempfile::tempdir_in(root.path().parent().unwrap()).unwrap();
     let many = outside.path().join("many");
     fs::create_dir(&many).unwrap();
-    for n in 0..=MAX_FOUND {
+    for n in 0..20_000 {
         fs::write(many.join(n.to_string()), "").unwrap();
     }
     let mut tree = opened(root.path(), "");
@@ -197,5 +199,5 @@ fn a_new_directory_with_very_many_files_is_incomplete() {
     assert!(needs_disk(&events));
     tree.apply(events, &mut batch).unwrap();
     assert!(batch.is_incomplete);
-    assert_eq!(batch.changes.len(), MAX_FOUND + 1);
+    assert!((10_000..20_000).contains(&batch.changes.len()));
 }
