@@ -21,12 +21,13 @@ use crate::app::access::principal::Principal;
 use crate::app::files::target::WorkspaceRef;
 use crate::app::files::uploads::PutOptions;
 use crate::failure::{Failure, Result, short};
-use crate::http::answer::{Answer, ApiError};
+use crate::http::answer::{Answer, ApiError, counted};
 use crate::http::page::{LONG_PAGE, page};
 use crate::http::ranges::{self, FileHead};
 use crate::http::shared::Shared;
 use crate::platform::audit;
 use crate::platform::files::stat::{Condition, Tags};
+use crate::platform::share::{self, Held};
 
 /// Routes of single files.
 pub(super) fn routes() -> OpenApiRouter<Shared> {
@@ -87,6 +88,10 @@ pub(super) struct ListedFiles {
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
 }
+
+/// Maximum size of the texts of a page that does not count towards the tenant's
+/// share of memory.
+const SMALL_PAGE: usize = 256 << 10;
 
 /// The bytes of the parameter `path`, which need not be UTF-8.
 pub(super) struct RawPath(Vec<u8>);
@@ -213,10 +218,24 @@ async fn list(
     of: WorkspaceRef,
     path: RawPath,
     query: ListedFiles,
-) -> Answer<Json<api::FilePage>> {
+) -> Answer<Response> {
     let page = page(query.cursor, query.limit, LONG_PAGE)?;
     let files = &shared.app.files;
-    Ok(Json(files.list_files(who, &of, &path.0, page).await?))
+    let page = files.list_files(who, &of, &path.0, page).await?;
+    // Long paths and targets of links make a page large. It stays in memory
+    // until the client has received it.
+    let sizes = page.items.iter().map(|item| {
+        let target = item.target.as_ref().map_or(0, String::len);
+        item.path.len() + item.name.len() + target
+    });
+    let held = match sizes.sum::<usize>() {
+        0..=SMALL_PAGE => Held::default(),
+        size => {
+            let held = shared.app.stores.shares.hold(who.tenant, 2 * size);
+            held.ok_or_else(share::too_many_bytes)?
+        }
+    };
+    Ok(counted(&page, held))
 }
 
 /// Moves a file, a link or a directory.

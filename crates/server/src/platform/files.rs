@@ -20,8 +20,10 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Gid, Mode, OFlags, ResolveFlags, Uid};
+use rustix::fs::{Gid, Mode, OFlags, ResolveFlags, Uid};
 use rustix::io::Errno;
+
+use crate::platform::files::read::reopen;
 
 /// The reason why a file was not read or changed.
 #[derive(Debug, thiserror::Error)]
@@ -138,23 +140,33 @@ impl Root {
             }
         };
         for name in missing.into_iter().rev() {
-            match self.make_directory(&directory, name) {
-                Ok(()) | Err(Errno::EXIST) => {}
-                Err(error) => return Err(failed(error, path)),
-            }
-            directory = enter(&directory, name).map_err(|error| failed(error, path))?;
+            let made = match self.make_directory(&directory, name, DIRECTORY_MODE) {
+                Err(Errno::EXIST) => enter(&directory, name),
+                made => made,
+            };
+            directory = made.map_err(|error| failed(error, path))?;
         }
         Ok((directory, name))
     }
 
-    fn make_directory(&self, parent: &OwnedFd, name: &OsStr) -> rustix::io::Result<()> {
-        rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(DIRECTORY_MODE))?;
-        let Some((uid, gid)) = self.owner else {
-            return Ok(());
-        };
-        let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
-        let flags = AtFlags::SYMLINK_NOFOLLOW;
-        rustix::fs::chownat(parent, name, Some(uid), Some(gid), flags)
+    /// Creates a directory, and opens it.
+    fn make_directory(
+        &self,
+        parent: &OwnedFd,
+        name: &OsStr,
+        mode: u32,
+    ) -> rustix::io::Result<OwnedFd> {
+        let mode = Mode::from_raw_mode(mode);
+        rustix::fs::mkdirat(parent, name, mode)?;
+        let made = enter(parent, name)?;
+        let readable = reopen(&made, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        // The mask of the server may have removed bits.
+        rustix::fs::fchmod(&readable, mode)?;
+        if let Some((uid, gid)) = self.owner {
+            let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+            rustix::fs::fchown(&readable, Some(uid), Some(gid))?;
+        }
+        Ok(made)
     }
 }
 

@@ -11,6 +11,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
 use crate::harness::{KEY, Service, eventually};
+use crate::shared::{at, workspace};
 
 /// Longer than any response takes that does not wait for another client.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -213,6 +214,58 @@ async fn archives_that_are_not_read_hold_threads_of_their_tenant_only() {
     // It gets its archives when the others are done.
     eventually("an archive is answered", async || {
         let answer = service.request(Method::GET, &archives[0]).send().await;
+        answer.unwrap().status() == 200
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stalled_transfers_of_files_hold_no_thread() {
+    let service = Service::start_without_engine(&[]);
+    service.expect_complaint("use too much memory");
+    let project = service
+        .post("/api/v1/projects", json!({"name": "site"}))
+        .await;
+    let ws = workspace(&service, json!({"project": project["id"]})).await;
+    let large = vec![b'x'; 16 << 20];
+    std::fs::write(ws.path.join("large"), &large).unwrap();
+    let files = at(&ws, "files");
+    // More than the tenant may have threads; the server cannot send all of it.
+    let large = format!("{files}?path=large");
+    let unread = (0..100).map(|_| service.request(Method::GET, &large).send());
+    let unread = join_all(unread).await;
+    let is_sent = |answer: &reqwest::Result<_>| {
+        let answer: &reqwest::Response = answer.as_ref().unwrap();
+        answer.status() == 200
+    };
+    assert!(unread.iter().all(is_sent));
+    let mut stalled = Vec::new();
+    for n in 0..100 {
+        let route = format!("PUT {files}?path=stalled-{n}");
+        let mut stream = begin(&service, 2, &route, KEY, 400_000).await;
+        stream.write_all(&vec![b'x'; 300_000]).await.unwrap();
+        stalled.push(stream);
+    }
+    let small = format!("{files}?path=small");
+    let put = service.request(Method::PUT, &small).body("small").send();
+    let put = timeout(PATIENCE, put).await;
+    assert_eq!(put.expect("it is answered").unwrap().status(), 201);
+    let get = service.request(Method::GET, &small).send();
+    let get = timeout(PATIENCE, get).await;
+    assert_eq!(get.expect("it is answered").unwrap().status(), 200);
+    // Each transfer counts towards the memory of the tenant.
+    let mut more = Vec::new();
+    eventually("a transfer above the share is refused", async || {
+        let answer = service.request(Method::GET, &large).send().await.unwrap();
+        let is_refused = answer.status() == 503;
+        more.push(answer);
+        is_refused
+    })
+    .await;
+    assert!(more.len() <= 256, "{}", more.len());
+    drop((unread, stalled, more));
+    eventually("a transfer is answered", async || {
+        let answer = service.request(Method::GET, &large).send().await;
         answer.unwrap().status() == 200
     })
     .await;

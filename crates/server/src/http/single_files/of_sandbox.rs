@@ -128,7 +128,7 @@ pub(super) async fn list(
     Path(id): Path<SandboxId>,
     Query(query): Query<ListedFiles>,
     path: RawPath,
-) -> Answer<Json<api::FilePage>> {
+) -> Answer<Response> {
     single_files::list(&shared, &who, (&id).into(), path, query).await
 }
 

@@ -5,13 +5,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, Dir, FileType, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use crate::platform::clock;
 use crate::platform::files::read::reopen;
 use crate::platform::files::stat::{Condition, FileStat, Kind};
-use crate::platform::files::{FileError, Result, Root, enter, failed};
+use crate::platform::files::{DIRECTORY, DIRECTORY_MODE, FileError, Result, Root, enter, failed};
 
 /// Maximum directories that a deletion holds open.
 const DEEPEST: usize = 64;
@@ -90,24 +90,18 @@ impl Root {
             true => self.made_parent(path)?,
             false => self.parent(path)?,
         };
-        let failed = |error| failed(error, path);
-        match self.make_directory(&directory, name) {
-            Ok(()) => {}
+        let mode = mode.unwrap_or(DIRECTORY_MODE);
+        match self.make_directory(&directory, name, mode) {
+            Ok(_) => Ok((self.stat(path)?, true)),
             Err(Errno::EXIST) => {
                 // A link to a directory counts as one.
-                return match self.resolve(path, super::DIRECTORY) {
+                match self.resolve(path, DIRECTORY) {
                     Ok(_) => Ok((self.stat(path)?, false)),
                     Err(_) => Err(FileError::Exists(path.into())),
-                };
+                }
             }
-            Err(error) => return Err(failed(error)),
+            Err(error) => Err(failed(error, path)),
         }
-        if let Some(mode) = mode {
-            let made = enter(&directory, name).map_err(failed)?;
-            let made = reopen(&made, OFlags::RDONLY | OFlags::DIRECTORY).map_err(failed)?;
-            rustix::fs::fchmod(made, Mode::from_raw_mode(mode)).map_err(failed)?;
-        }
-        Ok((self.stat(path)?, true))
     }
 }
 

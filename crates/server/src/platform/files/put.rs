@@ -152,7 +152,7 @@ impl Root {
         let reserved = OsStr::from_bytes(RESERVED_NAME);
         let name = match rustix::fs::unlinkat(directory, reserved, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => reserved.to_owned(),
-            // The directory has a store of its own.
+            // The directory has its own store.
             Err(Errno::ISDIR) => clock::name(".elevo-").into(),
             Err(error) => return Err(failed(error)),
         };

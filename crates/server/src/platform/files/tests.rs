@@ -216,7 +216,7 @@ fn a_tag_is_strong_when_no_later_write_can_leave_it_unchanged() {
 }
 
 #[test]
-fn a_time_that_does_not_fit_is_no_failure() {
+fn accepts_times_that_do_not_fit() {
     let (directory, root) = root();
     write(&root, "file", b"x").unwrap();
     let path = directory.path().join("file");
