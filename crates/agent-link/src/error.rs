@@ -34,6 +34,12 @@ pub enum LinkError {
     /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
+    /// No process in the sandbox accepts connections on the port.
+    #[error("no process in the sandbox accepts connections on the port")]
+    NotOpen,
+    /// The agent did not open a tunnel in time.
+    #[error("the workspace agent in the sandbox did not respond in time")]
+    TimedOut,
 }
 
 /// Why a process could not be started.
@@ -89,6 +95,7 @@ impl From<v1::Failure> for LinkError {
                 limit: failure.limit,
             },
             v1::FailureKind::Ended => Self::Ended,
+            v1::FailureKind::NotOpen => Self::NotOpen,
             v1::FailureKind::Invalid | v1::FailureKind::Unspecified => {
                 Self::Invalid(failure.message)
             }

@@ -11,9 +11,11 @@
 //! serve_unix, serve_tcp ─► guard ─► service ─► session ─► AgentLink
 //!                          (limits)  (token)   (one per     (calls of the
 //!                                               connection)   server)
+//!                                    └─────► tunnel ─► TunnelStream
 //! ```
 
 mod calls;
+mod dispatch;
 mod error;
 #[cfg(any(test, feature = "fuzzing"))]
 mod fuzzing;
@@ -25,6 +27,7 @@ mod reader;
 mod receive;
 mod service;
 mod sparing;
+mod tunnel;
 mod types;
 
 pub use error::{LinkError, StartFailure};
@@ -33,6 +36,7 @@ pub use fuzzing::receive_any_messages;
 pub use link::AgentLink;
 pub use links::{AgentLinks, Authenticate, LinkEvent, Settings};
 pub use reader::Output;
+pub use tunnel::TunnelStream;
 pub use types::{
     AgentCall, Command, Event, Exit, Process, ProcessKind, ProcessState, Stream, Terminal, Usage,
 };

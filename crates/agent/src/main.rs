@@ -9,7 +9,8 @@
 //!
 //! ```text
 //! connection ─► handle ─► command, terminal ─► reaper (starts, reaps)
-//!     ▲                        │
+//!     ▲          │             │
+//!     │          └► tunnel (ports)
 //!     └── outgoing ◄── state ◄─┴─ pump (reads), feed (writes)
 //!                      (buffers, readers)
 //! ```
@@ -40,6 +41,7 @@ mod shutdown;
 mod source;
 mod state;
 mod terminal;
+mod tunnel;
 mod usage;
 
 use std::convert::Infallible;

@@ -15,3 +15,4 @@ mod output;
 mod recording;
 mod support;
 mod terminals;
+mod tunnels;
