@@ -132,6 +132,20 @@ error_codes! {
         "Check the path; paths start at the root of the workspace or project.";
     DiskFull = 2014, "DISK_FULL", 507, "RESOURCE_EXHAUSTED", AfterChange,
         "Delete files in the workspace, or create a workspace with a larger disk.";
+    IsADirectory = 2015, "IS_A_DIRECTORY", 409, "FAILED_PRECONDITION", Never,
+        "Name a file, not a directory. A directory is listed, downloaded as an archive, or deleted with `recursive`.";
+    NotADirectory = 2016, "NOT_A_DIRECTORY", 409, "FAILED_PRECONDITION", Never,
+        "Check the path: a part of it is not a directory.";
+    NotAFile = 2017, "NOT_A_FILE", 409, "FAILED_PRECONDITION", Never,
+        "Name a regular file; pipes, sockets and devices have no content to download.";
+    PathExists = 2018, "PATH_EXISTS", 409, "ALREADY_EXISTS", AfterChange,
+        "Choose another path, set `overwrite` to replace a file, or delete the file first.";
+    DirectoryNotEmpty = 2019, "DIRECTORY_NOT_EMPTY", 409, "FAILED_PRECONDITION", AfterChange,
+        "Delete the files in the directory first, or set `recursive`.";
+    PreconditionFailed = 2020, "PRECONDITION_FAILED", 412, "FAILED_PRECONDITION", AfterChange,
+        "The file has changed since it was read, or exists already. Read it again, and send the change with its current `ETag`.";
+    RangeNotSatisfiable = 2021, "RANGE_NOT_SATISFIABLE", 416, "OUT_OF_RANGE", AfterChange,
+        "Request a range that starts before the end of the file.";
     ProjectNotFound = 3001, "PROJECT_NOT_FOUND", 404, "NOT_FOUND", Never,
         "List projects with `elevo project ls`.";
     WorkspaceNotFound = 3002, "WORKSPACE_NOT_FOUND", 404, "NOT_FOUND", Never,

@@ -235,6 +235,8 @@ pub struct Limits {
     pub tenant: elevo_catalog::TenantLimits,
     /// Maximum size of an archive that a client sends.
     pub max_archive: u64,
+    /// Maximum size of a single file that a client uploads.
+    pub max_file: u64,
 }
 
 /// All problems of the settings.

@@ -22,6 +22,7 @@ pub(crate) mod process;
 pub(crate) mod projects;
 pub(crate) mod pty;
 pub(crate) mod pty_socket;
+pub(crate) mod ranges;
 pub(crate) mod request;
 pub(crate) mod reviews;
 pub(crate) mod route_rules;

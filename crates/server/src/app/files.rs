@@ -1,10 +1,14 @@
 //! The files of workspaces, with or without a sandbox: snapshots, restores,
-//! differences and archives.
+//! differences, archives and single files.
 
 pub(crate) mod content;
 pub(crate) mod diff;
+pub(crate) mod elsewhere;
+pub(crate) mod place;
 pub(crate) mod saving;
+pub(crate) mod single;
 pub(crate) mod target;
+pub(crate) mod uploads;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -33,6 +37,7 @@ use crate::app::workspaces::Workspaces;
 use crate::config::Config;
 use crate::failure::{Failure, Result};
 use crate::platform::archive::{self, ArchiveError, Rules};
+use crate::platform::room::Room;
 
 /// The message of snapshots that were created from archives.
 const IMPORTED: &str = "imported from an archive";
@@ -44,9 +49,13 @@ pub(crate) struct Files {
     config: Arc<Config>,
     freezer: Arc<Freezer>,
     locks: Arc<SandboxLocks>,
+    room: Arc<Room>,
     stores: Arc<TenantStores>,
     sandboxes: Arc<Sandboxes>,
     snapshots: Arc<Snapshots>,
+    /// Locks of workspaces, by id: only one request at a time checks the state
+    /// of a file and changes it.
+    turns: SandboxLocks,
     workspaces: Arc<Workspaces>,
 }
 
@@ -62,9 +71,11 @@ impl Files {
             config: resources.config.clone(),
             freezer: resources.freezer.clone(),
             locks: resources.locks.clone(),
+            room: resources.room.clone(),
             sandboxes: sandboxes.clone(),
             snapshots: snapshots.clone(),
             stores: resources.stores.clone(),
+            turns: SandboxLocks::default(),
             workspaces: workspaces.clone(),
         }
     }

@@ -269,6 +269,10 @@ pub(super) const SETTINGS: &[(&str, &str)] = &[
         "maximum size of an archive that a client sends [1g]",
     ),
     (
+        "MAX_FILE",
+        "maximum size of a single file that a client uploads [5g]",
+    ),
+    (
         "OTEL_EXPORTER_OTLP_ENDPOINT",
         "URL of a collector of traces, for OTLP over HTTP, such as http://127.0.0.1:4318 [none]",
     ),

@@ -251,6 +251,7 @@ impl Reader {
                 ..elevo_catalog::TenantLimits::default()
             },
             max_archive: self.size("MAX_ARCHIVE", 1 << 30),
+            max_file: self.size("MAX_FILE", 5 << 30),
         };
         if limits.default_timeout > limits.max_lifetime {
             let problem = "DEFAULT_SANDBOX_TIMEOUT is more than MAX_SANDBOX_LIFETIME";
