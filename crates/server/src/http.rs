@@ -28,6 +28,7 @@ pub(crate) mod reviews;
 pub(crate) mod route_rules;
 pub(crate) mod sandboxes;
 pub(crate) mod shared;
+pub(crate) mod single_files;
 pub(crate) mod snapshots;
 pub(crate) mod stream;
 pub(crate) mod system;
@@ -104,6 +105,7 @@ fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(files::restore))
         .routes(routes!(files::diff))
         .routes(routes!(files::archive_out, files::archive_in))
+        .merge(single_files::routes())
         .merge(snapshots::routes())
         .routes(routes!(process::run))
         .routes(routes!(process::list))

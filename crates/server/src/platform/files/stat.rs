@@ -66,7 +66,9 @@ impl FileStat {
     /// Returns the time of the last change of the content.
     pub(crate) fn modified_at(&self) -> SystemTime {
         let (seconds, nanos) = self.modified;
-        UNIX_EPOCH + Duration::new(u64::try_from(seconds).unwrap_or_default(), nanos)
+        // A process can set any time, also one that does not fit.
+        let since = Duration::new(u64::try_from(seconds).unwrap_or_default(), nanos);
+        UNIX_EPOCH.checked_add(since).unwrap_or(UNIX_EPOCH)
     }
 
     /// Returns the text of the tag, without quotes.
