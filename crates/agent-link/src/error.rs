@@ -1,5 +1,7 @@
 use elevo_agent_proto::v1;
 
+use crate::tunnel::FileFailure;
+
 /// The failures of a call to an agent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -37,6 +39,9 @@ pub enum LinkError {
     /// No process in the sandbox accepts connections on the port.
     #[error("no process in the sandbox accepts connections on the port")]
     NotOpen,
+    /// An operation on files failed.
+    #[error("the operation on the file failed: {0:?}")]
+    File(FileFailure),
     /// The agent did not open a tunnel in time.
     #[error("the workspace agent in the sandbox did not respond in time")]
     TimedOut,

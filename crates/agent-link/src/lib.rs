@@ -36,7 +36,10 @@ pub use fuzzing::receive_any_messages;
 pub use link::AgentLink;
 pub use links::{AgentLinks, Authenticate, LinkEvent, Settings};
 pub use reader::Output;
-pub use tunnel::TunnelStream;
+pub use tunnel::{
+    FileCondition, FileFailure, FileKind, FileList, FileStat, FileUpload, OpenFile, PutFile,
+    TunnelStream,
+};
 pub use types::{
     AgentCall, Command, Event, Exit, Process, ProcessKind, ProcessState, Stream, Terminal, Usage,
 };

@@ -1,11 +1,13 @@
 //! Tunnels: second streams on the connection of an agent, each of which carries
-//! the bytes of one connection to a port in the sandbox.
+//! the bytes of one connection to a port in the sandbox, or one operation on
+//! files.
 //!
-//! The server requests a tunnel and waits; the agent connects to the port and
-//! opens the stream. Only the connection that received the request may open
+//! The server requests a tunnel and waits; the agent opens its target and then
+//! the stream. Only the connection that received the request may open
 //! the stream, only with the id of the request, and only once. So no stream
 //! needs a token of its own.
 
+mod files;
 mod pipe;
 mod stream;
 
@@ -20,6 +22,9 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
 
+pub use self::files::{
+    FileCondition, FileFailure, FileKind, FileList, FileStat, FileUpload, OpenFile, PutFile,
+};
 pub(crate) use self::pipe::Pieces;
 use self::pipe::{PipeWriter, pipe};
 pub use self::stream::TunnelStream;
@@ -46,7 +51,11 @@ impl AgentLink {
     /// [`LinkError::NotOpen`] if no process accepts connections on the port;
     /// [`LinkError::TooMany`] if the sandbox has the maximum number of tunnels.
     pub async fn open_port(&self, port: u16) -> Result<TunnelStream, LinkError> {
-        let (arrived, permit) = self.0.open_tunnel(Target::Port(port.into())).await?;
+        self.open_tunnel(Target::Port(port.into())).await
+    }
+
+    async fn open_tunnel(&self, target: Target) -> Result<TunnelStream, LinkError> {
+        let (arrived, permit) = self.0.open_tunnel(target).await?;
         Ok(TunnelStream::new(arrived, permit))
     }
 }

@@ -61,6 +61,9 @@ pub const MAX_PIECE: usize = 64 * 1024;
 /// connection with many waiting frames that are smaller.
 pub const SMALL_PIECE: usize = 256;
 
+/// Maximum bytes of a file of the kernel, whose metadata have no size.
+pub const MAX_KERNEL_FILE: usize = 1024 * 1024;
+
 /// Maximum bytes of one message of a tunnel.
 pub const MAX_PIECE_MESSAGE: usize = MAX_PIECE + 4096;
 
@@ -98,4 +101,18 @@ pub fn end_piece() -> v1::TunnelPiece {
         filler: Bytes::new(),
         content: Some(v1::tunnel_piece::Content::End(true)),
     }
+}
+
+/// Returns the text that identifies a version of a file. It changes with every
+/// change of the content or the metadata, except within one tick of the clock.
+#[must_use]
+pub fn file_tag(stat: &v1::FileStat) -> String {
+    let nanos = |seconds: i64, nanos: u32| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
+    format!(
+        "{:x}-{:x}-{:x}-{:x}",
+        stat.inode,
+        stat.size,
+        nanos(stat.modified_seconds, stat.modified_nanos),
+        nanos(stat.changed_seconds, stat.changed_nanos)
+    )
 }

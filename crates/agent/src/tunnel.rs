@@ -1,5 +1,5 @@
-//! Tunnels: connections to ports in the sandbox, each carried by a second
-//! stream on the connection with the server.
+//! Tunnels: connections to ports in the sandbox and operations on files, each
+//! carried by a second stream on the connection with the server.
 //!
 //! HTTP/2 limits the data on its way in both directions: the agent reads a
 //! socket only when the stream can send, and the stream receives only what the
@@ -14,19 +14,21 @@ use bytes::BytesMut;
 use elevo_agent_proto::v1::agent_service_client::AgentServiceClient;
 use elevo_agent_proto::v1::open_tunnel::Target;
 use elevo_agent_proto::v1::tunnel_piece::Content;
-use elevo_agent_proto::v1::{Failure, OpenTunnel, TunnelPiece};
+use elevo_agent_proto::v1::{Failure, FileOperation, OpenTunnel, TunnelPiece};
 use elevo_agent_proto::{MAX_PIECE, MAX_TUNNELS, SANDBOX_ID, TUNNEL_ID, data_piece, end_piece};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_stream::Stream;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::Channel;
 use tonic::{Request, Streaming};
 
 use crate::failure;
+use crate::files::{self, Exchange};
 use crate::log;
 use crate::state::Agent;
 
@@ -94,6 +96,10 @@ impl Tunnels {
                 self.tasks.spawn(asked.serve_port(port));
                 Ok(())
             }
+            Some(Target::File(operation)) => {
+                self.tasks.spawn(asked.serve_file(operation));
+                Ok(())
+            }
             None => Err(failure::invalid(
                 "this version of the agent does not support the kind of tunnel",
             )),
@@ -114,6 +120,21 @@ impl Asked {
             Some(inbound) => write_port(inbound, to_port, ended).await,
             None => reset(to_port),
         }
+    }
+
+    async fn serve_file(self, operation: FileOperation) {
+        // The first piece of the tunnel reports a failure.
+        self.answer(Ok(()));
+        let (outgoing, pieces) = mpsc::channel(1);
+        let Some(inbound) = self.call(ReceiverStream::new(pieces)).await else {
+            return;
+        };
+        let mut exchange = Exchange { inbound, outgoing };
+        files::serve(operation, &mut exchange).await;
+        let Exchange { mut inbound, .. } = exchange;
+        // The server ends the stream when it has read everything. It may still
+        // send data for an operation that has failed.
+        while let Ok(Some(_)) = inbound.message().await {}
     }
 
     fn answer(&self, result: Result<(), Failure>) {
@@ -215,7 +236,7 @@ async fn copy(inbound: &mut Streaming<TunnelPiece>, to_port: &mut OwnedWriteHalf
                 let _ = to_port.shutdown().await;
                 return Copied::Complete;
             }
-            None => {}
+            _ => {}
         }
     }
 }

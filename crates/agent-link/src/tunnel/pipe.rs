@@ -15,6 +15,7 @@ use tonic::Status;
 
 #[derive(Default)]
 struct Pipe {
+    first: Option<TunnelPiece>,
     /// At most one piece that was written and not sent.
     data: BytesMut,
     /// The writer has ended this direction.
@@ -66,6 +67,13 @@ impl PipeWriter {
         Poll::Ready(Ok(written))
     }
 
+    /// Sends a piece before all data that was not sent yet.
+    pub(super) fn send_first(&self, piece: TunnelPiece) {
+        let mut pipe = self.0.lock();
+        pipe.first = Some(piece);
+        wake(pipe.to_send.take());
+    }
+
     /// Ends this direction after the written data.
     pub(super) fn end(&self) {
         let mut pipe = self.0.lock();
@@ -87,6 +95,9 @@ impl Stream for Pieces {
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let mut pipe = self.0.lock();
+        if let Some(first) = pipe.first.take() {
+            return Poll::Ready(Some(Ok(first)));
+        }
         if !pipe.data.is_empty() {
             let data = pipe.data.split().freeze();
             wake(pipe.to_write.take());

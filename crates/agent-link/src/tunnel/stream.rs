@@ -55,13 +55,40 @@ impl TunnelStream {
                 // An empty piece would allow the agent to keep this loop busy.
                 Some(Content::Data(data)) if !data.is_empty() => self.unread = data,
                 Some(Content::End(_)) => self.end = End::Complete,
-                Some(Content::Data(_)) | None => self.end = End::CutOff,
+                _ => self.end = End::CutOff,
             }
         }
         match self.unread.is_empty() && self.end == End::CutOff {
             true => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
             false => Poll::Ready(Ok(&mut self.unread)),
         }
+    }
+}
+
+impl TunnelStream {
+    /// Returns the next data without a copy; `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// If the direction was cut off.
+    pub async fn next_data(&mut self) -> io::Result<Option<Bytes>> {
+        std::future::poll_fn(|context| {
+            let data = std::mem::take(ready!(self.poll_data(context))?);
+            Poll::Ready(Ok((!data.is_empty()).then_some(data)))
+        })
+        .await
+    }
+
+    /// Returns the next piece, of an operation on files. Anything that the
+    /// protocol does not allow is `None`.
+    pub(super) async fn next_piece(&mut self) -> Option<Content> {
+        let piece = self.inbound.message().await.ok()??;
+        piece.content
+    }
+
+    /// Sends a piece before all data.
+    pub(super) fn send_first(&self, piece: TunnelPiece) {
+        self.outbound.send_first(piece);
     }
 }
 

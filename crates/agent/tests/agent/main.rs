@@ -9,6 +9,7 @@
 
 mod commands;
 mod connections;
+mod files;
 mod input;
 mod isolation;
 mod output;

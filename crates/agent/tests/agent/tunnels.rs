@@ -215,7 +215,8 @@ async fn stalled_tunnels_hold_up_neither_commands_nor_other_tunnels() {
     // The data of a stalled tunnel is still there.
     drop(sockets);
     let mut rest = Vec::new();
-    within(streams[0].read_to_end(&mut rest)).await.unwrap_err();
+    // The port has closed the connection with or without a reset.
+    let _ = within(streams[0].read_to_end(&mut rest)).await;
     assert!(rest.len() > 100_000 && rest.iter().all(|byte| *byte == 7));
 }
 
