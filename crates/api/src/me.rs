@@ -103,6 +103,8 @@ pub struct ServerLimits {
     pub patch_bytes: u64,
     /// Maximum bytes of an archive.
     pub archive_bytes: u64,
+    /// Maximum bytes of an uploaded file.
+    pub file_bytes: u64,
     /// Maximum items of a request about several objects, and maximum forks of
     /// one request.
     pub batch: u32,

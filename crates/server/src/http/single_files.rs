@@ -5,7 +5,7 @@ mod of_sandbox;
 mod of_workspace;
 
 use axum::Json;
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::extract::FromRequestParts;
 use axum::http::header::{self, HeaderMap, HeaderName};
 use axum::http::request::Parts;
@@ -176,7 +176,8 @@ async fn write(
         condition: condition(&headers)?,
     };
     let files = &shared.app.files;
-    let mut upload = files.begin_upload(who, &of, &path.0, options).await?;
+    let known = (options, body.size_hint().lower());
+    let mut upload = files.begin_upload(who, &of, &path.0, known).await?;
     let mut pieces = body.into_data_stream();
     while let Some(piece) = pieces.next().await {
         let piece =

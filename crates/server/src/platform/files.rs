@@ -200,7 +200,12 @@ fn failed(error: Errno, path: &Path) -> FileError {
             path: path(),
             why: "has a name of more than 255 bytes, or is too long",
         },
-        Errno::STALE => FileError::Changed,
+        // For example a file without permission bits, if the server is not root.
+        Errno::ACCESS | Errno::PERM => FileError::Invalid {
+            path: path(),
+            why: "cannot be used by the server because of its permissions",
+        },
+        Errno::STALE | Errno::BUSY => FileError::Changed,
         error => io_failed(error.into()),
     }
 }

@@ -474,6 +474,36 @@ fn tar(paths: &[&str]) -> Vec<u8> {
     tar.into_inner().unwrap()
 }
 
+/// Requests about single files of the workspace or the sandbox of the agent.
+fn of_files(routes: [&'static str; 4], id: &str) -> Vec<Case> {
+    let [file, list, rename, mkdir] = routes;
+    vec![
+        case("GET", file, &[id], "path=open/plain.txt", 200),
+        case("GET", file, &[id], "path=MRK-dir/inner.txt", 404),
+        case("GET", list, &[id], "", 200),
+        case("GET", list, &[id], "path=mixed", 200),
+        case("GET", list, &[id], "path=MRK-dir", 404),
+        case("PUT", file, &[id], "path=single.txt", 201).bytes(b"mine".to_vec()),
+        case("POST", mkdir, &[id], "", 201).json(json!({"path": "single"})),
+        case("POST", rename, &[id], "", 200)
+            .json(json!({"from": "single.txt", "to": "single/moved.txt"})),
+        case("DELETE", file, &[id], "path=single&recursive=true", 204),
+    ]
+}
+
+const WORKSPACE_FILES: [&str; 4] = [
+    "/api/v1/workspaces/{id}/files",
+    "/api/v1/workspaces/{id}/files/list",
+    "/api/v1/workspaces/{id}/files/move",
+    "/api/v1/workspaces/{id}/files/mkdir",
+];
+const SANDBOX_FILES: [&str; 4] = [
+    "/api/v1/sandboxes/{id}/files",
+    "/api/v1/sandboxes/{id}/files/list",
+    "/api/v1/sandboxes/{id}/files/move",
+    "/api/v1/sandboxes/{id}/files/mkdir",
+];
+
 /// Requests about the workspace of the agent.
 fn of_workspace(hidden: &Hidden, workspace: &str) -> Vec<Case> {
     let all = "/api/v1/workspaces";
@@ -607,6 +637,7 @@ fn of_sandbox(hidden: &Hidden, id: &str) -> Vec<Case> {
         case("GET", archive, &[id], "", 200),
         case("PUT", archive, &[id], "", 204).bytes(tar(&["new.txt"])),
     ];
+    cases.extend(of_files(SANDBOX_FILES, id));
     cases.extend(of_processes(id));
     cases.extend([
         post("/api/v1/sandboxes/{id}/restore", 404, snapshot),
@@ -902,6 +933,7 @@ mod on_docker {
         let groups = [
             reading(&hidden),
             changing(&hidden),
+            of_files(WORKSPACE_FILES, &workspace),
             of_workspace(&hidden, &workspace),
             of_sandbox(&hidden, sandbox),
             of_the_rest(),

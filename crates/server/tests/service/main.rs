@@ -59,6 +59,7 @@ mod revoked;
 mod routes;
 mod secrets;
 mod shared;
+mod single_files;
 mod snapshots;
 mod stopping;
 mod syncing;

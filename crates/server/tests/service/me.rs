@@ -80,6 +80,7 @@ async fn the_limit_of_a_tenant_counts_for_its_keys() {
 async fn the_server_describes_itself() {
     let service = Service::start_with(&[
         ("MAX_ARCHIVE", "5m"),
+        ("MAX_FILE", "6m"),
         ("MAX_SANDBOXES", "7"),
         ("RUNTIMES", "runsc"),
         ("DEFAULT_NETWORK", "none"),
@@ -92,6 +93,7 @@ async fn the_server_describes_itself() {
         assert!(features.contains(&json!(feature)), "{feature}: {info}");
     }
     assert_eq!(info["limits"]["archiveBytes"], 5 << 20);
+    assert_eq!(info["limits"]["fileBytes"], 6 << 20);
     assert_eq!(info["limits"]["bodyBytes"], 2 << 20);
     assert_eq!(info["limits"]["batch"], 50);
     assert_eq!(info["limits"]["sandboxes"], 7);

@@ -182,6 +182,27 @@ async fn projects(caller: &mut Caller) {
 }
 
 /// Creates a workspace on the project; returns its directory.
+/// Calls the operations on single files of a sandbox or a workspace.
+async fn files(caller: &mut Caller, base: &str, id: &str) {
+    let operation = |method: &str, what: &str| format!("{method} {base}/{{id}}/files{what}");
+    let put = operation("PUT", "");
+    let upload = caller.request(&put, &[id], "path=single/file&mode=0600");
+    caller.send(&put, upload.body("text")).await;
+    let get = operation("GET", "");
+    caller.read(&get, &[id], "path=single/file").await;
+    let list = operation("GET", "/list");
+    let page = caller.read(&list, &[id], "path=single&limit=1").await;
+    assert_eq!(page["items"][0]["mode"], "0600", "{page}");
+    let wish = json!({"from": "single/file", "to": "single/moved", "overwrite": true});
+    caller.call(&operation("POST", "/move"), &[id], wish).await;
+    let wish = json!({"path": "single/directory", "mode": "0700", "parents": false});
+    caller.call(&operation("POST", "/mkdir"), &[id], wish).await;
+    let delete = operation("DELETE", "");
+    caller
+        .read(&delete, &[id], "path=single&recursive=true")
+        .await;
+}
+
 async fn workspace(caller: &mut Caller, name: &str) -> std::path::PathBuf {
     let wish = json!({"project": "site", "name": name});
     let made = caller.call("POST workspaces", &[], wish).await;
@@ -200,6 +221,7 @@ async fn workspaces(caller: &mut Caller) {
     let upload = caller.request("PUT workspaces/{id}/archive", &["fix"], "path=");
     let upload = upload.body(archive());
     caller.send("PUT workspaces/{id}/archive", upload).await;
+    files(caller, "workspaces", "fix").await;
     let wish = json!({"name": "fixed"});
     let taken = caller
         .call("POST workspaces/{id}/snapshot", &["fix"], wish)
@@ -284,6 +306,7 @@ async fn sandboxes(caller: &mut Caller) {
     let upload = caller.request("PUT sandboxes/{id}/archive", &["box"], "path=");
     let upload = upload.body(archive());
     caller.send("PUT sandboxes/{id}/archive", upload).await;
+    files(caller, "sandboxes", "box").await;
     let wish = json!({"name": "state"});
     caller
         .call("POST sandboxes/{id}/snapshot", &["box"], wish)

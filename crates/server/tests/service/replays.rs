@@ -83,8 +83,12 @@ impl Things {
             "workspaces" => &self.merged.id,
             _ => &self.sandbox,
         };
-        route
-            .replace("{id}", id)
+        let query = match route.ends_with("/files") {
+            true => "?path=uploaded",
+            false => "",
+        };
+        let path = format!("{route}{query}");
+        path.replace("{id}", id)
             .replace("{cmdId}", &self.command)
             .replace("{ptyId}", &self.terminal)
             .replace("{event}", &self.event.to_string())
@@ -111,6 +115,13 @@ impl Things {
             | "projects/{id}/archive"
             | "workspaces/{id}/archive" => {
                 return request.body(tar());
+            }
+            "sandboxes/{id}/files" | "workspaces/{id}/files" => return request.body("content"),
+            "sandboxes/{id}/files/move" | "workspaces/{id}/files/move" => {
+                json!({"from": "uploaded", "to": "moved"})
+            }
+            "sandboxes/{id}/files/mkdir" | "workspaces/{id}/files/mkdir" => {
+                json!({"path": "made"})
             }
             "projects" => json!({"name": "another"}),
             "projects/{id}/apply" => json!({"files": [{"path": "applied", "content": "one"}]}),

@@ -91,6 +91,12 @@ const OF_THE_TENANT: &[(&str, &str, u16, u16)] = &[
     ("post", "/api/v1/workspaces/{id}/restore", 404, 404),
     ("get", "/api/v1/workspaces/{id}/archive", 404, 404),
     ("put", "/api/v1/workspaces/{id}/archive", 404, 404),
+    ("get", "/api/v1/workspaces/{id}/files", 404, 404),
+    ("put", "/api/v1/workspaces/{id}/files", 404, 404),
+    ("delete", "/api/v1/workspaces/{id}/files", 404, 404),
+    ("get", "/api/v1/workspaces/{id}/files/list", 404, 404),
+    ("post", "/api/v1/workspaces/{id}/files/move", 404, 404),
+    ("post", "/api/v1/workspaces/{id}/files/mkdir", 404, 404),
     ("post", "/api/v1/workspaces/{id}/park", 404, 404),
     ("post", "/api/v1/workspaces/{id}/resume", 404, 404),
     ("get", "/api/v1/reviews", 200, 200),
@@ -155,7 +161,7 @@ fn request(service: &Service, route: &Route, ids: &Ids, template: &str) -> Reque
         .http
         .request(method, format!("{}{path}", service.url));
     let request = match route.path.rsplit('/').next().unwrap() {
-        "history" | "blame" | "file" => request.query(&[("path", "core/secret")]),
+        "history" | "blame" | "file" | "files" => request.query(&[("path", "core/secret")]),
         "content" => request.query(&[("side", "workspace")]),
         "diff" if route.path.contains("/snapshots/") => {
             request.query(&[("from", &ids.snapshot), ("to", &ids.snapshot)])
@@ -206,6 +212,9 @@ fn request(service: &Service, route: &Route, ids: &Ids, template: &str) -> Reque
                 request.header(name, value)
             });
         }
+        "files" if route.method == "put" => return request.body("mine"),
+        "move" => json!({"from": "core/secret", "to": "moved"}),
+        "mkdir" => json!({"path": "made"}),
         "archive" if route.method == "put" => return request.body(vec![0; 1024]),
         "snapshots" if route.method == "post" => return request.body(vec![0; 1024]),
         _ => return request,

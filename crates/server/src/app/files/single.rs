@@ -79,8 +79,11 @@ impl Files {
                 Ok((file, stat, small))
             });
             let (file, stat, small) = opening.await?;
-            if let Some(left) = stat.unsettled(clock::system()).filter(|_| wait < WAITS) {
-                tokio::time::sleep(left).await;
+            let unsettled = stat.unsettled(clock::system());
+            // A process made the file shorter while it was read.
+            let is_cut = small.is_none() && stat.size <= SMALL as u64;
+            if wait < WAITS && (unsettled.is_some() || is_cut) {
+                tokio::time::sleep(unsettled.unwrap_or_default()).await;
                 continue;
             }
             let content: ReadRange = match small {

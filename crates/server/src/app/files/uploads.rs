@@ -53,15 +53,16 @@ pub(crate) struct UploadBeneath {
 }
 
 impl Files {
-    /// Begins an upload.
+    /// Begins an upload of at least `length` bytes.
     pub(crate) async fn begin_upload(
         &self,
         who: &Principal,
         of: &WorkspaceRef,
         path: &[u8],
-        options: PutOptions,
+        (options, length): (PutOptions, u64),
     ) -> Result<Upload> {
         who.needs(Scope::Files)?;
+        self.check_length(length)?;
         let place = Place::parse(path)?;
         if let Place::Container(path) = &place {
             let upload = self.begin_elsewhere(who, of, path, options).await?;
@@ -125,6 +126,17 @@ impl Files {
             true => self.flush(upload, false).await,
             false => Ok(()),
         }
+    }
+
+    fn check_length(&self, length: u64) -> Result<()> {
+        let most = self.config.limits.max_file;
+        if length <= most {
+            return Ok(());
+        }
+        let message = format!("the file has more than {most} bytes");
+        let remedy = "Upload a smaller file, or ask the operator to raise MAX_FILE.";
+        let failure = Failure::new(ErrorCode::PayloadTooLarge, message);
+        Err(failure.remediation(remedy))
     }
 
     /// Writes the buffer to the file.
