@@ -32,7 +32,7 @@ mod types;
 
 pub use error::{LinkError, StartFailure};
 #[cfg(any(test, feature = "fuzzing"))]
-pub use fuzzing::receive_any_messages;
+pub use fuzzing::{receive_any_messages, receive_any_pieces};
 pub use link::AgentLink;
 pub use links::{AgentLinks, Authenticate, LinkEvent, Settings};
 pub use reader::Output;

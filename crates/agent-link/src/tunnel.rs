@@ -5,9 +5,9 @@
 //! The server requests a tunnel and waits; the agent opens its target and then
 //! the stream. Only the connection that received the request may open
 //! the stream, only with the id of the request, and only once. So no stream
-//! needs a token of its own.
+//! needs a separate token.
 
-mod files;
+pub(crate) mod files;
 mod pipe;
 mod stream;
 

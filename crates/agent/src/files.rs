@@ -1,4 +1,4 @@
-//! Operations on files of the sandbox, each on a tunnel of its own.
+//! Operations on files of the sandbox, each on a separate tunnel.
 //!
 //! The agent has the rights of the sandbox's user, but more than that on
 //! itself: `resolve` denies the files by which `/proc` shows processes. Files

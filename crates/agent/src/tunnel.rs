@@ -131,7 +131,11 @@ impl Asked {
         };
         let mut exchange = Exchange { inbound, outgoing };
         files::serve(operation, &mut exchange).await;
-        let Exchange { mut inbound, .. } = exchange;
+        let Exchange {
+            mut inbound,
+            outgoing,
+        } = exchange;
+        drop(outgoing);
         // The server ends the stream when it has read everything. It may still
         // send data for an operation that has failed.
         while let Ok(Some(_)) = inbound.message().await {}

@@ -19,10 +19,10 @@ use crate::link::AgentLink;
 const TIME_FOR_RESULT: Duration = Duration::from_secs(60);
 
 /// Maximum length of a name.
-const MAX_NAME: usize = 255;
+pub(crate) const MAX_NAME: usize = 255;
 
 /// Maximum length of the target of a symbolic link.
-const MAX_TARGET: usize = 4096;
+pub(crate) const MAX_TARGET: usize = 4096;
 
 pub use elevo_agent_proto::v1::{FileFailure, FileKind};
 
@@ -120,31 +120,20 @@ impl AgentLink {
             limit,
         };
         let (result, mut stream) = self.operate(path, Operation::List(wish)).await?;
-        let mut list = FileList {
-            has_more: result.has_more,
-            ..FileList::default()
-        };
+        let mut listing = Listing::new(after, limit);
+        listing.list.has_more = result.has_more;
         let receiving = async {
-            let mut last = after;
-            while let Some(Content::Entries(piece)) = stream.next_piece().await {
-                for entry in piece.entries {
-                    let is_name = (1..=MAX_NAME).contains(&entry.name.len())
-                        && !entry.name.contains(&b'/')
-                        && !entry.name.contains(&0);
-                    if !is_name
-                        || entry.name[..] <= last[..]
-                        || list.entries.len() >= limit as usize
-                    {
-                        return Err(violation());
-                    }
-                    last = entry.name.to_vec();
-                    list.entries.push((last.clone(), stat_of(entry.stat)?));
+            loop {
+                match stream.next_piece().await {
+                    Some(Content::Entries(piece)) => listing.add(piece)?,
+                    Some(Content::End(_)) => return Ok(()),
+                    Some(_) => return Err(violation()),
+                    None => return Err(LinkError::Disconnected),
                 }
             }
-            Ok(())
         };
         timely(receiving).await??;
-        Ok(list)
+        Ok(listing.list)
     }
 
     /// Begins to write a file.
@@ -226,6 +215,40 @@ impl AgentLink {
     }
 }
 
+/// A list that is being received.
+pub(crate) struct Listing {
+    pub(crate) list: FileList,
+    last: Vec<u8>,
+    limit: u32,
+}
+
+impl Listing {
+    pub(crate) fn new(after: Vec<u8>, limit: u32) -> Self {
+        Self {
+            list: FileList::default(),
+            last: after,
+            limit,
+        }
+    }
+
+    /// Adds entries, which must be names of one directory in their order.
+    pub(crate) fn add(&mut self, piece: v1::FileEntries) -> Result<(), LinkError> {
+        for v1::FileEntry { name, stat } in piece.entries {
+            let is_name = (1..=MAX_NAME).contains(&name.len())
+                && !name.contains(&b'/')
+                && !name.contains(&0)
+                && !matches!(&name[..], b"." | b"..");
+            let has_room = self.list.entries.len() < self.limit as usize;
+            if !is_name || !has_room || name[..] <= self.last[..] {
+                return Err(violation());
+            }
+            self.last = name.to_vec();
+            self.list.entries.push((name.to_vec(), stat_of(stat)?));
+        }
+        Ok(())
+    }
+}
+
 impl OpenFile {
     /// Reads a range. The stream ends after it; an earlier end is an error.
     #[must_use]
@@ -249,7 +272,7 @@ impl FileUpload {
         if let Some(result) = self.0.result().now_or_never() {
             return result.and(Err(violation()));
         }
-        let written = self.0.write_all(data).await;
+        let written = timely(self.0.write_all(data)).await?;
         written.map_err(|_| LinkError::Disconnected)
     }
 
@@ -303,7 +326,7 @@ async fn timely<T>(future: impl Future<Output = T>) -> Result<T, LinkError> {
 }
 
 /// Returns checked metadata.
-fn stat_of(stat: Option<v1::FileStat>) -> Result<FileStat, LinkError> {
+pub(crate) fn stat_of(stat: Option<v1::FileStat>) -> Result<FileStat, LinkError> {
     let stat = stat.ok_or_else(violation)?;
     let is_time = |nanos: u32| nanos < 1_000_000_000;
     let is_valid = is_time(stat.modified_nanos)

@@ -285,3 +285,21 @@ async fn the_agent_reads_nothing_about_itself_or_other_processes() {
         assert!(read(&pair, Path::new(&path)).await.is_err());
     }
 }
+
+#[tokio::test]
+async fn a_file_that_becomes_shorter_is_cut_off() {
+    let pair = Pair::start().await;
+    let path = pair.directory.path().join("file");
+    std::fs::write(&path, vec![1; 5_000_000]).unwrap();
+    let file = within(pair.link.open_file(bytes(&path))).await.unwrap();
+    std::fs::write(&path, "short").unwrap();
+    let mut stream = file.read(0, 5_000_000);
+    let error = loop {
+        match within(stream.next_data()).await {
+            Ok(Some(_)) => {}
+            Ok(None) => panic!("the file looks complete"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+}

@@ -4,6 +4,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use bytes::Bytes;
 use elevo_agent_link::{AgentLink, FileCondition, FileFailure, FileUpload, LinkError, PutFile};
@@ -22,6 +23,9 @@ use crate::failure::{Failure, Result, short};
 use crate::platform::files::FileError;
 use crate::platform::files::stat::{Condition, FileStat, Tags};
 use crate::platform::share::{self, Held};
+
+/// Maximum time until the agent has read a part of a file.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A file that is being uploaded to the container.
 pub(crate) struct UploadElsewhere {
@@ -185,7 +189,7 @@ impl Files {
         match of {
             WorkspaceRef::Sandbox(id) => self.sandboxes.agent_of(who, id).await,
             WorkspaceRef::Workspace(id) => {
-                // Another tenant's workspace is not found, whatever the path is.
+                // Another tenant's workspace is not found, with any path.
                 self.workspaces.visible(who, id).await?;
                 Err(not_reachable(path))
             }
@@ -204,7 +208,8 @@ fn pieces(
         if left == 0 {
             return Ok(None);
         }
-        let piece = content.next_data().await.ok().flatten();
+        let piece = tokio::time::timeout(PATIENCE, content.next_data()).await;
+        let piece = piece.ok().and_then(|read| read.ok().flatten());
         let left = |piece: &Bytes| left.checked_sub(piece.len() as u64);
         match piece.as_ref().and_then(left).zip(piece) {
             Some((left, piece)) => Ok(Some((piece, (content, left, held)))),

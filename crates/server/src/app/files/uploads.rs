@@ -128,17 +128,6 @@ impl Files {
         }
     }
 
-    fn check_length(&self, length: u64) -> Result<()> {
-        let most = self.config.limits.max_file;
-        if length <= most {
-            return Ok(());
-        }
-        let message = format!("the file has more than {most} bytes");
-        let remedy = "Upload a smaller file, or ask the operator to raise MAX_FILE.";
-        let failure = Failure::new(ErrorCode::PayloadTooLarge, message);
-        Err(failure.remediation(remedy))
-    }
-
     /// Writes the buffer to the file.
     async fn flush(&self, upload: &mut UploadBeneath, sync: bool) -> Result<()> {
         self.room.check()?;
