@@ -69,7 +69,8 @@ mod on_docker {
         let mkdir = format!("{files}/mkdir");
         service.expect(Method::POST, &mkdir, Some(made), 201).await;
         let moving = json!({"from": "/tmp/one/two/file", "to": "/tmp/one/three/moved"});
-        let renamed = service.expect(Method::POST, &format!("{files}/move"), Some(moving), 200);
+        let url = format!("{files}/move");
+        let renamed = service.expect(Method::POST, &url, Some(moving), 200);
         assert_eq!(renamed.await["path"], "/tmp/one/three/moved");
         let page = service
             .get(&format!("{files}/list?path=/tmp/one&limit=1"))
