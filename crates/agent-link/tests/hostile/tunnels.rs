@@ -118,7 +118,7 @@ async fn a_tunnel_that_was_not_requested_is_rejected() {
     for id in ["0", "1", "", "x", "-1", "18446744073709551616"] {
         rejected(&puppet, "abc", id).await;
     }
-    // As many as a connection has streams, several times.
+    // More than a connection has streams.
     for id in 0..1000 {
         rejected(&puppet, "abc", &id.to_string()).await;
     }
