@@ -1,5 +1,7 @@
 use elevo_agent_proto::v1;
 
+use crate::tunnel::FileFailure;
+
 /// The failures of a call to an agent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -34,6 +36,15 @@ pub enum LinkError {
     /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
+    /// No process in the sandbox accepts connections on the port.
+    #[error("no process in the sandbox accepts connections on the port")]
+    NotOpen,
+    /// An operation on files failed.
+    #[error("the operation on the file failed: {0:?}")]
+    File(FileFailure),
+    /// The agent did not open a tunnel in time.
+    #[error("the workspace agent in the sandbox did not respond in time")]
+    TimedOut,
 }
 
 /// Why a process could not be started.
@@ -89,6 +100,7 @@ impl From<v1::Failure> for LinkError {
                 limit: failure.limit,
             },
             v1::FailureKind::Ended => Self::Ended,
+            v1::FailureKind::NotOpen => Self::NotOpen,
             v1::FailureKind::Invalid | v1::FailureKind::Unspecified => {
                 Self::Invalid(failure.message)
             }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use elevo_agent_proto::v1::agent_message::Payload;
 use elevo_agent_proto::v1::server_message::Payload as ServerPayload;
-use elevo_agent_proto::v1::{AgentMessage, KillCommandRequest};
+use elevo_agent_proto::v1::tunnel_piece::Content;
+use elevo_agent_proto::v1::{AgentMessage, KillCommandRequest, TunnelPiece};
 use elevo_agent_proto::{MAX_CHUNKS_IN_FLIGHT, MAX_SHOWN_COMMAND, Message};
 use futures::FutureExt;
 use tokio::sync::mpsc;
@@ -16,6 +17,7 @@ use crate::link::Link;
 use crate::outgoing::Notes;
 use crate::reader::{Output, Violation};
 use crate::receive::{MAX_ID, MAX_PROCESSES};
+use crate::tunnel::files::{FileStat, Listing, MAX_NAME, MAX_TARGET, stat_of};
 use crate::types::Event;
 
 /// The window of each reader. It is small, so that a fuzzer reaches the limit.
@@ -62,6 +64,51 @@ pub fn receive_any_messages(mut messages: &[u8]) {
         reading.read();
         assert!(reading.end.is_some(), "every reader sees the end");
     }
+}
+
+/// Processes arbitrary bytes as length-delimited pieces of a tunnel with an
+/// operation on files. The first byte is the limit of a list.
+///
+/// # Panics
+///
+/// If the server accepts a list or metadata beyond their limits.
+pub fn receive_any_pieces(bytes: &[u8]) {
+    let Some((&limit, mut pieces)) = bytes.split_first() else {
+        return;
+    };
+    let mut listing = Listing::new(Vec::new(), limit.into());
+    while let Ok(piece) = TunnelPiece::decode_length_delimited(&mut pieces) {
+        let encoded = piece.encode_to_vec();
+        let again = TunnelPiece::decode(&encoded[..]).map(|again| again.encode_to_vec());
+        assert_eq!(again.as_ref(), Ok(&encoded));
+        match piece.content {
+            Some(Content::Entries(entries)) => {
+                if listing.add(entries).is_err() {
+                    break;
+                }
+            }
+            Some(Content::File(result)) => {
+                if let Ok(stat) = stat_of(result.stat) {
+                    check_stat(&stat);
+                }
+            }
+            _ => {}
+        }
+    }
+    let entries = listing.list.entries;
+    assert!(entries.len() <= usize::from(limit));
+    assert!(entries.is_sorted_by(|one, two| one.0 < two.0));
+    for (name, stat) in &entries {
+        assert!((1..=MAX_NAME).contains(&name.len()) && !name.contains(&b'/'));
+        check_stat(stat);
+    }
+}
+
+fn check_stat(stat: &FileStat) {
+    let nanos = [stat.modified.1, stat.changed.1];
+    assert!(nanos.iter().all(|nanos| *nanos < 1_000_000_000));
+    assert!(stat.mode <= 0o7777 && stat.target.len() <= MAX_TARGET);
+    assert!(i64::try_from(stat.size).is_ok());
 }
 
 /// Handles a message as the service does: a registration contains the agent's
@@ -138,10 +185,15 @@ mod corpus;
 
 #[cfg(test)]
 mod tests {
-    use super::{corpus, receive_any_messages};
+    use super::{corpus, receive_any_messages, receive_any_pieces};
 
     #[test]
     fn every_message_of_the_corpus_is_received_within_bounds() {
         corpus::replay("agent_messages", receive_any_messages);
+    }
+
+    #[test]
+    fn every_piece_of_the_corpus_is_received_within_bounds() {
+        corpus::replay("agent_pieces", receive_any_pieces);
     }
 }

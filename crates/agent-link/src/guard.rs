@@ -73,6 +73,11 @@ impl Gate {
         self.0.writer.wake();
     }
 
+    /// Whether both handles are of the same connection.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     fn state(&self) -> u8 {
         self.0.state.load(Ordering::Acquire)
     }

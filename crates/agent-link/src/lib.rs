@@ -11,9 +11,11 @@
 //! serve_unix, serve_tcp ─► guard ─► service ─► session ─► AgentLink
 //!                          (limits)  (token)   (one per     (calls of the
 //!                                               connection)   server)
+//!                                    └─────► tunnel ─► TunnelStream
 //! ```
 
 mod calls;
+mod dispatch;
 mod error;
 #[cfg(any(test, feature = "fuzzing"))]
 mod fuzzing;
@@ -25,14 +27,19 @@ mod reader;
 mod receive;
 mod service;
 mod sparing;
+mod tunnel;
 mod types;
 
 pub use error::{LinkError, StartFailure};
 #[cfg(any(test, feature = "fuzzing"))]
-pub use fuzzing::receive_any_messages;
+pub use fuzzing::{receive_any_messages, receive_any_pieces};
 pub use link::AgentLink;
 pub use links::{AgentLinks, Authenticate, LinkEvent, Settings};
 pub use reader::Output;
+pub use tunnel::{
+    FileCondition, FileFailure, FileKind, FileList, FileStat, FileUpload, OpenFile, PutFile,
+    TunnelStream,
+};
 pub use types::{
     AgentCall, Command, Event, Exit, Process, ProcessKind, ProcessState, Stream, Terminal, Usage,
 };

@@ -7,15 +7,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use elevo_agent_proto::v1::server_message::Payload;
 use elevo_agent_proto::v1::{self, ServerMessage};
-use elevo_agent_proto::{MAX_INPUT, MAX_READERS};
+use elevo_agent_proto::{MAX_INPUT, MAX_READERS, MAX_TUNNELS};
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::{OwnedMutexGuard, mpsc, oneshot, watch};
+use tokio::sync::{OwnedMutexGuard, Semaphore, mpsc, oneshot, watch};
 use tracing::Instrument;
 
 use crate::error::LinkError;
 use crate::guard::Gate;
 use crate::outgoing::Notes;
 use crate::reader::{Output, Queue};
+use crate::tunnel::Arrived;
 use crate::types::{AgentCall, Process, ProcessKind, ProcessState, Usage};
 
 /// Maximum number of pending requests.
@@ -37,6 +38,8 @@ pub(crate) struct Link {
     requests: mpsc::Sender<ServerMessage>,
     notes: Arc<Notes>,
     gate: Gate,
+    /// Limits the open tunnels.
+    pub(crate) tunnels: Arc<Semaphore>,
     pub(crate) state: Mutex<LinkState>,
     pub(crate) gone: watch::Sender<bool>,
 }
@@ -49,6 +52,14 @@ pub(crate) struct LinkState {
     pub(crate) readers: HashMap<u64, Arc<Queue>>,
     pub(crate) processes: BTreeMap<String, Entry>,
     pub(crate) usage: Option<Usage>,
+    /// The tunnels that were requested and that the agent has not opened.
+    pub(crate) expected: HashMap<u64, oneshot::Sender<Arrived>>,
+}
+
+impl LinkState {
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
 }
 
 /// A process, and the lock that serializes its input.
@@ -90,6 +101,7 @@ impl Link {
             requests,
             notes,
             gate,
+            tunnels: Arc::new(Semaphore::new(MAX_TUNNELS)),
             state: Mutex::default(),
             gone: watch::Sender::new(false),
         }
@@ -106,6 +118,7 @@ impl Link {
             // This flag is set under the lock that adds requests and readers,
             // so that none is added later and waits forever.
             state.closed = true;
+            state.expected.clear();
             let readers: Vec<_> = state.readers.values().cloned().collect();
             (readers, std::mem::take(&mut state.pending))
         };
@@ -116,6 +129,11 @@ impl Link {
         self.notes.close();
         self.gate.close();
         self.gone.send_replace(true);
+    }
+
+    /// Whether this is the gate of the agent's connection.
+    pub(crate) fn is_behind(&self, gate: &Gate) -> bool {
+        self.gate.is(gate)
     }
 
     pub(crate) fn acknowledge(&self, reader: u64, offset: u64) {
@@ -290,5 +308,6 @@ fn method_of(payload: &Payload) -> &'static str {
         Payload::Unsubscribe(_) => "unsubscribe",
         Payload::Acknowledge(_) => "acknowledge",
         Payload::Shutdown(_) => "shutdown",
+        Payload::OpenTunnel(_) => "open_tunnel",
     }
 }

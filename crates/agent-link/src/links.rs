@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use elevo_agent_proto::v1::agent_service_server::AgentServiceServer;
-use elevo_agent_proto::{CONNECTION_WINDOW, FRAME, MAX_MESSAGE, STREAM_WINDOW};
+use elevo_agent_proto::{CONNECTION_WINDOW, FRAME, MAX_STREAMS, STREAM_WINDOW};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Notify, broadcast, oneshot};
 use tonic::transport::Server;
 
+use crate::dispatch::Calls;
 use crate::guard::{Accept, incoming};
 use crate::link::AgentLink;
 use crate::service::Service;
@@ -27,9 +27,6 @@ const EVENTS: usize = 1024;
 
 /// Maximum time for connections to end when a server stops.
 const STOP_SLACK: Duration = Duration::from_secs(1);
-
-/// Maximum HTTP/2 streams of a connection; an agent needs one.
-const STREAMS: u32 = 4;
 
 /// Maximum bytes of headers of a request.
 const HEADERS: u32 = 8 * 1024;
@@ -170,14 +167,13 @@ impl AgentLinks {
             let _ = stopped.await;
             tokio::time::sleep(STOP_SLACK).await;
         };
-        let server = AgentServiceServer::new(service).max_decoding_message_size(MAX_MESSAGE);
         let serving = Server::builder()
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_frame_size(FRAME)
-            .max_concurrent_streams(STREAMS)
+            .max_concurrent_streams(MAX_STREAMS)
             .http2_max_header_list_size(HEADERS)
-            .serve_with_incoming_shutdown(server, incoming(listener), signal);
+            .serve_with_incoming_shutdown(Calls::new(service), incoming(listener), signal);
         tokio::select! {
             served = serving => served.map_err(io::Error::other),
             () = late => Ok(()),

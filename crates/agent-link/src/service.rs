@@ -7,7 +7,7 @@ use std::time::Duration;
 use elevo_agent_proto::v1::agent_message::Payload;
 use elevo_agent_proto::v1::agent_service_server::AgentService;
 use elevo_agent_proto::v1::server_message::Payload as ServerPayload;
-use elevo_agent_proto::v1::{self, AgentMessage, ServerMessage};
+use elevo_agent_proto::v1::{self, AgentMessage, ServerMessage, TunnelPiece};
 use elevo_agent_proto::{AUTHORIZATION, BEARER, SANDBOX_ID};
 use tokio::sync::mpsc;
 use tonic::metadata::MetadataMap;
@@ -18,6 +18,7 @@ use crate::link::{AgentLink, Link};
 use crate::links::AgentLinks;
 use crate::outgoing::{Notes, Outgoing};
 use crate::sparing::Sparing;
+use crate::tunnel::Pieces;
 
 /// Maximum time until the agent of a new stream registers.
 const TIME_TO_REGISTER: Duration = Duration::from_secs(10);
@@ -43,6 +44,7 @@ pub(crate) struct Service {
 #[tonic::async_trait]
 impl AgentService for Service {
     type ConnectStream = Outgoing;
+    type TunnelStream = Pieces;
 
     async fn connect(
         &self,
@@ -62,6 +64,13 @@ impl AgentService for Service {
             gate.close();
         });
         Ok(Response::new(outgoing))
+    }
+
+    async fn tunnel(
+        &self,
+        request: Request<Streaming<TunnelPiece>>,
+    ) -> Result<Response<Pieces>, Status> {
+        self.accept_tunnel(request)
     }
 }
 

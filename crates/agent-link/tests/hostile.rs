@@ -21,8 +21,11 @@ use elevo_testkit::wait::until_async;
 use futures::Stream;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
-use tonic::transport::Endpoint;
+use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status, Streaming};
+
+#[path = "hostile/tunnels.rs"]
+mod tunnels;
 
 const WINDOW: u32 = 10_000;
 
@@ -51,6 +54,7 @@ async fn serve() -> (AgentLinks, SocketAddr) {
 
 /// An agent that sends the messages of the test.
 struct Puppet {
+    client: AgentServiceClient<Channel>,
     say: mpsc::Sender<AgentMessage>,
     heard: Streaming<ServerMessage>,
 }
@@ -69,7 +73,7 @@ impl Puppet {
         metadata.insert("x-sandbox-id", sandbox.parse().unwrap());
         metadata.insert("authorization", format!("Bearer {token}").parse().unwrap());
         let heard = client.connect(request).await?.into_inner();
-        Ok(Self { say, heard })
+        Ok(Self { client, say, heard })
     }
 
     async fn say(&self, payload: Payload) {

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use elevo_agent_proto::Message;
 use elevo_agent_proto::v1::{
-    AgentMessage, ServerMessage, agent_message, pty_output, server_message,
+    AgentMessage, ServerMessage, TunnelPiece, agent_message, pty_output, server_message,
 };
 
 /// Encodes a Protobuf field that holds bytes.
@@ -53,7 +53,8 @@ fn messages_of_earlier_versions_keep_their_meaning() {
             match name.split('-').next() {
                 Some("agent") => check::<AgentMessage>(&path),
                 Some("server") => check::<ServerMessage>(&path),
-                _ => panic!("neither agent- nor server-: {name}"),
+                Some("piece") => check::<TunnelPiece>(&path),
+                _ => panic!("neither agent- nor server- nor piece-: {name}"),
             }
             count += 1;
         }

@@ -1,6 +1,6 @@
 //! Measures an agent: its memory, the time in which it starts commands,
 //! compared with starts without an agent, and the rate at which it transfers
-//! output.
+//! output and data of tunnels.
 //!
 //! ```sh
 //! cargo run -p elevo-agent --example measure -- "$(scripts/agent)"
@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use elevo_agent_link::{AgentLink, AgentLinks, Authenticate, Command, Event, Settings};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 
 const COMMANDS: usize = 500;
 const BYTES: u64 = 2 << 30;
@@ -79,7 +81,76 @@ async fn measure(link: &AgentLink, agent: &Child) -> anyhow::Result<()> {
         "output            {:>8.0} MB/s",
         moved as f64 / seconds / 1e6
     );
+    measure_tunnels(link).await?;
     println!("resident, after   {:>8} kB", resident(agent)?);
+    Ok(())
+}
+
+/// Measures tunnels to a port of this program: the rate in each direction, and
+/// the time to open one and to exchange a byte, compared with a direct
+/// connection.
+async fn measure_tunnels(link: &AgentLink) -> anyhow::Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let port = listener.local_addr()?.port();
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            tokio::spawn(async move { answer(&mut socket).await });
+        }
+    });
+    let (mut direct, mut through) = (Vec::new(), Vec::new());
+    for _ in 0..COMMANDS {
+        let started = Instant::now();
+        exchange(TcpStream::connect(("127.0.0.1", port)).await?).await?;
+        direct.push(started.elapsed());
+        let started = Instant::now();
+        exchange(link.open_port(port).await?).await?;
+        through.push(started.elapsed());
+    }
+    let (direct, through) = (median(direct), median(through));
+    println!("exchange, direct  {:>8} µs", direct.as_micros());
+    println!("exchange, tunnel  {:>8} µs", through.as_micros());
+    for (name, direction) in [("from port", b'r'), ("to port", b'w')] {
+        let mut stream = link.open_port(port).await?;
+        stream.write_all(&[direction]).await?;
+        let started = Instant::now();
+        let moved = match direction {
+            b'r' => tokio::io::copy(&mut stream, &mut tokio::io::sink()).await?,
+            _ => {
+                let mut data = tokio::io::repeat(0).take(BYTES);
+                let moved = tokio::io::copy(&mut data, &mut stream).await?;
+                stream.read_u8().await?;
+                moved
+            }
+        };
+        let rate = moved as f64 / started.elapsed().as_secs_f64() / 1e6;
+        println!("tunnel, {name:<9} {rate:>8.0} MB/s");
+    }
+    Ok(())
+}
+
+/// Serves one connection: a byte that selects the exchange, and the exchange.
+async fn answer(socket: &mut TcpStream) -> anyhow::Result<()> {
+    socket.set_nodelay(true)?;
+    match socket.read_u8().await? {
+        b'r' => {
+            let piece = vec![0; 1 << 20];
+            for _ in 0..BYTES >> 20 {
+                socket.write_all(&piece).await?;
+            }
+        }
+        b'w' => {
+            let mut data = socket.take(BYTES);
+            tokio::io::copy(&mut data, &mut tokio::io::sink()).await?;
+            socket.write_u8(0).await?;
+        }
+        byte => socket.write_u8(byte).await?,
+    }
+    Ok(())
+}
+
+async fn exchange(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> anyhow::Result<()> {
+    stream.write_u8(b'.').await?;
+    stream.read_u8().await?;
     Ok(())
 }
 

@@ -24,6 +24,7 @@ use crate::log;
 use crate::outgoing::Outgoing;
 use crate::settings::{Address, Settings};
 use crate::state::Agent;
+use crate::tunnel::Tunnels;
 use crate::usage::Meter;
 
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
@@ -90,14 +91,16 @@ struct Session<'a> {
 
 impl Session<'_> {
     async fn run(mut self, request: Request<()>) -> anyhow::Result<Infallible> {
-        let mut inbound = tokio::time::timeout(PATIENCE, self.open(request))
+        let (mut inbound, mut tunnels) = tokio::time::timeout(PATIENCE, self.open(request))
             .await
             .context("the server does not respond")??;
         let mut heartbeat = heartbeat(DEFAULT_HEARTBEAT);
         loop {
             tokio::select! {
                 message = inbound.message() => match message {
-                    Ok(Some(message)) => self.receive(message, &mut heartbeat)?,
+                    Ok(Some(message)) => {
+                        self.receive(message, &mut tunnels, &mut heartbeat)?;
+                    }
                     Ok(None) => bail!("the server closed the connection"),
                     Err(status) => bail!("the connection is lost: {}", status.message()),
                 },
@@ -106,21 +109,31 @@ impl Session<'_> {
         }
     }
 
-    async fn open(&mut self, request: Request<()>) -> anyhow::Result<Streaming<ServerMessage>> {
+    async fn open(
+        &mut self,
+        request: Request<()>,
+    ) -> anyhow::Result<(Streaming<ServerMessage>, Tunnels)> {
         let channel = dial(&self.settings.server)
             .await
             .context("cannot reach the server")?;
         let mut client = AgentServiceClient::new(channel).max_decoding_message_size(MAX_MESSAGE);
         let outgoing = register(self.agent, &self.settings.sandbox);
         let (metadata, extensions, ()) = request.into_parts();
+        let sandbox = metadata.get(SANDBOX_ID).context("no sandbox")?.clone();
+        let tunnels = Tunnels::new(client.clone(), sandbox);
         let request = Request::from_parts(metadata, extensions, outgoing);
         match client.connect(request).await {
-            Ok(response) => Ok(response.into_inner()),
+            Ok(response) => Ok((response.into_inner(), tunnels)),
             Err(status) => bail!("the server rejected this agent: {}", status.message()),
         }
     }
 
-    fn receive(&mut self, message: ServerMessage, beat: &mut Interval) -> anyhow::Result<()> {
+    fn receive(
+        &mut self,
+        message: ServerMessage,
+        tunnels: &mut Tunnels,
+        beat: &mut Interval,
+    ) -> anyhow::Result<()> {
         if let Some(Payload::RegisterResponse(response)) = &message.payload {
             if !response.success {
                 bail!("the server rejected this agent: {}", response.message);
@@ -131,7 +144,7 @@ impl Session<'_> {
                 *beat = heartbeat(interval);
             }
         }
-        handle(self.agent, message);
+        handle(self.agent, tunnels, message);
         Ok(())
     }
 }

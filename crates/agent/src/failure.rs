@@ -15,6 +15,11 @@ pub(crate) fn invalid(message: impl Into<String>) -> Failure {
     of(FailureKind::Invalid, message)
 }
 
+pub(crate) fn not_open(port: u16) -> Failure {
+    let message = format!("no process accepts connections on port {port}");
+    of(FailureKind::NotOpen, message)
+}
+
 pub(crate) fn too_many(what: &str, limit: usize) -> Failure {
     Failure {
         what: what.to_owned(),

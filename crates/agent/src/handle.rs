@@ -4,10 +4,11 @@ use elevo_agent_proto::v1::server_message::Payload;
 use elevo_agent_proto::v1::{self, Failure, ServerMessage};
 
 use crate::state::{Agent, State, now_us};
+use crate::tunnel::Tunnels;
 use crate::{command, failure, log, shutdown, terminal};
 
 /// Handles one message, and answers it if it is a request.
-pub(crate) fn handle(agent: &Agent, message: ServerMessage) {
+pub(crate) fn handle(agent: &Agent, tunnels: &mut Tunnels, message: ServerMessage) {
     let (id, received) = (message.request_id, now_us());
     let result = match message.payload {
         Some(Payload::RunCommand(request)) => command::run(agent, request),
@@ -37,6 +38,11 @@ pub(crate) fn handle(agent: &Agent, message: ServerMessage) {
             failed => failed,
         },
         Some(Payload::PtyInput(request)) => match terminal::input(agent, request, id) {
+            Ok(()) => return,
+            failed => failed,
+        },
+        // The tunnel answers this request when its target is open.
+        Some(Payload::OpenTunnel(request)) => match tunnels.open(agent, request, (id, received)) {
             Ok(()) => return,
             failed => failed,
         },

@@ -9,13 +9,15 @@
 //!
 //! ```text
 //! connection ─► handle ─► command, terminal ─► reaper (starts, reaps)
-//!     ▲                        │
+//!     ▲          │             │
+//!     │          └► tunnel ─► ports, files
 //!     └── outgoing ◄── state ◄─┴─ pump (reads), feed (writes)
 //!                      (buffers, readers)
 //! ```
 //!
-//! The second thread does all the work. The first thread only waits for
-//! children; `reaper` gives the reason.
+//! The second thread does all the work, except that of files, for which it
+//! starts a few more. The first thread only waits for children; `reaper` gives
+//! the reason.
 
 #![allow(
     clippy::disallowed_methods,
@@ -28,6 +30,7 @@ mod command;
 mod connection;
 mod failure;
 mod feed;
+mod files;
 mod handle;
 mod log;
 mod outgoing;
@@ -40,6 +43,7 @@ mod shutdown;
 mod source;
 mod state;
 mod terminal;
+mod tunnel;
 mod usage;
 
 use std::convert::Infallible;
@@ -110,6 +114,8 @@ fn start() -> anyhow::Result<Reaper> {
 fn serve(agent: &Agent, settings: &Settings) -> anyhow::Result<Infallible> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
+        // Threads for files, and others to resolve the name of the server.
+        .max_blocking_threads(files::THREADS + 2)
         .build()
         .context("cannot start the runtime")?;
     runtime.block_on(connection::keep_connected(agent, settings))

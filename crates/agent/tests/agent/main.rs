@@ -9,9 +9,11 @@
 
 mod commands;
 mod connections;
+mod files;
 mod input;
 mod isolation;
 mod output;
 mod recording;
 mod support;
 mod terminals;
+mod tunnels;

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,13 +12,16 @@ use elevo_agent_link::{Event, Settings, Terminal};
 use elevo_agent_proto::Message;
 use elevo_agent_proto::v1::agent_service_client::AgentServiceClient;
 use elevo_agent_proto::v1::agent_service_server::{AgentService, AgentServiceServer};
-use elevo_agent_proto::v1::{AgentMessage, ServerMessage, agent_message, server_message};
+use elevo_agent_proto::v1::{
+    AgentMessage, ServerMessage, TunnelPiece, agent_message, server_message,
+};
 use hyper_util::rt::TokioIo;
-use tokio::net::{UnixListener, UnixStream};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::mpsc;
-use tokio_stream::StreamExt;
 use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
-use tonic::transport::{Endpoint, Server as GrpcServer};
+use tokio_stream::{Stream, StreamExt};
+use tonic::transport::{Channel, Endpoint, Server as GrpcServer};
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::support::{Agent, Pair, Server, bytes, finish, read_until, until, within};
@@ -29,11 +33,14 @@ type Seen = Arc<Mutex<BTreeMap<String, (Vec<u8>, String)>>>;
 struct Proxy {
     server: PathBuf,
     seen: Seen,
+    /// The proxy's connection to the server, which tunnels must use as well.
+    client: Mutex<Option<AgentServiceClient<Channel>>>,
 }
 
 #[tonic::async_trait]
 impl AgentService for Proxy {
     type ConnectStream = ReceiverStream<Result<ServerMessage, Status>>;
+    type TunnelStream = Pin<Box<dyn Stream<Item = Result<TunnelPiece, Status>> + Send>>;
 
     async fn connect(
         &self,
@@ -48,6 +55,7 @@ impl AgentService for Proxy {
         let channel = endpoint.connect_with_connector(dial).await;
         let mut client =
             AgentServiceClient::new(channel.map_err(|e| Status::from_error(e.into()))?);
+        *self.client.lock().unwrap() = Some(client.clone());
         let (metadata, _, mut from_agent) = request.into_parts();
         let (to_server, messages) = mpsc::channel(1);
         let seen = Arc::clone(&self.seen);
@@ -73,6 +81,32 @@ impl AgentService for Proxy {
             }
         });
         Ok(Response::new(ReceiverStream::new(messages)))
+    }
+
+    async fn tunnel(
+        &self,
+        request: Request<Streaming<TunnelPiece>>,
+    ) -> Result<Response<Self::TunnelStream>, Status> {
+        let mut client = self.client.lock().unwrap().clone().unwrap();
+        let (metadata, _, from_agent) = request.into_parts();
+        let seen = Arc::clone(&self.seen);
+        let mut request = Request::new(from_agent.map_while(move |piece| {
+            let piece = piece.ok()?;
+            see(&seen, format!("piece-{}", piece_kind(&piece)), &piece);
+            Some(piece)
+        }));
+        *request.metadata_mut() = metadata;
+        let from_server = client.tunnel(request).await?.into_inner();
+        let seen = Arc::clone(&self.seen);
+        Ok(Response::new(Box::pin(StreamExt::map(
+            from_server,
+            move |piece| {
+                if let Ok(piece) = &piece {
+                    see(&seen, format!("piece-{}", piece_kind(piece)), piece);
+                }
+                piece
+            },
+        ))))
     }
 }
 
@@ -119,6 +153,11 @@ fn server_kind(message: &ServerMessage) -> String {
     snake(&format!("{payload:?}"))
 }
 
+fn piece_kind(piece: &TunnelPiece) -> String {
+    let content = piece.content.as_ref().unwrap();
+    snake(&format!("{content:?}"))
+}
+
 /// Starts a server and an agent that are connected through a proxy, which
 /// records their messages in `seen`.
 async fn recorded(seen: &Seen) -> Pair {
@@ -135,6 +174,7 @@ async fn recorded(seen: &Seen) -> Pair {
     let proxy = AgentServiceServer::new(Proxy {
         server: behind,
         seen: Arc::clone(seen),
+        client: Mutex::default(),
     });
     let incoming = UnixListenerStream::new(listener);
     tokio::spawn(GrpcServer::builder().serve_with_incoming(proxy, incoming));
@@ -210,12 +250,25 @@ async fn use_terminals(pair: &Pair) {
     while !matches!(within(output.next()).await.unwrap(), Event::Exit(_)) {}
 }
 
-const KINDS: [&str; 28] = [
+async fn use_tunnels(pair: &Pair) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let mut stream = within(pair.link.open_port(port)).await.unwrap();
+    let (mut socket, _) = within(listener.accept()).await.unwrap();
+    socket.write_all(b"from a port").await.unwrap();
+    drop((socket, listener));
+    let mut read = String::new();
+    within(stream.read_to_string(&mut read)).await.unwrap();
+    assert!(within(pair.link.open_port(port)).await.is_err());
+}
+
+const KINDS: [&str; 32] = [
     "agent-answer",
     "agent-answer_cannot_start",
     "agent-answer_ended",
     "agent-answer_invalid",
     "agent-answer_no_such_process",
+    "agent-answer_not_open",
     "agent-answer_too_many",
     "agent-command_output_exit",
     "agent-command_output_stderr",
@@ -227,11 +280,14 @@ const KINDS: [&str; 28] = [
     "agent-pty_output_data",
     "agent-pty_output_exit_code",
     "agent-register",
+    "piece-data",
+    "piece-end",
     "server-acknowledge",
     "server-command_input",
     "server-create_pty",
     "server-kill_command",
     "server-kill_pty",
+    "server-open_tunnel",
     "server-pty_input",
     "server-register_response",
     "server-resize_pty",
@@ -247,6 +303,7 @@ async fn every_message_of_the_contract_is_used() {
     let pair = recorded(&seen).await;
     use_commands(&pair).await;
     use_terminals(&pair).await;
+    use_tunnels(&pair).await;
     within(pair.link.shut_down(Duration::from_secs(1)))
         .await
         .unwrap();

@@ -5,6 +5,7 @@
 //! Attacks that need system calls are in `attacks/probe.c`, compiled here and
 //! written into the attacker's workspace; the rest is shell.
 
+mod elsewhere;
 mod exhaustion;
 mod files;
 mod kernel;

@@ -7,7 +7,7 @@ use elevo_core::ErrorCode;
 
 use crate::app::access::principal::Principal;
 use crate::app::files::Files;
-use crate::app::files::elsewhere::not_reachable;
+use crate::app::files::elsewhere::UploadElsewhere;
 use crate::app::files::place::Place;
 use crate::app::files::single::{PIECE, SMALL, info};
 use crate::app::files::target::{Need, Target, WorkspaceRef};
@@ -34,6 +34,8 @@ pub(crate) struct PutOptions {
 pub(crate) enum Upload {
     /// To the workspace or the home, by the server.
     Beneath(Box<UploadBeneath>),
+    /// To another place in the container, by the agent in it.
+    Elsewhere(UploadElsewhere),
 }
 
 /// A file that is being uploaded to the workspace or the home.
@@ -63,7 +65,8 @@ impl Files {
         self.check_length(length)?;
         let place = Place::parse(path)?;
         if let Place::Container(path) = &place {
-            return Err(not_reachable(path));
+            let upload = self.begin_elsewhere(who, of, path, options).await?;
+            return Ok(Upload::Elsewhere(upload));
         }
         let target = self.target(who, of, Need::Write).await?;
         if let (Place::Workspace(_), Some(row)) = (&place, &target.row)
@@ -88,6 +91,7 @@ impl Files {
     pub(crate) async fn append(&self, upload: &mut Upload, piece: &[u8]) -> Result<()> {
         match upload {
             Upload::Beneath(upload) => self.append_beneath(upload, piece).await,
+            Upload::Elsewhere(upload) => self.append_elsewhere(upload, piece).await,
         }
     }
 
@@ -95,7 +99,19 @@ impl Files {
     pub(crate) async fn finish_upload(&self, upload: Upload) -> Result<(FileInfo, bool)> {
         match upload {
             Upload::Beneath(upload) => self.finish_beneath(*upload).await,
+            Upload::Elsewhere(upload) => self.finish_elsewhere(upload).await,
         }
+    }
+
+    /// Fails if a file has more bytes than the limit.
+    pub(super) fn check_length(&self, length: u64) -> Result<()> {
+        let most = self.config.limits.max_file;
+        if length <= most {
+            return Ok(());
+        }
+        let message = format!("the file has more than {most} bytes");
+        let remedy = "Upload a smaller file, or ask the operator to raise MAX_FILE.";
+        Err(Failure::new(ErrorCode::PayloadTooLarge, message).remediation(remedy))
     }
 
     async fn append_beneath(&self, upload: &mut UploadBeneath, piece: &[u8]) -> Result<()> {
@@ -110,17 +126,6 @@ impl Files {
             true => self.flush(upload, false).await,
             false => Ok(()),
         }
-    }
-
-    fn check_length(&self, length: u64) -> Result<()> {
-        let most = self.config.limits.max_file;
-        if length <= most {
-            return Ok(());
-        }
-        let message = format!("the file has more than {most} bytes");
-        let remedy = "Upload a smaller file, or ask the operator to raise MAX_FILE.";
-        let failure = Failure::new(ErrorCode::PayloadTooLarge, message);
-        Err(failure.remediation(remedy))
     }
 
     /// Writes the buffer to the file.

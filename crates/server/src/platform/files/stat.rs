@@ -63,6 +63,26 @@ impl FileStat {
         }
     }
 
+    /// Returns the metadata that the agent of a sandbox reports.
+    pub(crate) fn of_agent(stat: elevo_agent_link::FileStat) -> Self {
+        use elevo_agent_link::FileKind;
+        let kind = match stat.kind {
+            FileKind::File => Kind::File,
+            FileKind::Directory => Kind::Directory,
+            FileKind::Symlink => Kind::Symlink,
+            FileKind::Unspecified => Kind::Other,
+        };
+        Self {
+            kind,
+            size: stat.size,
+            mode: stat.mode,
+            modified: stat.modified,
+            target: (kind == Kind::Symlink).then_some(stat.target),
+            changed: stat.changed,
+            inode: stat.inode,
+        }
+    }
+
     /// Returns the time of the last change of the content.
     pub(crate) fn modified_at(&self) -> SystemTime {
         let (seconds, nanos) = self.modified;
