@@ -19,6 +19,7 @@ use crate::commands::local::Local;
 use crate::commands::login::Login;
 use crate::commands::logout::Logout;
 use crate::commands::man::Man;
+use crate::commands::port::Port;
 use crate::commands::project::Project;
 use crate::commands::ps::Ps;
 use crate::commands::review::Review;
@@ -109,6 +110,7 @@ pub(crate) enum Command {
     Attach(Attach),
     Kill(Kill),
     Cp(Cp),
+    Port(Port),
     Project(Project),
     Review(Review),
     Snapshot(Snapshot),
@@ -145,6 +147,7 @@ impl Command {
             Self::Attach(attach) => attach.reach.json,
             Self::Kill(kill) => kill.reach.json,
             Self::Cp(cp) => cp.reach.json,
+            Self::Port(port) => port.reach.json,
             Self::Project(project) => project.reach.json,
             Self::Review(review) => review.reach.json,
             Self::Snapshot(snapshot) => snapshot.reach.json,
@@ -311,6 +314,7 @@ mod tests {
     fn durations_may_have_a_unit() {
         for words in [
             "key create ci --expires 7d",
+            "port link sbx-1 3000 --expires 15m",
             "sandbox create --timeout 2h",
             "sandbox fork sbx-1 --timeout 30m",
             "sandbox extend sbx-1 90s",

@@ -32,7 +32,7 @@ use clap_complete::CompleteEnv;
 use args::{Cli, Command};
 use commands::{
     agent, attach, audit, completions, context, cp, doctor, down, events, exec, help, key, kill,
-    login, logout, man, project, ps, review, sandbox, server, shell, snapshot, template, up,
+    login, logout, man, port, project, ps, review, sandbox, server, shell, snapshot, template, up,
     version, webhook, whoami, ws,
 };
 use errors::{Exit, Report};
@@ -122,6 +122,7 @@ fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Attach(attach) => attach::run(&attach),
         Command::Kill(kill) => kill::run(&kill),
         Command::Cp(cp) => cp::run(&cp),
+        Command::Port(port) => port::run(port),
         Command::Project(project) => project::run(project),
         Command::Review(review) => review::run(review),
         Command::Snapshot(snapshot) => snapshot::run(snapshot),

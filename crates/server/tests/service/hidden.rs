@@ -635,6 +635,8 @@ fn of_processes(id: &str) -> Vec<Case> {
     let resize = "/api/v1/sandboxes/{id}/pty/{ptyId}/resize";
     let socket = "/api/v1/sandboxes/{id}/pty/{ptyId}/ws";
     let ticket = "/api/v1/sandboxes/{id}/pty/{ptyId}/ticket";
+    let port = "/api/v1/sandboxes/{id}/ports/{port}/{path}";
+    let link = "/api/v1/sandboxes/{id}/ports/{port}/link";
     let size = json!({"cols": 80, "rows": 24});
     // Reads everything that a command can reach.
     let all = "find / -xdev \\( -path /proc -o -path /sys \\) -prune -o -print; \
@@ -650,6 +652,8 @@ fn of_processes(id: &str) -> Vec<Case> {
         case("DELETE", terminal, none, "", 404),
         case("POST", resize, none, "", 404).json(size),
         case("POST", ticket, none, "", 404),
+        case("GET", port, &[id, "1", "page"], "", 502),
+        case("POST", link, &[id, "1"], "", 201).json(json!({})),
         Case {
             body: Body::Upgrade,
             ..case("GET", socket, none, "", 404)

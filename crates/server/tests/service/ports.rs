@@ -2,7 +2,7 @@
 
 mod hostile;
 mod links;
-mod program;
+pub(crate) mod program;
 mod secrets;
 mod sockets;
 

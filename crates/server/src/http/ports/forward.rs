@@ -6,7 +6,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, Version, header};
 use axum::response::Response;
 use elevo_agent_link::AgentLink;
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
@@ -152,21 +152,17 @@ impl Exchange<'_> {
         is_upgrade: bool,
     ) -> Result<(Response<Incoming>, SendRequest<Body>)> {
         let name = (self.target.sandbox.clone(), self.target.port);
-        let waiting = match is_upgrade {
-            true => None,
-            false => self.shared.ports.take(&name),
-        };
-        let request = match waiting {
-            None => request,
-            Some(mut connection) => match connection.try_send_request(request).await {
+        if !is_upgrade
+            && let Some(copy) = repeatable(&request)
+            && let Some(mut connection) = self.shared.ports.take(&name)
+        {
+            match connection.send_request(copy).await {
                 Ok(response) => return Ok((response, connection)),
-                // The program closed the connection before it read the request.
-                Err(mut error) => match error.take_message() {
-                    Some(request) => request,
-                    None => return Err(self.broken(error.error())),
-                },
-            },
-        };
+                Err(error) if error.is_parse() => return Err(self.broken(&error)),
+                // The program closed the connection while it waited.
+                Err(_) => {}
+            }
+        }
         let mut connection = self.connect().await?;
         match connection.send_request(request).await {
             Ok(response) => Ok((response, connection)),
@@ -202,6 +198,19 @@ impl Exchange<'_> {
         };
         failed(self.target.port, why).caused_by(error)
     }
+}
+
+/// Returns a copy of a request that can be sent a second time if the first
+/// attempt fails: it has no body, and its method is idempotent.
+fn repeatable(request: &hyper::Request<Body>) -> Option<hyper::Request<Body>> {
+    if !request.method().is_idempotent() || !request.body().is_end_stream() {
+        return None;
+    }
+    let mut copy = hyper::Request::new(Body::empty());
+    copy.method_mut().clone_from(request.method());
+    copy.uri_mut().clone_from(request.uri());
+    copy.headers_mut().clone_from(request.headers());
+    Some(copy)
 }
 
 /// Connects a client to a port by plain TCP.

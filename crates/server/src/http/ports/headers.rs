@@ -189,7 +189,7 @@ pub(super) fn for_client(headers: &mut HeaderMap, form: &Form, status: StatusCod
     }
 }
 
-/// Gives a page an origin of its own, although its address is one of the API.
+/// Gives a page a separate origin, although its address is one of the API.
 pub(super) fn isolate(headers: &mut HeaderMap) {
     for (name, value) in [
         (header::CONTENT_SECURITY_POLICY, "sandbox"),

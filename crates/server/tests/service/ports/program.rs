@@ -9,8 +9,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 /// A program that responds to each request with bytes.
-pub(super) struct Program {
-    pub(super) port: u16,
+pub(crate) struct Program {
+    pub(crate) port: u16,
     received: Arc<Mutex<Vec<String>>>,
     connections: Arc<AtomicUsize>,
     task: tokio::task::JoinHandle<()>,
@@ -25,7 +25,7 @@ impl Drop for Program {
 impl Program {
     /// Starts a program that responds with the result of a function. An empty
     /// response closes the connection.
-    pub(super) async fn start(
+    pub(crate) async fn start(
         respond: impl Fn(&str) -> Vec<u8> + Clone + Send + Sync + 'static,
     ) -> Self {
         Self::start_that(respond, false).await
@@ -33,7 +33,7 @@ impl Program {
 
     /// Starts a program that closes its connections after one response, although
     /// the response does not say so.
-    pub(super) async fn closing() -> Self {
+    pub(crate) async fn closing() -> Self {
         Self::start_that(|_| answer("", "text"), true).await
     }
 
@@ -60,28 +60,28 @@ impl Program {
     }
 
     /// Starts a program whose responses contain everything that it received.
-    pub(super) async fn echo() -> Self {
+    pub(crate) async fn echo() -> Self {
         Self::start(|request| answer("content-type: text/plain\r\n", request)).await
     }
 
     /// Starts a program that always sends the same bytes.
-    pub(super) async fn fixed(response: &str) -> Self {
+    pub(crate) async fn fixed(response: &str) -> Self {
         let response = response.as_bytes().to_vec();
         Self::start(move |_| response.clone()).await
     }
 
     /// Returns the requests that the program received, with their bodies.
-    pub(super) fn received(&self) -> Vec<String> {
+    pub(crate) fn received(&self) -> Vec<String> {
         self.received.lock().clone()
     }
 
-    pub(super) fn connections(&self) -> usize {
+    pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 }
 
 /// Returns a response with status 200, these header lines and this body.
-pub(super) fn answer(headers: &str, body: &str) -> Vec<u8> {
+pub(crate) fn answer(headers: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     format!("HTTP/1.1 200 OK\r\n{headers}content-length: {length}\r\n\r\n{body}").into_bytes()
 }
