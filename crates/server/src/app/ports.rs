@@ -114,7 +114,7 @@ impl Ports {
         valid.ok_or_else(|| {
             let message = "this link is not valid for the port, or has expired";
             Failure::new(ErrorCode::Unauthorized, message)
-                .remediation("Create another link with `POST …/ports/{port}/link`.")
+                .remediation("Create another link to the port.")
         })
     }
 

@@ -141,7 +141,7 @@ async fn connections_to_a_program_are_reused() {
 async fn a_request_whose_kept_connection_was_closed_is_sent_again() {
     let service = Service::start().await;
     let id = service.sandbox().await;
-    let program = Program::closing().await;
+    let program = Program::closing(program::answer("", "text")).await;
     for _ in 0..20 {
         let request = at_path(&service, &id, program.port, "/").bearer_auth(KEY);
         assert_eq!(request.send().await.unwrap().text().await.unwrap(), "text");

@@ -124,13 +124,10 @@ async fn invalid_responses_of_a_program_are_reported() {
         .send();
     assert_eq!(asked.await.unwrap().text().await.unwrap(), "ok");
     // A body that ends early is not complete for the client either.
-    let short = "HTTP/1.1 200 OK\r\ncontent-length: 9\r\nconnection: close\r\n\r\nshort";
-    let program = Program::start(move |_| short.as_bytes().to_vec()).await;
-    let asked = at_path(&service, &id, program.port, "/")
-        .bearer_auth(KEY)
-        .send();
-    let response = asked.await.unwrap();
-    drop(program);
+    let short = "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nshort";
+    let program = Program::closing(short.into()).await;
+    let asked = at_path(&service, &id, program.port, "/").bearer_auth(KEY);
+    let response = asked.send().await.unwrap();
     response.text().await.unwrap_err();
 }
 

@@ -33,8 +33,8 @@ impl Program {
 
     /// Starts a program that closes its connections after one response, although
     /// the response does not say so.
-    pub(crate) async fn closing() -> Self {
-        Self::start_that(|_| answer("", "text"), true).await
+    pub(crate) async fn closing(response: Vec<u8>) -> Self {
+        Self::start_that(move |_| response.clone(), true).await
     }
 
     async fn start_that(
