@@ -108,7 +108,11 @@ async fn keeping_up(server: &Server, id: &str, seconds: usize) -> Result<Vec<Row
             peer: None,
             bar: Some(Bar::AtMost(1.05)),
         },
-        count(&format!("of {} changes not seen", expected.len()), missing, 0),
+        count(
+            &format!("of {} changes not seen", expected.len()),
+            missing,
+            0,
+        ),
         count("gaps of a reader that keeps up", gaps, 0),
     ])
 }

@@ -14,7 +14,7 @@ pub enum Scope {
     /// Create, change, fork, snapshot and delete sandboxes.
     #[serde(rename = "sandboxes:write")]
     SandboxesWrite,
-    /// Run commands and open terminals.
+    /// Run commands, open terminals and use ports.
     #[serde(rename = "process")]
     Process,
     /// Upload and download files of workspaces as archives.

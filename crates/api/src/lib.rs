@@ -12,6 +12,7 @@ pub mod event_stream;
 mod files;
 mod keys;
 mod me;
+mod port;
 mod process;
 mod project;
 mod pty;
@@ -36,6 +37,7 @@ pub use keys::{
     NewKey, NewTenant, Scope, Tenant, TenantLimits, TenantPage,
 };
 pub use me::{EffectiveLimits, Info, Left, Me, Named, ServerLimits, Usage};
+pub use port::{CreatePortLink, PortLink};
 pub use process::{
     CommandInfo, CommandInput, CommandPage, CommandResult, CommandStarted, Encoding, Kill,
     RunCommand, StreamEvent, StreamKind,

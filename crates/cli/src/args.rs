@@ -20,6 +20,7 @@ use crate::commands::local::Local;
 use crate::commands::login::Login;
 use crate::commands::logout::Logout;
 use crate::commands::man::Man;
+use crate::commands::port::Port;
 use crate::commands::project::Project;
 use crate::commands::ps::Ps;
 use crate::commands::review::Review;
@@ -111,6 +112,7 @@ pub(crate) enum Command {
     Kill(Kill),
     Cp(Cp),
     Files(Files),
+    Port(Port),
     Project(Project),
     Review(Review),
     Snapshot(Snapshot),
@@ -148,6 +150,7 @@ impl Command {
             Self::Kill(kill) => kill.reach.json,
             Self::Cp(cp) => cp.reach.json,
             Self::Files(files) => files.reach.json,
+            Self::Port(port) => port.reach.json,
             Self::Project(project) => project.reach.json,
             Self::Review(review) => review.reach.json,
             Self::Snapshot(snapshot) => snapshot.reach.json,
@@ -314,6 +317,7 @@ mod tests {
     fn durations_may_have_a_unit() {
         for words in [
             "key create ci --expires 7d",
+            "port link sbx-1 3000 --expires 15m",
             "sandbox create --timeout 2h",
             "sandbox fork sbx-1 --timeout 30m",
             "sandbox extend sbx-1 90s",

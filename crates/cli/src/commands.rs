@@ -24,6 +24,7 @@ pub(crate) mod local;
 pub(crate) mod login;
 pub(crate) mod logout;
 pub(crate) mod man;
+pub(crate) mod port;
 pub(crate) mod project;
 pub(crate) mod ps;
 pub(crate) mod review;

@@ -32,8 +32,8 @@ use clap_complete::CompleteEnv;
 use args::{Cli, Command};
 use commands::{
     agent, attach, audit, completions, context, cp, doctor, down, events, exec, files, help, key,
-    kill, login, logout, man, project, ps, review, sandbox, server, shell, snapshot, template, up,
-    version, webhook, whoami, ws,
+    kill, login, logout, man, port, project, ps, review, sandbox, server, shell, snapshot,
+    template, up, version, webhook, whoami, ws,
 };
 use errors::{Exit, Report};
 use local::caller::Caller;
@@ -123,6 +123,7 @@ fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Kill(kill) => kill::run(&kill),
         Command::Cp(cp) => cp::run(&cp),
         Command::Files(files) => files::run(files),
+        Command::Port(port) => port::run(port),
         Command::Project(project) => project::run(project),
         Command::Review(review) => review::run(review),
         Command::Snapshot(snapshot) => snapshot::run(snapshot),

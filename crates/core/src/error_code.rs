@@ -150,6 +150,10 @@ error_codes! {
         "Request a range that starts before the end of the file.";
     TooManyDirectories = 2022, "TOO_MANY_DIRECTORIES", 422, "RESOURCE_EXHAUSTED", AfterChange,
         "Watch a directory with fewer directories in it.";
+    PortNotOpen = 2023, "PORT_NOT_OPEN", 502, "UNAVAILABLE", AfterChange,
+        "Start a server in the sandbox that listens on this port of 127.0.0.1 or 0.0.0.0, then retry.";
+    PortFailed = 2024, "PORT_FAILED", 502, "UNAVAILABLE", Unknown,
+        "Check the program that listens on the port: it must respond in time and with valid HTTP.";
     ProjectNotFound = 3001, "PROJECT_NOT_FOUND", 404, "NOT_FOUND", Never,
         "List projects with `elevo project ls`.";
     WorkspaceNotFound = 3002, "WORKSPACE_NOT_FOUND", 404, "NOT_FOUND", Never,

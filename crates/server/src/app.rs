@@ -8,6 +8,7 @@ pub(crate) mod files;
 pub(crate) mod maintenance;
 pub(crate) mod missing;
 pub(crate) mod pages;
+pub(crate) mod ports;
 pub(crate) mod processes;
 pub(crate) mod projects;
 pub(crate) mod requests;
@@ -45,6 +46,7 @@ use crate::app::maintenance::garbage::Garbage;
 use crate::app::maintenance::quarantine::Quarantine;
 use crate::app::maintenance::recovery::Recovery;
 use crate::app::maintenance::system::System;
+use crate::app::ports::Ports;
 use crate::app::processes::Processes;
 use crate::app::processes::terminals::Terminals;
 use crate::app::projects::Projects;
@@ -101,6 +103,7 @@ pub struct App {
     pub(crate) merges: Arc<Merges>,
     pub(crate) names: Arc<Names>,
     pub(crate) pools: Arc<WarmPools>,
+    pub(crate) ports: Arc<Ports>,
     pub(crate) principals: Arc<Principals>,
     pub(crate) processes: Arc<Processes>,
     pub(crate) projects: Arc<Projects>,
@@ -166,6 +169,7 @@ impl App {
             merges: projects.merges,
             names: resources.names.clone(),
             pools: sandboxes.pools,
+            ports: Arc::new(Ports::new(&resources, &sandboxes.sandboxes, &secrets)),
             principals: Arc::new(Principals::new(&resources, &keys, &tenants)),
             processes: sandboxes.processes,
             projects: projects.projects,

@@ -42,6 +42,9 @@ pub struct Config {
     pub tls: Option<Tls>,
     /// URL that clients use, if a proxy makes it differ from `api`.
     pub public_url: Option<Url>,
+    /// The domain whose hosts are ports of sandboxes, and its port if clients
+    /// need one.
+    pub ports_domain: Option<String>,
     /// Proxies whose `X-Forwarded-…` headers are trusted.
     pub trusted_proxies: Vec<IpNet>,
     /// Origins of web pages that may use the API, besides those of the server.
@@ -222,6 +225,10 @@ pub struct Limits {
     pub command_timeout: Duration,
     /// Time that a terminal without a client is kept.
     pub terminal_patience: Duration,
+    /// Maximum time for a program behind a port to begin its response.
+    pub port_timeout: Duration,
+    /// Maximum requests to the ports of a sandbox at a time.
+    pub port_requests: u32,
     /// Maximum time that a start waits for the agent.
     pub start_timeout: Duration,
     /// Maximum time that a running container may be without a connection of its

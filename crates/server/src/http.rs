@@ -20,6 +20,7 @@ pub(crate) mod me;
 pub(crate) mod open_values;
 pub(crate) mod origins;
 pub(crate) mod page;
+pub(crate) mod ports;
 pub(crate) mod process;
 pub(crate) mod projects;
 pub(crate) mod pty;
@@ -73,6 +74,7 @@ use crate::http::shared::Shared;
         description = "Sandboxes for agents, each with its own branch of a versioned file tree. A path or a field that names a sandbox, a workspace, a project or an agent accepts its id or its name. Every list has `limit` and `cursor`, and responds with `items` and `next`. A value with `x-extensible-enum` may get more values: a client must accept values and fields that it does not know. Errors: docs/errors.md.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")
     ),
+    paths(ports::request),
     components(schemas(elevo_api::ErrorEnvelope)),
     security(("bearer" = []), ("key" = [])),
     tags(
@@ -81,6 +83,7 @@ use crate::http::shared::Shared;
         (name = "snapshots", description = "Saved states of file trees"),
         (name = "process", description = "Commands"),
         (name = "pty", description = "Terminals"),
+        (name = "ports", description = "Programs that listen on ports of sandboxes"),
         (name = "projects", description = "Shared, versioned trees of files"),
         (name = "workspaces", description = "Writable copies of projects, each for one agent"),
         (name = "reviews", description = "Changes that wait for a decision"),
@@ -126,6 +129,7 @@ fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(pty::resize))
         .routes(routes!(pty::close))
         .routes(routes!(pty::connect))
+        .routes(routes!(ports::link))
         .routes(routes!(projects::create, projects::list))
         .routes(routes!(projects::get, projects::change, projects::delete))
         .routes(routes!(projects::policy, projects::set_policy))
@@ -192,18 +196,20 @@ pub(crate) fn shared(app: Arc<App>) -> Shared {
         app,
         rates: Arc::new(RateLimits::default()),
         rules: rules(),
+        ports: Arc::default(),
     }
 }
 
 /// Creates the router of the public API, with its layers.
 pub(crate) fn router(shared: Shared) -> Router {
     let (router, _) = routes().split_for_parts();
-    router
+    let router = router
         .route("/openapi.json", any(system::openapi))
         .layer(from_fn_with_state(shared.clone(), enter::apart))
         .layer(from_fn_with_state(shared.clone(), idempotent::once))
         .layer(from_fn_with_state(shared.clone(), enter::enter))
-        .layer(DefaultBodyLimit::max(BODY))
+        .layer(DefaultBodyLimit::max(BODY));
+    let router = ports::add_to(router)
         .method_not_allowed_fallback(async || {
             let message = "this path does not support the method of the request";
             ApiError::from(Failure::new(ErrorCode::MethodNotAllowed, message))
@@ -219,7 +225,8 @@ pub(crate) fn router(shared: Shared) -> Router {
         .layer(from_fn_with_state(shared.clone(), audit::record))
         .layer(option_layer(origins::layer(&shared.app.config)))
         .layer(from_fn(layers::observe))
-        .with_state(shared)
+        .with_state(shared.clone());
+    ports::domain::before(router, shared)
 }
 
 /// Creates the router of `/health`, `/ready` and `/metrics`, which has a

@@ -186,7 +186,7 @@ impl Client {
         }
     }
 
-    pub(super) async fn refused(&self, answer: Response) -> ClientError {
+    pub(crate) async fn refused(&self, answer: Response) -> ClientError {
         let status = answer.status().as_u16();
         let body = match self.body(answer).await {
             Ok(body) => body,

@@ -1,4 +1,5 @@
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
@@ -22,6 +23,11 @@ pub(crate) enum SandboxProblem {
     CopyEnds,
     #[error("cannot overwrite the directory {} with a file", .0.display())]
     IsADirectory(PathBuf),
+    #[error("cannot listen on {address}")]
+    Listen {
+        address: SocketAddr,
+        source: io::Error,
+    },
     #[error("cannot read standard input")]
     Input(#[source] io::Error),
     #[error("the connection was lost; the command may have received only a part of its input")]
@@ -64,6 +70,12 @@ impl SandboxProblem {
                 "is_a_directory",
                 path_details("path", path),
                 Advice::None,
+            ),
+            Self::Listen { address, .. } => describe(
+                Exit::Failed,
+                "cannot_listen",
+                json!({ "address": address.to_string() }),
+                "choose another port with PORT:LOCAL, such as 3000:8080",
             ),
             Self::Input(_) => plain_failure(),
             Self::InputLost { command, .. } => describe(

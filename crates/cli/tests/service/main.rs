@@ -22,6 +22,7 @@ mod labels;
 mod login;
 mod names;
 mod parked;
+mod ports;
 mod process;
 mod projects;
 mod removing;

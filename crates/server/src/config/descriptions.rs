@@ -42,6 +42,11 @@ pub(super) const SETTINGS: &[(&str, &str)] = &[
         "URL that clients use, if it differs because of a proxy",
     ),
     (
+        "PORTS_DOMAIN",
+        "domain whose hosts {port}-{sandbox} are ports of sandboxes, such as \
+         sandboxes.example.com, with a port if clients need one [none]",
+    ),
+    (
         "TRUSTED_PROXIES",
         "addresses or networks of proxies, separated by commas; their X-Forwarded-For, \
          X-Forwarded-Proto and X-Forwarded-Host are trusted",
@@ -210,6 +215,15 @@ pub(super) const SETTINGS: &[(&str, &str)] = &[
     (
         "TERMINAL_PATIENCE",
         "seconds that a terminal without a client is kept [300]",
+    ),
+    (
+        "PORT_TIMEOUT",
+        "seconds that a program behind a port has to begin its response [120]",
+    ),
+    (
+        "PORT_REQUESTS",
+        "maximum requests to the ports of a sandbox at a time, up to 200; a tenant has four times \
+         as many [128]",
     ),
     (
         "START_TIMEOUT",

@@ -11,8 +11,9 @@ use elevo_api::{NetworkMode, parse_cpu, parse_limit};
 use elevo_sandbox::HostLimits;
 
 use crate::config::reader::values::{
-    api_key, check_user, names, network, networks, origins, output_buffer, percent, provider,
-    public_url, some_number, some_size, truth, user, user_by_default, warm_pools,
+    api_key, check_user, names, network, networks, origins, output_buffer, percent, port_requests,
+    ports_domain, provider, public_url, some_number, some_size, truth, user, user_by_default,
+    warm_pools,
 };
 use crate::config::{
     AuditConfig, AuditedCommands, Config, Garbage, Limits, SETTINGS, Secret, Tls, TracesConfig,
@@ -229,6 +230,8 @@ impl Reader {
                 1,
             )),
             terminal_patience: self.seconds("TERMINAL_PATIENCE", 300),
+            port_timeout: self.seconds("PORT_TIMEOUT", 120),
+            port_requests: self.get("PORT_REQUESTS", 128, port_requests),
             start_timeout: self.seconds("START_TIMEOUT", 60),
             agent_timeout: self.seconds("AGENT_TIMEOUT", 90),
             stop_grace: self.seconds("STOP_GRACE", 30),
@@ -371,6 +374,7 @@ impl Reader {
             allow_plain_http,
             tls,
             public_url: self.get("PUBLIC_URL", None, public_url),
+            ports_domain: self.get("PORTS_DOMAIN", None, ports_domain),
             trusted_proxies: self.get("TRUSTED_PROXIES", Vec::new(), networks),
             allowed_origins: self.get("ALLOWED_ORIGINS", Vec::new(), origins),
             api_key: self.get("API_KEY", None, api_key),

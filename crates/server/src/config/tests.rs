@@ -178,3 +178,25 @@ fn rejects_a_key_file_in_the_data_directory() {
         assert!(refused.contains("SECRETS_KEY_FILE"), "{refused}");
     }
 }
+
+#[test]
+fn the_domain_and_the_limits_of_ports_are_checked() {
+    let read = |name: &str, text: &str| read("", &[(name, text)]);
+    let domain = |text: &str| read("PORTS_DOMAIN", text).map(|config| config.ports_domain);
+    for right in ["sandboxes.example.com", "localhost:7777", "box"] {
+        assert_eq!(domain(right).unwrap().as_deref(), Some(right));
+    }
+    assert_eq!(domain("").unwrap(), None);
+    for wrong in [
+        "Box.test", "*.test", ".test", "a..b", "a:0", "a:b", "http://a", "a/b", "[::1]",
+    ] {
+        assert!(domain(wrong).is_err(), "{wrong}");
+    }
+    assert_eq!(
+        read("PORT_REQUESTS", "200").unwrap().limits.port_requests,
+        200
+    );
+    for wrong in ["0", "201", "many"] {
+        assert!(read("PORT_REQUESTS", wrong).is_err(), "{wrong}");
+    }
+}

@@ -104,8 +104,13 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let failure = *self.0;
         let request_id = layers::request_id();
-        // A workspace that has reached its limit is not a failure of the server.
-        if failure.code.http() >= 500 && failure.code != ErrorCode::DiskFull {
+        // A workspace that has reached its limit and a program that does not
+        // respond are not failures of the server.
+        let is_of_client = matches!(
+            failure.code,
+            ErrorCode::DiskFull | ErrorCode::PortNotOpen | ErrorCode::PortFailed
+        );
+        if failure.code.http() >= 500 && !is_of_client {
             let cause = failure.summary();
             tracing::error!(
                 request_id,

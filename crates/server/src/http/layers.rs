@@ -29,6 +29,14 @@ const METHODS: [Method; 7] = [
     Method::OPTIONS,
 ];
 
+/// The name of a request's endpoint, for requests that match no route.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Endpoint(pub(super) &'static str);
+
+/// Marks a response of a program in a sandbox.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OfProgram;
+
 const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Returns the id of the current request.
@@ -48,7 +56,9 @@ pub(super) async fn observe(request: Request, next: Next) -> Response {
         None => clock::name("req-"),
     };
     let path = request.extensions().get::<MatchedPath>();
-    let endpoint = path.map_or("unknown", MatchedPath::as_str).to_owned();
+    let named = request.extensions().get().map(|Endpoint(name)| *name);
+    let endpoint = path.map(MatchedPath::as_str).or(named);
+    let endpoint = endpoint.unwrap_or("unknown").to_owned();
     // Clients choose method names, and each new name would add a time series to
     // the metrics.
     let is_known = METHODS.contains(request.method());
@@ -80,7 +90,12 @@ pub(super) async fn observe(request: Request, next: Next) -> Response {
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(HEADER, value);
     }
-    crate::platform::metrics::answered(&format!("{method} {endpoint}"), status, elapsed);
+    // Programs choose statuses, and each new one would add a time series.
+    let counted = match response.extensions().get::<OfProgram>() {
+        Some(_) => status / 100 * 100,
+        None => status,
+    };
+    crate::platform::metrics::answered(&format!("{method} {endpoint}"), counted, elapsed);
     let ms = elapsed.as_millis() as u64;
     tracing::info!(
         request_id = id,

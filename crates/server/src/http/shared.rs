@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::app::App;
 use crate::http::limits::RateLimits;
+use crate::http::ports::pool::Pool;
 use crate::http::route_rules::RouteRules;
 
 /// The state that every handler receives.
@@ -12,4 +13,6 @@ pub(crate) struct Shared {
     pub(crate) app: Arc<App>,
     pub(crate) rates: Arc<RateLimits>,
     pub(super) rules: &'static RouteRules,
+    /// Connections to programs in sandboxes.
+    pub(super) ports: Arc<Pool>,
 }

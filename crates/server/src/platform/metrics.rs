@@ -34,6 +34,10 @@ const COUNTERS: &[(&str, &str)] = &[
 const LABELLED: &[(&str, &str)] = &[
     ("api_request_total", "Requests by endpoint and status"),
     (
+        "port_requests_total",
+        "Requests to ports of sandboxes, by form of the address and class of the status",
+    ),
+    (
         "sandbox_pool_claims_total",
         "Requested sandboxes by whether a warm sandbox was available (result)",
     ),
@@ -77,6 +81,10 @@ const HISTOGRAMS: &[(&str, &str)] = &[
 const GAUGES: &[(&str, &str)] = &[
     ("sandbox_total", "Sandboxes by state"),
     ("agents_connected", "Connected workspace agents"),
+    (
+        "port_connections",
+        "Open WebSockets and TCP connections to ports of sandboxes",
+    ),
     (
         "workspaces_quarantined",
         "Workspaces in quarantine, which have no row in the catalog",
@@ -149,6 +157,26 @@ pub(crate) fn answered(endpoint: &str, status: u16, elapsed: Duration) {
     counter!("api_request_total", "endpoint" => endpoint.clone(), "status" => status.to_string())
         .increment(1);
     histogram!("api_request_duration_seconds", "endpoint" => endpoint).record(elapsed);
+}
+
+/// Counts a request to a port.
+pub(crate) fn port_answered(form: &'static str, status: u16) {
+    let class = format!("{}xx", status / 100);
+    counter!("port_requests_total", "form" => form, "status" => class).increment(1);
+}
+
+/// Counts an open connection to a port until it is dropped.
+pub(crate) struct PortConnection;
+
+pub(crate) fn port_opened() -> PortConnection {
+    gauge!("port_connections").increment(1);
+    PortConnection
+}
+
+impl Drop for PortConnection {
+    fn drop(&mut self) {
+        gauge!("port_connections").decrement(1);
+    }
 }
 
 pub(crate) fn created(elapsed: Duration) {

@@ -1,5 +1,5 @@
-//! Encryption of the secrets in the catalog: variables of sandboxes and secrets
-//! of webhooks.
+//! Encryption of the secrets in the catalog: variables of sandboxes, secrets of
+//! webhooks, and the secret of links to ports.
 //!
 //! ```text
 //! SECRETS_KEY_FILE, outside of DATA_DIR       catalog.db
@@ -50,10 +50,12 @@ pub(crate) enum Purpose {
     Variables,
     /// The secret that deliveries of a webhook are signed with.
     Webhook,
+    /// The secret that signs links to ports.
+    PortLinks,
 }
 
 /// The purpose and the tenant of a secret. The webhook of the setting
-/// `WEBHOOK_URL` has no tenant.
+/// `WEBHOOK_URL` and the secret of links have no tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Belonging {
     pub(crate) purpose: Purpose,
@@ -71,11 +73,17 @@ impl Belonging {
         Self { purpose, tenant }
     }
 
+    pub(crate) fn port_links() -> Self {
+        let (purpose, tenant) = (Purpose::PortLinks, None);
+        Self { purpose, tenant }
+    }
+
     /// Returns the data that is authenticated with the ciphertext.
     fn bytes(self) -> Vec<u8> {
         let purpose: &[u8] = match self.purpose {
             Purpose::Variables => b"variables of a sandbox\0",
             Purpose::Webhook => b"secret of a webhook\0",
+            Purpose::PortLinks => b"secret of links to ports\0",
         };
         let tenant = self.tenant.map(|tenant| tenant.as_bytes().to_vec());
         [purpose, &tenant.unwrap_or_default()].concat()

@@ -16,7 +16,7 @@ fn directory(service: &Service) -> PathBuf {
     service.data.join("audit")
 }
 
-fn records(service: &Service) -> Vec<Record> {
+pub(crate) fn records(service: &Service) -> Vec<Record> {
     let mut found = Vec::new();
     let is_read = read(&directory(service), 0, |_, record| {
         found.push(record);

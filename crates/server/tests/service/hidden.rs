@@ -705,6 +705,8 @@ fn of_processes(id: &str) -> Vec<Case> {
     let terminal = "/api/v1/sandboxes/{id}/pty/{ptyId}";
     let resize = "/api/v1/sandboxes/{id}/pty/{ptyId}/resize";
     let socket = "/api/v1/sandboxes/{id}/pty/{ptyId}/ws";
+    let port = "/api/v1/sandboxes/{id}/ports/{port}/{path}";
+    let link = "/api/v1/sandboxes/{id}/ports/{port}/link";
     let size = json!({"cols": 80, "rows": 24});
     // Reads everything that a command can reach.
     let all = "find / -xdev \\( -path /proc -o -path /sys \\) -prune -o -print; \
@@ -719,6 +721,8 @@ fn of_processes(id: &str) -> Vec<Case> {
         case("POST", "/api/v1/sandboxes/{id}/pty", &[id], "", 201).json(size.clone()),
         case("DELETE", terminal, none, "", 404),
         case("POST", resize, none, "", 404).json(size),
+        case("GET", port, &[id, "1", "page"], "", 502),
+        case("POST", link, &[id, "1"], "", 201).json(json!({})),
         Case {
             body: Body::Upgrade,
             ..case("GET", socket, none, "", 404)

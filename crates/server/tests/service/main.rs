@@ -49,6 +49,7 @@ mod operations;
 mod overload;
 mod pages;
 mod policies;
+mod ports;
 mod process;
 mod projects;
 mod pty;

@@ -383,6 +383,24 @@ async fn commands(caller: &mut Caller, id: &str) {
         .call("POST tickets", &[], json!({"path": "/api/v1/events"}))
         .await;
     assert!(ticket["ticket"].is_string(), "{ticket}");
+    let link = json!({"expiresIn": 60});
+    let link = caller
+        .call(
+            "POST sandboxes/{id}/ports/{port}/link",
+            &["box", "80"],
+            link,
+        )
+        .await;
+    assert!(text(&link["url"]).contains("/ports/80/"), "{link}");
+    let program = crate::ports::program::Program::echo().await;
+    let port = program.port.to_string();
+    caller
+        .read(
+            "GET sandboxes/{id}/ports/{port}/{path}",
+            &["box", &port, "page"],
+            "",
+        )
+        .await;
     let operation = "GET sandboxes/{id}/pty/{ptyId}/ws";
     let upgrade = caller
         .request(operation, &of, "")

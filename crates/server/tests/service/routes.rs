@@ -148,6 +148,8 @@ fn request(service: &Service, route: &Route, ids: &Ids, template: &str) -> Reque
         .replace("{cmdId}", "cmd-1")
         .replace("{ptyId}", "pty-1")
         .replace("{event}", "1")
+        .replace("{port}", "1")
+        .replace("{path}", "page")
         .replace("{name}", "base");
     let path = match route.path.as_str() {
         "/api/v1/keys/{id}" => path.replace("{id}", &ids.key),
@@ -206,7 +208,7 @@ fn request(service: &Service, route: &Route, ids: &Ids, template: &str) -> Reque
         "templates" if route.method == "post" => json!({"name": "evil"}),
         "tickets" => json!({"path": "/api/v1/events"}),
         "keys" | "agents" | "tenants" if route.method == "post" => json!({"name": "another"}),
-        "fork" | "snapshot" | "kill" => json!({}),
+        "fork" | "snapshot" | "kill" | "link" => json!({}),
         "ws" => {
             let headers = [
                 ("connection", "upgrade"),

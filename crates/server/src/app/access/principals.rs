@@ -57,6 +57,12 @@ impl Principals {
         self.admit(key.ok_or_else(unknown)?).await
     }
 
+    /// Returns true if a text is the secret of a key, valid or not.
+    pub(crate) async fn is_key(&self, text: &str) -> Result<bool> {
+        let hash = crate::app::access::keys::hash_of(text);
+        Ok(self.catalog.key_of_any_tenant(&hash).await?.is_some())
+    }
+
     /// Returns the principal of a key that a request authenticated with before,
     /// under the same conditions as [`authenticate`](Self::authenticate).
     pub(crate) async fn again(&self, tenant: TenantId, key: &KeyId) -> Result<Principal> {

@@ -23,6 +23,9 @@ const SEALED: &str = "variables";
 /// The field of a spec that holds plain variables, in rows of older versions.
 const PLAIN: &str = "envs";
 
+/// The setting of the catalog with the sealed secret of links to ports.
+const PORT_LINKS: &str = "port_links";
+
 /// Seals and unseals the environment variables of sandboxes and the secrets of
 /// webhooks.
 pub(crate) struct Secrets {
@@ -98,6 +101,22 @@ impl Secrets {
             "" => Ok(String::new()),
             secret => self.vault.seal(belonging, secret.as_bytes()).await,
         }
+    }
+
+    /// Returns the secret that signs links to ports. Creates it if there is none,
+    /// or if the key of the stored one is lost; earlier links are then invalid.
+    pub(crate) async fn port_link_secret(&self) -> Result<[u8; 32]> {
+        let belonging = Belonging::port_links();
+        if let Some(sealed) = self.catalog.setting(PORT_LINKS).await?
+            && let Ok(secret) = self.vault.unseal(belonging, &sealed)
+            && let Ok(secret) = secret.try_into()
+        {
+            return Ok(secret);
+        }
+        let secret: [u8; 32] = clock::random();
+        let sealed = self.vault.seal(belonging, &secret).await?;
+        self.catalog.set_setting(PORT_LINKS, &sealed).await?;
+        Ok(secret)
     }
 
     /// Returns the secret that signs the deliveries of a webhook, if it has

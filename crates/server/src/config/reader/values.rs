@@ -20,6 +20,31 @@ pub(super) fn public_url(text: &str) -> Result<Option<Url>, String> {
     }
 }
 
+/// Reads a domain in lower case, with an optional port.
+pub(super) fn ports_domain(text: &str) -> Result<Option<String>, String> {
+    let (name, port) = match text.split_once(':') {
+        Some((name, port)) => (name, port.parse::<u16>().is_ok_and(|port| port > 0)),
+        None => (text, true),
+    };
+    let is_plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
+    let is_label = |label: &str| (1..=63).contains(&label.len()) && label.bytes().all(is_plain);
+    match port && name.len() <= 190 && name.split('.').all(is_label) {
+        true => Ok(Some(text.to_owned())),
+        false => Err(format!(
+            "`{text}` is not a domain in lower case, such as sandboxes.example.com"
+        )),
+    }
+}
+
+/// Reads the maximum number of requests to the ports of a sandbox. A workspace
+/// agent allows 256 tunnels, and idle connections use some of them.
+pub(super) fn port_requests(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(count @ 1..=200) => Ok(count),
+        _ => Err(format!("`{text}` is not a whole number from 1 to 200")),
+    }
+}
+
 pub(super) fn networks(text: &str) -> Result<Vec<IpNet>, String> {
     let parse = |one: &str| {
         let address = one.parse::<IpAddr>().map(IpNet::from);
