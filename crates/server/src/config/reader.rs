@@ -12,17 +12,13 @@ use elevo_sandbox::HostLimits;
 
 use crate::config::reader::values::{
     api_key, check_user, names, network, networks, origins, output_buffer, percent, port_requests,
-    ports_domain, provider, public_url, some_number, some_size, truth, user, user_by_default,
-    warm_pools,
+    ports_domain, provider, public_url, some_number, some_size, terminals, truth, user,
+    user_by_default, warm_pools,
 };
 use crate::config::{
     AuditConfig, AuditedCommands, Config, Garbage, Limits, SETTINGS, Secret, Tls, TracesConfig,
     Webhooks,
 };
-
-/// Maximum terminals of one sandbox: a container has at most 30
-/// pseudo-terminals, and programs in it need some of them.
-const MAX_TERMINALS: u32 = 20;
 
 #[derive(Default)]
 pub(super) struct Reader {
@@ -217,12 +213,7 @@ impl Reader {
             memory: self.pair("MEMORY", memory.0, memory.1),
             disk: self.pair("DISK", disk.0, disk.1),
             pids: self.pair("PIDS", pids.0, pids.1),
-            terminals: self.get("MAX_TERMINALS", 5, |text| match text.parse() {
-                Ok(count @ 1..=MAX_TERMINALS) => Ok(count),
-                _ => Err(format!(
-                    "`{text}` is not a number from 1 to {MAX_TERMINALS}"
-                )),
-            }),
+            terminals: self.get("MAX_TERMINALS", 5, terminals),
             output_buffer: self.get("OUTPUT_BUFFER", 2 << 20, output_buffer),
             command_timeout: Duration::from_millis(self.number(
                 "DEFAULT_COMMAND_TIMEOUT",

@@ -36,6 +36,19 @@ pub(super) fn ports_domain(text: &str) -> Result<Option<String>, String> {
     }
 }
 
+/// Maximum terminals of one sandbox: a container has at most 30
+/// pseudo-terminals, and programs in it need some of them.
+const MAX_TERMINALS: u32 = 20;
+
+pub(super) fn terminals(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(count @ 1..=MAX_TERMINALS) => Ok(count),
+        _ => Err(format!(
+            "`{text}` is not a number from 1 to {MAX_TERMINALS}"
+        )),
+    }
+}
+
 /// Reads the maximum number of requests to the ports of a sandbox. A workspace
 /// agent allows 256 tunnels, and idle connections use some of them.
 pub(super) fn port_requests(text: &str) -> Result<u32, String> {
