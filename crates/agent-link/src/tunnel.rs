@@ -85,6 +85,10 @@ impl Link {
     }
 
     /// Starts to expect the stream of a tunnel. Returns the tunnel's id.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an agent must not be able to guess the id"
+    )]
     fn expect(&self, arrival: oneshot::Sender<Arrived>) -> Result<u64, LinkError> {
         let mut state = self.lock();
         if state.is_closed() {
@@ -134,16 +138,16 @@ impl Service {
             inbound: request.into_inner(),
             outbound,
         };
-        match arrival.map(|arrival| arrival.send(arrived)) {
-            Some(Ok(())) => Ok(Response::new(pieces)),
-            // The server no longer waits: a late agent is not hostile.
-            Some(Err(_)) | None => {
-                if let Some(more) = self.refusals.turn() {
-                    tracing::debug!(more, "rejected a tunnel that the server does not expect");
-                }
-                Err(Status::not_found("the server does not expect this tunnel"))
-            }
+        if let Some(arrival) = arrival
+            && arrival.send(arrived).is_ok()
+        {
+            return Ok(Response::new(pieces));
         }
+        // The server may have stopped waiting: a late agent is not hostile.
+        if let Some(more) = self.refusals.turn() {
+            tracing::debug!(more, "rejected a tunnel that the server does not expect");
+        }
+        Err(Status::not_found("the server does not expect this tunnel"))
     }
 
     fn expected(&self, metadata: &MetadataMap, gate: &Gate) -> Option<oneshot::Sender<Arrived>> {

@@ -231,7 +231,8 @@ async fn copy(inbound: &mut Streaming<TunnelPiece>, to_port: &mut OwnedWriteHalf
         };
         match piece.content {
             Some(Content::Data(data)) => {
-                if to_port.write_all(&data).await.is_err() {
+                let written = to_port.write_all(&data).await;
+                if written.is_err() {
                     return Copied::Refused;
                 }
             }
