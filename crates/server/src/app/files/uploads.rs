@@ -35,7 +35,7 @@ pub(crate) enum Upload {
     /// To the workspace or the home, by the server.
     Beneath(Box<UploadBeneath>),
     /// To another place in the container, by the agent in it.
-    Elsewhere(UploadElsewhere),
+    Elsewhere(Box<UploadElsewhere>),
 }
 
 /// A file that is being uploaded to the workspace or the home.
@@ -66,7 +66,7 @@ impl Files {
         let place = Place::parse(path)?;
         if let Place::Container(path) = &place {
             let upload = self.begin_elsewhere(who, of, path, options).await?;
-            return Ok(Upload::Elsewhere(upload));
+            return Ok(Upload::Elsewhere(Box::new(upload)));
         }
         let target = self.target(who, of, Need::Write).await?;
         if let (Place::Workspace(_), Some(row)) = (&place, &target.row)
@@ -99,7 +99,7 @@ impl Files {
     pub(crate) async fn finish_upload(&self, upload: Upload) -> Result<(FileInfo, bool)> {
         match upload {
             Upload::Beneath(upload) => self.finish_beneath(*upload).await,
-            Upload::Elsewhere(upload) => self.finish_elsewhere(upload).await,
+            Upload::Elsewhere(upload) => self.finish_elsewhere(*upload).await,
         }
     }
 
