@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -45,6 +45,8 @@ pub(crate) struct Gate(Arc<GateState>);
 
 struct GateState {
     state: AtomicU8,
+    /// Whether the connection has sent a token.
+    has_tried: AtomicBool,
     reader: AtomicWaker,
     writer: AtomicWaker,
 }
@@ -53,9 +55,15 @@ impl Gate {
     pub(crate) fn new() -> Self {
         Self(Arc::new(GateState {
             state: AtomicU8::new(UNPROVEN),
+            has_tried: AtomicBool::new(false),
             reader: AtomicWaker::new(),
             writer: AtomicWaker::new(),
         }))
+    }
+
+    /// Whether the connection may send a token now, which it may do once.
+    pub(crate) fn may_try(&self) -> bool {
+        !self.0.has_tried.swap(true, Ordering::AcqRel)
     }
 
     /// Marks the connection as authenticated, so that it may stay.

@@ -50,9 +50,15 @@ impl AgentService for Service {
         &self,
         request: Request<Streaming<AgentMessage>>,
     ) -> Result<Response<Outgoing>, Status> {
-        let sandbox = self.authenticated(request.metadata()).await?;
         let gate = request.extensions().get::<Gate>().cloned();
         let gate = gate.ok_or_else(|| Status::internal("the connection has no gate"))?;
+        // Every check of a token costs a query, and every process in a sandbox
+        // can open a connection with many streams.
+        if !gate.may_try() {
+            let message = "the connection has used its only call of Connect";
+            return Err(Status::resource_exhausted(message));
+        }
+        let sandbox = self.authenticated(request.metadata()).await?;
         gate.prove();
         let (requests, receiver) = mpsc::channel(REQUESTS);
         let notes = Arc::new(Notes::default());

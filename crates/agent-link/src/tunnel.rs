@@ -36,6 +36,10 @@ use crate::service::Service;
 /// Maximum time until the agent has opened a tunnel.
 const TIME_TO_OPEN: Duration = Duration::from_secs(10);
 
+/// Maximum time until another tunnel makes room. A tunnel that was just dropped
+/// keeps its place until its stream has ended.
+const TIME_FOR_PLACE: Duration = Duration::from_secs(2);
+
 /// A stream that the agent has opened for a requested tunnel.
 pub(crate) struct Arrived {
     inbound: Streaming<TunnelPiece>,
@@ -55,8 +59,8 @@ impl AgentLink {
     }
 
     async fn open_tunnel(&self, target: Target) -> Result<TunnelStream, LinkError> {
-        let (arrived, permit) = self.0.open_tunnel(target).await?;
-        Ok(TunnelStream::new(arrived, permit))
+        let (arrived, place) = self.0.open_tunnel(target).await?;
+        Ok(TunnelStream::new(arrived, place))
     }
 }
 
@@ -65,11 +69,14 @@ impl Link {
         self: &Arc<Self>,
         target: Target,
     ) -> Result<(Arrived, OwnedSemaphorePermit), LinkError> {
-        let permit = Arc::clone(&self.tunnels).try_acquire_owned();
-        let permit = permit.map_err(|_| LinkError::TooMany {
-            what: "tunnels".to_owned(),
-            limit: MAX_TUNNELS as u64,
-        })?;
+        let place = Arc::clone(&self.tunnels).acquire_owned();
+        let place = tokio::time::timeout(TIME_FOR_PLACE, place).await;
+        let Ok(Ok(place)) = place else {
+            return Err(LinkError::TooMany {
+                what: "tunnels".to_owned(),
+                limit: MAX_TUNNELS as u64,
+            });
+        };
         let (expected, arrival) = Expected::new(self)?;
         let request = Payload::OpenTunnel(v1::OpenTunnel {
             tunnel_id: expected.id,
@@ -81,7 +88,7 @@ impl Link {
         };
         let opened = tokio::time::timeout(TIME_TO_OPEN, opening).await;
         let arrived = opened.map_err(|_| LinkError::TimedOut)??;
-        Ok((arrived, permit))
+        Ok((arrived, place))
     }
 
     /// Starts to expect the stream of a tunnel. Returns the tunnel's id.

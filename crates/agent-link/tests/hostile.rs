@@ -66,7 +66,16 @@ fn stream(mut messages: mpsc::Receiver<AgentMessage>) -> impl Stream<Item = Agen
 impl Puppet {
     async fn connect(address: SocketAddr, sandbox: &str, token: &str) -> Result<Self, Status> {
         let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
-        let mut client = AgentServiceClient::new(endpoint.connect().await.unwrap());
+        let client = AgentServiceClient::new(endpoint.connect().await.unwrap());
+        Self::greet(client, sandbox, token).await
+    }
+
+    /// Sends a token on an existing connection.
+    async fn greet(
+        mut client: AgentServiceClient<Channel>,
+        sandbox: &str,
+        token: &str,
+    ) -> Result<Self, Status> {
         let (say, messages) = mpsc::channel(2000);
         let mut request = Request::new(stream(messages));
         let metadata = request.metadata_mut();
@@ -163,6 +172,23 @@ async fn a_token_of_another_sandbox_is_wrong() {
         assert_eq!(refused.err().unwrap().code(), Code::Unauthenticated);
     }
     assert_eq!(links.count(), 0);
+}
+
+#[tokio::test]
+async fn a_connection_can_send_one_token() {
+    let (links, address) = serve().await;
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
+    let client = AgentServiceClient::new(endpoint.connect().await.unwrap());
+    let wrong = Puppet::greet(client.clone(), "abc", "abc").await;
+    assert_eq!(wrong.err().unwrap().code(), Code::Unauthenticated);
+    let second = Puppet::greet(client, "abc", "cba").await;
+    assert_eq!(second.err().unwrap().code(), Code::ResourceExhausted);
+    assert_eq!(links.count(), 0);
+    let puppet = Puppet::connect(address, "abc", "cba").await.unwrap();
+    let second = Puppet::greet(puppet.client.clone(), "abc", "cba").await;
+    assert_eq!(second.err().unwrap().code(), Code::ResourceExhausted);
+    puppet.register("abc", Vec::new()).await;
+    within(links.connected("abc")).await;
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ use elevo_agent_proto::v1::TunnelPiece;
 use elevo_agent_proto::{MAX_PIECE, data_piece, end_piece};
 use futures::Stream;
 use parking_lot::Mutex;
+use tokio::sync::OwnedSemaphorePermit;
 use tonic::Status;
 
 #[derive(Default)]
@@ -27,6 +28,10 @@ struct Pipe {
     is_broken: bool,
     to_send: Option<Waker>,
     to_write: Option<Waker>,
+    /// The tunnel's place. A tunnel that the server has dropped keeps its place
+    /// while its data waits for the agent: the HTTP/2 stream still exists, and
+    /// the HTTP/2 library asks for no other piece before it has sent this data.
+    _place: Option<OwnedSemaphorePermit>,
 }
 
 /// The end of the pipe that the server writes to.
@@ -65,6 +70,11 @@ impl PipeWriter {
         }
         wake(pipe.to_send.take());
         Poll::Ready(Ok(written))
+    }
+
+    /// Keeps the tunnel's place until both ends of the pipe are dropped.
+    pub(super) fn keep(&self, place: OwnedSemaphorePermit) {
+        self.0.lock()._place = Some(place);
     }
 
     /// Sends a piece before all data that was not sent yet.

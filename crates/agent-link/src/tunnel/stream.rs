@@ -24,7 +24,6 @@ pub struct TunnelStream {
     unread: Bytes,
     end: End,
     outbound: PipeWriter,
-    _permit: OwnedSemaphorePermit,
 }
 
 /// How the direction from the port has ended.
@@ -36,13 +35,13 @@ enum End {
 }
 
 impl TunnelStream {
-    pub(super) fn new(arrived: Arrived, permit: OwnedSemaphorePermit) -> Self {
+    pub(super) fn new(arrived: Arrived, place: OwnedSemaphorePermit) -> Self {
+        arrived.outbound.keep(place);
         Self {
             inbound: arrived.inbound,
             unread: Bytes::new(),
             end: End::Open,
             outbound: arrived.outbound,
-            _permit: permit,
         }
     }
 

@@ -261,3 +261,24 @@ async fn a_writer_waits_for_an_agent_that_does_not_read() {
     drop(stream);
     assert!(within(inbound.message()).await.unwrap().is_none());
 }
+
+#[tokio::test]
+async fn a_dropped_tunnel_keeps_its_place_while_its_data_waits() {
+    let (_links, _, mut puppet, link) = connected().await;
+    let (mut stream, mut inbound) = tunnel_of(&mut puppet, &link, no_pieces()).await;
+    let writing = tokio::spawn(async move { stream.write_all(&vec![1; 10_000_000]).await });
+    // The writer fills the window meanwhile.
+    let mut others = Vec::new();
+    for _ in 1..MAX_TUNNELS {
+        others.push(tunnel_of(&mut puppet, &link, no_pieces()).await);
+    }
+    writing.abort();
+    assert!(within(writing).await.unwrap_err().is_cancelled());
+    let many = within(link.open_port(80)).await;
+    let limit = MAX_TUNNELS as u64;
+    let what = "tunnels".to_owned();
+    assert_eq!(many.unwrap_err(), LinkError::TooMany { what, limit });
+    // The agent takes the data, and the stream ends.
+    while within(inbound.message()).await.unwrap().is_some() {}
+    works(&mut puppet, &link).await;
+}

@@ -107,6 +107,10 @@ impl Agent {
             .env("SANDBOX_TOKEN", token)
             .env("AGENT_LOG_LEVEL", "debug")
             .stdin(Stdio::null())
+            // A test reads the agent's open files, none of which may be a
+            // regular file.
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
             .spawn()
             .unwrap();
         Self(child)

@@ -21,12 +21,13 @@ use crate::http::address;
 use crate::platform::listen::Peer;
 
 /// Headers of requests that a page may set.
-const SENT: [HeaderName; 12] = [
+const SENT: [HeaderName; 13] = [
     header::ACCEPT,
     header::AUTHORIZATION,
     header::CONTENT_TYPE,
     header::IF_MATCH,
     header::IF_NONE_MATCH,
+    header::IF_RANGE,
     header::RANGE,
     HeaderName::from_static("idempotency-key"),
     HeaderName::from_static("last-event-id"),

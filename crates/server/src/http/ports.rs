@@ -12,6 +12,7 @@ pub(crate) mod domain;
 mod forward;
 mod headers;
 mod host;
+mod location;
 pub(crate) mod pool;
 mod query;
 mod target;
@@ -30,7 +31,6 @@ use crate::config::Config;
 use crate::failure::{Failure, Result};
 use crate::http::answer::{Answer, ApiError};
 use crate::http::description::Binary;
-use crate::http::ports::credentials::Admitted;
 use crate::http::ports::query::{Cleaned, LINK};
 use crate::http::ports::target::{Form, Target, scheme};
 use crate::http::request::{MaybeBody, Path, Who};
@@ -169,14 +169,14 @@ async fn in_path_form(shared: &Shared, request: Request) -> Result<Response> {
         }
         None => credentials::by_key(shared, &mut parts).await?,
     };
-    let Admitted { who, .. } = admitted.ok_or_else(|| {
+    let admitted = admitted.ok_or_else(|| {
         Failure::new(
             ErrorCode::Unauthorized,
             "the request has neither a key nor a link",
         )
     })?;
     let target = Target {
-        sandbox: shared.app.names.sandbox(&who, id).await?,
+        sandbox: shared.app.names.sandbox(&admitted.who, id).await?,
         port: port.parse()?,
         form: Form::Path {
             host: parts.headers.get(header::HOST).cloned(),
@@ -196,8 +196,8 @@ async fn in_path_form(shared: &Shared, request: Request) -> Result<Response> {
     let path = program_path(rest, query.as_deref())?;
     let request = Request::from_parts(parts, body);
     match is_tcp && link.is_none() {
-        true => forward::open_tcp(shared, who, &target, request).await,
-        false => forward::forward(shared, who, target, path, request).await,
+        true => forward::open_tcp(shared, admitted, &target, request).await,
+        false => forward::forward(shared, admitted, target, path, request).await,
     }
 }
 

@@ -66,15 +66,16 @@ pub(crate) fn decide(method: &Method, headers: &HeaderMap, size: u64, etag: &str
 }
 
 /// Returns true if a header such as `If-None-Match` is `*` or lists an `ETag`.
-/// Weak and strong tags with the same text are equal.
+/// Only strong tags are compared: a weak one says that the file may have changed
+/// since without another tag.
 pub(crate) fn is_listed(headers: &HeaderMap, name: HeaderName, etag: &str) -> bool {
     let lines = headers.get_all(name).into_iter();
     let lines = lines.filter_map(|line| line.to_str().ok());
     // A tag of the server has no comma, so a comma in a foreign tag does not
     // change the result.
     let mut tags = lines.flat_map(|line| line.split(',').map(str::trim));
-    let text = |tag| str::strip_prefix(tag, "W/").unwrap_or(tag);
-    tags.any(|tag| tag == "*" || text(tag) == text(etag))
+    let is_strong = !etag.starts_with("W/");
+    tags.any(|tag| tag == "*" || (is_strong && tag == etag))
 }
 
 /// Returns false if `If-Range` names another version than the current one. The
@@ -278,17 +279,19 @@ mod tests {
 
     #[test]
     fn a_client_that_has_the_file_gets_no_content() {
-        for known in [
-            "\"tag\"",
-            "W/\"tag\"",
-            "*",
-            "\"other\", \"tag\"",
-            "\"a,b\" , W/\"tag\"",
-        ] {
+        for known in ["\"tag\"", "*", "\"other\", \"tag\"", "\"a,b\" , \"tag\""] {
             let decision = asked(&[(header::IF_NONE_MATCH, known)], 10);
             assert_eq!(decision, Decision::NotModified, "{known}");
         }
-        for known in ["", "tag", "\"TAG\"", "\"other\"", "w/\"tag\"", "\"tag"] {
+        for known in [
+            "",
+            "tag",
+            "W/\"tag\"",
+            "\"TAG\"",
+            "\"other\"",
+            "w/\"tag\"",
+            "\"tag",
+        ] {
             let decision = asked(&[(header::IF_NONE_MATCH, known)], 10);
             assert_eq!(decision, Decision::Whole, "{known}");
         }

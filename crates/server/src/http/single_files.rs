@@ -222,8 +222,16 @@ async fn list(
     let page = page(query.cursor, query.limit, LONG_PAGE)?;
     let files = &shared.app.files;
     let page = files.list_files(who, &of, &path.0, page).await?;
-    // Long paths and targets of links make a page large. It stays in memory
-    // until the client has received it.
+    counted_page(shared, who, &page)
+}
+
+/// Responds with a page of files. Long paths and targets of links make a page
+/// large, and it stays in memory until the client has received it.
+pub(super) fn counted_page(
+    shared: &Shared,
+    who: &Principal,
+    page: &api::FilePage,
+) -> Answer<Response> {
     let sizes = page.items.iter().map(|item| {
         let target = item.target.as_ref().map_or(0, String::len);
         item.path.len() + item.name.len() + target
@@ -235,7 +243,7 @@ async fn list(
             held.ok_or_else(share::too_many_bytes)?
         }
     };
-    Ok(counted(&page, held))
+    Ok(counted(page, held))
 }
 
 /// Moves a file, a link or a directory.

@@ -1,6 +1,5 @@
 //! Requests that read files of projects and snapshots.
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, Method};
@@ -21,6 +20,7 @@ use crate::http::page::{LONG_PAGE, page};
 use crate::http::ranges::{FileHead, decide, respond};
 use crate::http::request::{Path, Query, Who};
 use crate::http::shared::Shared;
+use crate::http::single_files::counted_page;
 use crate::http::tar;
 
 /// Routes that read files of projects and snapshots.
@@ -113,12 +113,13 @@ pub(super) async fn project_list(
     Who(who): Who,
     Path(id): Path<ProjectRef>,
     Query(query): Query<DirectoryOfProject>,
-) -> Answer<Json<api::FilePage>> {
+) -> Answer<Response> {
     let path = query.path.as_deref().unwrap_or_default();
     let page = page(query.cursor, query.limit, LONG_PAGE)?;
     let at = query.snapshot.as_deref();
     let files = shared.app.projects.files(&who, &id, at).await?;
-    Ok(Json(files.list(path, page).await?))
+    let page = files.list(path, page).await?;
+    counted_page(&shared, &who, &page)
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -194,11 +195,12 @@ pub(super) async fn snapshot_list(
     Who(who): Who,
     Path(id): Path<String>,
     Query(query): Query<DirectoryOfSnapshot>,
-) -> Answer<Json<api::FilePage>> {
+) -> Answer<Response> {
     let path = query.path.as_deref().unwrap_or_default();
     let page = page(query.cursor, query.limit, LONG_PAGE)?;
     let files = shared.app.snapshots.files(&who, &id).await?;
-    Ok(Json(files.list(path, page).await?))
+    let page = files.list(path, page).await?;
+    counted_page(&shared, &who, &page)
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

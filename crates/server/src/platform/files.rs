@@ -18,8 +18,10 @@ mod tests;
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use elevo_core::RESERVED_NAME;
 use rustix::fs::{Gid, Mode, OFlags, ResolveFlags, Uid};
 use rustix::io::Errno;
 
@@ -173,6 +175,18 @@ impl Root {
 /// Opens a directory by its name, which must not be a link.
 fn enter(parent: impl AsFd, name: &OsStr) -> rustix::io::Result<OwnedFd> {
     rustix::fs::openat(parent, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())
+}
+
+/// Fails if a part of the path is the reserved name: snapshots leave out
+/// everything below it, so a file there would be lost.
+fn check_names(path: &Path) -> Result<()> {
+    match path.iter().any(|name| name.as_bytes() == RESERVED_NAME) {
+        true => Err(FileError::Invalid {
+            path: path.into(),
+            why: "has the reserved name `.elevo`, which no snapshot contains",
+        }),
+        false => Ok(()),
+    }
 }
 
 /// Splits a path into its directory and its last part. Fails for the root.

@@ -11,11 +11,11 @@
 //! the paths in events never depend on pairs of events.
 
 pub(crate) mod directories;
+pub(crate) mod events;
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -26,6 +26,7 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::platform::watch::directories::Directories;
+use crate::platform::watch::events::Raw;
 
 /// Maximum directories of one watch.
 pub(crate) const MAX_DIRECTORIES: usize = 10_000;
@@ -34,11 +35,12 @@ pub(crate) const MAX_DIRECTORIES: usize = 10_000;
 /// one, in bytes. It has room for 10,000 short paths.
 const MAX_FOUND: usize = 1 << 20;
 
+/// Maximum memory for the paths of a batch of events, in bytes. Events with
+/// longer paths than fit become a gap.
+const MAX_PATHS: usize = MAX_FOUND + (256 << 10);
+
 /// Memory of an entry, without its path.
 const ENTRY: usize = 64;
-
-/// Size of the buffer for one read of events. It bounds the memory of a batch.
-const BUFFER: usize = 16 << 10;
 
 /// The changes that are noticed in each directory.
 const MASK: WatchFlags = WatchFlags::CREATE
@@ -102,14 +104,6 @@ pub(crate) struct Change {
     pub(crate) is_directory: bool,
 }
 
-/// An event of the kernel.
-#[derive(Debug)]
-pub(crate) struct Raw {
-    watch: i32,
-    what: ReadFlags,
-    name: OsString,
-}
-
 /// The changes of a batch of events.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
@@ -123,10 +117,17 @@ pub(crate) struct Batch {
     last: HashMap<PathBuf, ChangeKind>,
     /// Memory of the reported entries of new directories.
     found: usize,
+    /// Memory of all paths.
+    paths: usize,
 }
 
 impl Batch {
     fn add(&mut self, kind: ChangeKind, path: PathBuf, is_directory: bool) {
+        self.paths += path.as_os_str().len() + ENTRY;
+        if self.paths > MAX_PATHS {
+            self.is_incomplete = true;
+            return;
+        }
         let last = self.last.insert(path.clone(), kind);
         match (last, kind) {
             (Some(ChangeKind::Changed), ChangeKind::Changed)
@@ -202,7 +203,7 @@ impl Tree {
     }
 
     /// Applies events, and adds their changes to a batch. Blocks if
-    /// [`needs_disk`] returns true for the events.
+    /// [`events::needs_disk`] returns true for the events.
     pub(crate) fn apply(&mut self, events: Vec<Raw>, batch: &mut Batch) -> Result<()> {
         for event in events {
             let is_directory = event.what.contains(ReadFlags::ISDIR);
@@ -252,6 +253,12 @@ impl Tree {
                 }
                 let mut pending = vec![(event.watch, event.name)];
                 self.watch_all(&top, &mut pending, Some(batch))?;
+            }
+            // The client gets a gap in any case, so further events are not worth
+            // the work.
+            if batch.is_incomplete {
+                batch.is_lost = true;
+                return Ok(());
             }
         }
         Ok(())
@@ -307,11 +314,15 @@ impl Tree {
             for replaced in self.directories.insert(watch, parent, name) {
                 let _ = inotify::remove_watch(&self.queue, replaced);
             }
-            if self.directories.len() > MAX_DIRECTORIES {
+            // An entry of the directory must have a path, too.
+            if self.directories.path(watch, OsStr::new("")).is_none() {
                 return Err(WatchError::TooMany);
             }
             let found = self.list(&directory, watch, batch.as_deref_mut())?;
             pending.extend(found);
+            if self.directories.len() + pending.len() > MAX_DIRECTORIES {
+                return Err(WatchError::TooMany);
+            }
         }
         Ok(())
     }
@@ -356,40 +367,6 @@ impl Tree {
         }
         Ok(found)
     }
-}
-
-/// Reads the events that fit into one buffer. Returns `None` if there are none.
-pub(crate) fn read(queue: &OwnedFd) -> io::Result<Option<Vec<Raw>>> {
-    let mut buffer = [MaybeUninit::uninit(); BUFFER];
-    let mut reader = inotify::Reader::new(queue, &mut buffer);
-    let mut events = Vec::new();
-    loop {
-        match reader.next() {
-            Ok(event) => {
-                let name = event.file_name().map_or(&[][..], |name| name.to_bytes());
-                events.push(Raw {
-                    watch: event.wd(),
-                    what: event.events(),
-                    name: OsStr::from_bytes(name).to_owned(),
-                });
-            }
-            Err(Errno::WOULDBLOCK) => return Ok(None),
-            Err(Errno::INTR) => continue,
-            Err(error) => return Err(error.into()),
-        }
-        if reader.is_buffer_empty() {
-            return Ok(Some(events));
-        }
-    }
-}
-
-/// Returns whether the events are about new directories, which must be opened
-/// and listed.
-pub(crate) fn needs_disk(events: &[Raw]) -> bool {
-    let begins = ReadFlags::CREATE | ReadFlags::MOVED_TO;
-    events
-        .iter()
-        .any(|event| event.what.contains(ReadFlags::ISDIR) && event.what.intersects(begins))
 }
 
 /// Opens the top directory. Symbolic links that stay inside are followed.

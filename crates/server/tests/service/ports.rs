@@ -152,10 +152,10 @@ async fn a_request_whose_kept_connection_was_closed_is_sent_again() {
 async fn a_port_without_a_program_and_a_stopped_sandbox_are_reported() {
     let service = Service::start().await;
     let id = service.sandbox().await;
-    let free = {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.local_addr().unwrap().port()
-    };
+    // Bound, so that other tests do not get the port; but it does not listen.
+    let bound = tokio::net::TcpSocket::new_v4().unwrap();
+    bound.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let free = bound.local_addr().unwrap().port();
     let path = format!("/api/v1/sandboxes/{id}/ports/{free}/");
     let closed = service.expect(Method::GET, &path, None, 502).await;
     assert_eq!(closed["error"]["name"], "PORT_NOT_OPEN");

@@ -20,6 +20,7 @@ use crate::app::files::target::WorkspaceRef;
 use crate::app::files::uploads::PutOptions;
 use crate::app::pages::{self, PageQuery};
 use crate::failure::{Failure, Result, short};
+use crate::platform::clock;
 use crate::platform::files::FileError;
 use crate::platform::files::stat::{Condition, FileStat, Tags};
 use crate::platform::share::{self, Held};
@@ -42,6 +43,7 @@ impl Files {
         path: &Path,
     ) -> Result<OpenFile> {
         let link = self.agent_elsewhere(who, of, path).await?;
+        let now = clock::system();
         let opened = link.open_file(path.as_os_str().as_bytes()).await;
         let opened = opened.map_err(|error| about(error, path))?;
         let stat = FileStat::of_agent(opened.stat.clone());
@@ -53,7 +55,7 @@ impl Files {
             false => None,
         };
         Ok(OpenFile {
-            info: info(path, &stat),
+            info: info(path, &stat, now),
             mode: stat.mode,
             modified: stat.modified_at(),
             content: Box::new(move |range| {
@@ -72,13 +74,14 @@ impl Files {
     ) -> Result<api::FilePage> {
         let after = page.bytes()?.unwrap_or_default();
         let link = self.agent_elsewhere(who, of, path).await?;
+        let now = clock::system();
         let listing = link.list_files(path.as_os_str().as_bytes(), after, page.limit);
         let listed = listing.await.map_err(|error| about(error, path))?;
         let next = listed.entries.last().filter(|_| listed.has_more);
         let next = next.map(|(name, _)| pages::of_bytes(name));
         let items = listed.entries.into_iter().map(|(name, stat)| {
             let name = std::ffi::OsStr::from_bytes(&name);
-            info(&path.join(name), &FileStat::of_agent(stat))
+            info(&path.join(name), &FileStat::of_agent(stat), now)
         });
         Ok(api::FilePage {
             snapshot: None,
@@ -112,12 +115,13 @@ impl Files {
         who.needs(Scope::SandboxesWrite)?;
         let link = self.agent_elsewhere(who, of, from).await?;
         let (old, new) = (from.as_os_str().as_bytes(), to.as_os_str().as_bytes());
+        let now = clock::system();
         let moved = link.rename_file(old, new, overwrite).await;
         let stat = moved.map_err(|error| match error {
             LinkError::File(FileFailure::Exists | FileFailure::BelowItself) => about(error, to),
             error => about(error, from),
         })?;
-        Ok(info(to, &FileStat::of_agent(stat)))
+        Ok(info(to, &FileStat::of_agent(stat), now))
     }
 
     pub(super) async fn make_directory_elsewhere(
@@ -132,7 +136,10 @@ impl Files {
         let link = self.agent_elsewhere(who, of, path).await?;
         let making = link.make_directory(path.as_os_str().as_bytes(), mode, parents);
         let (stat, is_new) = making.await.map_err(|error| about(error, path))?;
-        Ok((info(path, &FileStat::of_agent(stat)), is_new))
+        Ok((
+            info(path, &FileStat::of_agent(stat), clock::system()),
+            is_new,
+        ))
     }
 
     pub(super) async fn begin_elsewhere(
@@ -174,9 +181,10 @@ impl Files {
         upload: UploadElsewhere,
     ) -> Result<(api::FileInfo, bool)> {
         let UploadElsewhere { path, upload, .. } = upload;
+        let now = clock::system();
         let put = upload.finish().await;
         let (stat, is_new) = put.map_err(|error| about(error, &path))?;
-        Ok((info(&path, &FileStat::of_agent(stat)), is_new))
+        Ok((info(&path, &FileStat::of_agent(stat), now), is_new))
     }
 
     /// Returns the agent of the sandbox that a request names.

@@ -71,15 +71,18 @@ impl Files {
         let tenant = target.tenant;
         for wait in 0.. {
             let opening = self.beneath(&target, &place, Need::Transfer, |root, path| {
+                // Before the file is looked at: a later write may have the same
+                // time as the metadata.
+                let now = clock::system();
                 let (file, stat) = root.open_file(path)?;
                 let small = match stat.size {
                     size if size <= SMALL as u64 => file.read_at(0, size as usize).ok(),
                     _ => None,
                 };
-                Ok((file, stat, small))
+                Ok((file, stat, small, now))
             });
-            let (file, stat, small) = opening.await?;
-            let unsettled = stat.unsettled(clock::system());
+            let (file, stat, small, now) = opening.await?;
+            let unsettled = stat.unsettled(now);
             // A process made the file shorter while it was read.
             let is_cut = small.is_none() && stat.size <= SMALL as u64;
             if wait < WAITS && (unsettled.is_some() || is_cut) {
@@ -101,7 +104,7 @@ impl Files {
                 }
             };
             return Ok(OpenFile {
-                info: info(&place.shown(), &stat),
+                info: info(&place.shown(), &stat, now),
                 mode: stat.mode,
                 modified: stat.modified_at(),
                 content,
@@ -127,15 +130,16 @@ impl Files {
         let target = self.target(who, of, Need::Transfer).await?;
         let limit = page.limit as usize;
         let listing = self.beneath(&target, &place, Need::Transfer, move |root, path| {
-            root.list(path, &after, limit)
+            let now = clock::system();
+            Ok((root.list(path, &after, limit)?, now))
         });
-        let listed = listing.await?;
+        let (listed, now) = listing.await?;
         let directory = place.shown();
         let entries = listed.entries.iter();
         let items = entries.map(|(name, stat)| {
             let name = std::os::unix::ffi::OsStrExt::from_bytes(name.as_slice());
             let name: &std::ffi::OsStr = name;
-            info(&directory.join(name), stat)
+            info(&directory.join(name), stat, now)
         });
         Ok(api::FilePage {
             snapshot: None,
@@ -161,7 +165,7 @@ impl Files {
         }
         let (target, held) = self.target_to_change(who, of).await?;
         // A directory has no tag, and its deletion may take long.
-        let turn = match recursive {
+        let turn = match recursive && condition.matches.is_none() {
             true => None,
             false => Some(self.turns.hold(&target.id).await),
         };
@@ -202,9 +206,11 @@ impl Files {
         let turn = self.turns.hold(&target.id).await;
         let moving = self.beneath(&target, &to, Need::Write, move |root, _| {
             let _held = (held, turn);
-            root.rename(&old, &new, overwrite)
+            let now = clock::system();
+            Ok((root.rename(&old, &new, overwrite)?, now))
         });
-        Ok(info(&to.shown(), &moving.await?))
+        let (stat, now) = moving.await?;
+        Ok(info(&to.shown(), &stat, now))
     }
 
     /// Creates a directory. Returns false if it existed.
@@ -228,7 +234,7 @@ impl Files {
             root.make_directory_at(path, mode, parents)
         });
         let (stat, is_new) = making.await?;
-        Ok((info(&place.shown(), &stat), is_new))
+        Ok((info(&place.shown(), &stat, clock::system()), is_new))
     }
 
     /// Returns the target of a change. A workspace by its own id is locked:
@@ -325,8 +331,9 @@ fn timestamp(stat: &FileStat) -> Timestamp {
     Timestamp::new(seconds, nanos).unwrap_or_else(clock::now)
 }
 
-/// Returns the metadata of a file in the form of the API.
-pub(super) fn info(path: &Path, stat: &FileStat) -> FileInfo {
+/// Returns the metadata of a file in the form of the API. `now` is a time before
+/// the metadata were read.
+pub(super) fn info(path: &Path, stat: &FileStat, now: SystemTime) -> FileInfo {
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let is_directory = stat.kind == Kind::Directory;
     let target = stat.target.as_deref();
@@ -344,7 +351,7 @@ pub(super) fn info(path: &Path, stat: &FileStat) -> FileInfo {
         size: (!is_directory).then_some(stat.size),
         mode: format!("{:04o}", stat.mode),
         modified_at: Some(clock::text(timestamp(stat))),
-        etag: (!is_directory).then(|| stat.etag(clock::system())),
+        etag: (!is_directory).then(|| stat.etag(now)),
         target: target.map(|target| String::from_utf8_lossy(target).into_owned()),
     }
 }

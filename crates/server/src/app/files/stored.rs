@@ -23,6 +23,9 @@ use crate::app::tenant_stores::TenantStores;
 use crate::failure::{Failure, Result, short};
 use crate::platform::clock;
 
+/// Number of entries of a directory that are read at once, at least.
+const READ_AT_ONCE: usize = 1000;
+
 /// Maximum number of links on the way to a file, as in Linux.
 const MAX_LINKS: usize = 40;
 
@@ -87,12 +90,14 @@ impl StoredTree {
         }
         let limit = page.limit as usize;
         let (mut shown, mut after) = (Vec::new(), cursor(&page)?);
-        // One entry more than the page shows whether there is another page.
+        // One entry more than the page shows whether there is another page. Many
+        // entries are read at once, because most of them may be hidden.
+        let most = (limit + 1).max(READ_AT_ONCE);
         while shown.len() <= limit {
-            let found = self.tree.list(&directory, after.as_ref(), limit + 1);
+            let found = self.tree.list(&directory, after.as_ref(), most);
             let found = found.await?;
             after = found.last().map(|(name, _)| name.clone());
-            let is_last = found.len() <= limit;
+            let is_last = found.len() < most;
             for (name, stat) in found {
                 let path = directory.join(&name).map_err(elevo_engine::Error::from)?;
                 let is_directory = stat.kind == elevo_engine::EntryKind::Directory;

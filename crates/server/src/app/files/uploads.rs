@@ -163,21 +163,14 @@ impl Files {
             let sync = upload.options.sync;
             self.flush(&mut upload, sync).await?;
         }
-        let is_long = upload.file.is_some();
-        let (target, held) = match upload.of {
-            WorkspaceRef::Sandbox(_) if !is_long => (None, None),
-            _ => {
-                let found = self.target_to_change(&upload.who, &upload.of).await?;
-                (Some(found.0), found.1)
-            }
-        };
-        let target = target.as_ref().unwrap_or(&upload.target);
+        // The rights and the workspace may have changed while the body came.
+        let (target, held) = self.target_to_change(&upload.who, &upload.of).await?;
         let turn = self.turns.hold(&target.id).await;
         let elsewhere = self.config.data_dir.clone();
         let file = upload.file.take();
         let rest = std::mem::take(&mut upload.buffer);
         let options = upload.options.clone();
-        let putting = self.beneath(target, &upload.place, Need::Write, move |root, path| {
+        let putting = self.beneath(&target, &upload.place, Need::Write, move |root, path| {
             let _held = (held, turn);
             let mut file = match file {
                 Some(file) => file,
@@ -195,7 +188,7 @@ impl Files {
             root.put(file, &put)
         });
         let (stat, is_new) = putting.await?;
-        Ok((info(&upload.place.shown(), &stat), is_new))
+        Ok((info(&upload.place.shown(), &stat, clock::system()), is_new))
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,12 +15,13 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::app::access::principal::Principal;
 use crate::app::files::Files;
+use crate::app::files::place::Place;
 use crate::app::files::target::{Need, WorkspaceRef};
 use crate::app::resources::Resources;
 use crate::app::tenant_stores::TenantStores;
 use crate::failure::{Failure, Result};
-use crate::platform::archive;
-use crate::platform::watch::{self, Batch, ChangeKind, Raw, Tree, WatchError};
+use crate::platform::watch::events::{self, Raw};
+use crate::platform::watch::{Batch, ChangeKind, Tree, WatchError};
 
 /// Maximum watches of all tenants. Each needs one of the `inotify` instances of
 /// the server's user, of which Linux allows 128 by default.
@@ -40,6 +40,11 @@ const CHECK: Duration = Duration::from_secs(10);
 /// Minimum time between two gaps. It limits the work of a sandbox that changes
 /// its files so fast that events are lost.
 const BETWEEN_GAPS: Duration = Duration::from_secs(1);
+
+/// Attempts to find a directory that is being replaced, and the time between
+/// them.
+const REPLACING: u32 = 10;
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(200);
 
 /// Starts watches, and limits their number.
 pub(crate) struct Watches {
@@ -91,46 +96,17 @@ impl Drop for Turn {
     }
 }
 
-/// The directory that a request watches.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
-    is_home: bool,
-    /// Relative to the workspace or the home.
-    below: PathBuf,
-}
-
-impl Place {
-    fn parse(text: &str) -> Result<Self> {
-        let path = Path::new(text);
-        let (is_home, rest) = match path.is_absolute() {
-            false => (false, path),
-            true => match (path.strip_prefix("/workspace"), path.strip_prefix(HOME)) {
-                (Ok(rest), _) => (false, rest),
-                (_, Ok(rest)) => (true, rest),
-                _ => {
-                    let message = "only paths below /workspace and /home/agent can be watched";
-                    return Err(Failure::invalid(message));
-                }
-            },
-        };
-        let below = archive::relative(&rest.to_string_lossy());
-        let leads_out = || Failure::invalid("`path` leads out of the workspace");
-        let below = below.ok_or_else(leads_out)?;
-        Ok(Self { is_home, below })
-    }
-
-    /// Returns the path of a file below this directory as clients see it.
-    fn shown(&self, path: &Path) -> String {
-        let path = self.below.join(path);
-        let path = match self.is_home {
-            true => Path::new(HOME).join(path),
-            false => path,
-        };
-        path.to_string_lossy().into_owned()
+/// Returns the directory that a path names. It is below the workspace or the
+/// home: the server cannot watch other directories of a container.
+fn place_of(path: &str) -> Result<Place> {
+    match Place::parse(path.as_bytes())? {
+        Place::Container(_) => {
+            let message = "only paths below /workspace and /home/agent can be watched";
+            Err(Failure::invalid(message))
+        }
+        place => Ok(place),
     }
 }
-
-const HOME: &str = "/home/agent";
 
 /// A watch of the files below one directory.
 pub(crate) struct Watching {
@@ -169,7 +145,7 @@ impl Watches {
         path: &str,
     ) -> Result<Watching> {
         who.needs(Scope::Files)?;
-        let place = Place::parse(path)?;
+        let place = place_of(path)?;
         let turn = Running::begin(&self.running, who.tenant)?;
         let tree = open(&self.files, &self.stores, who, &of, &place).await?;
         let now = Instant::now();
@@ -201,11 +177,13 @@ async fn open(
     let target = files.target(who, of, Need::Transfer).await?;
     let place = place.clone();
     let opening = stores.with(target.tenant, move |workspaces| {
-        let root = match place.is_home {
-            true => workspaces.home(&target.id)?,
-            false => workspaces.path(&target.id)?,
+        let (root, below) = match place {
+            Place::Home(below) => (workspaces.home(&target.id)?, below),
+            Place::Workspace(below) | Place::Container(below) => {
+                (workspaces.path(&target.id)?, below)
+            }
         };
-        Ok(Tree::open(root, place.below)?)
+        Ok(Tree::open(root, below)?)
     });
     opening.await
 }
@@ -242,8 +220,13 @@ impl Watching {
                     }
                 }
             };
+            // More events wait already, so a pause would not let any be joined.
+            let pause = match events::is_part(&events) {
+                true => Duration::ZERO,
+                false => PAUSE,
+            };
             let batch = self.apply(events).await?;
-            self.resume_at = Instant::now() + PAUSE;
+            self.resume_at = Instant::now() + pause;
             let mut changes: Vec<_> = batch
                 .changes
                 .into_iter()
@@ -253,7 +236,8 @@ impl Watching {
                         ChangeKind::Changed => WatchKind::Changed,
                         ChangeKind::Deleted => WatchKind::Deleted,
                     };
-                    let path = self.place.shown(&change.path);
+                    let path = self.place.shown().join(&change.path);
+                    let path = path.to_string_lossy().into_owned();
                     self.event(kind, Some((path, change.is_directory)))
                 })
                 .collect();
@@ -272,7 +256,7 @@ impl Watching {
     async fn apply(&mut self, events: Vec<Raw>) -> Result<Batch> {
         let mut batch = Batch::default();
         let mut tree = self.tree.take().ok_or_else(lost)?;
-        if !watch::needs_disk(&events) {
+        if !events::needs_disk(&events) {
             let applied = tree.apply(events, &mut batch);
             self.tree = Some(tree);
             applied?;
@@ -309,10 +293,24 @@ impl Watching {
         self.gap_at = Instant::now() + BETWEEN_GAPS;
         // The kernel limits the number of queues and watches.
         (self.tree, self.queue) = (None, None);
-        let tree = open(&self.files, &self.stores, &self.who, &self.of, &self.place).await?;
+        let tree = self.open_again().await?;
         self.queue = Some(registered(&tree)?);
         self.tree = Some(tree);
         Ok(self.event(WatchKind::Gap, None))
+    }
+
+    /// Opens the tree. Waits a little for a directory that is missing: a process
+    /// may be putting another one in its place.
+    async fn open_again(&self) -> Result<Tree> {
+        for _ in 0..REPLACING {
+            match open(&self.files, &self.stores, &self.who, &self.of, &self.place).await {
+                Err(failure) if failure.code == ErrorCode::PathNotFound => {
+                    tokio::time::sleep(BETWEEN_ATTEMPTS).await;
+                }
+                opened => return opened,
+            }
+        }
+        open(&self.files, &self.stores, &self.who, &self.of, &self.place).await
     }
 
     fn event(&mut self, kind: WatchKind, file: Option<(String, bool)>) -> api::WatchEvent {
@@ -332,7 +330,7 @@ async fn readable(queue: &AsyncFd<Arc<OwnedFd>>) -> Result<Vec<Raw>> {
     let failed = |error: std::io::Error| Failure::internal(&error);
     loop {
         let mut ready = queue.readable().await.map_err(failed)?;
-        match watch::read(queue.get_ref()).map_err(failed)? {
+        match events::read(queue.get_ref()).map_err(failed)? {
             Some(events) => return Ok(events),
             None => ready.clear_ready(),
         }
@@ -353,7 +351,7 @@ impl From<WatchError> for Failure {
             WatchError::NoSuchPath | WatchError::LeadsOut | WatchError::Unreadable => {
                 Self::new(ErrorCode::PathNotFound, message)
             }
-            WatchError::NotADirectory => Self::invalid(message),
+            WatchError::NotADirectory => Self::new(ErrorCode::NotADirectory, message),
             WatchError::TooMany => Self::new(ErrorCode::TooManyDirectories, message),
             WatchError::Limit(name) => Self::new(ErrorCode::Overloaded, message)
                 .remediation(format!("Ask the operator to raise {name} with `sysctl`.")),
@@ -364,11 +362,13 @@ impl From<WatchError> for Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
     fn paths_are_below_the_workspace_or_the_home() {
-        let place = |text: &str| Place::parse(text).map(|place| place.shown(Path::new("file")));
+        let place = |text: &str| place_of(text).map(|place| place.shown().join("file"));
         for (text, shown) in [
             ("", "file"),
             (".", "file"),
@@ -379,7 +379,7 @@ mod tests {
             ("/home/agent", "/home/agent/file"),
             ("/home/agent/a", "/home/agent/a/file"),
         ] {
-            assert_eq!(place(text).unwrap(), shown, "{text}");
+            assert_eq!(place(text).unwrap(), Path::new(shown), "{text}");
         }
         for text in [
             "/",

@@ -12,15 +12,34 @@ use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use parking_lot::Mutex;
 
 use crate::app::App;
-use crate::app::access::principal::Principal;
 use crate::app::ports::bounds::Permit;
 use crate::app::stopping::{Phase, Work};
+use crate::http::ports::credentials::Admitted;
 use crate::platform::clock;
 
-/// Time after which the key of a response that is still sent is checked.
+/// Time after which the key of a body that is still sent is checked.
 const LONG: Duration = Duration::from_secs(10);
 
-/// The time of the last progress of a request body.
+/// Counts a request as running until both of its bodies are dropped.
+pub(super) type Running = Arc<(Permit, Work)>;
+
+/// Completes when a body must end although its sender sends more.
+type Cut = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Waits until the server stops, the key becomes invalid, or the link expires.
+async fn cut(app: Arc<App>, admitted: Admitted, phase: Phase) {
+    let revoked = async {
+        tokio::time::sleep(LONG).await;
+        app.principals.invalid(&admitted.who).await
+    };
+    tokio::select! {
+        () = app.stopping.entered(phase) => {}
+        _ = revoked => {}
+        () = admitted.expired() => {}
+    }
+}
+
+/// The time of the last progress of a request body or of a connection.
 #[derive(Clone, Debug)]
 pub(super) struct Progress(Arc<Mutex<Instant>>);
 
@@ -29,7 +48,7 @@ impl Progress {
         Self(Arc::new(Mutex::new(clock::instant())))
     }
 
-    fn advance(&self) {
+    pub(super) fn advance(&self) {
         *self.0.lock() = clock::instant();
     }
 
@@ -45,10 +64,30 @@ impl Progress {
     }
 }
 
-/// The body of a request, which reports its progress.
+/// The body of a request, which reports its progress. It may outlast the
+/// response.
 pub(super) struct Upload {
-    pub(super) body: Body,
-    pub(super) progress: Progress,
+    body: Body,
+    progress: Progress,
+    cut: Cut,
+    _running: Running,
+}
+
+impl Upload {
+    pub(super) fn new(
+        app: &Arc<App>,
+        admitted: Admitted,
+        body: Body,
+        progress: Progress,
+        running: Running,
+    ) -> Self {
+        Self {
+            body,
+            progress,
+            cut: Box::pin(cut(app.clone(), admitted, Phase::Cutting)),
+            _running: running,
+        }
+    }
 }
 
 impl HttpBody for Upload {
@@ -59,8 +98,15 @@ impl HttpBody for Upload {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        self.progress.advance();
-        Pin::new(&mut self.body).poll_frame(context)
+        if self.cut.as_mut().poll(context).is_ready() {
+            let message = "the request was cut off by the server";
+            return Poll::Ready(Some(Err(axum::Error::new(message))));
+        }
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        if matches!(frame, Poll::Ready(Some(Ok(_)))) {
+            self.progress.advance();
+        }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {
@@ -76,42 +122,27 @@ impl HttpBody for Upload {
 /// dropped.
 pub(super) struct Download {
     body: Incoming,
-    /// Completes when the response must end although the program sends more.
-    cut: Pin<Box<dyn Future<Output = ()> + Send>>,
-    _permit: Permit,
-    _work: Work,
+    cut: Cut,
+    _running: Running,
 }
 
 impl Download {
     pub(super) fn new(
         app: &Arc<App>,
-        who: Principal,
+        admitted: Admitted,
         body: Incoming,
-        permit: Permit,
+        running: Running,
         is_endless: bool,
     ) -> Self {
-        let work = app.stopping.work();
         // A stream of events never ends, so it must not delay a shutdown.
         let phase = match is_endless {
             true => Phase::Draining,
             false => Phase::Cutting,
         };
-        let app = app.clone();
-        let cut = async move {
-            let revoked = async {
-                tokio::time::sleep(LONG).await;
-                app.principals.invalid(&who).await
-            };
-            tokio::select! {
-                () = app.stopping.entered(phase) => {}
-                _ = revoked => {}
-            }
-        };
         Self {
             body,
-            cut: Box::pin(cut),
-            _permit: permit,
-            _work: work,
+            cut: Box::pin(cut(app.clone(), admitted, phase)),
+            _running: running,
         }
     }
 }

@@ -7,7 +7,7 @@ use axum::http::header::{AUTHORIZATION, HeaderMap, ORIGIN};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method};
 use elevo_catalog::secret::ApiKeySecret;
-use elevo_core::{ErrorCode, SandboxId};
+use elevo_core::{ErrorCode, SandboxId, Timestamp};
 
 use crate::app::access::principal::Principal;
 use crate::app::ports::links::{Grant, Kind};
@@ -16,16 +16,39 @@ use crate::failure::{Failure, Result};
 use crate::http::ports::cookies;
 use crate::http::request;
 use crate::http::shared::Shared;
+use crate::platform::clock;
 use crate::platform::listen::Peer;
 
 /// The key of a request, in a header for the server alone.
 const KEY: &str = "x-api-key";
 
 /// The principal of an admitted request.
+#[derive(Clone, Debug)]
 pub(super) struct Admitted {
     pub(super) who: Principal,
     /// The grant of the link that the request used.
     pub(super) link: Option<Grant>,
+    /// The end of the link or of its cookie, in seconds since 1970; `None` for a
+    /// key.
+    expires: Option<i64>,
+}
+
+impl Admitted {
+    /// Returns true if the request was admitted by a key.
+    pub(super) fn is_by_key(&self) -> bool {
+        self.expires.is_none()
+    }
+
+    /// Waits until the link or its cookie expires. Waits forever for a key.
+    pub(super) async fn expired(&self) {
+        match self.expires {
+            Some(expires) => {
+                let left = Timestamp::new(expires, 0).map(clock::until);
+                tokio::time::sleep(left.unwrap_or_default()).await;
+            }
+            None => std::future::pending().await,
+        }
+    }
 }
 
 /// Admits a request by a key. The header `X-API-Key` has precedence, so that
@@ -48,7 +71,11 @@ pub(super) async fn by_key(shared: &Shared, parts: &mut Parts) -> Result<Option<
         Some(_) => hide_key(shared, &mut parts.headers).await?,
         None => drop(parts.headers.remove(AUTHORIZATION)),
     }
-    Ok(Some(Admitted { who, link: None }))
+    Ok(Some(Admitted {
+        who,
+        link: None,
+        expires: None,
+    }))
 }
 
 /// Admits a request by the token of a link.
@@ -61,8 +88,11 @@ pub(super) async fn by_link(
     let grant = shared.app.ports.grant(Kind::Link, token, sandbox, port);
     let grant = grant.await?;
     let who = again(shared, parts, &grant).await?;
-    let link = Some(grant);
-    Ok(Admitted { who, link })
+    Ok(Admitted {
+        who,
+        expires: Some(grant.expires),
+        link: Some(grant),
+    })
 }
 
 /// Admits a request by one of the cookies that were in it. Returns `None` if
@@ -80,7 +110,11 @@ pub(super) async fn by_cookie(
         };
         check_origin(&parts.method, &parts.headers)?;
         let who = again(shared, parts, &grant).await?;
-        return Ok(Some(Admitted { who, link: None }));
+        return Ok(Some(Admitted {
+            who,
+            link: None,
+            expires: Some(grant.expires),
+        }));
     }
     Ok(None)
 }
@@ -160,7 +194,11 @@ fn check_origin(method: &Method, headers: &HeaderMap) -> Result<()> {
         (true, _) => is_same,
         (false, "same-origin" | "none") => true,
         // A click on a link, which the program expects from anywhere.
-        (false, "same-site" | "cross-site") => is_read && text("sec-fetch-mode") == "navigate",
+        // A frame of another page also navigates, but has another destination.
+        (false, "same-site" | "cross-site") => {
+            let is_navigation = text("sec-fetch-mode") == "navigate";
+            is_read && is_navigation && text("sec-fetch-dest") == "document"
+        }
         (false, _) => is_same || (origin.is_empty() && is_read),
     };
     match is_allowed {
@@ -201,8 +239,16 @@ mod tests {
         let link = [
             ("sec-fetch-site", "cross-site"),
             ("sec-fetch-mode", "navigate"),
+            ("sec-fetch-dest", "document"),
         ];
         assert!(check(Method::GET, &link));
+        assert!(!check(Method::GET, &link[..2]));
+        for dest in ["iframe", "frame", "object", "embed"] {
+            for site in ["same-site", "cross-site"] {
+                let frame = [("sec-fetch-site", site), link[1], ("sec-fetch-dest", dest)];
+                assert!(!check(Method::GET, &frame), "{site} {dest}");
+            }
+        }
         assert!(!check(Method::POST, &link));
         assert!(!check(Method::POST, &[]));
         assert!(!check(Method::POST, &[sibling]));

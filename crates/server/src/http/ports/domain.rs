@@ -133,17 +133,18 @@ async fn in_domain_form(shared: &Shared, request: Request) -> Result<Response> {
     let Cleaned { query, link } = query::clean(parts.uri.query())?;
     let rest = parts.uri.path().strip_prefix('/').unwrap_or_default();
     let path = program_path(rest, query.as_deref())?;
-    let Admitted { who, link } = admit(shared, &mut parts, &target, link).await?;
+    let admitted = admit(shared, &mut parts, &target, link).await?;
     let is_read = matches!(parts.method, Method::GET | Method::HEAD);
     let is_websocket = headers::upgrades_to(&parts.method, &parts.headers, "websocket");
-    if let Some(grant) = link
+    if let Some(grant) = &admitted.link
         && is_read
         && !is_websocket
     {
-        return exchange(shared, &who, &target, &grant, (&host.authority, &path)).await;
+        let who = &admitted.who;
+        return exchange(shared, who, &target, grant, (&host.authority, &path)).await;
     }
     let request = Request::from_parts(parts, body);
-    forward::forward(shared, who, target, path, request).await
+    forward::forward(shared, admitted, target, path, request).await
 }
 
 async fn admit(

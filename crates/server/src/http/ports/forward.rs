@@ -1,5 +1,7 @@
 //! Sends a request to the program behind a port, and its response to the client.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Request};
 use axum::http::request::Parts;
@@ -11,14 +13,14 @@ use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 
-use crate::app::access::principal::Principal;
-use crate::app::ports::bounds::Permit;
 use crate::app::ports::failed;
 use crate::failure::{Failure, Result};
 use crate::http::layers::OfProgram;
-use crate::http::ports::body::{Download, Progress, Upload};
+use crate::http::ports::body::{Download, Progress, Running, Upload};
+use crate::http::ports::credentials::Admitted;
 use crate::http::ports::headers::{self, Known};
-use crate::http::ports::target::{Form, Target, scheme};
+use crate::http::ports::location::Redirects;
+use crate::http::ports::target::{Target, scheme};
 use crate::http::ports::upgrade::{self, TCP};
 use crate::http::shared::Shared;
 use crate::platform::listen::Peer;
@@ -34,13 +36,14 @@ const BUFFER: usize = 128 << 10;
 /// that the program sees.
 pub(super) async fn forward(
     shared: &Shared,
-    who: Principal,
+    admitted: Admitted,
     target: Target,
     path: Uri,
     request: Request,
 ) -> Result<Response> {
-    let (sandbox, port) = (&target.sandbox, target.port);
-    let (link, permit) = shared.app.ports.admit(&who, sandbox, port).await?;
+    let (app, sandbox, port) = (&shared.app, &target.sandbox, target.port);
+    let (link, permit) = app.ports.admit(&admitted.who, sandbox, port).await?;
+    let running: Running = Arc::new((permit, app.stopping.work()));
     let (mut parts, body) = request.into_parts();
     let upgrade = parts.extensions.remove::<OnUpgrade>();
     let is_websocket = headers::upgrades_to(&parts.method, &parts.headers, "websocket");
@@ -52,11 +55,17 @@ pub(super) async fn forward(
         is_websocket,
     };
     headers::for_program(&mut parts.headers, &known);
-    let progress = Progress::new();
-    let upload = Upload {
-        body,
-        progress: progress.clone(),
+    let public = app.config.public_url.as_ref();
+    let redirects = Redirects {
+        target: &target,
+        method: parts.method.clone(),
+        path: path.clone(),
+        scheme: known.scheme,
+        base: public.map_or("", |url| url.path().trim_end_matches('/')),
+        is_by_key: admitted.is_by_key(),
     };
+    let (progress, held) = (Progress::new(), running.clone());
+    let upload = Upload::new(app, admitted.clone(), body, progress.clone(), held);
     let mut sent = hyper::Request::new(Body::new(upload));
     (*sent.method_mut(), *sent.uri_mut()) = (parts.method, path);
     (*sent.headers_mut(), *sent.version_mut()) = (parts.headers, Version::HTTP_11);
@@ -65,7 +74,7 @@ pub(super) async fn forward(
         target: &target,
         link: &link,
     };
-    let patience = shared.app.config.limits.port_timeout;
+    let patience = app.config.limits.port_timeout;
     let (response, connection) = tokio::select! {
         exchanged = exchange.run(sent, is_websocket) => exchanged?,
         () = progress.stalled(patience) => {
@@ -74,7 +83,7 @@ pub(super) async fn forward(
     };
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         return match upgrade.filter(|_| is_websocket) {
-            Some(upgrade) => switched(shared, who, permit, &target.form, response, upgrade),
+            Some(upgrade) => switched(shared, admitted, running, &redirects, response, upgrade),
             None => Err(failed(port, "changed the protocol without a request")),
         };
     }
@@ -83,7 +92,7 @@ pub(super) async fn forward(
     }
     let name = (target.sandbox.clone(), port);
     shared.ports.keep(name, connection);
-    Ok(answer(shared, who, permit, &target.form, response))
+    Ok(answer(shared, admitted, running, &redirects, response))
 }
 
 fn client(parts: &Parts) -> Option<std::net::IpAddr> {
@@ -95,9 +104,9 @@ fn client(parts: &Parts) -> Option<std::net::IpAddr> {
 /// program sends it.
 fn answer(
     shared: &Shared,
-    who: Principal,
-    permit: Permit,
-    form: &Form,
+    admitted: Admitted,
+    running: Running,
+    redirects: &Redirects<'_>,
     response: Response<Incoming>,
 ) -> Response {
     let (parts, body) = response.into_parts();
@@ -105,9 +114,9 @@ fn answer(
     *answer.status_mut() = parts.status;
     *answer.headers_mut() = parts.headers;
     let is_endless = is_event_stream(answer.headers());
-    headers::for_client(answer.headers_mut(), form, parts.status);
+    headers::for_client(answer.headers_mut(), redirects, parts.status);
     answer.extensions_mut().insert(OfProgram);
-    let download = Download::new(&shared.app, who, body, permit, is_endless);
+    let download = Download::new(&shared.app, admitted, body, running, is_endless);
     *answer.body_mut() = Body::new(download);
     answer
 }
@@ -120,19 +129,19 @@ fn is_event_stream(headers: &HeaderMap) -> bool {
 /// Returns the response that changes the protocol, and joins the connections.
 fn switched(
     shared: &Shared,
-    who: Principal,
-    permit: Permit,
-    form: &Form,
+    admitted: Admitted,
+    running: Running,
+    redirects: &Redirects<'_>,
     mut response: Response<Incoming>,
     client: OnUpgrade,
 ) -> Result<Response> {
     let mut answer = Response::new(Body::empty());
-    *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    *answer.status_mut() = response.status();
     *answer.headers_mut() = response.headers().clone();
-    headers::for_client(answer.headers_mut(), form, StatusCode::SWITCHING_PROTOCOLS);
+    headers::for_client(answer.headers_mut(), redirects, response.status());
     let program = hyper::upgrade::on(&mut response);
     let program = async move { program.await.ok().map(TokioIo::new) };
-    upgrade::join(&shared.app, who, permit, client, program);
+    upgrade::join(&shared.app, admitted, running, client, program);
     Ok(answer)
 }
 
@@ -216,20 +225,21 @@ fn repeatable(request: &hyper::Request<Body>) -> Option<hyper::Request<Body>> {
 /// Connects a client to a port by plain TCP.
 pub(super) async fn open_tcp(
     shared: &Shared,
-    who: Principal,
+    admitted: Admitted,
     target: &Target,
     request: Request,
 ) -> Result<Response> {
-    let (sandbox, port) = (&target.sandbox, target.port);
-    let (link, permit) = shared.app.ports.admit(&who, sandbox, port).await?;
+    let (app, sandbox, port) = (&shared.app, &target.sandbox, target.port);
+    let (link, permit) = app.ports.admit(&admitted.who, sandbox, port).await?;
+    let running: Running = Arc::new((permit, app.stopping.work()));
     let mut parts = request.into_parts().0;
     let Some(client) = parts.extensions.remove::<OnUpgrade>() else {
         return Err(Failure::invalid(
             "the connection cannot change its protocol",
         ));
     };
-    let tunnel = shared.app.ports.connect(&link, port).await?;
-    upgrade::join(&shared.app, who, permit, client, async { Some(tunnel) });
+    let tunnel = app.ports.connect(&link, port).await?;
+    upgrade::join(app, admitted, running, client, async { Some(tunnel) });
     let mut answer = Response::new(Body::empty());
     *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     for (name, value) in [(header::CONNECTION, "upgrade"), (header::UPGRADE, TCP)] {

@@ -9,6 +9,7 @@ use axum::http::{Method, StatusCode};
 
 use crate::app::ports::port::Port;
 use crate::http::ports::cookies;
+use crate::http::ports::location::Redirects;
 use crate::http::ports::query::LINK;
 use crate::http::ports::target::Form;
 
@@ -167,13 +168,14 @@ pub(super) fn for_program(headers: &mut HeaderMap, known: &Known<'_>) {
 }
 
 /// Prepares the headers of a program's response for the client.
-pub(super) fn for_client(headers: &mut HeaderMap, form: &Form, status: StatusCode) {
+pub(super) fn for_client(headers: &mut HeaderMap, redirects: &Redirects<'_>, status: StatusCode) {
     remove_hop_by_hop(headers);
+    redirects.confine(headers);
     for name in INSTRUCTIONS {
         headers.remove(name);
     }
     remove_with_prefix(headers, "x-accel-");
-    match form {
+    match redirects.target.form {
         Form::Path { .. } => {
             for name in OF_ORIGIN {
                 headers.remove(name);

@@ -181,13 +181,20 @@ fn make_directories(root: OwnedFd, path: &Path, named: &Path, rules: Rules) -> R
         let Component::Normal(name) = part else {
             continue;
         };
-        let made = rustix::fs::mkdirat(&directory, name, Mode::from_raw_mode(0o755));
-        match made {
-            Ok(()) => own_link(&directory, name, rules)?,
-            Err(Errno::EXIST) => {}
+        let mode = Mode::from_raw_mode(0o755);
+        let is_new = match rustix::fs::mkdirat(&directory, name, mode) {
+            Ok(()) => true,
+            Err(Errno::EXIST) => false,
             Err(error) => return Err(failed(error)),
+        };
+        if is_new {
+            own_link(&directory, name, rules)?;
         }
         directory = open_beneath(directory.as_fd(), Path::new(name), named)?;
+        if is_new {
+            // The umask of the server must not hide the directory from others.
+            rustix::fs::fchmod(&directory, mode).map_err(failed)?;
+        }
     }
     Ok(directory)
 }

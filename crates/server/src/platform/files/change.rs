@@ -11,7 +11,9 @@ use rustix::io::Errno;
 use crate::platform::clock;
 use crate::platform::files::read::reopen;
 use crate::platform::files::stat::{Condition, FileStat, Kind};
-use crate::platform::files::{DIRECTORY, DIRECTORY_MODE, FileError, Result, Root, enter, failed};
+use crate::platform::files::{
+    DIRECTORY, DIRECTORY_MODE, FileError, Result, Root, check_names, enter, failed,
+};
 
 /// Maximum directories that a deletion holds open.
 const DEEPEST: usize = 64;
@@ -55,6 +57,8 @@ impl Root {
     /// Moves a file, a link or a directory. Replaces a file at the new path only
     /// with `overwrite`.
     pub(crate) fn rename(&self, from: &Path, to: &Path, overwrite: bool) -> Result<FileStat> {
+        check_names(from)?;
+        check_names(to)?;
         let (old_directory, old_name) = self.parent(from)?;
         let (new_directory, new_name) = self.parent(to)?;
         let flags = match overwrite {
@@ -86,6 +90,7 @@ impl Root {
         mode: Option<u32>,
         parents: bool,
     ) -> Result<(FileStat, bool)> {
+        check_names(path)?;
         let (directory, name) = match parents {
             true => self.made_parent(path)?,
             false => self.parent(path)?,

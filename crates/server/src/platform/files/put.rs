@@ -18,7 +18,9 @@ use rustix::io::Errno;
 use crate::platform::clock;
 use crate::platform::files::read::reopen;
 use crate::platform::files::stat::{Condition, FileStat, Kind};
-use crate::platform::files::{DIRECTORY, FileError, OwnerIds, Result, Root, failed, io_failed};
+use crate::platform::files::{
+    DIRECTORY, FileError, OwnerIds, Result, Root, check_names, failed, io_failed,
+};
 
 /// The mode of new files.
 const FILE_MODE: u32 = 0o644;
@@ -78,16 +80,11 @@ impl Root {
     /// path by way of a fixed name.
     pub(crate) fn put(&self, mut new: NewFile, put: &Put<'_>) -> Result<(FileStat, bool)> {
         let failed = |error| failed(error, put.path);
+        check_names(put.path)?;
         let (directory, name) = match put.parents {
             true => self.made_parent(put.path)?,
             false => self.parent(put.path)?,
         };
-        if name.as_bytes() == RESERVED_NAME {
-            return Err(FileError::Invalid {
-                path: put.path.into(),
-                why: "is a reserved name, which no snapshot contains",
-            });
-        }
         let old = match rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Some(FileStat::of(&stat)),
             Err(Errno::NOENT) => None,

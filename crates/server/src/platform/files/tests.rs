@@ -129,6 +129,16 @@ fn a_directory_with_its_own_store_can_have_its_files_replaced() {
     write(&root, "file", b"two").unwrap();
     assert_eq!(read(&root, "file").unwrap(), b"two");
     assert_eq!(names(directory.path()), [".elevo", "file"]);
+    for path in [".elevo/notes", "a/.elevo/b"] {
+        let refused = write(&root, path, b"");
+        assert!(matches!(refused, Err(FileError::Invalid { .. })), "{path}");
+        let refused = root.make_directory_at(Path::new(path), None, true);
+        assert!(matches!(refused, Err(FileError::Invalid { .. })), "{path}");
+        for (from, to) in [("file", path), (path, "file")] {
+            let refused = root.rename(Path::new(from), Path::new(to), true);
+            assert!(matches!(refused, Err(FileError::Invalid { .. })), "{path}");
+        }
+    }
     assert!(matches!(
         write(&root, "a/.elevo", b""),
         Err(FileError::Invalid { .. })
@@ -335,10 +345,10 @@ fn a_link_that_takes_the_place_of_a_directory_leads_nowhere() {
     fs::write(at("real/file"), "inside").unwrap();
     symlink(outside.path(), at("link")).unwrap();
     let is_done = AtomicBool::new(false);
+    fs::rename(at("real"), at("dir")).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             // Each exchange puts the other of the two at `dir`.
-            fs::rename(at("real"), at("dir")).unwrap();
             while !is_done.load(Ordering::Relaxed) {
                 let flags = rustix::fs::RenameFlags::EXCHANGE;
                 rustix::fs::renameat_with(CWD, at("dir"), CWD, at("link"), flags).unwrap();

@@ -173,9 +173,13 @@ impl AsyncWrite for Connection {
 
     /// Closes the sending side, and then reads the bytes that the client still
     /// sends for a while: a close with unread bytes would lose the last
-    /// response.
+    /// response. After an upgrade, these bytes are for the next protocol.
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
+        // After the last response, only an upgraded connection is at work.
+        if this.leaving.is_none() && this.place.is_at_work() {
+            return Pin::new(&mut this.stream).poll_shutdown(context);
+        }
         let begin = || Leaving {
             until: Box::pin(tokio::time::sleep(LEAVING)),
             left: LEFT,

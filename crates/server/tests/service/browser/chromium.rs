@@ -124,7 +124,13 @@ impl Chromium {
     }
 
     pub(super) async fn end(mut self) {
-        self.call(&Value::Null, "Browser.close", json!({})).await;
+        // The browser may close the connection before it responds.
+        let close = json!({"id": 0, "method": "Browser.close"}).to_string();
+        let _ = self
+            .socket
+            .get_mut()
+            .send(Message::Text(close.into()))
+            .await;
         let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
         ended.expect("the browser ends").unwrap();
     }

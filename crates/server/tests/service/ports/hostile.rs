@@ -148,6 +148,52 @@ async fn a_program_that_does_not_respond_is_given_up() {
     }
 }
 
+/// Starts a program that responds to the headers of a request, without regard
+/// to the body. Returns its port.
+async fn hasty() -> u16 {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut bytes = Vec::new();
+                while let Ok(1..) = stream.read_buf(&mut bytes).await {
+                    if bytes.windows(4).any(|part| part == b"\r\n\r\n") {
+                        bytes.clear();
+                        let response = answer("", "ok");
+                        stream.write_all(&response).await.unwrap();
+                    }
+                }
+            });
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn an_upload_counts_as_running_after_the_response() {
+    let service = Service::start_with(&[("PORT_REQUESTS", "1")]).await;
+    let id = service.sandbox().await;
+    let port = hasty().await;
+    let address = service.url.trim_start_matches("http://");
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let line = format!("POST /api/v1/sandboxes/{id}/ports/{port}/ HTTP/1.1\r\nHost: api.test\r\n");
+    let head = format!("{line}X-API-Key: {KEY}\r\nContent-Length: 9\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(b"begin").await.unwrap();
+    let mut text = Vec::new();
+    while !text.ends_with(b"\r\n\r\nok") {
+        assert_ne!(stream.read_buf(&mut text).await.unwrap(), 0);
+    }
+    let next = || at_path(&service, &id, port, "/").bearer_auth(KEY).send();
+    assert_eq!(next().await.unwrap().status(), 429);
+    stream.write_all(b"end.").await.unwrap();
+    eventually("the upload has ended", async || {
+        next().await.unwrap().status() == 200
+    })
+    .await;
+}
+
 /// Sends bytes to the server, and after them a request that closes the
 /// connection. Returns all responses.
 async fn raw(service: &Service, bytes: &str) -> String {
@@ -160,6 +206,46 @@ async fn raw(service: &Service, bytes: &str) -> String {
     // The server may reset a connection whose request it rejects.
     let _ = stream.read_to_end(&mut text).await;
     String::from_utf8_lossy(&text).into_owned()
+}
+
+#[tokio::test]
+async fn a_redirect_does_not_lead_a_key_away_from_the_port() {
+    let service = with_domain().await;
+    let id = service.sandbox().await;
+    // The path of the request is the address that the program redirects to.
+    let program = Program::start(|request| {
+        let to = request.split(' ').nth(1).unwrap();
+        let to = to.trim_start_matches("/to=");
+        let head = format!("location: {to}\r\nrefresh: 0; url={to}\r\n");
+        let length = "content-length: 0\r\n";
+        format!("HTTP/1.1 307 Temporary Redirect\r\n{head}{length}\r\n").into_bytes()
+    })
+    .await;
+    let prefix = format!("/api/v1/sandboxes/{id}/ports/{}", program.port);
+    let own = format!("location: {prefix}/api/v1/sandboxes\r\n");
+    for (to, expected) in [
+        ("/api/v1/sandboxes", Some(own.as_str())),
+        ("http://evil.test/", None),
+        ("//evil.test/", None),
+    ] {
+        let line = format!("DELETE {prefix}/to={to} HTTP/1.1\r\nHost: api.test\r\n");
+        let got = raw(&service, &format!("{line}X-API-Key: {KEY}\r\n\r\n")).await;
+        assert!(got.starts_with("HTTP/1.1 307 "), "{to}: {got}");
+        assert!(!got.contains("refresh:"), "{to}: {got}");
+        match expected {
+            Some(expected) => assert!(got.contains(expected), "{to}: {got}"),
+            None => assert!(!got.contains("location:"), "{to}: {got}"),
+        }
+    }
+    let away = "/to=http://evil.test/";
+    let to = || at_host(&service, &id, program.port, away);
+    let by_key = to().header("x-api-key", KEY).send().await.unwrap();
+    assert_eq!(by_key.status(), 307);
+    assert!(!by_key.headers().contains_key("location"));
+    let url = link(&service, &id, program.port, json!({})).await;
+    let cookie = links::exchanged(&service, &id, program.port, &url).await;
+    let by_cookie = to().header("cookie", cookie).send().await.unwrap();
+    assert_eq!(by_cookie.headers()["location"], "http://evil.test/");
 }
 
 #[tokio::test]

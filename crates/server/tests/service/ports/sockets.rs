@@ -85,6 +85,20 @@ async fn a_websocket_reaches_the_program_until_its_key_is_revoked() {
 }
 
 #[tokio::test]
+async fn a_websocket_by_link_ends_when_the_link_expires() {
+    let service = Service::start().await;
+    let id = service.sandbox().await;
+    let port = echo().await;
+    let url = link(&service, &id, port, json!({"expiresIn": 5})).await;
+    let path = format!("/api/v1/sandboxes/{id}/ports/{port}/?elevo-link=");
+    let path = format!("{path}{}", token(&url));
+    let mut socket = open(&service, &path, &[]).await.unwrap();
+    assert_echoes(&mut socket).await;
+    ended(socket).await;
+    open(&service, &path, &[]).await.unwrap_err();
+}
+
+#[tokio::test]
 async fn a_websocket_by_cookie_needs_the_origin_of_its_host() {
     let service = with_domain().await;
     let id = service.sandbox().await;
@@ -157,4 +171,31 @@ async fn a_client_with_a_key_opens_a_tcp_connection() {
     assert_eq!(program.await.unwrap(), b"any bytes\0\xff");
     let without = upgrade(at_path(&service, &id, port, ""));
     assert_eq!(without.await.unwrap().status(), 401);
+}
+
+#[tokio::test]
+async fn a_program_that_ends_first_still_gets_the_bytes_of_the_client() {
+    let service = Service::start().await;
+    let id = service.sandbox().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let program = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(b"done").await.unwrap();
+        stream.shutdown().await.unwrap();
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).await.unwrap();
+        bytes
+    });
+    let request = at_path(&service, &id, port, "").bearer_auth(KEY);
+    let request = request.header("connection", "upgrade");
+    let opened = request.header("upgrade", "elevo-tcp").send().await;
+    let mut stream = opened.unwrap().upgrade().await.unwrap();
+    let mut received = Vec::new();
+    stream.read_to_end(&mut received).await.unwrap();
+    assert_eq!(received, b"done");
+    let sent = vec![7_u8; 1 << 20];
+    stream.write_all(&sent).await.unwrap();
+    stream.shutdown().await.unwrap();
+    assert!(program.await.unwrap() == sent, "bytes were lost");
 }
