@@ -81,18 +81,16 @@ pub fn receive_any_pieces(bytes: &[u8]) {
         let encoded = piece.encode_to_vec();
         let again = TunnelPiece::decode(&encoded[..]).map(|again| again.encode_to_vec());
         assert_eq!(again.as_ref(), Ok(&encoded));
-        match piece.content {
-            Some(Content::Entries(entries)) => {
-                if listing.add(entries).is_err() {
-                    break;
-                }
-            }
+        let is_bad = match piece.content {
+            Some(Content::Entries(entries)) => listing.add(entries).is_err(),
             Some(Content::File(result)) => {
-                if let Ok(stat) = stat_of(result.stat) {
-                    check_stat(&stat);
-                }
+                let _ = stat_of(result.stat).map(|stat| check_stat(&stat));
+                false
             }
-            _ => {}
+            _ => false,
+        };
+        if is_bad {
+            break;
         }
     }
     let entries = listing.list.entries;
