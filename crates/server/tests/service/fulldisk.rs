@@ -89,6 +89,9 @@ fn expect_full_disk(service: &Service) {
         "AGENT_UNREACHABLE",
         "the disk was full",
         "cannot remount the pool of uppers",
+        // The causes of work that the server retries until the pool is writable.
+        "read-only filesystem",
+        "no storage space",
     ] {
         service.expect_complaint(part);
     }
