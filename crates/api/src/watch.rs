@@ -13,8 +13,8 @@ pub enum WatchKind {
     Created,
     /// The content or the mode of a file has changed.
     Changed,
-    /// There is no longer a file at the path: it was deleted or moved away. If
-    /// it was a directory, its entries have no events of their own.
+    /// The file at the path was deleted or moved away. If it was a directory,
+    /// its entries have no separate events.
     Deleted,
     /// Events may be missing. The client lists the files again; later changes
     /// have events.

@@ -50,7 +50,7 @@ impl FromStr for FilePlace {
                 (PlaceKind::Project { revision }, name)
             }
             "sandbox" => (PlaceKind::Sandbox, name),
-            // The server reports that there is no sandbox with this name.
+            // The server does not find a sandbox with this name.
             _ => (PlaceKind::Sandbox, place),
         };
         Ok(Self {

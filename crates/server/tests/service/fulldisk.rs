@@ -45,6 +45,12 @@ impl SmallDisk {
         disk.f_bavail * disk.f_frsize
     }
 
+    /// Returns the free space below which the server rejects new data.
+    fn kept(&self) -> u64 {
+        let disk = rustix::fs::statvfs(&self.mounted).unwrap();
+        disk.f_blocks * disk.f_frsize / 20
+    }
+
     fn ballast(&self) -> PathBuf {
         self.mounted.join("ballast")
     }
@@ -52,8 +58,16 @@ impl SmallDisk {
     /// Fills the current free space with a file. The file does not take the parts
     /// of the reserve that the server gives up at the same time.
     fn fill(&self) {
-        let file = File::create(self.ballast()).unwrap();
-        let (mut free, mut length) = (self.free(), 0);
+        self.fill_until(0);
+    }
+
+    /// Extends a file until so many bytes are free.
+    fn fill_until(&self, left: u64) {
+        let mut options = File::options();
+        let file = options.create(true).append(true).open(self.ballast());
+        let file = file.unwrap();
+        let mut length = file.metadata().unwrap().len();
+        let mut free = self.free().saturating_sub(left);
         let mut step = 1 << 20;
         while step >= 4096 {
             let flags = rustix::fs::FallocateFlags::empty();
@@ -262,17 +276,27 @@ impl Shared {
         }
     }
 
-    /// Fills the disk as far as one tenant can, by uploads and by a command.
+    fn owner(&self) -> Tenant<'_> {
+        Tenant {
+            service: &self.service,
+            key: KEY.to_owned(),
+        }
+    }
+
+    /// Fills the disk as far as one tenant can, by uploads and by a command. A
+    /// file occupies most of the disk, so that a slow disk is filled soon too.
     async fn fill(&self) {
+        self.disk.fill_until(self.disk.kept() + (96 << 20));
         let refused = upload_until_refused(&self.service).await;
         let error = &refused["error"];
         assert_eq!(error["name"], "INSUFFICIENT_STORAGE", "{refused}");
         let remedy = error["remediation"].as_str().unwrap();
         assert!(remedy.contains("POST /api/v1/gc"), "{remedy}");
+        self.disk.fill_until(self.disk.kept() + (4 << 20));
         // The pauses give the server time to limit the workspace. Another test is
         // about a command that is faster.
         let command = "while head -c 262144 /dev/zero >> big && sync big; do sleep 0.1; done";
-        let filled = self.service.run_in(&self.filler, command).await;
+        let filled = self.owner().run(&self.filler, command).await;
         let said = filled["stderr"].as_str().unwrap();
         assert!(said.contains("Disk quota exceeded"), "{filled}");
         assert!(self.disk.free() > 0, "the mark holds");

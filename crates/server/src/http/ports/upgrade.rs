@@ -1,4 +1,4 @@
-//! Connections to ports that are no longer HTTP: WebSockets, and plain TCP for
+//! Connections to ports after an upgrade from HTTP: WebSockets, and plain TCP for
 //! clients such as `elevo port forward`.
 
 use std::io;

@@ -76,7 +76,7 @@ fn a_moved_directory_is_noticed_at_its_new_path_only() {
     let (changes, _) = noticed(&mut tree);
     assert_eq!(changes, ["-a/deep/", "+b/deep/", "+b/deep/file"]);
     assert_eq!(tree.directories.len(), before);
-    // Out of the tree: changes in it are no longer noticed.
+    // Out of the tree: the watch does not notice changes in it.
     let gone = outside.path().join("gone");
     fs::rename(at("b/deep"), &gone).unwrap();
     assert_eq!(noticed(&mut tree).0, ["-b/deep/"]);
