@@ -278,6 +278,51 @@ pub fn errors_page() -> String {
     page
 }
 
+/// Generates `openapi/errors.json` from the table: the codes as clients in other
+/// languages need them, with the name of an error class and of its group.
+pub fn errors_json() -> String {
+    let entries = ErrorCode::ALL.iter().map(|code| {
+        // The texts of the table have no characters that JSON escapes in another
+        // way than Rust does.
+        format!(
+            "    {{\"code\": {}, \"name\": {:?}, \"class\": {:?}, \"group\": {:?}, \"status\": {}, \"retry\": {:?}, \"remediation\": {:?}}}",
+            code.number(),
+            code.name(),
+            class_name(*code),
+            class_group(*code),
+            code.http(),
+            code.retry().name(),
+            code.remediation(),
+        )
+    });
+    let entries = entries.collect::<Vec<_>>().join(",\n");
+    format!("{{\n  \"errors\": [\n{entries}\n  ]\n}}\n")
+}
+
+/// Returns the name of a code's class in the SDKs, such as
+/// `SandboxNotFoundError`. Codes that are as general as their group have the
+/// name of the group.
+fn class_name(code: ErrorCode) -> String {
+    let words = code.name().trim_end_matches("_ERROR").split('_');
+    let words = words.map(|word| match word {
+        "PTY" => word.to_owned(),
+        _ => word[..1].to_owned() + &word[1..].to_lowercase(),
+    });
+    words.collect::<String>() + "Error"
+}
+
+/// Returns the name of the group of a code's class.
+fn class_group(code: ErrorCode) -> &'static str {
+    match code.http() {
+        401 | 403 => "AuthError",
+        404 | 410 => "NotFoundError",
+        409 | 412 => "ConflictError",
+        413 | 429 | 507 => "LimitError",
+        500.. => "UnavailableError",
+        _ => "InvalidRequestError",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -293,15 +338,34 @@ mod tests {
     }
 
     #[test]
+    fn names_of_classes_are_unique() {
+        let classes = ErrorCode::ALL.iter().map(|code| class_name(*code));
+        let classes: std::collections::BTreeSet<_> = classes.collect();
+        assert_eq!(classes.len(), ErrorCode::ALL.len());
+        assert!(classes.contains("PTYNotFoundError"));
+        assert!(classes.contains("InternalError"));
+    }
+
+    #[test]
     fn the_page_of_errors_is_up_to_date() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors.md");
-        let page = std::fs::read_to_string(path).unwrap_or_default();
-        if page != errors_page() {
-            #[allow(clippy::disallowed_methods, reason = "updates the page on request")]
-            if std::env::var("ELEVO_UPDATE").is_ok() {
-                std::fs::write(path, errors_page()).unwrap();
-            }
-            panic!("docs/errors.md is stale; run this test with ELEVO_UPDATE=1");
+        check("docs/errors.md", &errors_page());
+    }
+
+    #[test]
+    fn the_list_of_errors_for_clients_is_up_to_date() {
+        check("openapi/errors.json", &errors_json());
+    }
+
+    fn check(name: &str, text: &str) {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let path = path.join(name);
+        if std::fs::read_to_string(&path).unwrap_or_default() == text {
+            return;
         }
+        #[allow(clippy::disallowed_methods, reason = "updates the file on request")]
+        if std::env::var("ELEVO_UPDATE").is_ok() {
+            std::fs::write(path, text).unwrap();
+        }
+        panic!("{name} is stale; run this test with ELEVO_UPDATE=1");
     }
 }

@@ -13,7 +13,7 @@ mod sandbox;
 mod tenant;
 mod time;
 
-pub use error_code::{ErrorCode, Retry, errors_page};
+pub use error_code::{ErrorCode, Retry, errors_json, errors_page};
 pub use id::{
     AgentId, ID_BYTES, Id, InvalidId, KeyId, ProjectId, ReviewId, SandboxId, WebhookId,
     WorkspaceId, id_text, is_id_text,
