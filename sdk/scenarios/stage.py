@@ -15,6 +15,9 @@ import signal
 import sys
 from pathlib import Path
 
+# The checkout stays free of caches.
+sys.dont_write_bytecode = True
+
 from stage_parts.control import Control
 from stage_parts.proxy import Proxy
 from stage_parts.recording import Recording
