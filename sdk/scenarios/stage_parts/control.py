@@ -7,6 +7,8 @@ import json
 import os
 import signal
 import traceback
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +128,10 @@ class Control:
         items = [item for item in self._received if url in (None, item["url"])]
         return {"items": items, "count": len(items)}
 
+    async def do_fetch(self, url: str) -> dict[str, Any]:
+        """Sends a GET request without a key, as the holder of a link does."""
+        return await asyncio.to_thread(_fetch, url)
+
     async def do_processes(self, contains: str) -> dict[str, Any]:
         """Counts the processes of sandboxes whose command line contains a text."""
         return {"count": await asyncio.to_thread(_count_processes, contains)}
@@ -135,6 +141,14 @@ def _signal(name: str) -> signal.Signals:
     if name not in ("TERM", "KILL"):
         raise Refused(f"`signal` is `TERM` or `KILL`, not `{name}`")
     return signal.Signals[f"SIG{name}"]
+
+
+def _fetch(url: str) -> dict[str, Any]:
+    try:
+        with urllib.request.urlopen(url, timeout=30) as response:
+            return {"status": response.status, "body": response.read().decode()}
+    except urllib.error.HTTPError as error:
+        return {"status": error.code, "body": error.read().decode()}
 
 
 def _count_processes(text: str) -> int:
