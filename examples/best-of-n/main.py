@@ -1,0 +1,74 @@
+"""Forks a sandbox n times, tries another change in each fork, and merges the best one."""
+
+import asyncio
+import os
+import time
+
+from workspace_sdk import Sandbox, WorkspaceClient
+
+SLUG = "slug.sh"
+TESTS = f"""
+failed=0
+check() {{
+  if [ "$(sh {SLUG} "$1")" = "$2" ]; then echo "ok $1"; else echo "not ok $1"; failed=1; fi
+}}
+check 'Hello' 'hello'
+check 'Hello World' 'hello-world'
+check 'Two  spaces' 'two-spaces'
+check "What's new?" 'whats-new'
+exit $failed
+"""
+
+
+def propose(index: int) -> str:
+    """A stand-in for a model: returns the content of slug.sh for an attempt.
+
+    Replace it with a call to your model, with the output of the tests in the prompt.
+    """
+    attempts = [
+        """echo "$1" | tr A-Z a-z""",
+        """echo "$1" | tr A-Z a-z | tr ' ' -""",
+        r"""echo "$1" | tr A-Z a-z | tr -cd 'a-z \n' | tr -s ' ' -""",
+        """echo "$1" | tr A-Z a-z | tr -s ' ' -""",
+    ]
+    return attempts[index % len(attempts)] + "\n"
+
+
+async def attempt(box: Sandbox, index: int) -> int:
+    """Returns how many tests pass."""
+    await box.files.write(SLUG, propose(index))
+    run = await box.process.run("sh test.sh")
+    return sum(line.startswith("ok ") for line in run.stdout.splitlines())
+
+
+async def best_of(client: WorkspaceClient, box: Sandbox, n: int) -> None:
+    forks = (await box.fork(count=n)).succeeded
+    try:
+        passed = await asyncio.gather(*(attempt(fork, index) for index, fork in enumerate(forks)))
+        for index, count in enumerate(passed):
+            print(f"attempt {index}: {count} of 4 tests pass")
+
+        best = passed.index(max(passed))
+        merge = await forks[best].merge(message=f"attempt {best}")
+        print(f"attempt {best} landed: {', '.join(file.path for file in merge.landed)}")
+    finally:
+        await client.sandbox.batch_delete([fork.id for fork in forks])
+
+
+async def main() -> None:
+    async with WorkspaceClient() as client:
+        project = await client.projects.create(name=f"best-of-n-{time.time_ns()}")
+        try:
+            files = [{"path": SLUG, "content": 'echo "$1"\n'}, {"path": "test.sh", "content": TESTS}]
+            await project.apply(files=files, merge={"message": "a failing test"})
+
+            template = os.environ.get("ELEVO_TEMPLATE", "base")
+            async with await client.sandbox.create(template=template, project=project.id) as box:
+                print(f"before: exit code {(await box.process.run('sh test.sh')).exit_code}")
+                await best_of(client, box, 4)
+            print(f"the project's {SLUG}: {(await project.files.read(SLUG)).strip()}")
+        finally:
+            await project.delete()
+
+
+asyncio.run(main())

@@ -1,0 +1,62 @@
+"""Decides open reviews by a rule, as they open.
+
+`--follow PROJECT` decides those of your project until you stop it; without arguments, the bot
+works on a project with three conflicts.
+"""
+
+import sys
+import time
+
+from workspace_sdk.sync import Project, Review, WorkspaceClient
+
+
+def decide(review: Review) -> Review:
+    """The rule. Replace it with your own, or with a question to a model."""
+    if review.suggestion == "merged":
+        return review.resolve("suggested", message=review.reason)
+    if review.path.endswith(".md"):
+        return review.resolve("workspace", message="the newer text wins in documents")
+    return review.resolve("nothing", message="a person removed this file; ask before you bring it back")
+
+
+def run(client: WorkspaceClient, project: Project, follow: bool) -> None:
+    # Cursor 0 begins with the oldest event that the server keeps: reviews that are open already count, too.
+    # The stream continues after a lost connection where it was.
+    for event in client.events.stream(project=project.id, kinds=["review.opened"], cursor="0"):
+        review = client.reviews.get(event.data["review"])
+        if review.state == "open":
+            decided = decide(review)
+            print(f'{decided.path}: {decided.kind}; took {decided.take}, "{decided.decision_message}"')
+        if not follow and not client.reviews.list(project=project.id, state="open", limit=1).page().items:
+            return
+
+
+def conflicts(client: WorkspaceClient, project: Project) -> None:
+    """Creates three conflicts: both workspaces change the log, and one removes two files that the other edits."""
+    files = {"CHANGES": "Changes:\n", "docs/setup.md": "Run setup.\n", "src/setup.sh": "echo setup\n"}
+    project.apply(files=[{"path": path, "content": content} for path, content in files.items()])
+    first = client.workspaces.create(project=project.id, name="first")
+    second = client.workspaces.create(project=project.id, name="second")
+
+    first.files.write("CHANGES", "Changes:\n- no setup\n")
+    first.files.delete("docs/setup.md")
+    first.files.delete("src/setup.sh")
+    first.merge(message="remove the setup")
+
+    second.files.write("CHANGES", "Changes:\n- a faster setup\n")
+    second.files.write("docs/setup.md", "Run setup. It is fast.\n")
+    second.files.write("src/setup.sh", "echo fast setup\n")
+    second.merge(message="a faster setup")
+
+
+with WorkspaceClient() as client:
+    if sys.argv[1:2] == ["--follow"]:
+        run(client, client.projects.get(sys.argv[2]), follow=True)
+    else:
+        project = client.projects.create(name=f"review-bot-{time.time_ns()}")
+        try:
+            conflicts(client, project)
+            run(client, project, follow=False)
+            print(project.files.read("CHANGES"))
+        finally:
+            project.delete()
