@@ -56,6 +56,7 @@ async def run(server: Server, arguments: argparse.Namespace) -> int:
             "ELEVO_API_KEY": server.key,
             "ELEVO_STAGE": control.url,
             "ELEVO_SCENARIOS": str(Path(__file__).resolve().parent),
+            "ELEVO_PAGE_PORT": str(server.page_port),
         }
         return await run_command(arguments.command, variables, stopped)
     finally:

@@ -51,6 +51,7 @@ class Server:
         agent = needed("ELEVO_AGENT", "run `export ELEVO_AGENT=$(scripts/agent)`")
         self.scratch = Path(tempfile.mkdtemp(prefix="elevo-stage-"))
         self.port = free_port()
+        self.page_port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.key = secrets.token_urlsafe(40)
         self.log = self.scratch / "log"
@@ -71,6 +72,7 @@ class Server:
             "RATE_COMMANDS": "100000",
             "RATE_REQUESTS": "1000000",
             "WEBHOOK_ALLOW_PRIVATE": "true",
+            "ALLOWED_ORIGINS": f"http://127.0.0.1:{self.page_port}",
             "STOP_GRACE": "2",
             "RUST_LOG": "info",
         }
