@@ -3,6 +3,7 @@
 import asyncio
 import os
 import time
+from contextlib import AsyncExitStack
 from typing import Any
 
 from workspace_sdk import Project, Sandbox, WorkspaceClient
@@ -16,57 +17,55 @@ WORK = {
 }
 
 
-async def key_of(client: WorkspaceClient, agent: str) -> Any:
-    """Creates a key that acts for the agent: it sees only the sandboxes of the agent."""
+async def join(client: WorkspaceClient, project: Project, agent: str, cleanup: AsyncExitStack) -> Sandbox:
+    """Creates a key for the agent, and with it the agent's own copy of the project."""
     try:
         await client.agents.create(name=agent)
     except NameTakenError:
         pass  # The agent exists since an earlier run.
-    return await client.keys.create(name=f"{agent}, example", agent=agent, expires_in_seconds=600)
-
-
-async def change(own: WorkspaceClient, project: Project, command: str) -> Sandbox:
-    """Creates the agent's own copy of the project, and changes it."""
+    key = await client.keys.create(name=f"example: {agent}", agent=agent, expires_in_seconds=600)
+    cleanup.push_async_callback(client.keys.delete, key.id)
+    own = await cleanup.enter_async_context(WorkspaceClient(api_key=key.secret))
     template = os.environ.get("ELEVO_TEMPLATE", "base")
-    box = await own.sandbox.create(template=template, project=project.id, metadata={"example": project.id})
+    return await cleanup.enter_async_context(await own.sandbox.create(template=template, project=project.id))
+
+
+async def run(box: Sandbox, command: str) -> None:
     (await box.process.run(command)).check()
-    return box
+
+
+async def merge(agent: str, box: Sandbox) -> None:
+    result = await box.merge(message=f"the work of {agent}")
+    print(f"{agent}: landed {paths(result.landed)}; in conflict {paths(result.conflicts)}")
 
 
 def paths(files: list[Any]) -> str:
     return ", ".join(file.path for file in files) or "nothing"
 
 
-async def merge_and_show(client: WorkspaceClient, project: Project, boxes: dict[str, Sandbox]) -> None:
-    # Merges may run in parallel, too. One after the other, the output is the same in each run.
-    for agent, box in boxes.items():
-        merge = await box.merge(message=f"the work of {agent}")
-        print(f"{agent}: landed {paths(merge.landed)}; in conflict {paths(merge.conflicts)}")
-
+async def show_reviews(client: WorkspaceClient, project: Project) -> None:
     async for review in client.reviews.list(project=project.id, state="open"):
-        print(f'open review of {review.path}, because of "{review.message}"')
+        print(f'open review of {review.path}, from the merge "{review.message}"')
         for hunk in review.hunks:
             print(f"  the project has: {hunk.project.strip()}")
             print(f"  the agent has:   {hunk.workspace.strip()}")
-    print(f"the project's page:\n{await project.files.read('page.md')}")
 
 
 async def main() -> None:
-    async with WorkspaceClient() as client:
+    async with AsyncExitStack() as cleanup:
+        client = await cleanup.enter_async_context(WorkspaceClient())
         project = await client.projects.create(name=f"agents-{time.time_ns()}")
-        keys = [await key_of(client, agent) for agent in WORK]
-        try:
-            await project.apply(files=[{"path": "page.md", "content": PAGE}], merge={"message": "a page"})
-            clients = [WorkspaceClient(api_key=key.secret) for key in keys]
-            changes = [change(own, project, command) for own, command in zip(clients, WORK.values())]
-            boxes = await asyncio.gather(*changes)
-            await merge_and_show(client, project, dict(zip(WORK, boxes)))
-        finally:
-            async for box in client.sandbox.list(metadata={"example": project.id}):
-                await box.delete()
-            for key in keys:
-                await client.keys.delete(key.id)
-            await project.delete()
+        cleanup.push_async_callback(project.delete)
+        await project.apply(files=[{"path": "page.md", "content": PAGE}], merge={"message": "a page"})
+
+        team = {agent: await join(client, project, agent, cleanup) for agent in WORK}
+        await asyncio.gather(*(run(box, WORK[agent]) for agent, box in team.items()))
+
+        # Merges may run in parallel, too. One after the other, the output is the same in each run.
+        for agent, box in team.items():
+            await merge(agent, box)
+        await show_reviews(client, project)
+        print(f"the project's page:\n{(await project.files.read('page.md')).strip()}")
 
 
 asyncio.run(main())

@@ -57,6 +57,6 @@ with WorkspaceClient() as client:
         try:
             conflicts(client, project)
             run(client, project, follow=False)
-            print(project.files.read("CHANGES"))
+            print(project.files.read("CHANGES").strip())
         finally:
             project.delete()

@@ -57,7 +57,7 @@ if (option === '--follow' && name) {
   try {
     await conflicts(project)
     await run(project, false)
-    console.log(await project.files.read('CHANGES'))
+    console.log((await project.files.read('CHANGES')).trim())
   } finally {
     await project.delete()
   }
