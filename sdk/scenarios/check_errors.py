@@ -31,7 +31,9 @@ def main() -> int:
     listed = {int(code) for code in re.findall(r"^\| (\d{4}) \|", (HERE / "README.md").read_text(), re.MULTILINE)}
 
     problems = [f"{code} has no scenario" for code in codes.keys() - recorded.keys() - raised.keys()]
-    problems += [f"{code} is raised by the server, so its recorded response can go" for code in recorded.keys() & raised.keys()]
+    problems += [
+        f"{code} is raised by the server, so its recorded response can go" for code in recorded.keys() & raised.keys()
+    ]
     problems += [f"{code} is not in the list of README.md" for code in recorded.keys() - listed]
     problems += [f"{code} is in the list of README.md without a recorded response" for code in listed - recorded.keys()]
     for code, error in (recorded | raised).items():

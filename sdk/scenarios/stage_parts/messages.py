@@ -26,17 +26,17 @@ class Source:
         self._buffer = bytearray()
 
     async def fill(self) -> bool:
-        """Waits for more bytes; returns whether there are any."""
-        piece = await self._reader.read(PIECE)
+        """Waits for more bytes; returns whether there are any. A reset is an end, too."""
+        try:
+            piece = await self._reader.read(PIECE)
+        except ConnectionError:
+            return False
         self._buffer += piece
         return bool(piece)
 
     async def until_closed(self) -> None:
         """Returns when the other side has closed the connection."""
-        try:
-            while await self.fill():
-                pass
-        except ConnectionError:
+        while await self.fill():
             pass
 
     async def until(self, end: bytes) -> bytes:

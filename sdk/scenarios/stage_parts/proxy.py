@@ -139,20 +139,20 @@ class _Exchange:
 
 async def _first_of(sending: Coroutine[Any, Any, None], receiving: Coroutine[Any, Any, bool]) -> bool:
     """Runs both until the response is complete, or one of them fails."""
-    tasks = [asyncio.create_task(sending), asyncio.create_task(receiving)]
+    sender, receiver = asyncio.create_task(sending), asyncio.create_task(receiving)
     try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        if tasks[1] in done:
-            return tasks[1].result()
-        failure = tasks[0].exception()
+        done, _ = await asyncio.wait([sender, receiver], return_when=asyncio.FIRST_COMPLETED)
+        if receiver in done:
+            return receiver.result()
+        failure = sender.exception()
         if isinstance(failure, ConnectionError):
             # The server has closed its side early; its response may still arrive.
-            return await tasks[1]
+            return await receiver
         raise failure or Ended
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        sender.cancel()
+        receiver.cancel()
+        await asyncio.gather(sender, receiver, return_exceptions=True)
 
 
 async def _drain(body: AsyncIterator[Piece]) -> None:
