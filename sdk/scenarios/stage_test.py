@@ -36,14 +36,18 @@ class ProxyTest(unittest.IsolatedAsyncioTestCase):
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Responds when the request has ended; echoes what follows an upgrade."""
-        piece = b"-"
-        while piece and not self.arrived.endswith((b"body", b"0\r\n\r\n")):
-            piece = await reader.read(1000)
-            self.arrived += piece
-        if piece:
-            writer.write(self.response)
-        while piece := await reader.read(1000):
-            writer.write(piece)
+        try:
+            piece = b"-"
+            while piece and not self.arrived.endswith((b"body", b"0\r\n\r\n")):
+                piece = await reader.read(1000)
+                self.arrived += piece
+            if piece:
+                writer.write(self.response)
+            while piece := await reader.read(1000):
+                writer.write(piece)
+        except asyncio.CancelledError:
+            # The test has ended.
+            pass
         writer.close()
 
     async def exchange(self, request: bytes = REQUEST) -> bytes:

@@ -48,7 +48,8 @@ class Control:
             headers = {"content-type": "application/json", "connection": "close"}
             writer.write(messages.simple_response(status, headers, json.dumps(value).encode()))
             await writer.drain()
-        except (Ended, ConnectionError):
+        except (Ended, ConnectionError, asyncio.CancelledError):
+            # The exchange is over; a cancellation is the end of the stage.
             pass
         finally:
             writer.close()

@@ -42,7 +42,8 @@ class Proxy:
         try:
             while await self._exchange(source, writer):
                 pass
-        except (Cut, Ended, ConnectionError):
+        except (Cut, Ended, ConnectionError, asyncio.CancelledError):
+            # The exchange is over; a cancellation is the end of the stage.
             pass
         finally:
             writer.close()
