@@ -28,22 +28,18 @@ def _rows(kind: str, sandbox: str, size: int) -> list[Row]:
         ours.append(_child(f"sdk-{kind}", sandbox, size))
         peer.append(_child(f"bare-{kind}", sandbox, size))
 
-    def figure(readings: list[dict], part: str, field: str) -> Figure:
-        return Figure.of([reading[part][field] for reading in readings])
-
     def rate(readings: list[dict]) -> Figure:
-        return Figure.of([size / 1e6 / reading["whole"]["seconds"] for reading in readings])
+        return Figure.of([size / 1e6 / reading["second"]["seconds"] for reading in readings])
+
+    def growth(part: str, bar: Bar) -> Row:
+        figures = [Figure.of([reading[part]["growth"] for reading in readings]) for readings in (ours, peer)]
+        return Row(f"{name}, the {part} time: growth of memory", "MiB", *figures, bar)
 
     name = f"{size >> 20} MiB by run_stream, {kind}"
     return [
         Row(name, "MB/s", rate(ours), rate(peer), Bar(60, at_least=True)),
-        Row(f"{name}: growth of memory", "MiB", figure(ours, "whole", "growth"), figure(peer, "whole", "growth"), Bar(32)),
-        Row(
-            f"first {size >> 24} MiB in a new process, {kind}: growth of memory",
-            "MiB",
-            figure(ours, "first", "growth"),
-            figure(peer, "first", "growth"),
-        ),
+        growth("first", Bar(32, over_peer=True)),
+        growth("second", Bar(32)),
     ]
 
 
