@@ -1,0 +1,260 @@
+"""Commands in a sandbox."""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from .._deadline import Deadline
+from .._generated.errors import ProcessNotFoundError
+from .._lazy import models
+from .._output import Output, timed_out
+from .._types import CommandResult, OnAbort, StreamEvent, body_of, signal_number
+from ._runtime import Callback, call, closing, finish, sleep
+from .base import Service
+from .follow import Follow
+from .pages import Pages
+from .transport import Transport
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .._options import Call, Wait
+
+KILL_TIME = 10.0
+"""Seconds for the request that kills a command whose caller has left."""
+
+UNKNOWN_TIME = 2.0
+"""Seconds in which a command that was just requested may still start."""
+
+INPUT_SIZE = 1 << 20
+"""Bytes of input in one request."""
+
+
+class CommandOptions(TypedDict, total=False):
+    """Options of a command."""
+
+    cwd: str | None
+    """Working directory; `/workspace` by default."""
+    envs: Mapping[str, str] | None
+    """Environment variables, in addition to those of the sandbox."""
+    timeout: float | None
+    """Seconds until the server kills the command: 60 by default, none for `start`; 0 is no limit."""
+    command_id: str | None
+    """Id of the command; by default one that the client chooses."""
+    stdin: str | bytes | None
+    """Standard input of the command."""
+    max_output_size: int | None
+    """Bytes of output after which the rest is discarded."""
+    idempotency_key: str | None
+    """Name of the request."""
+
+
+class Process(Service):
+    """The commands of one sandbox."""
+
+    def __init__(self, transport: Transport, sandbox: str) -> None:
+        super().__init__(transport, "sandboxes", sandbox, "process")
+        self._sandbox = sandbox
+
+    async def run(
+        self,
+        command: str | Sequence[str],
+        *,
+        on_stdout: Callback[str] | None = None,
+        on_stderr: Callback[str] | None = None,
+        on_abort: OnAbort = "kill",
+        deadline: float | None = None,
+        **options: Unpack[CommandOptions],
+    ) -> CommandResult:
+        """Runs a command and returns its result. An exit code other than 0 is a result, not an error.
+
+        `command` is a line for `/bin/sh`, or a program and its arguments. `on_stdout` and `on_stderr` get the output
+        as it arrives. If the caller stops waiting, the command is killed, unless `on_abort` is `leave`. Raises
+        `ProcessTimeoutError` if the command takes longer than its `timeout`.
+        """
+        command_id = options.get("command_id") or new_command_id()
+        options["command_id"] = command_id
+        output = Output(command_id, options.get("max_output_size"))
+        callbacks = {"stdout": on_stdout, "stderr": on_stderr}
+        async with closing(self.run_stream(command, on_abort=on_abort, deadline=deadline, **options)) as events:
+            async for event in events:
+                output.add(event)
+                callback = callbacks.get(event.type)
+                if callback is not None:
+                    await call(callback, event.data)
+        result = output.result()
+        if result.timed_out:
+            raise timed_out(result)
+        return result
+
+    async def run_stream(
+        self,
+        command: str | Sequence[str],
+        *,
+        on_abort: OnAbort = "kill",
+        deadline: float | None = None,
+        **options: Unpack[CommandOptions],
+    ) -> AsyncGenerator[StreamEvent, None]:
+        """Runs a command and yields its events; the last one is `exit`.
+
+        Output that the server no longer has is an event `gap`. If the caller stops waiting or closes the generator,
+        the command is killed, unless `on_abort` is `leave`.
+        """
+        body = command_body(command, options, stream=True)
+        follow = Follow(
+            self._transport,
+            self._sandbox,
+            body["commandId"],
+            body=body,
+            deadline=Deadline(deadline),
+            idempotency_key=options.get("idempotency_key"),
+        )
+        try:
+            while (event := await follow.next()) is not None:
+                yield event
+        finally:
+            await self._end(follow, body["commandId"], on_abort)
+
+    async def _end(self, follow: Follow, command_id: str, on_abort: OnAbort) -> None:
+        """Releases the connection, and kills a command that has not ended."""
+        if follow.has_ended or not follow.was_sent or on_abort == "leave":
+            await follow.close()
+            return
+
+        async def end() -> None:
+            await follow.close()
+            await self._kill_aborted(command_id, follow.has_started)
+
+        await finish(end, KILL_TIME)
+
+    async def _kill_aborted(self, command_id: str, has_started: bool) -> None:
+        """Kills a command. Waits a moment for one that the server may be about to start."""
+        end = Deadline(UNKNOWN_TIME)
+        while True:
+            try:
+                return await self.kill(command_id, "SIGKILL", deadline=KILL_TIME)
+            except ProcessNotFoundError:
+                if has_started or end.has_passed():
+                    return None
+            await sleep(0.1)
+
+    async def start(
+        self,
+        command: str | Sequence[str],
+        *,
+        open_stdin: bool = True,
+        deadline: float | None = None,
+        **options: Unpack[CommandOptions],
+    ) -> Command:
+        """Starts a command in the background and returns it. Its standard input is open, unless `open_stdin` is false.
+
+        The command has no time-out by default, and the server keeps the newest part of its output.
+        """
+        body = command_body(command, options, background=True, open_stdin=open_stdin or None)
+        key = options.get("idempotency_key")
+        await self._send("POST", "run", body=body, deadline=deadline, idempotency_key=key)
+        return Command(self, body["commandId"])
+
+    async def attach(self, command_id: str, *, offset: int = 0, **wait: Unpack[Wait]) -> Command:
+        """Returns a command that was started earlier. Its events begin at an offset in its output."""
+        await self.get(command_id, **wait)
+        return Command(self, command_id, offset)
+
+    async def kill(self, command_id: str, signal: int | str = "SIGTERM", **options: Unpack[Call]) -> None:
+        """Sends a signal to a command and its child processes."""
+        await self._send("POST", command_id, "kill", body={"signal": signal_number(signal)}, **options)
+
+    async def get(self, command_id: str, **wait: Unpack[Wait]) -> models.CommandInfo:
+        """Returns the state of a command."""
+        return await self._get(models.CommandInfo.model_validate_json, command_id, **wait)
+
+    def list(
+        self, *, limit: int | None = None, cursor: str | None = None, **wait: Unpack[Wait]
+    ) -> Pages[models.CommandInfo]:
+        """Lists the commands of the sandbox."""
+        query = {"limit": limit, "cursor": cursor}
+        return Pages(self._transport, self._path(), query, models.CommandPage.model_validate_json, **wait)
+
+    async def follow(self, command_id: str, offset: int, deadline: float | None) -> AsyncGenerator[StreamEvent, None]:
+        """Yields the events of a command, which goes on if the caller leaves."""
+        follow = Follow(self._transport, self._sandbox, command_id, offset=offset, deadline=Deadline(deadline))
+        try:
+            while (event := await follow.next()) is not None:
+                yield event
+        finally:
+            await follow.close()
+
+    async def write(self, command_id: str, data: str | bytes, *, eof: bool = False, **options: Unpack[Call]) -> None:
+        """Sends data to the standard input of a command; with `eof`, closes it."""
+        raw = data.encode() if isinstance(data, str) else data
+        pieces = [raw[at : at + INPUT_SIZE] for at in range(0, len(raw), INPUT_SIZE)]
+        bodies: list[dict[str, Any]] = [{"data": base64.b64encode(piece).decode()} for piece in pieces]
+        key = options.pop("idempotency_key", None)
+        for number, body in enumerate([*bodies, {"eof": True}] if eof else bodies):
+            # Each request has its own body, so it needs its own name.
+            options["idempotency_key"] = f"{key}.{number}" if key and number else key
+            await self._send("POST", command_id, "input", body=body, **options)
+
+
+class Command:
+    """A command in the background. Iterate over it for its events; it goes on if the caller leaves."""
+
+    def __init__(self, process: Process, command_id: str, offset: int = 0) -> None:
+        self._process = process
+        self._offset = offset
+        self.id = command_id
+        """Id of the command."""
+
+    def __repr__(self) -> str:
+        return f"Command(id={self.id!r})"
+
+    def __aiter__(self) -> AsyncGenerator[StreamEvent, None]:
+        return self.events()
+
+    def events(self, *, deadline: float | None = None) -> AsyncGenerator[StreamEvent, None]:
+        """Yields the events, from the offset of `attach` or from the first on."""
+        return self._process.follow(self.id, self._offset, deadline)
+
+    async def write(self, data: str | bytes, **options: Unpack[Call]) -> None:
+        """Sends data to the standard input of the command."""
+        await self._process.write(self.id, data, **options)
+
+    async def close_stdin(self, **options: Unpack[Call]) -> None:
+        """Closes the standard input of the command."""
+        await self._process.write(self.id, b"", eof=True, **options)
+
+    async def kill(self, signal: int | str = "SIGTERM", **options: Unpack[Call]) -> None:
+        """Sends a signal to the command and its child processes."""
+        await self._process.kill(self.id, signal, **options)
+
+    async def wait(self, *, deadline: float | None = None) -> CommandResult:
+        """Returns the result when the command has ended, with the output that the server still has."""
+        output = Output(self.id)
+        async with closing(self.events(deadline=deadline)) as events:
+            async for event in events:
+                output.add(event)
+        return output.result()
+
+
+def new_command_id() -> str:
+    """Returns an id for a command."""
+    return f"py-{uuid.uuid4().hex}"
+
+
+def command_body(command: str | Sequence[str], options: CommandOptions, **more: Any) -> dict[str, Any]:
+    """Returns the body of the request that runs a command."""
+    timeout, stdin = options.get("timeout"), options.get("stdin")
+    return body_of(
+        **({"command": command} if isinstance(command, str) else {"args": list(command)}),
+        command_id=options.get("command_id") or new_command_id(),
+        cwd=options.get("cwd"),
+        envs=options.get("envs"),
+        timeout=None if timeout is None else round(timeout * 1000),
+        max_output_size=options.get("max_output_size"),
+        stdin=stdin if isinstance(stdin, str) else None,
+        stdin_base64=base64.b64encode(stdin).decode() if isinstance(stdin, bytes) else None,
+        **more,
+    )

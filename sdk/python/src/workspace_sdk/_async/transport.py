@@ -1,0 +1,325 @@
+"""Sends requests: one pool of connections, with retries, and every failure as an error of this package."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import sys
+import time
+import uuid
+from collections.abc import AsyncIterable, Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from .._deadline import NEVER, Deadline
+from .._errors import (
+    ConnectionLostError,
+    NotFoundError,
+    RequestTimeoutError,
+    ServerUnreachableError,
+    WorkspaceError,
+    from_body,
+    group_of,
+)
+from .._retry import Patience, RetryPolicy
+from .._types import SeenResponse, SeenResponses
+from .._version import __version__
+from .._where import Where
+from ._runtime import Body, HttpClient, HttpTransport, close_http, limited, read_all, sleep
+
+SILENCE = 45.0
+"""Seconds without data after which a stream counts as lost; the server sends a heartbeat every 15 s."""
+
+CONNECT = 10.0
+"""Seconds until a connection must be open."""
+
+LONG = 120.0
+"""Seconds until a response begins if the server starts containers."""
+
+VERY_LONG = 900.0
+"""Seconds until a response begins if the server works on all files."""
+
+seen_responses: ContextVar[SeenResponses | None] = ContextVar("seen_responses", default=None)
+
+Content = bytes | AsyncIterable[bytes] | Callable[[], AsyncIterable[bytes]]
+"""A body: bytes, pieces, or a function that returns the pieces again for each attempt."""
+
+
+@dataclass
+class Request:
+    """A request, before it is sent."""
+
+    method: str
+    path: str
+    query: Mapping[str, Any] = field(default_factory=dict)
+    json: Any = None
+    content: Content | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    timeout: float | None = None
+    """Seconds until the response begins; `None` for the setting of the client."""
+    deadline: Deadline = NEVER
+    idempotency_key: str | None = None
+    accept: tuple[int, ...] = ()
+    """Statuses of responses that are not errors, in addition to those below 400."""
+    is_stream: bool = False
+    """Whether the server sends data for as long as the response lasts, heartbeats included."""
+
+    @property
+    def changes_something(self) -> bool:
+        """Whether the request has an effect on the server."""
+        return self.method not in ("GET", "HEAD")
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the request can be sent again: its body exists for each attempt."""
+        return self.content is None or isinstance(self.content, bytes) or callable(self.content)
+
+
+@dataclass
+class Answer:
+    """A complete response."""
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+
+
+def path_of(*parts: str | int) -> str:
+    """Returns a path below `/api/v1`, with each part encoded."""
+    return "/api/v1/" + "/".join(quote(str(part), safe="") for part in parts)
+
+
+class Transport:
+    """Sends requests to one server."""
+
+    def __init__(self, where: Where, timeout: float, retry: RetryPolicy, transport: HttpTransport | None) -> None:
+        self.where = where
+        self.timeout = timeout
+        self.retry = retry
+        # Streams hold their connections, so a limit could block every other request.
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=30)
+        self._http = HttpClient(
+            base_url=where.url,
+            headers={"Authorization": f"Bearer {where.key}", "User-Agent": user_agent(), "Accept-Encoding": "identity"},
+            limits=limits,
+            verify=self.ssl_context() or False,
+            transport=transport,
+        )
+
+    def ssl_context(self) -> ssl.SSLContext | None:
+        """Returns the certificates to trust; `None` without TLS."""
+        if not self.where.url.startswith("https:"):
+            return None
+        if self.where.certificate is None:
+            return httpx.create_ssl_context()
+        # The local server's own certificate is the only one to trust, for every name of this machine.
+        context = ssl.create_default_context(cafile=str(self.where.certificate))
+        context.check_hostname = False
+        return context
+
+    async def close(self) -> None:
+        """Closes all connections."""
+        await close_http(self._http)
+
+    async def send(self, request: Request) -> Answer:
+        """Returns the response. Sends the request again as the policy says."""
+        request = _with_key(request)
+        attempt, was_lost = 0, False
+        while True:
+            attempt += 1
+            try:
+                return await self._whole(request)
+            except WorkspaceError as error:
+                if was_lost and request.method == "DELETE" and isinstance(error, NotFoundError):
+                    # An earlier attempt has deleted the object, and its response was lost.
+                    return Answer(204, {}, b"")
+                error.attempts = attempt
+                was_lost = was_lost or isinstance(error, ConnectionLostError) or error.retry == "unknown"
+                pause = self.retry.pause(error, attempt, repeatable=request.repeatable)
+                if pause is None:
+                    raise
+                await self.pause(pause, request.deadline, error)
+
+    async def pause(self, seconds: float, deadline: Deadline, error: WorkspaceError) -> None:
+        """Waits before the next attempt; raises the error of the deadline if there is no time for one."""
+        remaining = deadline.remaining()
+        if remaining is not None and remaining <= seconds:
+            raise deadline.error() from error
+        await sleep(seconds)
+
+    async def _whole(self, request: Request) -> Answer:
+        response = await self._begin(request)
+        try:
+            with limited(request.deadline):
+                content = await read_all(response)
+        except httpx.TransportError as error:
+            raise self.failure(error, request) from error
+        return Answer(response.status_code, response.headers, content)
+
+    async def open(self, request: Request) -> Stream:
+        """Returns the response as a stream, after one attempt."""
+        request = _with_key(request)
+        response = await self._begin(request)
+        return Stream(self, request, response)
+
+    async def open_patiently(self, request: Request, patience: Patience) -> Stream:
+        """Returns the response as a stream. After a lost connection, sends the request again for a while."""
+        while True:
+            try:
+                return await self.open(request)
+            except WorkspaceError as error:
+                if not is_passing(error):
+                    raise
+                await self.pause_patiently(patience, request.deadline, error)
+
+    async def pause_patiently(self, patience: Patience, deadline: Deadline, error: WorkspaceError) -> None:
+        """Waits before a stream is opened again; raises the error if the time for that is over."""
+        pause = patience.next()
+        if pause is None:
+            raise error
+        await self.pause(pause, deadline, error)
+
+    async def _begin(self, request: Request) -> httpx.Response:
+        """Sends the request once, and returns the response when it begins. Raises the error of a failure."""
+        built = self._http.build_request(
+            request.method,
+            request.path,
+            params=_query(request.query) or None,
+            content=_content(request),
+            headers=_headers(request),
+            timeout=self._timeouts(request),
+        )
+        try:
+            with limited(request.deadline):
+                response = await self._http.send(built, stream=True)
+                seen = seen_responses.get()
+                if seen is not None:
+                    seen.append(SeenResponse(request.method, request.path, response.status_code, response.headers))
+                if response.status_code < 400 or response.status_code in request.accept:
+                    return response
+                content = await read_all(response)
+        except httpx.TransportError as error:
+            raise self.failure(error, request) from error
+        raise error_of(response.status_code, response.headers, content)
+
+    def _timeouts(self, request: Request) -> httpx.Timeout:
+        wait = SILENCE if request.is_stream else self.timeout if request.timeout is None else request.timeout
+        remaining = request.deadline.remaining()
+        limit = wait if remaining is None else min(wait, remaining)
+        return httpx.Timeout(limit, connect=min(CONNECT, limit), pool=None)
+
+    def failure(self, error: Exception, request: Request) -> WorkspaceError:
+        """Returns the error for a request without a response."""
+        if request.deadline.has_passed():
+            return request.deadline.error()
+        url, reason = self.where.url, str(error) or type(error).__name__
+        if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError):
+            return ServerUnreachableError(
+                f"cannot connect to the server {url}: {reason}",
+                remediation="Check the address, and that the server runs.",
+            )
+        what = f"{request.method} {request.path}"
+        if isinstance(error, httpx.TimeoutException) and not request.is_stream:
+            return RequestTimeoutError(
+                f"the server {url} did not respond to {what} in time",
+                remediation="Set a longer `timeout` of the client, or check the load of the server.",
+                retry="unknown" if request.changes_something else "later",
+            )
+        return ConnectionLostError(
+            f"the connection to {url} was lost during {what}: {reason}",
+            remediation="Check the network and that the server runs, then try again.",
+            retry="unknown" if request.changes_something else "later",
+        )
+
+
+class Stream:
+    """The body of a response that arrives over time."""
+
+    def __init__(self, transport: Transport, request: Request, response: httpx.Response) -> None:
+        self._transport = transport
+        self._request = request
+        self._body = Body(response, request.deadline)
+        self.headers: Mapping[str, str] = response.headers
+
+    async def next(self) -> bytes | None:
+        """Returns the next piece; `None` at the end. Raises `ConnectionLostError` if the connection is lost."""
+        try:
+            return await self._body.next()
+        except (httpx.TransportError, httpx.StreamError) as error:
+            raise self._transport.failure(error, self._request) from error
+
+    async def close(self) -> None:
+        """Releases the connection."""
+        await self._body.close()
+
+
+def is_passing(error: WorkspaceError) -> bool:
+    """Tells whether a stream that failed with this error can be opened again later."""
+    return isinstance(error, ConnectionLostError | ServerUnreachableError) or error.retry in ("later", "unknown")
+
+
+def new_patience() -> Patience:
+    """Returns the time for which a lost stream is opened again."""
+    return Patience(time.monotonic)
+
+
+def error_of(status: int, headers: Mapping[str, str], content: bytes) -> WorkspaceError:
+    """Returns the error of a response."""
+    try:
+        body = json.loads(content)["error"]
+        return from_body(body, status, headers)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        request_id = headers.get("x-request-id")
+        message = f"the response with the status {status} is not one of an Elevo server"
+        if status in (502, 503, 504):
+            lost = ConnectionLostError(message, status=status, retry="unknown", headers=headers, request_id=request_id)
+            lost.remediation = "Check the proxy between this client and the server."
+            return lost
+        group = group_of(status)
+        remediation = "Check the address of the server, and proxies in front of it."
+        return group(message, status=status, headers=headers, request_id=request_id, remediation=remediation)
+
+
+def user_agent() -> str:
+    """Returns the name and version of this client."""
+    version = sys.version_info
+    return f"elevo-python/{__version__} python/{version.major}.{version.minor}"
+
+
+def _with_key(request: Request) -> Request:
+    """Gives a request that changes something a key, which all attempts share."""
+    if request.changes_something and request.idempotency_key is None:
+        request.idempotency_key = str(uuid.uuid4())
+    return request
+
+
+def _headers(request: Request) -> dict[str, str]:
+    headers = dict(request.headers)
+    if request.json is not None:
+        headers["Content-Type"] = "application/json"
+    if request.idempotency_key is not None:
+        headers["Idempotency-Key"] = request.idempotency_key
+    return headers
+
+
+def _content(request: Request) -> Any:
+    if request.json is not None:
+        return json.dumps(request.json).encode()
+    return request.content() if callable(request.content) else request.content
+
+
+def _query(query: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the query without the values that are `None`."""
+    return {name: _text(value) for name, value in query.items() if value is not None}
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    return list(value) if isinstance(value, list | tuple) else str(value)

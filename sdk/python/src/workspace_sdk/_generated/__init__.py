@@ -1,0 +1,1 @@
+"""Modules that tools/generate.py writes."""

@@ -1,0 +1,204 @@
+"""The parts of the client that differ between asyncio and threads. `_async` has the same names."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import httpx
+
+from .._deadline import Deadline
+from .._socket import SOCKET_OPTIONS
+from .._types import Page
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Mapping
+
+    from websockets.sync.client import ClientConnection
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+HttpClient = httpx.Client
+HttpTransport = httpx.BaseTransport
+Condition = threading.Condition
+Callback = Callable[[T], Any]
+Work = Callable[[], None]
+
+__all__ = [
+    "Body",
+    "Callback",
+    "Condition",
+    "HttpClient",
+    "HttpTransport",
+    "OnePage",
+    "Task",
+    "Work",
+    "call",
+    "close_http",
+    "closing",
+    "connect_socket",
+    "finish",
+    "gather",
+    "in_thread",
+    "limited",
+    "read_all",
+    "sleep",
+    "wait_for",
+]
+
+MOST_THREADS = 256
+"""Threads that `gather` uses at most."""
+
+
+def sleep(seconds: float) -> None:
+    """Waits."""
+    time.sleep(seconds)
+
+
+@contextmanager
+def limited(deadline: Deadline) -> Iterator[None]:
+    """Begins the block only before the deadline. The time-outs of the request end it."""
+    if deadline.has_passed():
+        raise deadline.error()
+    yield
+
+
+def close_http(http: HttpClient) -> None:
+    """Closes all connections."""
+    http.close()
+
+
+def read_all(response: httpx.Response) -> bytes:
+    """Returns the whole body of a response, and closes it."""
+    try:
+        return response.read()
+    finally:
+        response.close()
+
+
+class Body:
+    """The body of a response, in pieces as they arrive."""
+
+    def __init__(self, response: httpx.Response, deadline: Deadline) -> None:
+        self._response = response
+        self._pieces: Iterator[bytes] = response.iter_raw()
+        self._deadline = deadline
+        self._timer = self._start_timer()
+
+    def _start_timer(self) -> threading.Timer | None:
+        """Ends the connection at the deadline: the time-out of a socket is that of one read, not of all."""
+        stream = self._response.extensions.get("network_stream")
+        if not self._deadline or stream is None:
+            return None
+        connection = stream.get_extra_info("socket")
+
+        def end() -> None:
+            with suppress(OSError):
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)
+
+        timer = threading.Timer(self._deadline.remaining() or 0.0, end)
+        timer.daemon = True
+        timer.start()
+        return timer
+
+    def next(self) -> bytes | None:
+        """Returns the next piece; `None` at the end."""
+        try:
+            return next(self._pieces, None)
+        finally:
+            if self._deadline.has_passed():
+                raise self._deadline.error()
+
+    def close(self) -> None:
+        """Releases the connection."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._response.close()
+
+
+def finish(work: Work, seconds: float) -> None:
+    """Runs the work to its end, also if Ctrl-C is pressed again. Ignores its error."""
+    thread = threading.Thread(target=_quietly, args=(work,), daemon=True)
+    thread.start()
+    interrupted: BaseException | None = None
+    end = time.monotonic() + seconds
+    while thread.is_alive() and time.monotonic() < end:
+        try:
+            thread.join(max(end - time.monotonic(), 0.0))
+        except KeyboardInterrupt as error:
+            interrupted = error
+    if interrupted is not None:
+        raise interrupted
+
+
+def _quietly(work: Work) -> None:
+    with suppress(Exception):
+        work()
+
+
+def call(callback: Callback[T], value: T) -> None:
+    """Calls a callback."""
+    callback(value)
+
+
+def in_thread(function: Callable[..., R], *arguments: Any) -> R:
+    """Runs a function that works with files."""
+    return function(*arguments)
+
+
+def gather(function: Callable[[T], R], items: Iterable[T], limit: int | None) -> list[R]:
+    """Returns the results of the function for all items, in their order, each in a thread."""
+    waiting = list(items)
+    if not waiting:
+        return []
+    with ThreadPoolExecutor(limit or min(len(waiting), MOST_THREADS)) as executor:
+        futures = [executor.submit(copy_context().run, function, item) for item in waiting]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            raise
+
+
+class Task:
+    """Work in the background."""
+
+    def __init__(self, work: Work) -> None:
+        self._thread = threading.Thread(target=work, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Waits for the end of the work, which the caller has asked for."""
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+
+def wait_for(condition: Condition, deadline: Deadline) -> None:
+    """Waits until the condition, which the caller holds, is notified."""
+    if not condition.wait(deadline.remaining()) and deadline.has_passed():
+        raise deadline.error()
+
+
+def connect_socket(url: str, headers: Mapping[str, str], context: ssl.SSLContext | None) -> ClientConnection:
+    """Opens a WebSocket."""
+    from websockets.sync.client import connect
+
+    connection: ClientConnection = connect(url, additional_headers=headers, ssl=context, **SOCKET_OPTIONS)
+    return connection
+
+
+class OnePage(Generic[T]):
+    """A list with pages."""
+
+    def page(self) -> Page[T]:
+        """Returns one page."""
+        raise NotImplementedError

@@ -1,0 +1,111 @@
+"""Finds the server and the key: arguments, environment, or the server that `elevo up` started."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ._errors import ServerUnreachableError, WorkspaceError
+from ._generated.errors import UnauthorizedError
+
+VARIABLES = (("ELEVO_SERVER", "ELEVO_API_KEY"), ("WORKSPACE_API_URL", "WORKSPACE_API_KEY"))
+
+
+@dataclass(frozen=True)
+class Where:
+    """A server and the key for it."""
+
+    url: str
+    key: str
+    certificate: Path | None = None
+    """The only certificate to trust; `None` for those of the system."""
+
+
+@dataclass(frozen=True)
+class _Local:
+    url: str
+    key: str | None
+    certificate: Path | None
+
+
+def find(api_url: str | None = None, api_key: str | None = None, environment: Mapping[str, str] = os.environ) -> Where:
+    """Returns the server and the key. Raises an error that says what is missing."""
+    named_url, named_key = _of_environment(environment)
+    local = _local(_data_directory(environment))
+    url = (api_url or named_url or (local.url if local else "")).rstrip("/")
+    if not url:
+        raise ServerUnreachableError(
+            "there is no address of a server, and no server of `elevo up` runs for this user",
+            remediation="Start one with `elevo up`, or set `api_url` or ELEVO_SERVER.",
+        )
+    # The key of the owner must not be sent to any other server.
+    own = local if local and local.url == url else None
+    key = api_key or named_key or (own.key if own else None)
+    if not key:
+        raise _no_key(url)
+    return Where(url, key, own.certificate if own else None)
+
+
+def _no_key(url: str) -> WorkspaceError:
+    return UnauthorizedError(
+        f"there is no key for the server {url}",
+        remediation="Set `api_key` or ELEVO_API_KEY; `elevo key create` creates a key.",
+    )
+
+
+def _of_environment(environment: Mapping[str, str]) -> tuple[str | None, str | None]:
+    """Returns the server and the key of the first pair of variables that names either."""
+    for server, key in VARIABLES:
+        if environment.get(server) or environment.get(key):
+            return environment.get(server) or None, environment.get(key) or None
+    return None, None
+
+
+def _data_directory(environment: Mapping[str, str]) -> Path:
+    """Returns the data directory that `elevo up` uses for this user."""
+    if environment.get("ELEVO_DATA"):
+        return Path(environment["ELEVO_DATA"])
+    system = Path("/var/lib/elevo")
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        return system
+    data, home = (Path(environment.get(name, "")) for name in ("XDG_DATA_HOME", "HOME"))
+    if data.is_absolute():
+        return data / "elevo"
+    return home / ".local/share/elevo" if home.is_absolute() else system
+
+
+def _local(directory: Path) -> _Local | None:
+    """Returns the server that runs with a data directory."""
+    try:
+        with (directory / "server.json").open("rb") as file:
+            if not _is_locked(file.fileno()):
+                return None
+            record = json.loads(file.read(16 << 10))
+        address, certificate = str(record["address"]), record.get("certificate")
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    scheme = "https" if certificate else "http"
+    return _Local(f"{scheme}://{address}", _owner_key(directory), Path(certificate) if certificate else None)
+
+
+def _is_locked(descriptor: int) -> bool:
+    """Tells whether a server holds the lock of its record. A server that was killed leaves the record behind."""
+    try:
+        import fcntl
+    except ImportError:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    return False
+
+
+def _owner_key(directory: Path) -> str | None:
+    try:
+        return (directory / "owner.key").read_text().strip() or None
+    except OSError:
+        return None
