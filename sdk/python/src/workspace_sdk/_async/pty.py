@@ -62,6 +62,12 @@ class Pty(Service):
         """Deletes a terminal and kills the programs in it."""
         await self._send("DELETE", pty_id, **options)
 
+    async def ticket(self, pty_id: str, **options: Unpack[Call]) -> models.Ticket:
+        """Returns a ticket with which a page in a browser connects to a terminal once, within 30 seconds."""
+        tickets = Service(self._transport, "tickets")
+        body = {"path": self._path(pty_id, "ws")}
+        return await tickets._post(models.Ticket.model_validate_json, body=body, **options)
+
     async def connect(self, pty_id: str, client: str, offset: int) -> Any:
         """Opens the WebSocket of a terminal."""
         query = urlencode({"format": "binary", "offset": offset, "client": client})
