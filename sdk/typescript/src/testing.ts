@@ -1,0 +1,107 @@
+/** Tests without a server: a transport that responds from recorded exchanges. */
+
+import { fromBase64, toBase64 } from './bytes.js'
+import { ServerUnreachableError } from './errors.js'
+import type { Transport, TransportRequest } from './transport.js'
+
+/** A recorded body. A stream of events is text. */
+export type RecordedBody = { json: unknown } | { text: string } | { base64: string }
+
+/** A request and its response: one line of a recording. */
+export interface Exchange {
+  request: { method: string; path: string; body?: RecordedBody }
+  response: { status: number; headers: Record<string, string>; body?: RecordedBody }
+}
+
+/** A transport that responds from a recording. Exchanges with one method and path respond in their order. */
+export class FakeTransport implements Transport {
+  readonly #left: Exchange[]
+
+  constructor(exchanges: Iterable<Exchange>) {
+    this.#left = [...exchanges]
+  }
+
+  async send({ method, path }: TransportRequest): Promise<Response> {
+    const at = this.#left.findIndex(({ request }) => request.method === method && request.path === path)
+    if (at < 0) {
+      const next = this.#left[0]?.request
+      const expected = next ? `the next recorded request is ${next.method} ${next.path}` : 'the recording has ended'
+      throw new Error(`the recording has no request ${method} ${path}; ${expected}`)
+    }
+    const [exchange] = this.#left.splice(at, 1) as [Exchange]
+    const { status, headers, body } = exchange.response
+    return new Response(content(body), { status, headers })
+  }
+
+  url(path: string): string {
+    return `http://recorded${path}`
+  }
+
+  async connect(path: string): Promise<WebSocket> {
+    throw new ServerUnreachableError(`a recording has no WebSocket, such as ${path}`)
+  }
+
+  async close(): Promise<void> {}
+}
+
+/** Returns a transport for the lines of a recording: `new WorkspaceClient({ transport: recorded(lines) })`. */
+export function recorded(lines: string | Iterable<string>): FakeTransport {
+  const all = typeof lines === 'string' ? lines.split('\n') : [...lines]
+  return new FakeTransport(all.filter((line) => line.trim()).map((line) => JSON.parse(line) as Exchange))
+}
+
+/** A transport that collects exchanges as lines. Keys are not in them. */
+export interface RecordingTransport extends Transport {
+  /** The lines of the recording. */
+  readonly lines: string[]
+}
+
+/** Wraps a transport, and records its exchanges. A stream is recorded when it ends. */
+export function record(transport: Transport): RecordingTransport {
+  const lines: string[] = []
+  return {
+    lines,
+    url: (path) => transport.url(path),
+    connect: (path) => transport.connect(path),
+    close: () => transport.close(),
+    async send(request) {
+      const response = await transport.send(request)
+      const index = lines.push('') - 1
+      const { method, path, body } = request
+      const sent = typeof body === 'string' ? { json: JSON.parse(body) } : undefined
+      const [copy, kept] = [response.clone(), headersOf(response.headers)]
+      const write = (received: RecordedBody | undefined) => {
+        const exchange: Exchange = {
+          request: { method, path, body: sent },
+          response: { status: response.status, headers: kept, body: received },
+        }
+        lines[index] = JSON.stringify(exchange)
+      }
+      write(undefined)
+      void recordBody(copy).then(write, () => {})
+      return response
+    },
+  }
+}
+
+/** Headers that belong to a connection, not to a response. */
+const CONNECTION = new Set(['connection', 'content-length', 'date', 'keep-alive', 'transfer-encoding'])
+
+function headersOf(headers: Headers): Record<string, string> {
+  return Object.fromEntries([...headers].filter(([name]) => !CONNECTION.has(name)))
+}
+
+async function recordBody(response: Response): Promise<RecordedBody | undefined> {
+  const bytes = new Uint8Array(await response.arrayBuffer())
+  if (bytes.length === 0) return undefined
+  const type = response.headers.get('content-type') ?? ''
+  const text = new TextDecoder().decode(bytes)
+  if (type.includes('json')) return { json: JSON.parse(text) }
+  return type.startsWith('text/') ? { text } : { base64: toBase64(bytes) }
+}
+
+function content(body: RecordedBody | undefined): string | Uint8Array<ArrayBuffer> | null {
+  if (!body) return null
+  if ('json' in body) return JSON.stringify(body.json)
+  return 'text' in body ? body.text : (fromBase64(body.base64) as Uint8Array<ArrayBuffer>)
+}
