@@ -25,6 +25,8 @@ async def join(client: WorkspaceClient, project: Project, agent: str, cleanup: A
         pass  # The agent exists since an earlier run.
     key = await client.keys.create(name=f"example: {agent}", agent=agent, expires_in_seconds=600)
     cleanup.push_async_callback(client.keys.delete, key.id)
+    if not key.secret:
+        raise RuntimeError("the response with the secret was lost; create another key")
     own = await cleanup.enter_async_context(WorkspaceClient(api_key=key.secret))
     template = os.environ.get("ELEVO_TEMPLATE", "base")
     return await cleanup.enter_async_context(await own.sandbox.create(template=template, project=project.id))
@@ -47,8 +49,8 @@ async def show_reviews(client: WorkspaceClient, project: Project) -> None:
     async for review in client.reviews.list(project=project.id, state="open"):
         print(f'open review of {review.path}, from the merge "{review.message}"')
         for hunk in review.hunks:
-            print(f"  the project has: {hunk.project.strip()}")
-            print(f"  the agent has:   {hunk.workspace.strip()}")
+            print(f"  the project has: {(hunk.project or '').strip()}")
+            print(f"  the agent has:   {(hunk.workspace or '').strip()}")
 
 
 async def main() -> None:

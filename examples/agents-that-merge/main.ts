@@ -19,6 +19,7 @@ async function join(agent: string, project: Project) {
     if (!(error instanceof NameTakenError)) throw error
   }
   const key = await client.keys.create({ name: `example: ${agent}`, agent, expiresInSeconds: 600 })
+  if (!key.secret) throw new Error('the response with the secret was lost; create another key')
   const own = new WorkspaceClient({ apiKey: key.secret })
   const box = await own.sandbox.create({ template: process.env.ELEVO_TEMPLATE ?? 'base', project: project.id })
   return { box, key: key.id }
@@ -34,8 +35,8 @@ async function showReviews(project: Project) {
   for await (const review of client.reviews.list({ project: project.id, state: 'open' })) {
     console.log(`open review of ${review.path}, from the merge "${review.message}"`)
     for (const hunk of review.hunks) {
-      console.log(`  the project has: ${hunk.project?.trim()}`)
-      console.log(`  the agent has:   ${hunk.workspace?.trim()}`)
+      console.log(`  the project has: ${(hunk.project ?? '').trim()}`)
+      console.log(`  the agent has:   ${(hunk.workspace ?? '').trim()}`)
     }
   }
 }

@@ -45,5 +45,5 @@ with (
     threading.Thread(target=backend.serve_forever, daemon=True).start()
     print(f"open http://127.0.0.1:{PORT}/ and type; exit ends the example", flush=True)
 
-    print(f"the shell has ended with exit code {terminal.wait()}")
+    print(f"the shell has ended with exit code {terminal.wait().exit_code}")
     backend.shutdown()

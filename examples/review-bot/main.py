@@ -20,14 +20,14 @@ def decide(review: Review) -> Review:
 
 
 def run(client: WorkspaceClient, project: Project, follow: bool) -> None:
-    # Cursor 0 begins with the oldest event that the server keeps: reviews that are open already count, too.
-    # The stream continues after a lost connection where it was.
-    for event in client.events.stream(project=project.id, kinds=["review.opened"], cursor="0"):
-        review = client.reviews.get(event.data["review"])
-        if review.state == "open":
+    # Cursor 0 begins with the oldest event that the server keeps, so reviews that opened before the bot count.
+    # The stream continues after a lost connection, and reports events that were deleted as a gap. An event or
+    # a gap means that there may be work, and the list has the work.
+    for _ in client.events.stream(project=project.id, kinds=["review.opened"], cursor="0"):
+        for review in client.reviews.list(project=project.id, state="open"):
             decided = decide(review)
             print(f'{decided.path}: {decided.kind}; took {decided.take}, "{decided.decision_message}"')
-        if not follow and not client.reviews.list(project=project.id, state="open", limit=1).page().items:
+        if not follow:
             return
 
 

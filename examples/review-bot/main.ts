@@ -16,18 +16,15 @@ async function decide(review: Review) {
 }
 
 async function run(project: Project, follow: boolean) {
-  const open = () => client.reviews.list({ project: project.id, state: 'open', limit: 1 }).page()
-  // Cursor 0 begins with the oldest event that the server keeps: reviews that are open already count, too.
-  // The stream continues after a lost connection where it was.
-  const events = client.events.stream({ project: project.id, kinds: ['review.opened'], cursor: '0' })
-  for await (const event of events) {
-    if (event.kind !== 'review.opened') continue
-    const review = await client.reviews.get(event.data.review)
-    if (review.state === 'open') {
+  // Cursor 0 begins with the oldest event that the server keeps, so reviews that opened before the bot count.
+  // The stream continues after a lost connection, and reports events that were deleted as a gap. An event or
+  // a gap means that there may be work, and the list has the work.
+  for await (const _ of client.events.stream({ project: project.id, kinds: ['review.opened'], cursor: '0' })) {
+    for await (const review of client.reviews.list({ project: project.id, state: 'open' })) {
       const decided = await decide(review)
       console.log(`${decided.path}: ${decided.kind}; took ${decided.take}, "${decided.decisionMessage}"`)
     }
-    if (!follow && (await open()).items.length === 0) return
+    if (!follow) return
   }
 }
 

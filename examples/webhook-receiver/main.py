@@ -29,7 +29,7 @@ class Receiver(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         try:
             # The signature is that of the body as it arrived, so the body is not parsed before.
-            events.put(verify_webhook(body, self.headers, SECRET))
+            events.put(verify_webhook(body, dict(self.headers), SECRET))
             self.send_response(204)
         except WebhookSignatureError:
             print("rejected a request without a valid signature")
@@ -50,7 +50,10 @@ def handle(client: WorkspaceClient, webhook: str) -> None:
     print(f"ignored {event.kind}, which arrived again")
 
 
-with ThreadingHTTPServer(("127.0.0.1", int(os.environ.get("PORT", 0))), Receiver) as receiver, WorkspaceClient() as client:
+with (
+    ThreadingHTTPServer(("127.0.0.1", int(os.environ.get("PORT", 0))), Receiver) as receiver,
+    WorkspaceClient() as client,
+):
     threading.Thread(target=receiver.serve_forever, daemon=True).start()
     # The server must reach this address. On loopback, it needs the setting WEBHOOK_ALLOW_PRIVATE=true.
     url = os.environ.get("HOOK_URL", f"http://127.0.0.1:{receiver.server_port}/")
