@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ._generated.errors import ProcessTimeoutError
 from ._types import CommandResult, StreamEvent, body_of
 
@@ -54,13 +56,15 @@ class Output:
         )
 
 
-def timed_out(result: CommandResult) -> ProcessTimeoutError:
+def timed_out(result: CommandResult, headers: Mapping[str, str]) -> ProcessTimeoutError:
     """Returns the error for a command that its time-out has killed, as the server describes it."""
     return ProcessTimeoutError(
         "the command did not end within its timeout and was killed",
         code=4001,
         name="PROCESS_TIMEOUT",
         status=422,
+        request_id=headers.get("x-request-id"),
+        headers=headers,
         remediation="Set a longer `timeout`, or start the command and attach to it.",
         details=body_of(
             command_id=result.command_id,

@@ -286,6 +286,8 @@ class Page(Generic[T]):
     """Cursor of the next page; `None` on the last page."""
     total: int | None = None
     """Number of items on all pages, if the server counts them."""
+    page: int | None = None
+    """Number of the page, if the pages have numbers."""
     gap: models.EventGap | None = None
     """Of a page of events: events after the cursor were deleted."""
 

@@ -42,7 +42,8 @@ class Pages(OnePage[T]):
         answer = await self._transport.send(request)
         page = self._parse(answer.content)
         items = page.items if self._item is None else [self._item(item) for item in page.items]
-        return Page(items, page.next, getattr(page, "total", None), getattr(page, "gap", None))
+        more = {name: getattr(page, name, None) for name in ("total", "page", "gap")}
+        return Page(items, page.next, **more)
 
     async def __aiter__(self) -> AsyncIterator[T]:
         query = self._query

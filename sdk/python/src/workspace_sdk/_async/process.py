@@ -75,11 +75,10 @@ class Process(Service):
         as it arrives. If the caller stops waiting, the command is killed, unless `on_abort` is `leave`. Raises
         `ProcessTimeoutError` if the command takes longer than its `timeout`.
         """
-        command_id = options.get("command_id") or new_command_id()
-        options["command_id"] = command_id
-        output = Output(command_id, options.get("max_output_size"))
+        follow = self._follow(command, options, deadline)
+        output = Output(follow.command_id, options.get("max_output_size"))
         callbacks = {"stdout": on_stdout, "stderr": on_stderr}
-        async with closing(self.run_stream(command, on_abort=on_abort, deadline=deadline, **options)) as events:
+        async with closing(self._events(follow, on_abort)) as events:
             async for event in events:
                 output.add(event)
                 callback = callbacks.get(event.type)
@@ -87,7 +86,7 @@ class Process(Service):
                     await call(callback, event.data)
         result = output.result()
         if result.timed_out:
-            raise timed_out(result)
+            raise timed_out(result, follow.headers)
         return result
 
     async def run_stream(
@@ -103,8 +102,13 @@ class Process(Service):
         Output that the server no longer has is an event `gap`. If the caller stops waiting or closes the generator,
         the command is killed, unless `on_abort` is `leave`.
         """
+        async with closing(self._events(self._follow(command, options, deadline), on_abort)) as events:
+            async for event in events:
+                yield event
+
+    def _follow(self, command: str | Sequence[str], options: CommandOptions, deadline: float | None) -> Follow:
         body = command_body(command, options, stream=True)
-        follow = Follow(
+        return Follow(
             self._transport,
             self._sandbox,
             body["commandId"],
@@ -112,13 +116,16 @@ class Process(Service):
             deadline=Deadline(deadline),
             idempotency_key=options.get("idempotency_key"),
         )
+
+    async def _events(self, follow: Follow, on_abort: OnAbort) -> AsyncGenerator[StreamEvent, None]:
+        """Yields the events of a command, and kills it if the caller leaves."""
         try:
             while (event := await follow.next()) is not None:
                 yield event
         finally:
-            await self._end(follow, body["commandId"], on_abort)
+            await self._end(follow, on_abort)
 
-    async def _end(self, follow: Follow, command_id: str, on_abort: OnAbort) -> None:
+    async def _end(self, follow: Follow, on_abort: OnAbort) -> None:
         """Releases the connection, and kills a command that has not ended."""
         if follow.has_ended or not follow.was_sent or on_abort == "leave":
             await follow.close()
@@ -126,7 +133,7 @@ class Process(Service):
 
         async def end() -> None:
             await follow.close()
-            await self._kill_aborted(command_id, follow.has_started)
+            await self._kill_aborted(follow.command_id, follow.has_started)
 
         await finish(end, KILL_TIME)
 

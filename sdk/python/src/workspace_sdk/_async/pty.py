@@ -52,7 +52,9 @@ class Pty(Service):
 
     async def attach(self, pty_id: str, *, offset: int = 0, on_data: Callback[bytes] | None = None) -> Terminal:
         """Connects to a terminal that exists. Its output begins at an offset."""
-        return Terminal(self, pty_id, offset=offset, on_data=on_data)
+        terminal = Terminal(self, pty_id, offset=offset, on_data=on_data)
+        await terminal.connected()
+        return terminal
 
     async def resize(self, pty_id: str, cols: int, rows: int, **options: Unpack[Call]) -> None:
         """Changes the size of a terminal."""
@@ -121,11 +123,19 @@ class Terminal:
         self._socket: Any = None
         self._exit: TerminalExit | None = None
         self._error: Exception | None = None
+        self._is_attached = False
         self._is_closed = False
         self._reader = Task(self._read_all)
 
     def __repr__(self) -> str:
         return f"Terminal(id={self.id!r})"
+
+    async def connected(self) -> None:
+        """Waits for the first connection, and raises its error."""
+        async with self._changed:
+            while not self._is_attached and self._is_open():
+                await wait_for(self._changed, NEVER)
+            self._check()
 
     async def write(self, data: str | bytes, *, deadline: float | None = None) -> None:
         """Types data. Returns when it is on its way; it is sent again until the terminal has it."""
@@ -278,6 +288,7 @@ class Terminal:
         kind = message["type"]
         if kind == "attached":
             self._position = message["offset"]
+            self._is_attached = True
             self._patience.reset()
         elif kind == "stopping":
             raise ConnectionLostError("the server is stopping")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import uuid
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 from .._deadline import Deadline
@@ -30,7 +31,10 @@ class Follow:
     ) -> None:
         self._transport = transport
         self._sandbox = sandbox
-        self._command_id = command_id
+        self.command_id = command_id
+        """Id of the command."""
+        self.headers: Mapping[str, str] = {}
+        """Headers of the last response."""
         self._body = body
         self._key = idempotency_key or str(uuid.uuid4())
         self._deadline = deadline
@@ -74,6 +78,7 @@ class Follow:
             self._attempt += 1
             self._parser = EventParser()
             self._stream = self._transport.open(self._request())
+            self.headers = self._stream.headers
         piece = self._stream.next()
         if piece is None:
             raise ConnectionLostError("the server ended the stream before the command ended", retry="unknown")
@@ -90,7 +95,7 @@ class Follow:
 
     def _request(self) -> Request:
         if self.has_started or self._body is None:
-            path = path_of("sandboxes", self._sandbox, "process", self._command_id, "output")
+            path = path_of("sandboxes", self._sandbox, "process", self.command_id, "output")
             query = {"offset": self._position}
             return Request("GET", path, query=query, deadline=self._deadline, is_stream=True)
         # The same id attaches to the command if an earlier attempt has started it.

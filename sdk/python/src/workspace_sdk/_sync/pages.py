@@ -43,7 +43,8 @@ class Pages(OnePage[T]):
         answer = self._transport.send(request)
         page = self._parse(answer.content)
         items = page.items if self._item is None else [self._item(item) for item in page.items]
-        return Page(items, page.next, getattr(page, "total", None), getattr(page, "gap", None))
+        more = {name: getattr(page, name, None) for name in ("total", "page", "gap")}
+        return Page(items, page.next, **more)
 
     def __iter__(self) -> Iterator[T]:
         query = self._query

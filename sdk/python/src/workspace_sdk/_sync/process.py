@@ -76,11 +76,10 @@ class Process(Service):
         as it arrives. If the caller stops waiting, the command is killed, unless `on_abort` is `leave`. Raises
         `ProcessTimeoutError` if the command takes longer than its `timeout`.
         """
-        command_id = options.get("command_id") or new_command_id()
-        options["command_id"] = command_id
-        output = Output(command_id, options.get("max_output_size"))
+        follow = self._follow(command, options, deadline)
+        output = Output(follow.command_id, options.get("max_output_size"))
         callbacks = {"stdout": on_stdout, "stderr": on_stderr}
-        with closing(self.run_stream(command, on_abort=on_abort, deadline=deadline, **options)) as events:
+        with closing(self._events(follow, on_abort)) as events:
             for event in events:
                 output.add(event)
                 callback = callbacks.get(event.type)
@@ -88,7 +87,7 @@ class Process(Service):
                     call(callback, event.data)
         result = output.result()
         if result.timed_out:
-            raise timed_out(result)
+            raise timed_out(result, follow.headers)
         return result
 
     def run_stream(
@@ -104,8 +103,12 @@ class Process(Service):
         Output that the server no longer has is an event `gap`. If the caller stops waiting or closes the generator,
         the command is killed, unless `on_abort` is `leave`.
         """
+        with closing(self._events(self._follow(command, options, deadline), on_abort)) as events:
+            yield from events
+
+    def _follow(self, command: str | Sequence[str], options: CommandOptions, deadline: float | None) -> Follow:
         body = command_body(command, options, stream=True)
-        follow = Follow(
+        return Follow(
             self._transport,
             self._sandbox,
             body["commandId"],
@@ -113,13 +116,16 @@ class Process(Service):
             deadline=Deadline(deadline),
             idempotency_key=options.get("idempotency_key"),
         )
+
+    def _events(self, follow: Follow, on_abort: OnAbort) -> Generator[StreamEvent, None, None]:
+        """Yields the events of a command, and kills it if the caller leaves."""
         try:
             while (event := follow.next()) is not None:
                 yield event
         finally:
-            self._end(follow, body["commandId"], on_abort)
+            self._end(follow, on_abort)
 
-    def _end(self, follow: Follow, command_id: str, on_abort: OnAbort) -> None:
+    def _end(self, follow: Follow, on_abort: OnAbort) -> None:
         """Releases the connection, and kills a command that has not ended."""
         if follow.has_ended or not follow.was_sent or on_abort == "leave":
             follow.close()
@@ -127,7 +133,7 @@ class Process(Service):
 
         def end() -> None:
             follow.close()
-            self._kill_aborted(command_id, follow.has_started)
+            self._kill_aborted(follow.command_id, follow.has_started)
 
         finish(end, KILL_TIME)
 
