@@ -23,6 +23,8 @@ const backend = createServer(async (request, response) => {
 })
 backend.listen(port, '127.0.0.1', () => console.log(`open http://127.0.0.1:${port}/ and type; exit ends the example`))
 
+// Ctrl-C ends the shell, and with it the example, which deletes the sandbox.
+process.once('SIGINT', () => terminal.kill())
 const { exitCode } = await terminal.wait()
 console.log(`the shell has ended with exit code ${exitCode}`)
 backend.close()
