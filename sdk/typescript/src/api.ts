@@ -34,6 +34,8 @@ export interface Call {
   timeout?: number
   /** Maximum number of retries; that of the client by default. */
   retries?: number
+  /** Whether a lost response is raised at once, because the caller continues by other means. */
+  raisesLost?: boolean
   /** A status of 400 or more whose response is a result. */
   accept?: number
 }
@@ -132,7 +134,7 @@ export class Api {
           return { data: undefined as T, status: 204, headers: error.headers, requestId: error.requestId, attempts: before.length + 1 }
         }
       },
-      { policy, clock: this.clock, isRepeatable: true, signal },
+      { policy, clock: this.clock, isRepeatable: !call.raisesLost, signal },
     )
   }
 

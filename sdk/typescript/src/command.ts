@@ -2,7 +2,7 @@ import { type Api, path, type RequestOptions } from './api.js'
 import { toBase64, toBytes } from './bytes.js'
 import { CommandDecoder, type CommandEvent, type ExitEvent } from './command-events.js'
 import { CommandExitError } from './errors.js'
-import { follow, type Source } from './follow.js'
+import { follow, openStream, type Source } from './follow.js'
 import { ProcessTimeoutError } from './generated/errors.js'
 import type { ServerSentEvent } from './sse.js'
 import { type Signal, signalNumber } from './signals.js'
@@ -69,10 +69,8 @@ export class OutputSource implements Source<CommandEvent> {
   }
 
   #attach(isFirst: boolean): Promise<Response> {
-    const headers = { accept: 'text/event-stream' }
     const query = { offset: this.#decoder.offset }
-    const retries = isFirst ? undefined : 0
-    return this.#api.open({ method: 'GET', path: `${this.#path}/output`, query, headers, retries })
+    return openStream(this.#api, { method: 'GET', path: `${this.#path}/output`, query }, isFirst)
   }
 
   decode(event: ServerSentEvent, response: Response): Iterable<CommandEvent> {

@@ -1,6 +1,6 @@
 import type { Api, RequestOptions } from './api.js'
 import { withDates } from './dates.js'
-import { follow } from './follow.js'
+import { follow, openStream } from './follow.js'
 import { List, type Page, type PageOptions } from './pages.js'
 import { optionalId, type Ref, type Schemas } from './resource.js'
 
@@ -53,13 +53,12 @@ export class EventService {
   /** Returns events as they happen: those after `cursor`, or new ones. Continues after a lost connection. */
   stream(options: EventOptions = {}): AsyncGenerator<Event | EventGap, void, undefined> {
     let cursor = options.cursor
-    const headers = { accept: 'text/event-stream' }
     return follow<Event | EventGap>(
       this.#api,
       {
         open: (isFirst) => {
-          const selected = query({ ...options, cursor })
-          return this.#api.open({ method: 'GET', path: '/events', query: selected, headers, retries: isFirst ? undefined : 0 })
+          const call = { method: 'GET', path: '/events', query: query({ ...options, cursor }) } as const
+          return openStream(this.#api, call, isFirst)
         },
         decode: ({ event, id, data }) => {
           cursor = id ?? cursor

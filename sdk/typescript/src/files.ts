@@ -2,7 +2,7 @@ import { type Api, LONG_TIMEOUT, path as encode, type Query, type RequestOptions
 import { ApiPromise } from './api-promise.js'
 import { packDirectory, unpackDirectory } from './directories.js'
 import { ConnectionLostError, NotFoundError, WorkspaceError } from './errors.js'
-import { follow } from './follow.js'
+import { follow, openStream } from './follow.js'
 import { IsADirectoryError, NotAFileError, PathNotFoundError } from './generated/errors.js'
 import { List, list, type Page } from './pages.js'
 import type { Schemas } from './resource.js'
@@ -194,12 +194,11 @@ export class Files extends StoredFiles {
    */
   watch(path = '', options: RequestOptions = {}): AsyncGenerator<WatchEvent, void, undefined> {
     const query: Query = { path: path || undefined }
-    const headers = { accept: 'text/event-stream' }
-    const call = { method: 'GET', path: `${this.base}/files/watch`, query, headers } as const
+    const call = { method: 'GET', path: `${this.base}/files/watch`, query } as const
     return follow<WatchEvent>(
       this.api,
       {
-        open: (isFirst) => this.api.open({ ...call, retries: isFirst ? undefined : 0 }),
+        open: (isFirst) => openStream(this.api, call, isFirst),
         decode: (event) => [JSON.parse(event.data)],
         isLast: () => false,
       },

@@ -1,6 +1,6 @@
 // Streams that continue after a lost connection.
 
-import type { Api } from './api.js'
+import type { Api, Call } from './api.js'
 import { errorOfBody } from './error-response.js'
 import { ConnectionLostError } from './errors.js'
 import { isLost, isRejectedForNow } from './retry.js'
@@ -19,6 +19,12 @@ export interface Source<T> {
   decode(event: ServerSentEvent, response: Response): Iterable<T>
   /** Returns true if the stream is complete after an item. */
   isLast(item: T): boolean
+}
+
+/** Opens a stream. Only the first request has the retries of the client; `follow` repeats a lost one. */
+export function openStream(api: Api, call: Call, isFirst: boolean): Promise<Response> {
+  const headers = { accept: 'text/event-stream' }
+  return api.open({ ...call, headers, retries: isFirst ? undefined : 0, raisesLost: true })
 }
 
 /** Returns the items of a stream. After a lost connection, opens it again for at most a minute. */
@@ -43,7 +49,7 @@ export async function* follow<T>(api: Api, source: Source<T>, signal?: AbortSign
       throw new ConnectionLostError('the server ended the stream before it was complete')
     } catch (error) {
       signal?.throwIfAborted()
-      // The retries of the first request are over; a request that may have been received is repeated.
+      // The first request had its retries, unless its response was lost.
       const isPassing = isLost(error) || (!isFirst && isRejectedForNow(error))
       lostAt ??= api.clock.now()
       if (!isPassing || api.clock.now() + pause > lostAt + PATIENCE) throw error

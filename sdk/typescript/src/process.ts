@@ -3,7 +3,7 @@ import type { ApiPromise } from './api-promise.js'
 import { randomName, toBase64 } from './bytes.js'
 import { Command, type CommandResult, collect, type OutputCallbacks, OutputSource } from './command.js'
 import type { CommandEvent } from './command-events.js'
-import { follow } from './follow.js'
+import { follow, openStream } from './follow.js'
 import { type List, list, type PageOptions } from './pages.js'
 import type { Schemas } from './resource.js'
 import { type Signal, signalNumber } from './signals.js'
@@ -109,12 +109,11 @@ export class ProcessService {
     options: StreamOptions,
   ): [OutputSource, AsyncGenerator<CommandEvent, void, undefined>] {
     const json = { ...this.#body(command, options), stream: true }
-    const headers = { accept: 'text/event-stream' }
     // The same for all attempts, so that a lost start is attached to.
     const idempotencyKey = options.idempotencyKey ?? randomName()
-    const call = { method: 'POST', path: this.#path('run'), json, headers, options: { idempotencyKey } } as const
+    const call = { method: 'POST', path: this.#path('run'), json, options: { idempotencyKey } } as const
     // Without the signal: if the caller aborts, the command may have started, and must be killed.
-    const start = (isFirst: boolean) => this.#api.open({ ...call, retries: isFirst ? undefined : 0 })
+    const start = (isFirst: boolean) => openStream(this.#api, call, isFirst)
     const source = new OutputSource(this.#api, this.#path(json.commandId), { limit: options.maxOutputSize, start })
     return [source, this.#events(source, json.commandId, options)]
   }

@@ -2,7 +2,7 @@ import { type Api, path, type RequestOptions } from './api.js'
 import { randomName, toBytes } from './bytes.js'
 import { errorOfBody } from './error-response.js'
 import { ConnectionLostError, NotFoundError, type WorkspaceError } from './errors.js'
-import { FIRST_PAUSE, LONGEST_PAUSE, PATIENCE } from './follow.js'
+import { FIRST_PAUSE, LONGEST_PAUSE, openStream, PATIENCE } from './follow.js'
 import { ProcessNotFoundError, PTYNotFoundError } from './generated/errors.js'
 import { Queue } from './queue.js'
 import type { Schemas } from './resource.js'
@@ -183,7 +183,7 @@ export class Terminal implements AsyncIterable<Uint8Array>, AsyncDisposable {
         if (this.#isClosed) socket.close()
       })
     } catch (error) {
-      // A browser does not show why a server rejects a WebSocket.
+      // A browser does not show why a server rejects a WebSocket. A terminal is also a command, whose output has a route.
       if (!wasOpen) await this.#checkExists()
       throw error
     } finally {
@@ -222,7 +222,9 @@ export class Terminal implements AsyncIterable<Uint8Array>, AsyncDisposable {
   /** Throws `PTYNotFoundError` if the terminal does not exist. */
   async #checkExists(): Promise<void> {
     try {
-      await this.#api.json({ method: 'GET', path: path`/sandboxes/${this.#sandbox}/process/${this.id}` })
+      const call = { method: 'GET', path: path`/sandboxes/${this.#sandbox}/process/${this.id}/output` } as const
+      const output = await openStream(this.#api, { ...call, query: { offset: this.#offset } }, false)
+      await output.body?.cancel()
     } catch (error) {
       if (!(error instanceof ProcessNotFoundError)) throw error
       const { status, headers, requestId, details } = error

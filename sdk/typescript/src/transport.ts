@@ -87,8 +87,8 @@ export class FetchTransport implements Transport {
     const cause = (error as { cause?: { code?: string; message?: string } }).cause
     const code = cause?.code ?? (error as { code?: string }).code ?? ''
     const reason = [cause?.message, (error as Error).message, code].find(Boolean)
-    // Deno has no codes.
-    if (!UNREACHABLE.has(code) && !/connection refused|dns error/i.test(`${reason}`)) {
+    // Deno has no codes, and a port that `fetch` does not allow has none.
+    if (!UNREACHABLE.has(code) && !/connection refused|dns error|bad port/i.test(`${reason}`)) {
       return new ConnectionLostError(`the connection to ${url} was lost: ${reason}`, error)
     }
     const unreachable = new ServerUnreachableError(`cannot connect to ${url}: ${reason}`, error)

@@ -29,6 +29,7 @@ export function plain(value: unknown): unknown {
   if (value === undefined) return null
   if (value instanceof Date) return value.toISOString()
   if (value instanceof Uint8Array) return new TextDecoder().decode(value)
+  if (value instanceof Headers) return Object.fromEntries(value)
   return value
 }
 

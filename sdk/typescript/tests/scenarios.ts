@@ -74,7 +74,8 @@ class Run {
     const created = [...this.#created].sort((a, b) => order.indexOf(a.constructor.name) - order.indexOf(b.constructor.name))
     for (const object of created) {
       await object.delete().then(undefined, (error) => {
-        if (!(error instanceof sdk.NotFoundError)) throw error
+        // The steps may have revoked its key.
+        if (!(error instanceof sdk.NotFoundError || error instanceof sdk.AuthError)) throw error
       })
     }
     for (const client of this.#clients) await client.close()
