@@ -33,19 +33,23 @@ async def join(client: WorkspaceClient, project: Project, agent: str, cleanup: A
 
 
 async def run(box: Sandbox, command: str) -> None:
+    """Runs a command, which must succeed."""
     (await box.process.run(command)).check()
 
 
 async def merge(agent: str, box: Sandbox) -> None:
+    """Merges the work of an agent into the project, and shows the result."""
     result = await box.merge(message=f"the work of {agent}")
     print(f"{agent}: landed {paths(result.landed)}; in conflict {paths(result.conflicts)}")
 
 
 def paths(files: list[Any]) -> str:
+    """Returns the paths of changes as one text."""
     return ", ".join(file.path for file in files) or "nothing"
 
 
 async def show_reviews(client: WorkspaceClient, project: Project) -> None:
+    """Shows the changes that wait for a decision."""
     async for review in client.reviews.list(project=project.id, state="open"):
         print(f'open review of {review.path}, from the merge "{review.message}"')
         for hunk in review.hunks:
@@ -54,6 +58,7 @@ async def show_reviews(client: WorkspaceClient, project: Project) -> None:
 
 
 async def main() -> None:
+    """Lets the agents work, and deletes everything at the end, also after an error."""
     async with AsyncExitStack() as cleanup:
         client = await cleanup.enter_async_context(WorkspaceClient())
         project = await client.projects.create(name=f"agents-{time.time_ns()}")

@@ -25,12 +25,14 @@ async function join(agent: string, project: Project) {
   return { box, key: key.id }
 }
 
+// Merges the work of an agent into the project, and shows the result.
 async function merge(agent: string, box: Sandbox) {
   const { landed, conflicts } = await box.merge({ message: `the work of ${agent}` })
   const paths = (files: { path: string }[]) => files.map((file) => file.path).join(', ') || 'nothing'
   console.log(`${agent}: landed ${paths(landed)}; in conflict ${paths(conflicts)}`)
 }
 
+// Shows the changes that wait for a decision.
 async function showReviews(project: Project) {
   for await (const review of client.reviews.list({ project: project.id, state: 'open' })) {
     console.log(`open review of ${review.path}, from the merge "${review.message}"`)

@@ -2,47 +2,52 @@
 
 import asyncio
 import os
+import sys
 import time
 
 from workspace_sdk import Sandbox, WorkspaceClient
 
-SLUG = "slug.sh"
-TESTS = f"""
+N = 4
+TESTS = """
 failed=0
-check() {{
-  if [ "$(sh {SLUG} "$1")" = "$2" ]; then echo "ok $1"; else echo "not ok $1"; failed=1; fi
-}}
+check() {
+  if [ "$(sh slug.sh "$1")" = "$2" ]; then echo "ok $1"; else echo "not ok $1"; failed=1; fi
+}
 check 'Hello' 'hello'
 check 'Hello World' 'hello-world'
 check 'Two  spaces' 'two-spaces'
-check "What's new?" 'whats-new'
+check "It's here!" 'its-here'
 exit $failed
 """
 
 
 def propose(index: int) -> str:
-    """A stand-in for a model: returns the content of slug.sh for an attempt.
+    """A stand-in for a model: returns the content of slug.sh for one attempt.
 
     Replace it with a call to your model, with the output of the tests in the prompt.
     """
     attempts = [
         """echo "$1" | tr A-Z a-z""",
         """echo "$1" | tr A-Z a-z | tr ' ' -""",
-        r"""echo "$1" | tr A-Z a-z | tr -cd 'a-z \n' | tr -s ' ' -""",
+        """echo "$1" | tr A-Z a-z | tr -d '[:punct:]' | tr -s ' ' -""",
         """echo "$1" | tr A-Z a-z | tr -s ' ' -""",
     ]
     return attempts[index % len(attempts)] + "\n"
 
 
 async def attempt(box: Sandbox, index: int) -> int:
-    """Returns how many tests pass."""
-    await box.files.write(SLUG, propose(index))
+    """Makes one attempt in its own fork. Returns how many tests pass."""
+    await box.files.write("slug.sh", propose(index))
     run = await box.process.run("sh test.sh")
     return sum(line.startswith("ok ") for line in run.stdout.splitlines())
 
 
-async def best_of(client: WorkspaceClient, box: Sandbox, n: int) -> None:
-    forks = (await box.fork(count=n)).succeeded
+async def merge_best(client: WorkspaceClient, box: Sandbox) -> None:
+    """Makes all attempts in parallel, and merges the best one into the project."""
+    result = await box.fork(count=N)
+    for failure in result.failed:
+        print(f"a fork failed: {failure.error.message}", file=sys.stderr)
+    forks = result.succeeded
     try:
         passed = await asyncio.gather(*(attempt(fork, index) for index, fork in enumerate(forks)))
         for index, count in enumerate(passed):
@@ -56,17 +61,19 @@ async def best_of(client: WorkspaceClient, box: Sandbox, n: int) -> None:
 
 
 async def main() -> None:
+    """Creates a project with a failing test, and has it repaired."""
     async with WorkspaceClient() as client:
         project = await client.projects.create(name=f"best-of-n-{time.time_ns()}")
         try:
-            files = [{"path": SLUG, "content": 'echo "$1"\n'}, {"path": "test.sh", "content": TESTS}]
+            files = [{"path": "slug.sh", "content": 'echo "$1"\n'}, {"path": "test.sh", "content": TESTS}]
             await project.apply(files=files, merge={"message": "a failing test"})
 
+            # The sandbox has a workspace on the project, and so have its forks.
             template = os.environ.get("ELEVO_TEMPLATE", "base")
             async with await client.sandbox.create(template=template, project=project.id) as box:
                 print(f"before: exit code {(await box.process.run('sh test.sh')).exit_code}")
-                await best_of(client, box, 4)
-            print(f"the project's {SLUG}: {(await project.files.read(SLUG)).strip()}")
+                await merge_best(client, box)
+            print(f"the project's slug.sh: {(await project.files.read('slug.sh')).strip()}")
         finally:
             await project.delete()
 

@@ -14,7 +14,7 @@ PAGE = Path(__file__).with_name("index.html").read_bytes()
 
 
 class Backend(BaseHTTPRequestHandler):
-    """Responds to the requests of the page."""
+    """Responds to the requests of the page: to GET with the page, and to POST with a ticket."""
 
     def do_GET(self) -> None:
         self.respond("text/html", PAGE)

@@ -11,15 +11,19 @@ from workspace_sdk.sync import Project, Review, WorkspaceClient
 
 
 def decide(review: Review) -> Review:
-    """The rule. Replace it with your own, or with a question to a model."""
+    """The rule: takes the content that the server merged, the newer version of a document, or nothing.
+
+    Replace it with your own rule, or with a question to a model.
+    """
     if review.suggestion == "merged":
         return review.resolve("suggested", message=review.reason)
     if review.path.endswith(".md"):
         return review.resolve("workspace", message="the newer text wins in documents")
-    return review.resolve("nothing", message="a person removed this file; ask before you bring it back")
+    return review.resolve("nothing", message="code needs a person: refresh, resolve the conflict, and merge again")
 
 
 def run(client: WorkspaceClient, project: Project, follow: bool) -> None:
+    """Decides the open reviews of a project; with `follow`, also those that open later."""
     # Cursor 0 begins with the oldest event that the server keeps, so reviews that opened before the bot count.
     # The stream continues after a lost connection, and reports events that were deleted as a gap. An event or
     # a gap means that there may be work, and the list has the work.

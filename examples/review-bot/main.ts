@@ -4,7 +4,8 @@ import { WorkspaceClient, type Project, type Review } from '@elevo/workspace-sdk
 
 const client = new WorkspaceClient()
 
-// The rule. Replace it with your own, or with a question to a model.
+// The rule: takes the content that the server merged, the newer version of a document, or nothing.
+// Replace it with your own rule, or with a question to a model.
 async function decide(review: Review) {
   if (review.suggestion === 'merged') {
     return review.resolve('suggested', { message: review.reason })
@@ -12,9 +13,10 @@ async function decide(review: Review) {
   if (review.path.endsWith('.md')) {
     return review.resolve('workspace', { message: 'the newer text wins in documents' })
   }
-  return review.resolve('nothing', { message: 'a person removed this file; ask before you bring it back' })
+  return review.resolve('nothing', { message: 'code needs a person: refresh, resolve the conflict, and merge again' })
 }
 
+// Decides the open reviews of a project; with `follow`, also those that open later.
 async function run(project: Project, follow: boolean) {
   // Cursor 0 begins with the oldest event that the server keeps, so reviews that opened before the bot count.
   // The stream continues after a lost connection, and reports events that were deleted as a gap. An event or
@@ -30,7 +32,7 @@ async function run(project: Project, follow: boolean) {
 
 // Creates three conflicts: both workspaces change the log, and one removes two files that the other edits.
 async function conflicts(project: Project) {
-  const files = { 'CHANGES': 'Changes:\n', 'docs/setup.md': 'Run setup.\n', 'src/setup.sh': 'echo setup\n' }
+  const files = { CHANGES: 'Changes:\n', 'docs/setup.md': 'Run setup.\n', 'src/setup.sh': 'echo setup\n' }
   await project.apply({ files: Object.entries(files).map(([path, content]) => ({ path, content })) })
   const first = await client.workspaces.create({ project: project.id, name: 'first' })
   const second = await client.workspaces.create({ project: project.id, name: 'second' })

@@ -61,6 +61,7 @@ with (
     webhook = client.webhooks.create(url=url, kinds=["project.landed"], secret=SECRET)
     project = client.projects.create(name=f"webhook-{time.time_ns()}")
     try:
+        # This request does not come from the server.
         httpx.post(url, json={"id": 1, "kind": "project.landed"})
         project.apply(files=[{"path": "page.md", "content": "# Page\n"}])
         handle(client, webhook.id)

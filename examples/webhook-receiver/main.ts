@@ -4,7 +4,7 @@ import { randomBytes } from 'node:crypto'
 import { on, once } from 'node:events'
 import { createServer, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { text } from 'node:stream/consumers'
+import { buffer } from 'node:stream/consumers'
 import { verifyWebhook, WebhookSignatureError, WorkspaceClient } from '@elevo/workspace-sdk'
 
 const client = new WorkspaceClient()
@@ -16,7 +16,7 @@ const receiver = createServer(async (request, response) => response.writeHead(aw
 async function receive(request: IncomingMessage): Promise<number> {
   try {
     // The signature is that of the body as it arrived, so the body is not parsed before.
-    receiver.emit('event', await verifyWebhook(await text(request), request.headers, secret))
+    receiver.emit('event', await verifyWebhook(await buffer(request), request.headers, secret))
     return 204
   } catch (error) {
     if (!(error instanceof WebhookSignatureError)) throw error
@@ -34,6 +34,7 @@ const url = process.env.HOOK_URL ?? `http://127.0.0.1:${(receiver.address() as A
 const webhook = await client.webhooks.create({ url, kinds: ['project.landed'], secret })
 const project = await client.projects.create({ name: `webhook-${Date.now()}` })
 try {
+  // This request does not come from the server.
   await fetch(url, { method: 'POST', body: '{"id": 1, "kind": "project.landed"}' })
   await project.apply({ files: [{ path: 'page.md', content: '# Page\n' }] })
 
