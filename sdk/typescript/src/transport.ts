@@ -117,9 +117,8 @@ export class FetchTransport implements Transport {
 
 /** Returns the WebSocket of the package `ws`, for Node.js 20. */
 async function optionalWebSocket(): Promise<typeof WebSocket> {
-  // Bundlers must not look for the package.
-  const name = 'ws'
-  const imported = await import(/* @vite-ignore */ /* webpackIgnore: true */ name).catch((cause) => {
+  // Bundlers for browsers must not look for the package.
+  const imported = await import(/* @vite-ignore */ /* webpackIgnore: true */ 'ws').catch((cause) => {
     throw new ServerUnreachableError('this runtime has no WebSocket: install the package `ws`', cause)
   })
   return imported.WebSocket
