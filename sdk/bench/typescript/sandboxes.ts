@@ -17,8 +17,8 @@ export async function measureSandboxes(client: WorkspaceClient, count: number): 
   const rows: Row[] = [{ name, unit: 's', ours: figure([seconds]) }]
   for (const [kind, number] of Object.entries(before)) {
     rows.push({
-      name: `${name}: ${kind} after and before`,
-      unit: '',
+      name: `${kind} after ${count} sandboxes in a row, and before`,
+      unit: kind,
       ours: figure([after[kind] as number]),
       peer: figure([number]),
       bar: { limit: 0, overPeer: true },
