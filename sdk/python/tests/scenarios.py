@@ -140,9 +140,11 @@ class Scenario:
 
     def _clean_up(self) -> None:
         stage("clear", {})
+        client = self._globals["client"]
+        services = {"Sandbox": client.sandbox, "Workspace": client.workspaces, "Project": client.projects}
         for item in reversed(self._created):
             try:
-                self._driver.call(item.delete)
+                self._driver.call(services[type(item).__name__].delete, item.id)
             except workspace_sdk.errors.NotFoundError:
                 continue
         for client in self._clients:

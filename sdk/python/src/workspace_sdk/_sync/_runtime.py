@@ -192,8 +192,9 @@ def connect_socket(url: str, headers: Mapping[str, str], context: ssl.SSLContext
     """Opens a WebSocket."""
     from websockets.sync.client import connect
 
-    connection: ClientConnection = connect(url, additional_headers=headers, ssl=context, **SOCKET_OPTIONS)
-    return connection
+    # The caller closes the connection, which may be in use for longer than a block.
+    opened: ClientConnection = connect(url, additional_headers=headers, ssl=context, **SOCKET_OPTIONS).__enter__()
+    return opened
 
 
 class OnePage(Generic[T]):
