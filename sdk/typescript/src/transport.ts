@@ -121,7 +121,7 @@ async function optionalWebSocket(): Promise<typeof WebSocket> {
   const imported = await import(/* @vite-ignore */ /* webpackIgnore: true */ 'ws').catch((cause) => {
     throw new ServerUnreachableError('this runtime has no WebSocket: install the package `ws`', cause)
   })
-  return imported.WebSocket
+  return imported.WebSocket as unknown as typeof WebSocket
 }
 
 interface Pool {
