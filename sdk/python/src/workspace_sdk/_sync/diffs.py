@@ -21,7 +21,7 @@ class Compared(Service):
 
     def _diff(self, query: Mapping[str, Any], stat: bool, **wait: Unpack[Wait]) -> models.Diff | models.DiffStat:
         """Returns the changes between two versions, or their numbers of lines."""
-        query = {**query, "format": "stat" if stat else "json"}
+        query = {**query, "format": "stat" if stat else None}
         answer = self._send("GET", "diff", query=query, timeout=VERY_LONG, **wait)
         kind = models.DiffStat if stat else models.Diff
         return kind.model_validate_json(answer.content)
