@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 from workspace_sdk import Project, Sandbox, WorkspaceClient
@@ -19,10 +19,9 @@ WORK = {
 
 async def join(client: WorkspaceClient, project: Project, agent: str, cleanup: AsyncExitStack) -> Sandbox:
     """Creates a key for the agent, and with it the agent's own copy of the project."""
-    try:
+    # The agent may exist since an earlier run.
+    with suppress(NameTakenError):
         await client.agents.create(name=agent)
-    except NameTakenError:
-        pass  # The agent exists since an earlier run.
     key = await client.keys.create(name=f"example: {agent}", agent=agent, expires_in_seconds=600)
     cleanup.push_async_callback(client.keys.delete, key.id)
     if not key.secret:

@@ -15,7 +15,7 @@ async function join(agent: string, project: Project) {
   try {
     await client.agents.create({ name: agent })
   } catch (error) {
-    // The agent exists since an earlier run.
+    // The agent may exist since an earlier run.
     if (!(error instanceof NameTakenError)) throw error
   }
   const key = await client.keys.create({ name: `example: ${agent}`, agent, expiresInSeconds: 600 })

@@ -9,29 +9,32 @@ from typing import Any
 
 from workspace_sdk.sync import WorkspaceClient
 
-PORT = int(os.environ.get("PORT", 3000))
+PORT = int(os.environ.get("PORT", "3000"))
 PAGE = Path(__file__).with_name("index.html").read_bytes()
 
 
 class Backend(BaseHTTPRequestHandler):
-    """Responds to the requests of the page: to GET with the page, and to POST with a ticket."""
+    """Responds to the requests of the page."""
 
     def do_GET(self) -> None:
+        """Sends the page."""
         self.respond("text/html", PAGE)
 
     def do_POST(self) -> None:
+        """Sends the address of the terminal with a ticket."""
         # Ask here whether this visitor may use this terminal.
         ticket = box.pty.ticket(terminal.id)
         self.respond("application/json", json.dumps({"url": ticket.url}).encode())
 
     def respond(self, kind: str, body: bytes) -> None:
+        """Sends a response with a body."""
         self.send_response(200)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, *_: Any) -> None:
+    def log_message(self, format: str, *_: Any) -> None:
         """Logs no requests."""
 
 

@@ -26,6 +26,7 @@ class Receiver(BaseHTTPRequestHandler):
     """Responds to the requests of a webhook."""
 
     def do_POST(self) -> None:
+        """Accepts an event of the server."""
         body = self.rfile.read(int(self.headers["Content-Length"]))
         try:
             # The signature is that of the body as it arrived, so the body is not parsed before.
@@ -36,7 +37,7 @@ class Receiver(BaseHTTPRequestHandler):
             self.send_response(401)
         self.end_headers()
 
-    def log_message(self, *_: Any) -> None:
+    def log_message(self, format: str, *_: Any) -> None:
         """Logs no requests: the example prints events."""
 
 
@@ -51,7 +52,7 @@ def handle(client: WorkspaceClient, webhook: str) -> None:
 
 
 with (
-    ThreadingHTTPServer(("127.0.0.1", int(os.environ.get("PORT", 0))), Receiver) as receiver,
+    ThreadingHTTPServer(("127.0.0.1", int(os.environ.get("PORT", "0"))), Receiver) as receiver,
     WorkspaceClient() as client,
 ):
     threading.Thread(target=receiver.serve_forever, daemon=True).start()
