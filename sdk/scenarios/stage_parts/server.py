@@ -73,7 +73,7 @@ class Server:
             "RATE_REQUESTS": "1000000",
             "WEBHOOK_ALLOW_PRIVATE": "true",
             "ALLOWED_ORIGINS": f"http://127.0.0.1:{self.page_port}",
-            "STOP_GRACE": "2",
+            "STOP_GRACE": "1",
             "RUST_LOG": "info",
         }
         self._process: asyncio.subprocess.Process | None = None
