@@ -1,7 +1,7 @@
 /** Tests without a server: a transport that responds from recorded exchanges. */
 
 import { fromBase64, toBase64 } from './bytes.js'
-import { ServerUnreachableError } from './errors.js'
+import { WorkspaceError } from './errors.js'
 import type { Transport, TransportRequest } from './transport.js'
 
 /** A recorded body. A stream of events is text. */
@@ -11,6 +11,14 @@ export type RecordedBody = { json: unknown } | { text: string } | { base64: stri
 export interface Exchange {
   request: { method: string; path: string; body?: RecordedBody }
   response: { status: number; headers: Record<string, string>; body?: RecordedBody }
+}
+
+/** The code under test sent a request that the recording does not have. The client does not send it again. */
+export class UnexpectedRequestError extends WorkspaceError {
+  constructor(message: string) {
+    const remediation = 'Record the exchanges again with the present code, or correct the request.'
+    super({ name: 'UNEXPECTED_REQUEST', message, remediation })
+  }
 }
 
 /** A transport that responds from a recording. Exchanges with one method and path respond in their order. */
@@ -26,7 +34,7 @@ export class FakeTransport implements Transport {
     if (at < 0) {
       const next = this.#left[0]?.request
       const expected = next ? `the next recorded request is ${next.method} ${next.path}` : 'the recording has ended'
-      throw new Error(`the recording has no request ${method} ${path}; ${expected}`)
+      throw new UnexpectedRequestError(`the recording has no request ${method} ${path}; ${expected}`)
     }
     const [exchange] = this.#left.splice(at, 1) as [Exchange]
     const { status, headers, body } = exchange.response
@@ -38,7 +46,7 @@ export class FakeTransport implements Transport {
   }
 
   async connect(path: string): Promise<WebSocket> {
-    throw new ServerUnreachableError(`a recording has no WebSocket, such as ${path}`)
+    throw new UnexpectedRequestError(`a recording has no WebSocket, such as ${path}`)
   }
 
   async close(): Promise<void> {}
@@ -67,8 +75,8 @@ export function record(transport: Transport): RecordingTransport {
     async send(request) {
       const response = await transport.send(request)
       const index = lines.push('') - 1
-      const { method, path, body } = request
-      const sent = typeof body === 'string' ? { json: JSON.parse(body) } : undefined
+      const { method, path } = request
+      const sent = sentBody(request)
       const [copy, kept] = [response.clone(), headersOf(response.headers)]
       const write = (received: RecordedBody | undefined) => {
         const exchange: Exchange = {
@@ -78,7 +86,9 @@ export function record(transport: Transport): RecordingTransport {
         lines[index] = JSON.stringify(exchange)
       }
       write(undefined)
-      void recordBody(copy).then(write, () => {})
+      const written = recordBody(copy).then(write, () => {})
+      // The line is complete when the call returns, unless the response is a stream that lasts.
+      if (!kept['content-type']?.startsWith('text/event-stream')) await written
       return response
     },
   }
@@ -89,6 +99,13 @@ const CONNECTION = new Set(['connection', 'content-length', 'date', 'keep-alive'
 
 function headersOf(headers: Headers): Record<string, string> {
   return Object.fromEntries([...headers].filter(([name]) => !CONNECTION.has(name)))
+}
+
+/** Returns the body of a request, unless it is a stream. */
+function sentBody({ headers, body }: TransportRequest): RecordedBody | undefined {
+  if (body instanceof Uint8Array) return { base64: toBase64(body) }
+  if (typeof body !== 'string') return undefined
+  return headers['content-type'] === 'application/json' ? { json: JSON.parse(body) } : { text: body }
 }
 
 async function recordBody(response: Response): Promise<RecordedBody | undefined> {
