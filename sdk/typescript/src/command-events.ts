@@ -1,4 +1,4 @@
-import { fromBase64, toBytes } from './bytes.js'
+import { concat, fromBase64, toBytes } from './bytes.js'
 import type { Schemas } from './resource.js'
 import type { ServerSentEvent } from './sse.js'
 
@@ -46,7 +46,7 @@ export class OutputEvent {
   readonly #before: Uint8Array
   readonly #after: number
 
-  /** `before` are the first bytes of a character from earlier pieces; the last `after` bytes wait for later ones. */
+  /** `before` are the first bytes of a character from earlier pieces; the last `after` bytes of both wait for later ones. */
   constructor(
     type: OutputType,
     commandId: string,
@@ -66,9 +66,8 @@ export class OutputEvent {
   /** The piece as text. A character that is cut off is in the text of the next piece. */
   get data(): string {
     if (typeof this.#content === 'string' && this.#before.length === 0) return this.#content
-    const decoder = new TextDecoder('utf-8', { ignoreBOM: true })
-    const bytes = this.bytes
-    return decoder.decode(this.#before, { stream: true }) + decoder.decode(bytes.subarray(0, bytes.length - this.#after))
+    const bytes = concat([this.#before, this.bytes])
+    return new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes.subarray(0, bytes.length - this.#after))
   }
 
   /** The piece as bytes. */
@@ -139,8 +138,9 @@ export class CommandDecoder {
     if (content.length === 0) return undefined
     const before = this.#pending[type]
     // A text of the server ends with a complete character.
-    const after = typeof content === 'string' ? 0 : unfinishedBytes(content)
-    this.#pending[type] = after === 0 ? NONE : (content as Uint8Array).slice(-after)
+    const end = typeof content === 'string' ? NONE : concat([before, content.subarray(-3)])
+    const after = unfinishedBytes(end)
+    this.#pending[type] = after === 0 ? NONE : end.slice(-after)
     return new OutputEvent(type, event.commandId, event.offset ?? this.offset, content, before, after)
   }
 
