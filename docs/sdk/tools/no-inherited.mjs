@@ -1,4 +1,5 @@
-// A plugin of TypeDoc that leaves out inherited members: each is described once, in its own class.
+// A plugin of TypeDoc that leaves out members that are inherited from a class or interface of the
+// reference: each is described once.
 
 import { Converter } from 'typedoc'
 
@@ -7,7 +8,7 @@ export function load(app) {
   // After TypeDoc has marked inherited members (priority 0), and before it groups members (-100).
   const priority = -10
   app.converter.on(Converter.EVENT_RESOLVE_END, ({ project }) => {
-    const inherited = Object.values(project.reflections).filter((reflection) => reflection.inheritedFrom)
+    const inherited = Object.values(project.reflections).filter((reflection) => reflection.inheritedFrom?.reflection)
     for (const reflection of inherited) project.removeReflection(reflection)
   }, priority)
 }

@@ -5,6 +5,7 @@ DIRECTORY is the one with the package. The package is read and never imported.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 
@@ -18,8 +19,24 @@ INTRODUCTION = """\
 
 The classes and functions of `workspace_sdk`, which is async. `workspace_sdk.sync` has the same names, \
 without `async` and `await`. The [README](README.md) shows how to install and use the package."""
-# Modules of the async client, in the order of their use. Others follow in the order of their names.
-ORDER = ("client", "sandbox", "process", "pty", "files", "ports", "projects", "workspaces", "reviews", "snapshots")
+# Modules of the async client whose classes callers meet, in the order of their use.
+MODULES = (
+    "client",
+    "sandbox",
+    "process",
+    "pty",
+    "files",
+    "ports",
+    "versions",
+    "projects",
+    "workspaces",
+    "reviews",
+    "snapshots",
+    "events",
+    "webhooks",
+    "admin",
+    "pages",
+)
 SHOWN_SPECIAL_METHODS = ("__init__",)
 
 
@@ -32,16 +49,17 @@ def main(directory: str) -> None:
 def blocks(package: griffe.Module) -> Iterator[str]:
     """Yields the blocks of the document: headings, signatures, paragraphs and tables."""
     yield INTRODUCTION
-    modules = package["_async"].modules
-    for name in sorted(modules, key=lambda name: (ORDER.index(name) if name in ORDER else len(ORDER), name)):
-        yield from section(f"`{name}`", members(modules[name]))
-    exported = {package[name].final_target.path for name in package.exports or [] if package[name].is_alias}
-    types = package["_types"]
-    yield from section("Parameters and results", [each for each in members(types) if each.path in exported])
+    exported = set(package["_names"].exports or ())
+    for name in MODULES:
+        found = members(package["_async"][name])
+        yield from section(f"`{name}`", [each for each in found if each.is_class or each.name in exported])
+    types = [each for each in members(package["_types"]) if each.name in exported]
+    yield from section("Parameters and results", types)
+    yield from section("Options", members(package["_options"]))
     for name in ("webhooks", "testing"):
         yield from section(f"`{PACKAGE}.{name}`", members(package[name]))
-    yield from section("Objects of the API", members(package["_generated"]["models"]))
-    yield from section("Errors", members(package["_errors"]))
+    yield from section(f"`{PACKAGE}.models`", members(package["_generated"]["models"]), "models.")
+    yield from section(f"`{PACKAGE}.errors`", [each for each in members(package["_errors"]) if each.is_class])
     yield "Each code of the server has a class. The table lists the classes with the group that they belong to."
     yield error_table(package["_generated"]["errors"])
 
@@ -52,35 +70,59 @@ def members(module: griffe.Module) -> list[griffe.Object]:
     return [member for member in found if member.is_class or member.is_function]
 
 
-def section(title: str, objects: list[griffe.Object]) -> Iterator[str]:
+def section(title: str, objects: list[griffe.Object], prefix: str = "") -> Iterator[str]:
     """Yields a section with the objects, or nothing if there are none."""
     if objects:
         yield f"## {title}"
     for each in objects:
-        yield f"### {each.name}"
+        yield f"### {prefix}{each.name}"
         yield from (class_blocks(each) if each.is_class else function_blocks(each))
 
 
 def class_blocks(described: griffe.Class) -> Iterator[str]:
     """Yields the description, the attributes and the methods of a class."""
-    if described.bases:
-        yield f"Base: {', '.join(f'`{base}`' for base in described.bases)}"
     yield from description(described)
-    attributes = [each for each in visible(described) if each.is_attribute and each.docstring]
+    yield from base_lines(described)
+    shown = [each for owner in (described, *hidden_bases(described)) for each in visible(owner)]
+    attributes = [each for each in shown if each.is_attribute]
     if attributes:
         yield "\n".join(attribute_line(each) for each in attributes)
-    for method in visible(described):
+    for method in shown:
         if method.is_function:
             yield f"#### {described.name}.{method.name}"
             yield from function_blocks(method)
 
 
+def base_lines(described: griffe.Class) -> Iterator[str]:
+    """Yields a line for the model whose fields the class has, and one for the documented bases."""
+    bases = [base for base in described.resolved_bases if base.is_class]
+    # A class such as `SandboxFields` exists for type checkers, and has a model as its second base.
+    models = [str(base.bases[1]) for base in bases if base.name.endswith("Fields")]
+    if models:
+        yield f"Has the fields of `{models[0]}`."
+    others = [base.name for base in bases if is_documented(base)]
+    if others:
+        yield f"Has the methods and fields of {' and '.join(f'`{name}`' for name in others)} as well."
+
+
+def hidden_bases(described: griffe.Class) -> list[griffe.Class]:
+    """Returns the bases without a section of their own, whose members the class shows."""
+    bases = [base for base in described.resolved_bases if base.is_class and not base.name.endswith("Fields")]
+    return [base for base in bases if not is_documented(base)]
+
+
+def is_documented(base: griffe.Class) -> bool:
+    """Tells whether a class has a section of its own."""
+    *_, module, name = base.path.split(".")
+    return not name.startswith("_") and module in (*MODULES, "_errors", "models", "_options")
+
+
 def visible(described: griffe.Class) -> list[griffe.Object]:
-    """Returns the members that the reference shows."""
+    """Returns the members that the reference shows: public ones with a description."""
     return [
         member
         for name, member in described.members.items()
-        if not member.is_alias and (not name.startswith("_") or (name in SHOWN_SPECIAL_METHODS and member.docstring))
+        if not member.is_alias and member.docstring and (not name.startswith("_") or name in SHOWN_SPECIAL_METHODS)
     ]
 
 
@@ -121,7 +163,9 @@ def parameter_texts(function: griffe.Function) -> Iterator[str]:
 
 def attribute_line(attribute: griffe.Object) -> str:
     """Returns an attribute as an item of a list."""
-    annotation = f": {attribute.annotation}" if attribute.annotation else ""
+    # A field of a model may have an alias, which callers do not see.
+    text = re.sub(r"^Annotated\[(.*), Field\(.*\)\]$", r"\1", str(attribute.annotation or ""))
+    annotation = f": {text}" if text else ""
     return f"- `{attribute.name}{annotation}`: {' '.join(attribute.docstring.value.split())}"
 
 

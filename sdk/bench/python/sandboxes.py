@@ -47,7 +47,9 @@ async def measure(client: WorkspaceClient, count: int) -> list[Row]:
     rows = [Row(name, "s", Figure.of([seconds]))]
     for kind, number in before.items():
         ours, peer = Figure.of([float(after[kind])]), Figure.of([float(number)])
-        rows.append(Row(f"{kind} after {count} sandboxes in a row, and before", kind, ours, peer, Bar(0, over_peer=True)))
+        rows.append(
+            Row(f"{kind} after {count} sandboxes in a row, and before", kind, ours, peer, Bar(0, over_peer=True))
+        )
     return rows
 
 
