@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ._types import CommandResult
+    from ._command import CommandResult
 
 
 class WorkspaceError(Exception):

@@ -6,11 +6,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import asyncio
+
     from websockets import exceptions as socket_errors
 
     from ._generated import models
 
-__all__ = ["models", "socket_errors"]
+__all__ = ["asyncio", "models", "socket_errors"]
 
 
 class LazyModule:
@@ -26,5 +28,6 @@ class LazyModule:
 
 
 if not TYPE_CHECKING:
+    asyncio = LazyModule("asyncio")
     models = LazyModule("workspace_sdk._generated.models")
     socket_errors = LazyModule("websockets.exceptions")

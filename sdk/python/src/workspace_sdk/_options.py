@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
     from ._generated import models
-    from ._types import Option, Ref
+    from ._values import Option, Ref
 
 
 class Wait(TypedDict, total=False):

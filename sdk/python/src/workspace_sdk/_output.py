@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ._command import CommandResult, StreamEvent
 from ._generated.errors import ProcessTimeoutError
-from ._types import CommandResult, StreamEvent, body_of
+from ._values import body_of
 
 
 class Output:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ._errors import ServerUnreachableError, WorkspaceError
-from ._generated.errors import UnauthorizedError
 
 VARIABLES = (("ELEVO_SERVER", "ELEVO_API_KEY"), ("WORKSPACE_API_URL", "WORKSPACE_API_KEY"))
 
@@ -50,6 +49,8 @@ def find(api_url: str | None = None, api_key: str | None = None, environment: Ma
 
 
 def _no_key(url: str) -> WorkspaceError:
+    from ._generated.errors import UnauthorizedError
+
     return UnauthorizedError(
         f"there is no key for the server {url}",
         remediation="Set `api_key` or ELEVO_API_KEY; `elevo key create` creates a key.",

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from ._errors import WorkspaceError
-from ._sync.client import WorkspaceClient, with_sandbox
-from ._sync.files import Files, ReadFiles
-from ._sync.pages import Pages
-from ._sync.process import Command, Process
-from ._sync.projects import Project
-from ._sync.pty import Pty, Terminal
-from ._sync.reviews import Review
-from ._sync.sandbox import Sandbox
-from ._sync.snapshots import Snapshot, SnapshotTaken
-from ._sync.workspaces import Workspace
-from ._types import Batch, CommandResult, CreateSandboxParams, EventGap, Page, StreamEvent, TerminalExit
-from .webhooks import verify_webhook
+from typing import TYPE_CHECKING
+
+from ._names import importer
+
+if TYPE_CHECKING:
+    from ._command import CommandResult, StreamEvent
+    from ._errors import WorkspaceError
+    from ._sync.client import WorkspaceClient, with_sandbox
+    from ._sync.files import Files, ReadFiles
+    from ._sync.pages import Pages
+    from ._sync.process import Command, Process
+    from ._sync.projects import Project
+    from ._sync.pty import Pty, Terminal
+    from ._sync.reviews import Review
+    from ._sync.sandbox import Sandbox
+    from ._sync.snapshots import Snapshot, SnapshotTaken
+    from ._sync.workspaces import Workspace
+    from ._types import Batch, CreateSandboxParams, EventGap, Page, TerminalExit
+    from .webhooks import verify_webhook
 
 __all__ = [
     "Batch",
@@ -42,3 +48,5 @@ __all__ = [
     "verify_webhook",
     "with_sandbox",
 ]
+
+__getattr__ = importer(__name__, "_sync")

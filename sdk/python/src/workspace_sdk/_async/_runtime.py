@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Iterator
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -11,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import httpx
 
 from .._deadline import Deadline
+from .._lazy import asyncio
 from .._socket import SOCKET_OPTIONS
-from .._types import Page
 
 if TYPE_CHECKING:
     import ssl
@@ -20,12 +18,13 @@ if TYPE_CHECKING:
 
     from websockets.asyncio.client import ClientConnection
 
+    from .._types import Page
+
 T = TypeVar("T")
 R = TypeVar("R")
 
 HttpClient = httpx.AsyncClient
 HttpTransport = httpx.AsyncBaseTransport
-Condition = asyncio.Condition
 closing = aclosing
 Callback = Callable[[T], Any]
 """A function, which may be a coroutine function."""
@@ -34,7 +33,6 @@ Work = Callable[[], Coroutine[Any, Any, None]]
 __all__ = [
     "Body",
     "Callback",
-    "Condition",
     "HttpClient",
     "HttpTransport",
     "OnePage",
@@ -48,6 +46,7 @@ __all__ = [
     "gather",
     "in_thread",
     "limited",
+    "new_condition",
     "read_all",
     "sleep",
     "wait_for",
@@ -133,7 +132,7 @@ async def finish(work: Work, seconds: float) -> None:
 async def call(callback: Callback[T], value: T) -> None:
     """Calls a callback, and awaits it if it is a coroutine function."""
     result = callback(value)
-    if inspect.isawaitable(result):
+    if isinstance(result, Awaitable):
         await result
 
 
@@ -178,7 +177,12 @@ class Task:
             await asyncio.wait({self._task})
 
 
-async def wait_for(condition: Condition, deadline: Deadline) -> None:
+def new_condition() -> asyncio.Condition:
+    """Returns a lock whose holder can wait for a change."""
+    return asyncio.Condition()
+
+
+async def wait_for(condition: asyncio.Condition, deadline: Deadline) -> None:
     """Waits until the condition, which the caller holds, is notified."""
     with limited(deadline):
         await condition.wait()

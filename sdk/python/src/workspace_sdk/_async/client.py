@@ -4,29 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 from .._lazy import models
 from .._retry import RetryPolicy
-from .._types import CreateSandboxParams, SeenResponses
+from .._seen import SeenResponses
 from .._where import find
 from ._runtime import HttpTransport, gather
-from .admin import Agents, Keys, System, Templates, Tenants
 from .base import Service
-from .events import Events
-from .projects import Projects
-from .reviews import Reviews
-from .sandbox import Sandbox, Sandboxes
-from .snapshots import Snapshots
 from .transport import Transport, seen_responses
-from .webhooks import Webhooks
-from .workspaces import Workspaces
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .._options import Wait
+    from .._types import CreateSandboxParams
+    from .admin import Agents, Keys, System, Templates, Tenants
+    from .events import Events
+    from .projects import Projects
+    from .reviews import Reviews
+    from .sandbox import Sandbox, Sandboxes
+    from .snapshots import Snapshots
+    from .webhooks import Webhooks
+    from .workspaces import Workspaces
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -58,30 +60,80 @@ class WorkspaceClient:
         policy = RetryPolicy(retries, retry_delay, retry_backoff)
         self._transport = Transport(find(api_url, api_key), timeout, policy, transport)
         self._root = Service(self._transport)
-        self.sandbox = Sandboxes(self._transport)
+
+    # Each service is imported when it is first used: most programs use few of them.
+
+    @cached_property
+    def sandbox(self) -> Sandboxes:
         """Sandboxes."""
-        self.templates = Templates(self._transport)
+        from .sandbox import Sandboxes
+
+        return Sandboxes(self._transport)
+
+    @cached_property
+    def templates(self) -> Templates:
         """Templates."""
-        self.projects = Projects(self._transport)
+        from .admin import Templates
+
+        return Templates(self._transport)
+
+    @cached_property
+    def projects(self) -> Projects:
         """Projects."""
-        self.workspaces = Workspaces(self._transport)
+        return Projects(self._transport)
+
+    @cached_property
+    def workspaces(self) -> Workspaces:
         """Workspaces."""
-        self.reviews = Reviews(self._transport)
+        return Workspaces(self._transport)
+
+    @cached_property
+    def reviews(self) -> Reviews:
         """Reviews."""
-        self.snapshots = Snapshots(self._transport)
+        return Reviews(self._transport)
+
+    @cached_property
+    def snapshots(self) -> Snapshots:
         """Snapshots."""
-        self.events = Events(self._transport)
+        return Snapshots(self._transport)
+
+    @cached_property
+    def events(self) -> Events:
         """Events."""
-        self.webhooks = Webhooks(self._transport)
+        return Events(self._transport)
+
+    @cached_property
+    def webhooks(self) -> Webhooks:
         """Webhooks."""
-        self.keys = Keys(self._transport)
+        return Webhooks(self._transport)
+
+    @cached_property
+    def keys(self) -> Keys:
         """Keys."""
-        self.agents = Agents(self._transport)
+        from .admin import Keys
+
+        return Keys(self._transport)
+
+    @cached_property
+    def agents(self) -> Agents:
         """Agents."""
-        self.tenants = Tenants(self._transport)
+        from .admin import Agents
+
+        return Agents(self._transport)
+
+    @cached_property
+    def tenants(self) -> Tenants:
         """Tenants."""
-        self.system = System(self._transport)
+        from .admin import Tenants
+
+        return Tenants(self._transport)
+
+    @cached_property
+    def system(self) -> System:
         """The server itself."""
+        from .admin import System
+
+        return System(self._transport)
 
     def __repr__(self) -> str:
         return f"WorkspaceClient(api_url={self._transport.where.url!r})"

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from .._deadline import Deadline
 from .._lazy import models
-from .._types import EventGap, Ref, ref_or_none
+from .._types import EventGap
+from .._values import Ref, ref_or_none
 from ._runtime import closing
 from .base import Service
 from .pages import Pages

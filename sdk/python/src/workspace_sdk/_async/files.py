@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
@@ -12,8 +11,8 @@ from .._deadline import Deadline
 from .._errors import WorkspaceError
 from .._generated.errors import PathNotFoundError
 from .._lazy import models
-from .._tar import pack, unpack
-from .._types import body_of
+from .._tar import new_file, pack, unpack
+from .._values import body_of
 from ._runtime import closing, in_thread
 from .base import Service
 from .content import Data, content_of
@@ -144,12 +143,11 @@ class ReadFiles(Service):
         deadline: float | None = None,
     ) -> None:
         """Downloads the files below a path into a local directory."""
-        with tempfile.TemporaryFile() as file:
+        with new_file() as file:
             archive = self.download_archive(path=path, snapshot=snapshot, deadline=deadline)
             async with closing(archive) as pieces:
                 async for piece in pieces:
                     await in_thread(file.write, piece)
-            file.seek(0)
             await in_thread(unpack, file, directory)
 
     async def download_archive(
@@ -239,9 +237,7 @@ class Files(ReadFiles):
 
     async def upload(self, directory: str | os.PathLike[str], path: str | None = None, **options: Unpack[Call]) -> None:
         """Uploads the files below a local directory into a directory."""
-        with tempfile.TemporaryFile() as file:
-            await in_thread(pack, directory, file)
-            file.seek(0)
+        with await in_thread(pack, directory) as file:
             await self.upload_archive(file, path=path, **options)
 
     async def upload_archive(self, tar: Data, *, path: str | None = None, **options: Unpack[Call]) -> None:

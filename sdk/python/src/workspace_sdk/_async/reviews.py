@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from .._handle import ReviewFields
 from .._lazy import models
-from .._types import Batch, Ref, body_of, ref, ref_or_none
+from .._types import Batch
+from .._values import Ref, body_of, ref, ref_or_none
 from .base import Service
 from .pages import Pages
 from .transport import VERY_LONG, Transport

@@ -6,7 +6,6 @@ import json
 import ssl
 import sys
 import time
-import uuid
 from collections.abc import AsyncIterable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -26,7 +25,8 @@ from .._errors import (
     group_of,
 )
 from .._retry import Patience, RetryPolicy
-from .._types import SeenResponse, SeenResponses
+from .._seen import SeenResponse, SeenResponses
+from .._values import random_id
 from .._version import __version__
 from .._where import Where
 from ._runtime import Body, HttpClient, HttpTransport, close_http, limited, read_all, sleep
@@ -293,7 +293,7 @@ def user_agent() -> str:
 def _with_key(request: Request) -> Request:
     """Gives a request that changes something a key, which all attempts share."""
     if request.changes_something and request.idempotency_key is None:
-        request.idempotency_key = str(uuid.uuid4())
+        request.idempotency_key = random_id()
     return request
 
 

@@ -6,7 +6,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -15,7 +14,6 @@ import httpx
 
 from .._deadline import Deadline
 from .._socket import SOCKET_OPTIONS
-from .._types import Page
 
 if TYPE_CHECKING:
     import ssl
@@ -23,19 +21,19 @@ if TYPE_CHECKING:
 
     from websockets.sync.client import ClientConnection
 
+    from .._types import Page
+
 T = TypeVar("T")
 R = TypeVar("R")
 
 HttpClient = httpx.Client
 HttpTransport = httpx.BaseTransport
-Condition = threading.Condition
 Callback = Callable[[T], Any]
 Work = Callable[[], None]
 
 __all__ = [
     "Body",
     "Callback",
-    "Condition",
     "HttpClient",
     "HttpTransport",
     "OnePage",
@@ -49,6 +47,7 @@ __all__ = [
     "gather",
     "in_thread",
     "limited",
+    "new_condition",
     "read_all",
     "sleep",
     "wait_for",
@@ -156,6 +155,8 @@ def in_thread(function: Callable[..., R], *arguments: Any) -> R:
 
 def gather(function: Callable[[T], R], items: Iterable[T], limit: int | None) -> list[R]:
     """Returns the results of the function for all items, in their order, each in a thread."""
+    from concurrent.futures import ThreadPoolExecutor
+
     waiting = list(items)
     if not waiting:
         return []
@@ -182,7 +183,12 @@ class Task:
             self._thread.join()
 
 
-def wait_for(condition: Condition, deadline: Deadline) -> None:
+def new_condition() -> threading.Condition:
+    """Returns a lock whose holder can wait for a change."""
+    return threading.Condition()
+
+
+def wait_for(condition: threading.Condition, deadline: Deadline) -> None:
     """Waits until the condition, which the caller holds, is notified."""
     if not condition.wait(deadline.remaining()) and deadline.has_passed():
         raise deadline.error()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .._lazy import models
-from .._types import Option, Ref, body_of, ref, ref_or_none
+from .._values import Option, Ref, body_of, ref, ref_or_none
 from .base import Service
 from .pages import Pages
 from .transport import VERY_LONG, Request, Transport

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Generator, Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
@@ -13,8 +12,8 @@ from .._deadline import Deadline
 from .._errors import WorkspaceError
 from .._generated.errors import PathNotFoundError
 from .._lazy import models
-from .._tar import pack, unpack
-from .._types import body_of
+from .._tar import new_file, pack, unpack
+from .._values import body_of
 from ._runtime import closing, in_thread
 from .base import Service
 from .content import Data, content_of
@@ -144,12 +143,11 @@ class ReadFiles(Service):
         deadline: float | None = None,
     ) -> None:
         """Downloads the files below a path into a local directory."""
-        with tempfile.TemporaryFile() as file:
+        with new_file() as file:
             archive = self.download_archive(path=path, snapshot=snapshot, deadline=deadline)
             with closing(archive) as pieces:
                 for piece in pieces:
                     in_thread(file.write, piece)
-            file.seek(0)
             in_thread(unpack, file, directory)
 
     def download_archive(
@@ -237,9 +235,7 @@ class Files(ReadFiles):
 
     def upload(self, directory: str | os.PathLike[str], path: str | None = None, **options: Unpack[Call]) -> None:
         """Uploads the files below a local directory into a directory."""
-        with tempfile.TemporaryFile() as file:
-            in_thread(pack, directory, file)
-            file.seek(0)
+        with in_thread(pack, directory) as file:
             self.upload_archive(file, path=path, **options)
 
     def upload_archive(self, tar: Data, *, path: str | None = None, **options: Unpack[Call]) -> None:

@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-import uuid
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+from .._command import StreamEvent
 from .._deadline import Deadline
 from .._errors import ConnectionLostError, RequestTimeoutError, WorkspaceError
 from .._sse import EventParser
-from .._types import StreamEvent
+from .._values import random_id
 from .transport import Request, Stream, Transport, is_passing, new_patience, path_of
 
 
@@ -36,7 +36,7 @@ class Follow:
         self.headers: Mapping[str, str] = {}
         """Headers of the last response."""
         self._body = body
-        self._key = idempotency_key or str(uuid.uuid4())
+        self._key = idempotency_key or random_id()
         self._deadline = deadline
         self._position = offset
         self._events: deque[StreamEvent] = deque()

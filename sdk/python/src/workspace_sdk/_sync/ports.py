@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._lazy import models
-from .._types import body_of
+from .._values import body_of
 from .base import Service
 from .transport import Transport
 

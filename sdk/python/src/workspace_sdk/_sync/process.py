@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 import base64
-import uuid
 from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from .._command import CommandResult, OnAbort, StreamEvent, signal_number
 from .._deadline import Deadline
 from .._generated.errors import ProcessNotFoundError
 from .._lazy import models
 from .._output import Output, timed_out
-from .._types import CommandResult, OnAbort, StreamEvent, body_of, signal_number
+from .._values import body_of, random_id
 from ._runtime import Callback, call, closing, finish, sleep
 from .base import Service
 from .follow import Follow
@@ -248,7 +248,7 @@ class Command:
 
 def new_command_id() -> str:
     """Returns an id for a command."""
-    return f"py-{uuid.uuid4().hex}"
+    return f"py-{random_id()}"
 
 
 def command_body(command: str | Sequence[str], options: CommandOptions, **more: Any) -> dict[str, Any]:

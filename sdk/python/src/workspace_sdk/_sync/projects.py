@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from .._handle import ProjectFields
 from .._lazy import models
 from .._tar import pack
-from .._types import Batch, Option, Ref, body_of, ref, ref_or_none
+from .._types import Batch
+from .._values import Option, Ref, body_of, ref, ref_or_none
 from ._runtime import in_thread
 from .base import Service
 from .content import Data, content_of
@@ -92,9 +92,7 @@ class Project(ProjectFields, Compared):
         self, directory: str | os.PathLike[str], *, path: str | None = None, **options: Unpack[Call]
     ) -> models.ImportResult:
         """Replaces the files below a path by those of a local directory."""
-        with tempfile.TemporaryFile() as file:
-            in_thread(pack, directory, file)
-            file.seek(0)
+        with in_thread(pack, directory) as file:
             return self.import_(file, path=path, **options)
 
     def merge(self, workspaces: Sequence[Ref], **options: Unpack[MergeOptions]) -> Batch[models.WorkspaceMerged]:

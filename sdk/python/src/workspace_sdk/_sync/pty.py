@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections import deque
 from collections.abc import Iterator, Mapping
 from types import TracebackType
@@ -15,8 +14,9 @@ from .._deadline import NEVER, Deadline
 from .._errors import ConnectionLostError, NotFoundError, ServerUnreachableError, WorkspaceError, from_body
 from .._lazy import models, socket_errors
 from .._socket import MAX_INPUT, Unacknowledged
-from .._types import TerminalExit, body_of
-from ._runtime import Callback, Condition, Task, call, connect_socket, wait_for
+from .._types import TerminalExit
+from .._values import body_of, random_id
+from ._runtime import Callback, Task, call, connect_socket, new_condition, wait_for
 from .base import Service
 from .transport import Transport, error_of, is_passing, new_patience, user_agent
 
@@ -113,9 +113,9 @@ class Terminal:
         self._is_own = is_own
         self._on_data = on_data
         self._position = offset
-        self._client = uuid.uuid4().hex
-        self._changed = Condition()
-        self._sending = Condition()
+        self._client = random_id()
+        self._changed = new_condition()
+        self._sending = new_condition()
         self._output: deque[bytes] = deque()
         self._buffered = 0
         self._room: int | None = BUFFER

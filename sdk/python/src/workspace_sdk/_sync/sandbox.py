@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from .._errors import NotFoundError
 from .._handle import SandboxFields
 from .._lazy import models
-from .._types import Batch, CreateSandboxParams, Ref, body_of, ref
+from .._types import Batch, CreateSandboxParams
+from .._values import Ref, body_of, ref
 from ._runtime import finish
 from .base import Service
 from .files import Files

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, overload
 
 from .._handle import SnapshotFields, TakenFields
 from .._lazy import models
-from .._types import Ref, ref, ref_or_none
+from .._values import Ref, ref, ref_or_none
 from .base import Service
 from .content import Data, content_of
 from .diffs import Compared

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from .._lazy import models
-from .._types import Ref, body_of, ref, ref_or_none
+from .._values import Ref, body_of, ref, ref_or_none
 from .base import Service
 from .diffs import Compared
 from .snapshots import SnapshotTaken

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .._lazy import models
-from .._types import Ref, body_of, ref
+from .._values import Ref, body_of, ref
 from .base import Service
 from .pages import Pages
 from .transport import Transport

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from .._handle import WorkspaceFields
 from .._lazy import models
-from .._types import Batch, Option, Ref, body_of, ref, ref_or_none
+from .._types import Batch
+from .._values import Option, Ref, body_of, ref, ref_or_none
 from .base import Service
 from .files import Files
 from .pages import Pages
