@@ -81,31 +81,43 @@ class WorkspaceClient:
     @cached_property
     def projects(self) -> Projects:
         """Projects."""
+        from .projects import Projects
+
         return Projects(self._transport)
 
     @cached_property
     def workspaces(self) -> Workspaces:
         """Workspaces."""
+        from .workspaces import Workspaces
+
         return Workspaces(self._transport)
 
     @cached_property
     def reviews(self) -> Reviews:
         """Reviews."""
+        from .reviews import Reviews
+
         return Reviews(self._transport)
 
     @cached_property
     def snapshots(self) -> Snapshots:
         """Snapshots."""
+        from .snapshots import Snapshots
+
         return Snapshots(self._transport)
 
     @cached_property
     def events(self) -> Events:
         """Events."""
+        from .events import Events
+
         return Events(self._transport)
 
     @cached_property
     def webhooks(self) -> Webhooks:
         """Webhooks."""
+        from .webhooks import Webhooks
+
         return Webhooks(self._transport)
 
     @cached_property
