@@ -133,11 +133,11 @@ class Server:
             pass
 
     def errors(self) -> list[str]:
-        """Returns the errors that the server has logged."""
+        """Returns the errors that the server has logged, except those of a restart."""
         if not self.log.exists():
             return []
         lines = self.log.read_text(errors="replace").splitlines()
-        return [line for line in lines if '"level":"ERROR"' in line]
+        return [line for line in lines if '"level":"ERROR"' in line and "SHUTTING_DOWN" not in line]
 
     def remove(self) -> None:
         """Removes the containers, mounts and files of the server, which has ended."""
