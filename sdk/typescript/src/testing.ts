@@ -30,7 +30,8 @@ export class FakeTransport implements Transport {
   }
 
   async send({ method, path }: TransportRequest): Promise<Response> {
-    const at = this.#left.findIndex(({ request }) => request.method === method && request.path === path)
+    const wanted = normal(path)
+    const at = this.#left.findIndex(({ request }) => request.method === method && normal(request.path) === wanted)
     if (at < 0) {
       const next = this.#left[0]?.request
       const expected = next ? `the next recorded request is ${next.method} ${next.path}` : 'the recording has ended'
@@ -92,6 +93,13 @@ export function record(transport: Transport): RecordingTransport {
       return response
     },
   }
+}
+
+/** Returns a path and its query in a form that does not depend on encoding and order: SDKs differ in them. */
+function normal(path: string): string {
+  const { pathname, searchParams } = new URL(path, 'http://recorded')
+  searchParams.sort()
+  return `${pathname}?${searchParams}`
 }
 
 /** Headers that belong to a connection, not to a response. */

@@ -5,7 +5,7 @@ import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
 
 import { CommandExitError, type Project, SandboxNotFoundError, withSandbox, WorkspaceClient } from '../../src/index.js'
-import { record, recorded } from '../../src/testing.js'
+import { FakeTransport, record, recorded } from '../../src/testing.js'
 
 function lines(name: string): string {
   return readFileSync(new URL(`../../../scenarios/recorded/${name}.jsonl`, import.meta.url), 'utf8')
@@ -80,6 +80,13 @@ test('a request that was not recorded is an error with the request and the next 
   await assert.rejects(async () => client.sandbox.get('other'), unexpected)
   await assert.rejects(async () => client.sandbox.get('nothing'), SandboxNotFoundError)
   await assert.rejects(async () => client.sandbox.get('nothing'), /the recording has ended/)
+})
+
+test('a query matches in every order and encoding', async () => {
+  const request = { method: 'GET', path: '/api/v1/x?path=a%2Fb+c&limit=1' }
+  const transport = new FakeTransport([{ request, response: { status: 204, headers: {} } }])
+  const { status } = await transport.send({ method: 'GET', path: '/api/v1/x?limit=1&path=a/b%20c', headers: {} })
+  assert.equal(status, 204)
 })
 
 test('a client with a recorder writes a recording that responds in the same way', async () => {
