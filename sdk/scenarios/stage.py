@@ -21,7 +21,7 @@ sys.dont_write_bytecode = True
 from stage_parts.control import Control
 from stage_parts.proxy import Proxy
 from stage_parts.recording import Recording
-from stage_parts.server import Server
+from stage_parts.server import Server, free_port
 
 
 def main() -> int:
@@ -46,7 +46,7 @@ async def run(server: Server, arguments: argparse.Namespace) -> int:
     try:
         await server.start()
         await server.add_templates()
-        proxy = Proxy(server.port, Recording(arguments.record) if arguments.record else None)
+        proxy = Proxy(free_port(), server.port, Recording(arguments.record) if arguments.record else None)
         await proxy.listen()
         control = Control(server, proxy)
         await control.listen()
@@ -78,6 +78,9 @@ async def run_command(command: list[str], variables: dict[str, str], stopped: as
     await asyncio.wait([ended, interrupted], return_when=asyncio.FIRST_COMPLETED)
     if not ended.done():
         process.terminate()
+        await asyncio.wait([ended], timeout=10)
+    if not ended.done():
+        process.kill()
         await ended
     interrupted.cancel()
     code = ended.result()

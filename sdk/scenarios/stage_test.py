@@ -11,6 +11,7 @@ sys.dont_write_bytecode = True
 
 from stage_parts.faults import Fault
 from stage_parts.proxy import Proxy
+from stage_parts.server import free_port
 
 PLAIN = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
@@ -26,7 +27,7 @@ class ProxyTest(unittest.IsolatedAsyncioTestCase):
         self.response = PLAIN
         self.arrived = bytearray()
         self.server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.proxy = Proxy(self.server.sockets[0].getsockname()[1], None)
+        self.proxy = Proxy(free_port(), self.server.sockets[0].getsockname()[1], None)
         await self.proxy.listen()
 
     async def asyncTearDown(self) -> None:

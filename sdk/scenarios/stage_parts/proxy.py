@@ -14,23 +14,22 @@ from .recording import Recording
 
 
 class Proxy:
-    """Listens on a port of its own, and passes each request on to the server.
+    """Passes each request on to the server.
 
     Each request has a connection of its own to the server, so that a restart of the server
     affects only the requests that are under way.
     """
 
-    def __init__(self, server_port: int, recording: Recording | None) -> None:
+    def __init__(self, port: int, server_port: int, recording: Recording | None) -> None:
         self.faults = Faults()
-        self.port = 0
+        self.port = port
         self._server_port = server_port
         self._recording = recording
         self._listener: asyncio.Server | None = None
 
     async def listen(self) -> None:
-        """Accepts connections, after a pause on the same port."""
+        """Accepts connections, also after a pause."""
         self._listener = await asyncio.start_server(self._connection, "127.0.0.1", self.port)
-        self.port = self._listener.sockets[0].getsockname()[1]
 
     def pause(self) -> None:
         """Refuses new connections, as the port of a server that does not run."""
