@@ -4,11 +4,11 @@ import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
 
-import { CommandExitError, type Project, SandboxNotFoundError, withSandbox, WorkspaceClient } from '../../src/index.js'
-import { FakeTransport, record, recorded } from '../../src/testing.js'
+import { CommandExitError, type Project, SandboxNotFoundError, withSandbox, WorkspaceClient } from '../src/index.js'
+import { FakeTransport, record, recorded } from '../src/testing.js'
 
 function lines(name: string): string {
-  return readFileSync(new URL(`../../../scenarios/recorded/${name}.jsonl`, import.meta.url), 'utf8')
+  return readFileSync(new URL(`../../scenarios/recorded/${name}.jsonl`, import.meta.url), 'utf8')
 }
 
 function clientOf(name: string): WorkspaceClient {
