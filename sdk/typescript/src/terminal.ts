@@ -149,24 +149,19 @@ export class Terminal implements AsyncIterable<Uint8Array>, AsyncDisposable {
     const socket = await this.#api.transport.connect(`${json.path}?${query}`)
     this.#socket = socket
     let wasOpen = false
+    let quiet: ReturnType<typeof setTimeout> | undefined
+    const ping = setInterval(() => wasOpen && socket.send('{"type":"ping"}'), PING)
     try {
       return await new Promise((resolve, reject) => {
-        let quiet: ReturnType<typeof setTimeout>
         const heard = () => {
           clearTimeout(quiet)
           quiet = setTimeout(() => reject(new ConnectionLostError(`the terminal was silent for ${SILENCE} ms`)), SILENCE)
-        }
-        const ping = setInterval(() => wasOpen && socket.send('{"type":"ping"}'), PING)
-        const over = () => {
-          clearInterval(ping)
-          clearTimeout(quiet)
         }
         heard()
         socket.onopen = () => {
           wasOpen = true
           this.#input.connected((message) => socket.send(message))
         }
-        socket.onerror = () => {}
         socket.onmessage = ({ data }) => {
           heard()
           onMessage()
@@ -176,10 +171,9 @@ export class Terminal implements AsyncIterable<Uint8Array>, AsyncDisposable {
             reject(error)
           }
         }
-        socket.onclose = ({ code, reason }) => {
-          over()
-          reject(this.#closed(code, reason))
-        }
+        socket.onclose = ({ code, reason }) => reject(this.#closed(code, reason))
+        // Node.js 22 has no event `close` if the connection was not open.
+        socket.onerror = () => reject(this.#closed(1006, ''))
         if (this.#isClosed) socket.close()
       })
     } catch (error) {
@@ -187,7 +181,13 @@ export class Terminal implements AsyncIterable<Uint8Array>, AsyncDisposable {
       if (!wasOpen) await this.#checkExists()
       throw error
     } finally {
+      clearInterval(ping)
+      clearTimeout(quiet)
       this.#input.disconnected()
+      // Output that arrives late comes again on the next connection.
+      socket.onmessage = null
+      socket.onopen = null
+      socket.onerror = () => {}
       socket.close()
     }
   }
