@@ -23,6 +23,10 @@ class Where:
     """The only certificate to trust; `None` for those of the system."""
 
 
+RECORDED = Where("http://recorded", "recorded")
+"""In place of a server, for a client that responds from a recording."""
+
+
 @dataclass(frozen=True)
 class _Local:
     url: str

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import httpx
@@ -83,6 +83,37 @@ def read_all(response: httpx.Response) -> bytes:
         response.close()
 
 
+class _Group:
+    """The streams of the calls of one `gather`, which all end if one call fails or Ctrl-C is pressed."""
+
+    def __init__(self) -> None:
+        self._sockets: set[socket.socket] = set()
+        self.is_aborted = False
+
+    def add(self, connection: socket.socket) -> None:
+        """Adds the connection of a stream."""
+        self._sockets.add(connection)
+
+    def remove(self, connection: socket.socket) -> None:
+        """Removes the connection of a stream that has ended."""
+        self._sockets.discard(connection)
+
+    def abort(self) -> None:
+        """Ends all streams."""
+        self.is_aborted = True
+        for connection in list(self._sockets):
+            _end(connection)
+
+
+_group: ContextVar[_Group | None] = ContextVar("group", default=None)
+
+
+def _end(connection: socket.socket) -> None:
+    """Ends a connection that another thread reads, which then gets an error."""
+    with suppress(OSError):
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)
+
+
 class Body:
     """The body of a response, in pieces as they arrive."""
 
@@ -90,20 +121,18 @@ class Body:
         self._response = response
         self._pieces: Iterator[bytes] = response.iter_raw()
         self._deadline = deadline
+        self._group = _group.get()
+        stream = response.extensions.get("network_stream")
+        self._socket: socket.socket | None = stream.get_extra_info("socket") if stream else None
         self._timer = self._start_timer()
+        if self._group is not None and self._socket is not None:
+            self._group.add(self._socket)
 
     def _start_timer(self) -> threading.Timer | None:
         """Ends the connection at the deadline: the time-out of a socket is that of one read, not of all."""
-        stream = self._response.extensions.get("network_stream")
-        if not self._deadline or stream is None:
+        if not self._deadline or self._socket is None:
             return None
-        connection = stream.get_extra_info("socket")
-
-        def end() -> None:
-            with suppress(OSError):
-                socket.socket.shutdown(connection, socket.SHUT_RDWR)
-
-        timer = threading.Timer(self._deadline.remaining() or 0.0, end)
+        timer = threading.Timer(self._deadline.remaining() or 0.0, _end, (self._socket,))
         timer.daemon = True
         timer.start()
         return timer
@@ -113,6 +142,8 @@ class Body:
         try:
             return next(self._pieces, None)
         finally:
+            if self._group is not None and self._group.is_aborted:
+                raise KeyboardInterrupt
             if self._deadline.has_passed():
                 raise self._deadline.error()
 
@@ -120,6 +151,8 @@ class Body:
         """Releases the connection."""
         if self._timer is not None:
             self._timer.cancel()
+        if self._group is not None and self._socket is not None:
+            self._group.remove(self._socket)
         self._response.close()
 
 
@@ -154,19 +187,31 @@ def in_thread(function: Callable[..., R], *arguments: Any) -> R:
 
 
 def gather(function: Callable[[T], R], items: Iterable[T], limit: int | None) -> list[R]:
-    """Returns the results of the function for all items, in their order, each in a thread."""
-    from concurrent.futures import ThreadPoolExecutor
+    """Returns the results of the function for all items, in their order, each in a thread.
 
-    waiting = list(items)
+    After an error, the streams of the others end, and so do their commands.
+    """
+    from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+
+    waiting, group = list(items), _Group()
     if not waiting:
         return []
+
+    def one(item: T) -> R:
+        _group.set(group)
+        return function(item)
+
     with ThreadPoolExecutor(limit or min(len(waiting), MOST_THREADS)) as executor:
-        futures = [executor.submit(copy_context().run, function, item) for item in waiting]
+        futures = [executor.submit(copy_context().run, one, item) for item in waiting]
         try:
+            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+            for future in done:
+                future.result()
             return [future.result() for future in futures]
         except BaseException:
             for future in futures:
                 future.cancel()
+            group.abort()
             raise
 
 

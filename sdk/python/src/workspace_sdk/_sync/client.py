@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from .._lazy import models
 from .._retry import RetryPolicy
 from .._seen import SeenResponses
-from .._where import find
+from .._where import RECORDED, find
 from ._runtime import HttpTransport, gather
 from .base import Service
 from .transport import Transport, seen_responses
@@ -59,7 +59,8 @@ class WorkspaceClient:
         files have more time. `transport` replaces the network, as `workspace_sdk.testing` does.
         """
         policy = RetryPolicy(retries, retry_delay, retry_backoff)
-        self._transport = Transport(find(api_url, api_key), timeout, policy, transport)
+        where = RECORDED if getattr(transport, "is_recorded", False) else find(api_url, api_key)
+        self._transport = Transport(where, timeout, policy, transport)
         self._root = Service(self._transport)
 
     # Each service is imported when it is first used: most programs use few of them.
