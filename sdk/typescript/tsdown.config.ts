@@ -6,6 +6,8 @@ const shared: UserConfig = {
   target: 'es2022',
   platform: 'neutral',
   // The types have the comments. The annotation keeps bundlers from looking for optional packages.
+  // For projects whose settings have no types of `await using`.
+  banner: { dts: '/// <reference lib="esnext.disposable" />' },
   outputOptions: { comments: { jsdoc: false, annotation: true, legal: false } },
 }
 
