@@ -18,61 +18,65 @@ export type NewTenant = Schemas['NewTenant']
 
 /** The templates of sandboxes. */
 export class TemplateService {
-  readonly #api: Api
+    readonly #api: Api
 
-  /** @internal */
-  constructor(api: Api) {
-    this.#api = api
-  }
-
-  /** Returns all templates. */
-  async list(options: RequestOptions = {}): Promise<Template[]> {
-    const templates: Template[] = []
-    for await (const template of list<Template>(this.#api, { path: '/templates', query: { limit: 1000 }, options })) {
-      templates.push(template)
+    /** @internal */
+    constructor(api: Api) {
+        this.#api = api
     }
-    return templates
-  }
 
-  /** Creates a template. The image is pulled if the container engine does not have it. */
-  create(params: Schemas['AddTemplate'] & RequestOptions): ApiPromise<Template> {
-    const { options, body } = split(params)
-    return this.#api.json({ method: 'POST', path: '/templates', json: body, options, timeout: LONG_TIMEOUT })
-  }
+    /** Returns all templates. */
+    async list(options: RequestOptions = {}): Promise<Template[]> {
+        const templates: Template[] = []
+        for await (const template of list<Template>(this.#api, {
+            path: '/templates',
+            query: { limit: 1000 },
+            options,
+        })) {
+            templates.push(template)
+        }
+        return templates
+    }
 
-  /** Deletes a template. */
-  delete(name: string, options?: RequestOptions): ApiPromise<void> {
-    return this.#api.empty({ method: 'DELETE', path: path`/templates/${name}`, options })
-  }
+    /** Creates a template. The image is pulled if the container engine does not have it. */
+    create(params: Schemas['AddTemplate'] & RequestOptions): ApiPromise<Template> {
+        const { options, body } = split(params)
+        return this.#api.json({ method: 'POST', path: '/templates', json: body, options, timeout: LONG_TIMEOUT })
+    }
+
+    /** Deletes a template. */
+    delete(name: string, options?: RequestOptions): ApiPromise<void> {
+        return this.#api.empty({ method: 'DELETE', path: path`/templates/${name}`, options })
+    }
 }
 
 /** A list of objects that are created and deleted. */
 class Collection<T, New, Params extends object> {
-  protected readonly api: Api
-  readonly #path: string
+    protected readonly api: Api
+    readonly #path: string
 
-  /** @internal */
-  constructor(api: Api, path: string) {
-    this.api = api
-    this.#path = path
-  }
+    /** @internal */
+    constructor(api: Api, path: string) {
+        this.api = api
+        this.#path = path
+    }
 
-  /** Creates an object. */
-  create(params: Params & RequestOptions): ApiPromise<New> {
-    const { options, body } = split(params)
-    return this.api.json({ method: 'POST', path: this.#path, json: body, options })
-  }
+    /** Creates an object. */
+    create(params: Params & RequestOptions): ApiPromise<New> {
+        const { options, body } = split(params)
+        return this.api.json({ method: 'POST', path: this.#path, json: body, options })
+    }
 
-  /** Lists the objects. */
-  list(options: PageOptions = {}): List<T> {
-    const { limit, cursor, ...rest } = options
-    return list(this.api, { path: this.#path, query: { limit, cursor }, options: rest })
-  }
+    /** Lists the objects. */
+    list(options: PageOptions = {}): List<T> {
+        const { limit, cursor, ...rest } = options
+        return list(this.api, { path: this.#path, query: { limit, cursor }, options: rest })
+    }
 
-  /** Deletes an object. */
-  delete(id: string, options?: RequestOptions): ApiPromise<void> {
-    return this.api.empty({ method: 'DELETE', path: this.#path + path`/${id}`, options })
-  }
+    /** Deletes an object. */
+    delete(id: string, options?: RequestOptions): ApiPromise<void> {
+        return this.api.empty({ method: 'DELETE', path: this.#path + path`/${id}`, options })
+    }
 }
 
 /** The API keys of the tenant. `delete` revokes a key. */
@@ -83,46 +87,45 @@ export class AgentService extends Collection<Agent, Agent, Schemas['CreateAgent'
 
 /** The tenants of the server. `delete` erases a tenant with all its data. */
 export class TenantService extends Collection<Tenant, NewTenant, Schemas['CreateTenant']> {
-  /** Changes the name or the limits, or suspends the tenant. */
-  update(id: string, params: Schemas['ChangeTenant'] & RequestOptions): ApiPromise<Tenant> {
-    const { options, body } = split(params)
-    return this.api.json({ method: 'PATCH', path: path`/tenants/${id}`, json: body, options })
-  }
+    /** Changes the name or the limits, or suspends the tenant. */
+    update(id: string, params: Schemas['ChangeTenant'] & RequestOptions): ApiPromise<Tenant> {
+        const { options, body } = split(params)
+        return this.api.json({ method: 'PATCH', path: path`/tenants/${id}`, json: body, options })
+    }
 }
 
 /** The server itself. */
 export class SystemService {
-  readonly #api: Api
+    readonly #api: Api
 
-  /** @internal */
-  constructor(api: Api) {
-    this.#api = api
-  }
+    /** @internal */
+    constructor(api: Api) {
+        this.#api = api
+    }
 
-  /** Returns numbers of sandboxes and the use of resources. */
-  stats(options?: RequestOptions): ApiPromise<Schemas['SystemStats']> {
-    return this.#api.json({ method: 'GET', path: '/stats', options })
-  }
+    /** Returns numbers of sandboxes and the use of resources. */
+    stats(options?: RequestOptions): ApiPromise<Schemas['SystemStats']> {
+        return this.#api.json({ method: 'GET', path: '/stats', options })
+    }
 
-  /** Collects garbage. */
-  gc(params: Schemas['Gc'] & RequestOptions = {}): ApiPromise<Schemas['GcResult']> {
-    const { options, body } = split(params)
-    return this.#api.json({ method: 'POST', path: '/gc', json: body, options, timeout: LONG_TIMEOUT })
-  }
+    /** Collects garbage. */
+    gc(params: Schemas['Gc'] & RequestOptions = {}): ApiPromise<Schemas['GcResult']> {
+        const { options, body } = split(params)
+        return this.#api.json({ method: 'POST', path: '/gc', json: body, options, timeout: LONG_TIMEOUT })
+    }
 
-  /** Returns the state of the garbage collection. */
-  gcStatus(options?: RequestOptions): ApiPromise<Schemas['GcStatus']> {
-    return this.#api.json({ method: 'GET', path: '/gc', options })
-  }
+    /** Returns the state of the garbage collection. */
+    gcStatus(options?: RequestOptions): ApiPromise<Schemas['GcStatus']> {
+        return this.#api.json({ method: 'GET', path: '/gc', options })
+    }
 
-  /** Returns the state of the process. */
-  health(options?: RequestOptions): ApiPromise<Schemas['Health']> {
-    return this.#api.json({ method: 'GET', path: '//health', options })
-  }
+    /** Returns the state of the process. */
+    health(options?: RequestOptions): ApiPromise<Schemas['Health']> {
+        return this.#api.json({ method: 'GET', path: '//health', options })
+    }
 
-  /** Returns whether the server accepts requests, and the result of each probe. */
-  async ready(options?: RequestOptions): Promise<Schemas['Ready']> {
-    return this.#api.json<Schemas['Ready']>({ method: 'GET', path: '//ready', options, accept: 503 })
-  }
+    /** Returns whether the server accepts requests, and the result of each probe. */
+    async ready(options?: RequestOptions): Promise<Schemas['Ready']> {
+        return this.#api.json<Schemas['Ready']>({ method: 'GET', path: '//ready', options, accept: 503 })
+    }
 }
-

@@ -8,10 +8,10 @@ import type { RequestBody, Transport } from './transport.js'
 
 /** Options of every method. */
 export interface RequestOptions {
-  /** Ends the wait of the caller. */
-  signal?: AbortSignal
-  /** Names the request: a request with the same key is carried out once. The SDK chooses a key by default. */
-  idempotencyKey?: string
+    /** Ends the wait of the caller. */
+    signal?: AbortSignal
+    /** Names the request: a request with the same key is carried out once. The SDK chooses a key by default. */
+    idempotencyKey?: string
 }
 
 /** Times until a response begins, in milliseconds, by kind of request. */
@@ -20,24 +20,24 @@ export const LONG_TIMEOUT = 15 * 60_000
 
 /** One call of the API. */
 export interface Call {
-  method: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
-  /** Path below `/api/v1`, or a path at the root that begins with `//`. */
-  path: string
-  query?: Query
-  /** A body that is sent as JSON. */
-  json?: unknown
-  /** A body that is sent as it is. */
-  body?: RequestBody
-  headers?: Record<string, string | undefined>
-  options?: RequestOptions
-  /** Milliseconds until the response begins; the `timeout` of the client by default. */
-  timeout?: number
-  /** Maximum number of retries; that of the client by default. */
-  retries?: number
-  /** Whether a lost response is raised at once, because the caller continues by other means. */
-  raisesLost?: boolean
-  /** A status of 400 or more whose response is a result. */
-  accept?: number
+    method: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
+    /** Path below `/api/v1`, or a path at the root that begins with `//`. */
+    path: string
+    query?: Query
+    /** A body that is sent as JSON. */
+    json?: unknown
+    /** A body that is sent as it is. */
+    body?: RequestBody
+    headers?: Record<string, string | undefined>
+    options?: RequestOptions
+    /** Milliseconds until the response begins; the `timeout` of the client by default. */
+    timeout?: number
+    /** Maximum number of retries; that of the client by default. */
+    retries?: number
+    /** Whether a lost response is raised at once, because the caller continues by other means. */
+    raisesLost?: boolean
+    /** A status of 400 or more whose response is a result. */
+    accept?: number
 }
 
 /** Parameters of a query. Those that are `undefined` are left out. */
@@ -45,142 +45,159 @@ export type Query = Record<string, string | number | boolean | readonly string[]
 
 /** Settings of all calls of a client. */
 export interface ApiSettings extends RetryPolicy {
-  timeout: number
+    timeout: number
 }
 
 /** Builds a path, with each value encoded. */
 export function path(parts: TemplateStringsArray, ...values: (string | number)[]): string {
-  return parts.reduce((text, part, index) => text + segment(values[index - 1] as string | number) + part)
+    return parts.reduce((text, part, index) => text + segment(values[index - 1] as string | number) + part)
 }
 
 function segment(value: string | number): string {
-  const text = String(value)
-  // The parser of addresses removes these, and the request would be about another object.
-  if (text === '' || text === '.' || text === '..') {
-    throw new TypeError(`\`${text}\` is not a valid id or name`)
-  }
-  return encodeURIComponent(text)
+    const text = String(value)
+    // The parser of addresses removes these, and the request would be about another object.
+    if (text === '' || text === '.' || text === '..') {
+        throw new TypeError(`\`${text}\` is not a valid id or name`)
+    }
+    return encodeURIComponent(text)
 }
 
 /** Sends calls, with retries, and converts the responses. */
 export class Api {
-  readonly transport: Transport
-  readonly settings: ApiSettings
-  readonly clock: Clock
+    readonly transport: Transport
+    readonly settings: ApiSettings
+    readonly clock: Clock
 
-  constructor(transport: Transport, settings: ApiSettings, clock: Clock) {
-    this.transport = transport
-    this.settings = settings
-    this.clock = clock
-  }
-
-  /** Calls, and converts the JSON of the response. */
-  json<Data, Result = Data>(call: Call, convert?: (data: Data) => Result): ApiPromise<Result> {
-    return this.#call(call, async (response) => {
-      const data = withDates(await response.json()) as Data
-      return convert ? convert(data) : (data as unknown as Result)
-    })
-  }
-
-  /** Calls, and ignores the body of the response. */
-  empty(call: Call): ApiPromise<void> {
-    return this.#call(call, async (response) => void (await response.arrayBuffer()))
-  }
-
-  /** Calls, and returns the body of the response. */
-  bytes(call: Call): ApiPromise<Uint8Array> {
-    return this.#call(call, async (response) => new Uint8Array(await response.arrayBuffer()))
-  }
-
-  /** Calls, and returns the body of the response as text. */
-  text(call: Call): ApiPromise<string> {
-    return this.#call(call, (response) => response.text())
-  }
-
-  /** Calls, and returns the response as soon as it begins. */
-  open(call: Call): Promise<Response> {
-    return this.#call(call, async (response) => response).then((response) => response)
-  }
-
-  #call<T>(call: Call, read: (response: Response) => Promise<T>): ApiPromise<T> {
-    return new ApiPromise(this.#withRetries(call, read))
-  }
-
-  async #withRetries<T>(call: Call, read: (response: Response) => Promise<T>): Promise<ApiResult<T>> {
-    const { signal, idempotencyKey } = call.options ?? {}
-    signal?.throwIfAborted()
-    const changes = call.method !== 'GET' && call.method !== 'HEAD'
-    const headers: Record<string, string> = {}
-    for (const [name, value] of Object.entries(call.headers ?? {})) {
-      if (value !== undefined) headers[name] = value
+    constructor(transport: Transport, settings: ApiSettings, clock: Clock) {
+        this.transport = transport
+        this.settings = settings
+        this.clock = clock
     }
-    if (changes) {
-      headers['idempotency-key'] = idempotencyKey ?? randomName()
+
+    /** Calls, and converts the JSON of the response. */
+    json<Data, Result = Data>(call: Call, convert?: (data: Data) => Result): ApiPromise<Result> {
+        return this.#call(call, async (response) => {
+            const data = withDates(await response.json()) as Data
+            return convert ? convert(data) : (data as unknown as Result)
+        })
     }
-    if (call.json !== undefined) {
-      headers['content-type'] = 'application/json'
+
+    /** Calls, and ignores the body of the response. */
+    empty(call: Call): ApiPromise<void> {
+        return this.#call(call, async (response) => void (await response.arrayBuffer()))
     }
-    const policy = { ...this.settings, retries: call.retries ?? this.settings.retries }
-    // A stream is used up after one attempt.
-    if (call.body instanceof ReadableStream) policy.retries = 0
-    return withRetries(
-      async (before) => {
-        try {
-          return await this.#attempt(call, headers, read, before.length + 1)
-        } catch (error) {
-          // An earlier attempt has deleted the object, and its response was lost.
-          const wasDeleted = call.method === 'DELETE' && error instanceof NotFoundError && before.some(isLost)
-          if (!wasDeleted) throw error
-          return { data: undefined as T, status: 204, headers: error.headers, requestId: error.requestId, attempts: before.length + 1 }
+
+    /** Calls, and returns the body of the response. */
+    bytes(call: Call): ApiPromise<Uint8Array> {
+        return this.#call(call, async (response) => new Uint8Array(await response.arrayBuffer()))
+    }
+
+    /** Calls, and returns the body of the response as text. */
+    text(call: Call): ApiPromise<string> {
+        return this.#call(call, (response) => response.text())
+    }
+
+    /** Calls, and returns the response as soon as it begins. */
+    open(call: Call): Promise<Response> {
+        return this.#call(call, async (response) => response).then((response) => response)
+    }
+
+    #call<T>(call: Call, read: (response: Response) => Promise<T>): ApiPromise<T> {
+        return new ApiPromise(this.#withRetries(call, read))
+    }
+
+    async #withRetries<T>(call: Call, read: (response: Response) => Promise<T>): Promise<ApiResult<T>> {
+        const { signal, idempotencyKey } = call.options ?? {}
+        signal?.throwIfAborted()
+        const changes = call.method !== 'GET' && call.method !== 'HEAD'
+        const headers: Record<string, string> = {}
+        for (const [name, value] of Object.entries(call.headers ?? {})) {
+            if (value !== undefined) headers[name] = value
         }
-      },
-      { policy, clock: this.clock, isRepeatable: !call.raisesLost, signal },
-    )
-  }
-
-  async #attempt<T>(
-    call: Call,
-    headers: Record<string, string>,
-    read: (response: Response) => Promise<T>,
-    attempts: number,
-  ): Promise<ApiResult<T>> {
-    const signal = call.options?.signal
-    const limit = call.timeout === undefined ? this.settings.timeout : Math.max(call.timeout, this.settings.timeout)
-    const controller = new AbortController()
-    const stop = () => controller.abort(signal?.reason)
-    signal?.addEventListener('abort', stop, { once: true })
-    const timedOut = new RequestTimeoutError(`the server did not begin to respond to ${call.method} ${call.path} within ${limit} ms`)
-    const timer = setTimeout(() => controller.abort(timedOut), limit)
-    try {
-      const body = call.json === undefined ? call.body : JSON.stringify(call.json)
-      const request = { method: call.method, path: address(call), headers, body, signal: controller.signal }
-      const response = await this.transport.send(request)
-      clearTimeout(timer)
-      if (!response.ok && response.status !== call.accept) {
-        throw await errorOfResponse(response)
-      }
-      const data = await read(response)
-      return { data, status: response.status, headers: response.headers, requestId: response.headers.get('x-request-id') ?? undefined, attempts }
-    } catch (error) {
-      signal?.throwIfAborted()
-      if (controller.signal.aborted) throw timedOut
-      if (error instanceof WorkspaceError || error instanceof SyntaxError) throw error
-      throw new ConnectionLostError(`the response to ${call.method} ${call.path} was lost: ${(error as Error).message}`, error)
-    } finally {
-      clearTimeout(timer)
-      signal?.removeEventListener('abort', stop)
+        if (changes) {
+            headers['idempotency-key'] = idempotencyKey ?? randomName()
+        }
+        if (call.json !== undefined) {
+            headers['content-type'] = 'application/json'
+        }
+        const policy = { ...this.settings, retries: call.retries ?? this.settings.retries }
+        // A stream is used up after one attempt.
+        if (call.body instanceof ReadableStream) policy.retries = 0
+        return withRetries(
+            async (before) => {
+                try {
+                    return await this.#attempt(call, headers, read, before.length + 1)
+                } catch (error) {
+                    // An earlier attempt has deleted the object, and its response was lost.
+                    const wasDeleted = call.method === 'DELETE' && error instanceof NotFoundError && before.some(isLost)
+                    if (!wasDeleted) throw error
+                    return {
+                        data: undefined as T,
+                        status: 204,
+                        headers: error.headers,
+                        requestId: error.requestId,
+                        attempts: before.length + 1,
+                    }
+                }
+            },
+            { policy, clock: this.clock, isRepeatable: !call.raisesLost, signal },
+        )
     }
-  }
+
+    async #attempt<T>(
+        call: Call,
+        headers: Record<string, string>,
+        read: (response: Response) => Promise<T>,
+        attempts: number,
+    ): Promise<ApiResult<T>> {
+        const signal = call.options?.signal
+        const limit = call.timeout === undefined ? this.settings.timeout : Math.max(call.timeout, this.settings.timeout)
+        const controller = new AbortController()
+        const stop = () => controller.abort(signal?.reason)
+        signal?.addEventListener('abort', stop, { once: true })
+        const timedOut = new RequestTimeoutError(
+            `the server did not begin to respond to ${call.method} ${call.path} within ${limit} ms`,
+        )
+        const timer = setTimeout(() => controller.abort(timedOut), limit)
+        try {
+            const body = call.json === undefined ? call.body : JSON.stringify(call.json)
+            const request = { method: call.method, path: address(call), headers, body, signal: controller.signal }
+            const response = await this.transport.send(request)
+            clearTimeout(timer)
+            if (!response.ok && response.status !== call.accept) {
+                throw await errorOfResponse(response)
+            }
+            const data = await read(response)
+            return {
+                data,
+                status: response.status,
+                headers: response.headers,
+                requestId: response.headers.get('x-request-id') ?? undefined,
+                attempts,
+            }
+        } catch (error) {
+            signal?.throwIfAborted()
+            if (controller.signal.aborted) throw timedOut
+            if (error instanceof WorkspaceError || error instanceof SyntaxError) throw error
+            throw new ConnectionLostError(
+                `the response to ${call.method} ${call.path} was lost: ${(error as Error).message}`,
+                error,
+            )
+        } finally {
+            clearTimeout(timer)
+            signal?.removeEventListener('abort', stop)
+        }
+    }
 }
 
 function address(call: Call): string {
-  const query = new URLSearchParams()
-  for (const [name, value] of Object.entries(call.query ?? {})) {
-    if (value === undefined || value === null) continue
-    const values = typeof value === 'object' ? value : [String(value)]
-    for (const item of values) query.append(name, item)
-  }
-  const text = query.toString()
-  const base = call.path.startsWith('//') ? call.path.slice(1) : `/api/v1${call.path}`
-  return text ? `${base}?${text}` : base
+    const query = new URLSearchParams()
+    for (const [name, value] of Object.entries(call.query ?? {})) {
+        if (value === undefined || value === null) continue
+        const values = typeof value === 'object' ? value : [String(value)]
+        for (const item of values) query.append(name, item)
+    }
+    const text = query.toString()
+    const base = call.path.startsWith('//') ? call.path.slice(1) : `/api/v1${call.path}`
+    return text ? `${base}?${text}` : base
 }

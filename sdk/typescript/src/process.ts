@@ -13,26 +13,26 @@ export type CommandInfo = Schemas['CommandInfo']
 
 /** Options of a command. */
 export interface StartOptions extends RequestOptions {
-  /** Working directory; `/workspace` by default. */
-  cwd?: string
-  /** Environment variables, in addition to those of the sandbox. */
-  envs?: Record<string, string>
-  /** Milliseconds until the server kills the command; 0 for no limit. */
-  timeout?: number
-  /** Id of the command: letters, digits, `.`, `_` and `-`. The same call with the same id attaches to the command. */
-  commandId?: string
-  /** Standard input of the command. */
-  stdin?: string | Uint8Array
-  /** Whether standard input stays open for `write()`. */
-  openStdin?: boolean
+    /** Working directory; `/workspace` by default. */
+    cwd?: string
+    /** Environment variables, in addition to those of the sandbox. */
+    envs?: Record<string, string>
+    /** Milliseconds until the server kills the command; 0 for no limit. */
+    timeout?: number
+    /** Id of the command: letters, digits, `.`, `_` and `-`. The same call with the same id attaches to the command. */
+    commandId?: string
+    /** Standard input of the command. */
+    stdin?: string | Uint8Array
+    /** Whether standard input stays open for `write()`. */
+    openStdin?: boolean
 }
 
 /** Options of a command whose output is streamed. */
 export interface StreamOptions extends StartOptions {
-  /** Maximum bytes of output; the rest is discarded. */
-  maxOutputSize?: number
-  /** Whether the command is killed when the signal aborts or the iteration stops; `kill` by default. */
-  onAbort?: 'kill' | 'leave'
+    /** Maximum bytes of output; the rest is discarded. */
+    maxOutputSize?: number
+    /** Whether the command is killed when the signal aborts or the iteration stops; `kill` by default. */
+    onAbort?: 'kill' | 'leave'
 }
 
 /** Options of `run`. The default time-out is 60 s. */
@@ -43,111 +43,122 @@ const KILL_TIMEOUT = 5_000
 
 /** The commands of a sandbox. */
 export class ProcessService {
-  readonly #api: Api
-  readonly #sandbox: string
+    readonly #api: Api
+    readonly #sandbox: string
 
-  /** @internal */
-  constructor(api: Api, sandbox: string) {
-    this.#api = api
-    this.#sandbox = sandbox
-  }
-
-  /** Runs a command line, or a program with its arguments, and returns its result. */
-  async run(command: string | string[], options: RunOptions = {}): Promise<CommandResult> {
-    const [source, events] = this.#stream(command, options)
-    return collect(events, source, options)
-  }
-
-  /** Runs a command, and returns its output as it arrives. To stop the iteration kills the command. */
-  runStream(command: string | string[], options: StreamOptions = {}): AsyncGenerator<CommandEvent, void, undefined> {
-    return this.#stream(command, options)[1]
-  }
-
-  /** Starts a command that runs on its own, with an open standard input. The server keeps its newest output. */
-  async start(command: string | string[], options: StartOptions & OutputCallbacks = {}): Promise<Command> {
-    const json = { ...this.#body(command, { openStdin: true, ...options }), background: true }
-    await this.#api.json({ method: 'POST', path: this.#path('run'), json, options: requestOptions(options) })
-    return new Command(this.#api, this.#sandbox, json.commandId, options)
-  }
-
-  /** Returns a command that was started earlier. */
-  async attach(commandId: string, options: OutputCallbacks & RequestOptions & { offset?: number } = {}): Promise<Command> {
-    await this.get(commandId, { signal: options.signal })
-    return new Command(this.#api, this.#sandbox, commandId, options)
-  }
-
-  /** Sends a signal to a command and its children; `SIGTERM` by default. */
-  kill(commandId: string, signal?: Signal, options?: RequestOptions): ApiPromise<void> {
-    const json = { signal: signalNumber(signal) }
-    return this.#api.empty({ method: 'POST', path: this.#path(commandId, 'kill'), json, options })
-  }
-
-  /** Returns a command. */
-  get(commandId: string, options?: RequestOptions): ApiPromise<CommandInfo> {
-    return this.#api.json({ method: 'GET', path: this.#path(commandId), options })
-  }
-
-  /** Lists running and recently ended commands, oldest first. */
-  list(options: PageOptions = {}): List<CommandInfo> {
-    const { limit, cursor, ...rest } = options
-    return list(this.#api, { path: path`/sandboxes/${this.#sandbox}/process`, query: { limit, cursor }, options: rest })
-  }
-
-  #path(...parts: string[]): string {
-    return parts.reduce((text, part) => text + path`/${part}`, path`/sandboxes/${this.#sandbox}/process`)
-  }
-
-  #body(command: string | string[], options: StreamOptions) {
-    const { cwd, envs, timeout, commandId = randomName(), stdin, openStdin, maxOutputSize } = options
-    const given = typeof command === 'string' ? { command } : { args: command }
-    const input = typeof stdin === 'string' ? { stdin } : stdin ? { stdinBase64: toBase64(stdin) } : {}
-    return { ...given, ...input, commandId, cwd, envs, timeout, openStdin, maxOutputSize }
-  }
-
-  #stream(
-    command: string | string[],
-    options: StreamOptions,
-  ): [OutputSource, AsyncGenerator<CommandEvent, void, undefined>] {
-    const json = { ...this.#body(command, options), stream: true }
-    // The same for all attempts, so that a lost start is attached to.
-    const idempotencyKey = options.idempotencyKey ?? randomName()
-    const call = { method: 'POST', path: this.#path('run'), json, options: { idempotencyKey } } as const
-    // Without the signal: if the caller aborts, the command may have started, and must be killed.
-    const start = (isFirst: boolean) => openStream(this.#api, call, isFirst)
-    const source = new OutputSource(this.#api, this.#path(json.commandId), { limit: options.maxOutputSize, start })
-    return [source, this.#events(source, json.commandId, options)]
-  }
-
-  async *#events(source: OutputSource, id: string, options: StreamOptions): AsyncGenerator<CommandEvent, void, undefined> {
-    options.signal?.throwIfAborted()
-    let isOver = false
-    try {
-      for await (const event of follow(this.#api, source, options.signal)) {
-        isOver = event.type === 'exit'
-        yield event
-      }
-    } catch (error) {
-      isOver ||= !options.signal?.aborted
-      throw error
-    } finally {
-      if (!isOver && options.onAbort !== 'leave') await this.#killNow(source, id)
+    /** @internal */
+    constructor(api: Api, sandbox: string) {
+        this.#api = api
+        this.#sandbox = sandbox
     }
-  }
 
-  /** Kills a command whose caller no longer waits for it. */
-  async #killNow(source: OutputSource, id: string): Promise<void> {
-    const kill = async () => {
-      await source.opening
-      await this.kill(id, 'SIGKILL')
+    /** Runs a command line, or a program with its arguments, and returns its result. */
+    async run(command: string | string[], options: RunOptions = {}): Promise<CommandResult> {
+        const [source, events] = this.#stream(command, options)
+        return collect(events, source, options)
     }
-    const done = new AbortController()
-    const killed = kill().finally(() => done.abort())
-    // An error here must not hide the reason of the caller, and a command that has ended needs no signal.
-    await Promise.race([killed, this.#api.clock.sleep(KILL_TIMEOUT, done.signal)]).catch(() => {})
-    killed.catch(() => {})
-  }
+
+    /** Runs a command, and returns its output as it arrives. To stop the iteration kills the command. */
+    runStream(command: string | string[], options: StreamOptions = {}): AsyncGenerator<CommandEvent, void, undefined> {
+        return this.#stream(command, options)[1]
+    }
+
+    /** Starts a command that runs on its own, with an open standard input. The server keeps its newest output. */
+    async start(command: string | string[], options: StartOptions & OutputCallbacks = {}): Promise<Command> {
+        const json = { ...this.#body(command, { openStdin: true, ...options }), background: true }
+        await this.#api.json({ method: 'POST', path: this.#path('run'), json, options: requestOptions(options) })
+        return new Command(this.#api, this.#sandbox, json.commandId, options)
+    }
+
+    /** Returns a command that was started earlier. */
+    async attach(
+        commandId: string,
+        options: OutputCallbacks & RequestOptions & { offset?: number } = {},
+    ): Promise<Command> {
+        await this.get(commandId, { signal: options.signal })
+        return new Command(this.#api, this.#sandbox, commandId, options)
+    }
+
+    /** Sends a signal to a command and its children; `SIGTERM` by default. */
+    kill(commandId: string, signal?: Signal, options?: RequestOptions): ApiPromise<void> {
+        const json = { signal: signalNumber(signal) }
+        return this.#api.empty({ method: 'POST', path: this.#path(commandId, 'kill'), json, options })
+    }
+
+    /** Returns a command. */
+    get(commandId: string, options?: RequestOptions): ApiPromise<CommandInfo> {
+        return this.#api.json({ method: 'GET', path: this.#path(commandId), options })
+    }
+
+    /** Lists running and recently ended commands, oldest first. */
+    list(options: PageOptions = {}): List<CommandInfo> {
+        const { limit, cursor, ...rest } = options
+        return list(this.#api, {
+            path: path`/sandboxes/${this.#sandbox}/process`,
+            query: { limit, cursor },
+            options: rest,
+        })
+    }
+
+    #path(...parts: string[]): string {
+        return parts.reduce((text, part) => text + path`/${part}`, path`/sandboxes/${this.#sandbox}/process`)
+    }
+
+    #body(command: string | string[], options: StreamOptions) {
+        const { cwd, envs, timeout, commandId = randomName(), stdin, openStdin, maxOutputSize } = options
+        const given = typeof command === 'string' ? { command } : { args: command }
+        const input = typeof stdin === 'string' ? { stdin } : stdin ? { stdinBase64: toBase64(stdin) } : {}
+        return { ...given, ...input, commandId, cwd, envs, timeout, openStdin, maxOutputSize }
+    }
+
+    #stream(
+        command: string | string[],
+        options: StreamOptions,
+    ): [OutputSource, AsyncGenerator<CommandEvent, void, undefined>] {
+        const json = { ...this.#body(command, options), stream: true }
+        // The same for all attempts, so that a lost start is attached to.
+        const idempotencyKey = options.idempotencyKey ?? randomName()
+        const call = { method: 'POST', path: this.#path('run'), json, options: { idempotencyKey } } as const
+        // Without the signal: if the caller aborts, the command may have started, and must be killed.
+        const start = (isFirst: boolean) => openStream(this.#api, call, isFirst)
+        const source = new OutputSource(this.#api, this.#path(json.commandId), { limit: options.maxOutputSize, start })
+        return [source, this.#events(source, json.commandId, options)]
+    }
+
+    async *#events(
+        source: OutputSource,
+        id: string,
+        options: StreamOptions,
+    ): AsyncGenerator<CommandEvent, void, undefined> {
+        options.signal?.throwIfAborted()
+        let isOver = false
+        try {
+            for await (const event of follow(this.#api, source, options.signal)) {
+                isOver = event.type === 'exit'
+                yield event
+            }
+        } catch (error) {
+            isOver ||= !options.signal?.aborted
+            throw error
+        } finally {
+            if (!isOver && options.onAbort !== 'leave') await this.#killNow(source, id)
+        }
+    }
+
+    /** Kills a command whose caller no longer waits for it. */
+    async #killNow(source: OutputSource, id: string): Promise<void> {
+        const kill = async () => {
+            await source.opening
+            await this.kill(id, 'SIGKILL')
+        }
+        const done = new AbortController()
+        const killed = kill().finally(() => done.abort())
+        // An error here must not hide the reason of the caller, and a command that has ended needs no signal.
+        await Promise.race([killed, this.#api.clock.sleep(KILL_TIMEOUT, done.signal)]).catch(() => {})
+        killed.catch(() => {})
+    }
 }
 
 function requestOptions(options: RequestOptions): RequestOptions {
-  return { signal: options.signal, idempotencyKey: options.idempotencyKey }
+    return { signal: options.signal, idempotencyKey: options.idempotencyKey }
 }

@@ -7,60 +7,60 @@ const PIECE = 32 * 1024
 const MAX_UNACKNOWLEDGED = 32
 
 interface Piece {
-  seq: number
-  message: string
-  arrived: () => void
+    seq: number
+    message: string
+    arrived: () => void
 }
 
 /** Numbered input of a terminal. It is sent again after a lost connection until it is acknowledged. */
 export class TerminalInput {
-  #last = 0
-  #waiting: Piece[] = []
-  /** Number of waiting pieces that were sent on this connection. */
-  #sent = 0
-  #send: ((message: string) => void) | undefined
+    #last = 0
+    #waiting: Piece[] = []
+    /** Number of waiting pieces that were sent on this connection. */
+    #sent = 0
+    #send: ((message: string) => void) | undefined
 
-  /** Adds input. Resolves when the terminal has it, or has ended. */
-  async write(data: Uint8Array): Promise<void> {
-    const arrivals: Promise<void>[] = []
-    for (let at = 0; at < data.length; at += PIECE) {
-      const seq = ++this.#last
-      const message = JSON.stringify({ type: 'input', data: toBase64(data.subarray(at, at + PIECE)), seq })
-      arrivals.push(new Promise((arrived) => this.#waiting.push({ seq, message, arrived })))
+    /** Adds input. Resolves when the terminal has it, or has ended. */
+    async write(data: Uint8Array): Promise<void> {
+        const arrivals: Promise<void>[] = []
+        for (let at = 0; at < data.length; at += PIECE) {
+            const seq = ++this.#last
+            const message = JSON.stringify({ type: 'input', data: toBase64(data.subarray(at, at + PIECE)), seq })
+            arrivals.push(new Promise((arrived) => this.#waiting.push({ seq, message, arrived })))
+        }
+        this.#pump()
+        await Promise.all(arrivals)
     }
-    this.#pump()
-    await Promise.all(arrivals)
-  }
 
-  /** Sends the waiting input on a new connection. */
-  connected(send: (message: string) => void): void {
-    this.#send = send
-    this.#sent = 0
-    this.#pump()
-  }
-
-  /** Keeps input until there is another connection. */
-  disconnected(): void {
-    this.#send = undefined
-  }
-
-  /** Records that the terminal has the input up to a number. */
-  acknowledged(seq: number): void {
-    while (this.#waiting[0] && this.#waiting[0].seq <= seq) {
-      this.#waiting.shift()?.arrived()
-      this.#sent = Math.max(this.#sent - 1, 0)
+    /** Sends the waiting input on a new connection. */
+    connected(send: (message: string) => void): void {
+        this.#send = send
+        this.#sent = 0
+        this.#pump()
     }
-    this.#pump()
-  }
 
-  /** Discards the input of a terminal that has ended. */
-  end(): void {
-    this.acknowledged(this.#last)
-  }
-
-  #pump(): void {
-    while (this.#send && this.#sent < Math.min(this.#waiting.length, MAX_UNACKNOWLEDGED)) {
-      this.#send(this.#waiting[this.#sent++]?.message ?? '')
+    /** Keeps input until there is another connection. */
+    disconnected(): void {
+        this.#send = undefined
     }
-  }
+
+    /** Records that the terminal has the input up to a number. */
+    acknowledged(seq: number): void {
+        while (this.#waiting[0] && this.#waiting[0].seq <= seq) {
+            this.#waiting.shift()?.arrived()
+            this.#sent = Math.max(this.#sent - 1, 0)
+        }
+        this.#pump()
+    }
+
+    /** Discards the input of a terminal that has ended. */
+    end(): void {
+        this.acknowledged(this.#last)
+    }
+
+    #pump(): void {
+        while (this.#send && this.#sent < Math.min(this.#waiting.length, MAX_UNACKNOWLEDGED)) {
+            this.#send(this.#waiting[this.#sent++]?.message ?? '')
+        }
+    }
 }

@@ -20,10 +20,10 @@ const QUEUE_BYTES = 16 * 1024 * 1024
 
 /** The end of a terminal. */
 export interface TerminalExit {
-  /** Exit code; 128 plus the number of the signal if a signal killed the program. */
-  exitCode: number
-  /** The signal that killed the program. */
-  signal: number | null
+    /** Exit code; 128 plus the number of the signal if a signal killed the program. */
+    exitCode: number
+    /** The signal that killed the program. */
+    signal: number | null
 }
 
 type ServerMessage = Schemas['PtyServerMessage']
@@ -33,217 +33,225 @@ type ServerMessage = Schemas['PtyServerMessage']
  * or else to an iteration; the newest 16 MiB wait for it.
  */
 export class Terminal implements AsyncIterable<Uint8Array>, AsyncDisposable {
-  /** Id of the terminal. */
-  readonly id: string
-  readonly #api: Api
-  readonly #sandbox: string
-  readonly #path: string
-  readonly #onData: (data: Uint8Array) => void
-  /** Names this client to the server, for its numbered input. */
-  readonly #name = randomName()
-  readonly #input = new TerminalInput()
-  readonly #queue = new Queue(QUEUE_BYTES)
-  readonly #ended: Promise<TerminalExit>
-  #offset: number
-  #socket: WebSocket | undefined
-  #isClosed = false
+    /** Id of the terminal. */
+    readonly id: string
+    readonly #api: Api
+    readonly #sandbox: string
+    readonly #path: string
+    readonly #onData: (data: Uint8Array) => void
+    /** Names this client to the server, for its numbered input. */
+    readonly #name = randomName()
+    readonly #input = new TerminalInput()
+    readonly #queue = new Queue(QUEUE_BYTES)
+    readonly #ended: Promise<TerminalExit>
+    #offset: number
+    #socket: WebSocket | undefined
+    #isClosed = false
 
-  private constructor(api: Api, sandbox: string, id: string, options: OpenOptions, opened: () => void) {
-    this.id = id
-    this.#api = api
-    this.#sandbox = sandbox
-    this.#path = path`/sandboxes/${sandbox}/pty/${id}`
-    this.#offset = options.offset ?? 0
-    this.#onData = options.onData ?? ((data) => this.#queue.push(data))
-    this.#ended = this.#follow(opened)
-    this.#ended.then(
-      () => this.#end(undefined),
-      (error) => this.#end(error),
-    )
-  }
-
-  /** @internal */
-  static async open(api: Api, sandbox: string, id: string, options: OpenOptions): Promise<Terminal> {
-    options.signal?.throwIfAborted()
-    return new Promise((resolve, reject) => {
-      const terminal: Terminal = new Terminal(api, sandbox, id, options, () => resolve(terminal))
-      terminal.wait().then(() => resolve(terminal), reject)
-      options.signal?.addEventListener('abort', () => {
-        terminal.close()
-        reject(options.signal?.reason)
-      })
-    })
-  }
-
-  /** Iterates over the output. */
-  [Symbol.asyncIterator](): AsyncGenerator<Uint8Array, void, undefined> {
-    return this.#queue[Symbol.asyncIterator]()
-  }
-
-  /** Sends input. Resolves when the terminal has it. Input arrives in the order of the calls. */
-  write(data: string | Uint8Array): Promise<void> {
-    return this.#input.write(toBytes(data))
-  }
-
-  /** Changes the size. */
-  async resize(cols: number, rows: number, options?: RequestOptions): Promise<void> {
-    await this.#api.empty({ method: 'POST', path: `${this.#path}/resize`, json: { cols, rows }, options })
-  }
-
-  /** Closes the terminal, and kills the programs in it. */
-  async kill(options?: RequestOptions): Promise<void> {
-    await this.#api.empty({ method: 'DELETE', path: this.#path, options })
-  }
-
-  /** Disconnects. The programs in the terminal keep running, and `attach` connects to it again. */
-  close(): void {
-    this.#isClosed = true
-    this.#socket?.close()
-  }
-
-  /** Waits for the end of the program. */
-  wait(): Promise<TerminalExit> {
-    return this.#ended
-  }
-
-  /** Closes the terminal, and kills the programs in it. */
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.kill().catch((error) => {
-      if (!(error instanceof NotFoundError)) throw error
-    })
-  }
-
-  #end(error: unknown): void {
-    this.#input.end()
-    this.#queue.end(this.#isClosed ? undefined : error)
-  }
-
-  /** Stays connected until the terminal ends. */
-  async #follow(opened: () => void): Promise<TerminalExit> {
-    let lostAt: number | undefined
-    let pause = FIRST_PAUSE
-    const onMessage = () => {
-      opened()
-      lostAt = undefined
-      pause = FIRST_PAUSE
+    private constructor(api: Api, sandbox: string, id: string, options: OpenOptions, opened: () => void) {
+        this.id = id
+        this.#api = api
+        this.#sandbox = sandbox
+        this.#path = path`/sandboxes/${sandbox}/pty/${id}`
+        this.#offset = options.offset ?? 0
+        this.#onData = options.onData ?? ((data) => this.#queue.push(data))
+        this.#ended = this.#follow(opened)
+        this.#ended.then(
+            () => this.#end(undefined),
+            (error) => this.#end(error),
+        )
     }
-    for (;;) {
-      try {
-        return await this.#connection(onMessage)
-      } catch (error) {
-        lostAt ??= this.#api.clock.now()
-        const isPassing = isLost(error) || isRejectedForNow(error)
-        if (this.#isClosed || !isPassing || this.#api.clock.now() + pause > lostAt + PATIENCE) throw error
-        await this.#api.clock.sleep(pause)
-        pause = Math.min(2 * pause, LONGEST_PAUSE)
-      }
-    }
-  }
 
-  /** Connects once. Returns the end of the terminal; throws when the connection is lost. */
-  async #connection(onMessage: () => void): Promise<TerminalExit> {
-    // A WebSocket of a browser cannot send a key.
-    const json = { path: `/api/v1${this.#path}/ws` }
-    const { ticket } = await this.#api.json<Schemas['Ticket']>({ method: 'POST', path: '/tickets', json })
-    const query = new URLSearchParams({ ticket, format: 'binary', client: this.#name, offset: String(this.#offset) })
-    const socket = await this.#api.transport.connect(`${json.path}?${query}`)
-    this.#socket = socket
-    let wasOpen = false
-    let quiet: ReturnType<typeof setTimeout> | undefined
-    const ping = setInterval(() => wasOpen && socket.send('{"type":"ping"}'), PING)
-    try {
-      return await new Promise((resolve, reject) => {
-        const heard = () => {
-          clearTimeout(quiet)
-          quiet = setTimeout(() => reject(new ConnectionLostError(`the terminal was silent for ${SILENCE} ms`)), SILENCE)
+    /** @internal */
+    static async open(api: Api, sandbox: string, id: string, options: OpenOptions): Promise<Terminal> {
+        options.signal?.throwIfAborted()
+        return new Promise((resolve, reject) => {
+            const terminal: Terminal = new Terminal(api, sandbox, id, options, () => resolve(terminal))
+            terminal.wait().then(() => resolve(terminal), reject)
+            options.signal?.addEventListener('abort', () => {
+                terminal.close()
+                reject(options.signal?.reason)
+            })
+        })
+    }
+
+    /** Iterates over the output. */
+    [Symbol.asyncIterator](): AsyncGenerator<Uint8Array, void, undefined> {
+        return this.#queue[Symbol.asyncIterator]()
+    }
+
+    /** Sends input. Resolves when the terminal has it. Input arrives in the order of the calls. */
+    write(data: string | Uint8Array): Promise<void> {
+        return this.#input.write(toBytes(data))
+    }
+
+    /** Changes the size. */
+    async resize(cols: number, rows: number, options?: RequestOptions): Promise<void> {
+        await this.#api.empty({ method: 'POST', path: `${this.#path}/resize`, json: { cols, rows }, options })
+    }
+
+    /** Closes the terminal, and kills the programs in it. */
+    async kill(options?: RequestOptions): Promise<void> {
+        await this.#api.empty({ method: 'DELETE', path: this.#path, options })
+    }
+
+    /** Disconnects. The programs in the terminal keep running, and `attach` connects to it again. */
+    close(): void {
+        this.#isClosed = true
+        this.#socket?.close()
+    }
+
+    /** Waits for the end of the program. */
+    wait(): Promise<TerminalExit> {
+        return this.#ended
+    }
+
+    /** Closes the terminal, and kills the programs in it. */
+    async [Symbol.asyncDispose](): Promise<void> {
+        await this.kill().catch((error) => {
+            if (!(error instanceof NotFoundError)) throw error
+        })
+    }
+
+    #end(error: unknown): void {
+        this.#input.end()
+        this.#queue.end(this.#isClosed ? undefined : error)
+    }
+
+    /** Stays connected until the terminal ends. */
+    async #follow(opened: () => void): Promise<TerminalExit> {
+        let lostAt: number | undefined
+        let pause = FIRST_PAUSE
+        const onMessage = () => {
+            opened()
+            lostAt = undefined
+            pause = FIRST_PAUSE
         }
-        heard()
-        socket.onopen = () => {
-          wasOpen = true
-          this.#input.connected((message) => socket.send(message))
+        for (;;) {
+            try {
+                return await this.#connection(onMessage)
+            } catch (error) {
+                lostAt ??= this.#api.clock.now()
+                const isPassing = isLost(error) || isRejectedForNow(error)
+                if (this.#isClosed || !isPassing || this.#api.clock.now() + pause > lostAt + PATIENCE) throw error
+                await this.#api.clock.sleep(pause)
+                pause = Math.min(2 * pause, LONGEST_PAUSE)
+            }
         }
-        socket.onmessage = ({ data }) => {
-          heard()
-          onMessage()
-          try {
-            this.#message(data, resolve)
-          } catch (error) {
-            reject(error)
-          }
+    }
+
+    /** Connects once. Returns the end of the terminal; throws when the connection is lost. */
+    async #connection(onMessage: () => void): Promise<TerminalExit> {
+        // A WebSocket of a browser cannot send a key.
+        const json = { path: `/api/v1${this.#path}/ws` }
+        const { ticket } = await this.#api.json<Schemas['Ticket']>({ method: 'POST', path: '/tickets', json })
+        const query = new URLSearchParams({
+            ticket,
+            format: 'binary',
+            client: this.#name,
+            offset: String(this.#offset),
+        })
+        const socket = await this.#api.transport.connect(`${json.path}?${query}`)
+        this.#socket = socket
+        let wasOpen = false
+        let quiet: ReturnType<typeof setTimeout> | undefined
+        const ping = setInterval(() => wasOpen && socket.send('{"type":"ping"}'), PING)
+        try {
+            return await new Promise((resolve, reject) => {
+                const heard = () => {
+                    clearTimeout(quiet)
+                    quiet = setTimeout(
+                        () => reject(new ConnectionLostError(`the terminal was silent for ${SILENCE} ms`)),
+                        SILENCE,
+                    )
+                }
+                heard()
+                socket.onopen = () => {
+                    wasOpen = true
+                    this.#input.connected((message) => socket.send(message))
+                }
+                socket.onmessage = ({ data }) => {
+                    heard()
+                    onMessage()
+                    try {
+                        this.#message(data, resolve)
+                    } catch (error) {
+                        reject(error)
+                    }
+                }
+                socket.onclose = ({ code, reason }) => reject(this.#closed(code, reason))
+                // Node.js 22 has no event `close` if the connection was not open.
+                socket.onerror = () => reject(this.#closed(1006, ''))
+                if (this.#isClosed) socket.close()
+            })
+        } catch (error) {
+            // A browser does not show why a server rejects a WebSocket. A terminal is also a command, whose output has a route.
+            if (!wasOpen) await this.#checkExists()
+            throw error
+        } finally {
+            clearInterval(ping)
+            clearTimeout(quiet)
+            this.#input.disconnected()
+            // Output that arrives late comes again on the next connection.
+            socket.onmessage = null
+            socket.onopen = null
+            socket.onerror = () => {}
+            socket.close()
         }
-        socket.onclose = ({ code, reason }) => reject(this.#closed(code, reason))
-        // Node.js 22 has no event `close` if the connection was not open.
-        socket.onerror = () => reject(this.#closed(1006, ''))
-        if (this.#isClosed) socket.close()
-      })
-    } catch (error) {
-      // A browser does not show why a server rejects a WebSocket. A terminal is also a command, whose output has a route.
-      if (!wasOpen) await this.#checkExists()
-      throw error
-    } finally {
-      clearInterval(ping)
-      clearTimeout(quiet)
-      this.#input.disconnected()
-      // Output that arrives late comes again on the next connection.
-      socket.onmessage = null
-      socket.onopen = null
-      socket.onerror = () => {}
-      socket.close()
     }
-  }
 
-  #message(data: string | ArrayBuffer, ended: (exit: TerminalExit) => void): void {
-    if (typeof data !== 'string') {
-      this.#offset += data.byteLength
-      this.#onData(new Uint8Array(data))
-      return
+    #message(data: string | ArrayBuffer, ended: (exit: TerminalExit) => void): void {
+        if (typeof data !== 'string') {
+            this.#offset += data.byteLength
+            this.#onData(new Uint8Array(data))
+            return
+        }
+        const message: ServerMessage = JSON.parse(data)
+        if (message.type === 'attached') {
+            this.#offset = message.offset
+        } else if (message.type === 'ack') {
+            this.#input.acknowledged(message.seq)
+        } else if (message.type === 'exit') {
+            ended({ exitCode: message.exitCode, signal: message.signal ?? null })
+        } else if (message.type === 'stopping') {
+            throw new ConnectionLostError('the server is stopping')
+        } else if (message.type === 'error') {
+            const error = errorOfBody(message.error, new Response(null, { status: 400 }))
+            // The program has ended before it received all input. Its exit follows.
+            if (!(error instanceof ProcessNotFoundError)) throw error
+        }
     }
-    const message: ServerMessage = JSON.parse(data)
-    if (message.type === 'attached') {
-      this.#offset = message.offset
-    } else if (message.type === 'ack') {
-      this.#input.acknowledged(message.seq)
-    } else if (message.type === 'exit') {
-      ended({ exitCode: message.exitCode, signal: message.signal ?? null })
-    } else if (message.type === 'stopping') {
-      throw new ConnectionLostError('the server is stopping')
-    } else if (message.type === 'error') {
-      const error = errorOfBody(message.error, new Response(null, { status: 400 }))
-      // The program has ended before it received all input. Its exit follows.
-      if (!(error instanceof ProcessNotFoundError)) throw error
-    }
-  }
 
-  #closed(code: number, reason: string): WorkspaceError {
-    if (this.#isClosed) return new ConnectionLostError('the terminal was disconnected by close()')
-    return new ConnectionLostError(`the connection to the terminal was closed: ${reason || `code ${code}`}`)
-  }
-
-  /** Throws `PTYNotFoundError` if the terminal does not exist. */
-  async #checkExists(): Promise<void> {
-    try {
-      const call = { method: 'GET', path: path`/sandboxes/${this.#sandbox}/process/${this.id}/output` } as const
-      const output = await openStream(this.#api, { ...call, query: { offset: this.#offset } }, false)
-      await output.body?.cancel()
-    } catch (error) {
-      if (!(error instanceof ProcessNotFoundError)) throw error
-      const { status, headers, requestId, details } = error
-      throw new PTYNotFoundError({
-        code: 4101,
-        name: 'PTY_NOT_FOUND',
-        message: `there is no terminal \`${this.id}\``,
-        remediation: 'Create a terminal first; a terminal without a client is closed after a while.',
-        status,
-        headers,
-        requestId,
-        details,
-      })
+    #closed(code: number, reason: string): WorkspaceError {
+        if (this.#isClosed) return new ConnectionLostError('the terminal was disconnected by close()')
+        return new ConnectionLostError(`the connection to the terminal was closed: ${reason || `code ${code}`}`)
     }
-  }
+
+    /** Throws `PTYNotFoundError` if the terminal does not exist. */
+    async #checkExists(): Promise<void> {
+        try {
+            const call = { method: 'GET', path: path`/sandboxes/${this.#sandbox}/process/${this.id}/output` } as const
+            const output = await openStream(this.#api, { ...call, query: { offset: this.#offset } }, false)
+            await output.body?.cancel()
+        } catch (error) {
+            if (!(error instanceof ProcessNotFoundError)) throw error
+            const { status, headers, requestId, details } = error
+            throw new PTYNotFoundError({
+                code: 4101,
+                name: 'PTY_NOT_FOUND',
+                message: `there is no terminal \`${this.id}\``,
+                remediation: 'Create a terminal first; a terminal without a client is closed after a while.',
+                status,
+                headers,
+                requestId,
+                details,
+            })
+        }
+    }
 }
 
 interface OpenOptions {
-  offset?: number
-  onData?: (data: Uint8Array) => void
-  signal?: AbortSignal
+    offset?: number
+    onData?: (data: Uint8Array) => void
+    signal?: AbortSignal
 }

@@ -9,124 +9,126 @@ export type RecordedBody = { json: unknown } | { text: string } | { base64: stri
 
 /** A request and its response: one line of a recording. */
 export interface Exchange {
-  request: { method: string; path: string; body?: RecordedBody }
-  response: { status: number; headers: Record<string, string>; body?: RecordedBody }
+    request: { method: string; path: string; body?: RecordedBody }
+    response: { status: number; headers: Record<string, string>; body?: RecordedBody }
 }
 
 /** The code under test sent a request that the recording does not have. The client does not send it again. */
 export class UnexpectedRequestError extends WorkspaceError {
-  constructor(message: string) {
-    const remediation = 'Record the exchanges again with the present code, or correct the request.'
-    super({ name: 'UNEXPECTED_REQUEST', message, remediation })
-  }
+    constructor(message: string) {
+        const remediation = 'Record the exchanges again with the present code, or correct the request.'
+        super({ name: 'UNEXPECTED_REQUEST', message, remediation })
+    }
 }
 
 /** A transport that responds from a recording. Exchanges with one method and path respond in their order. */
 export class FakeTransport implements Transport {
-  readonly #left: Exchange[]
+    readonly #left: Exchange[]
 
-  constructor(exchanges: Iterable<Exchange>) {
-    this.#left = [...exchanges]
-  }
-
-  async send({ method, path }: TransportRequest): Promise<Response> {
-    const wanted = normal(path)
-    const at = this.#left.findIndex(({ request }) => request.method === method && normal(request.path) === wanted)
-    if (at < 0) {
-      const next = this.#left[0]?.request
-      const expected = next ? `the next recorded request is ${next.method} ${next.path}` : 'the recording has ended'
-      throw new UnexpectedRequestError(`the recording has no request ${method} ${path}; ${expected}`)
+    constructor(exchanges: Iterable<Exchange>) {
+        this.#left = [...exchanges]
     }
-    const [exchange] = this.#left.splice(at, 1) as [Exchange]
-    const { status, headers, body } = exchange.response
-    return new Response(content(body), { status, headers })
-  }
 
-  url(path: string): string {
-    return `http://recorded${path}`
-  }
+    async send({ method, path }: TransportRequest): Promise<Response> {
+        const wanted = normal(path)
+        const at = this.#left.findIndex(({ request }) => request.method === method && normal(request.path) === wanted)
+        if (at < 0) {
+            const next = this.#left[0]?.request
+            const expected = next
+                ? `the next recorded request is ${next.method} ${next.path}`
+                : 'the recording has ended'
+            throw new UnexpectedRequestError(`the recording has no request ${method} ${path}; ${expected}`)
+        }
+        const [exchange] = this.#left.splice(at, 1) as [Exchange]
+        const { status, headers, body } = exchange.response
+        return new Response(content(body), { status, headers })
+    }
 
-  async connect(path: string): Promise<WebSocket> {
-    throw new UnexpectedRequestError(`a recording has no WebSocket, such as ${path}`)
-  }
+    url(path: string): string {
+        return `http://recorded${path}`
+    }
 
-  async close(): Promise<void> {}
+    async connect(path: string): Promise<WebSocket> {
+        throw new UnexpectedRequestError(`a recording has no WebSocket, such as ${path}`)
+    }
+
+    async close(): Promise<void> {}
 }
 
 /** Returns a transport for the lines of a recording: `new WorkspaceClient({ transport: recorded(lines) })`. */
 export function recorded(lines: string | Iterable<string>): FakeTransport {
-  const all = typeof lines === 'string' ? lines.split('\n') : [...lines]
-  return new FakeTransport(all.filter((line) => line.trim()).map((line) => JSON.parse(line) as Exchange))
+    const all = typeof lines === 'string' ? lines.split('\n') : [...lines]
+    return new FakeTransport(all.filter((line) => line.trim()).map((line) => JSON.parse(line) as Exchange))
 }
 
 /** A transport that collects exchanges as lines. Keys are not in them. */
 export interface RecordingTransport extends Transport {
-  /** The lines of the recording. */
-  readonly lines: string[]
+    /** The lines of the recording. */
+    readonly lines: string[]
 }
 
 /** Wraps a transport, and records its exchanges. A stream is recorded when it ends. */
 export function record(transport: Transport): RecordingTransport {
-  const lines: string[] = []
-  return {
-    lines,
-    url: (path) => transport.url(path),
-    connect: (path) => transport.connect(path),
-    close: () => transport.close(),
-    async send(request) {
-      const response = await transport.send(request)
-      const index = lines.push('') - 1
-      const { method, path } = request
-      const sent = sentBody(request)
-      const [copy, kept] = [response.clone(), headersOf(response.headers)]
-      const write = (received: RecordedBody | undefined) => {
-        const exchange: Exchange = {
-          request: { method, path, body: sent },
-          response: { status: response.status, headers: kept, body: received },
-        }
-        lines[index] = JSON.stringify(exchange)
-      }
-      write(undefined)
-      const written = recordBody(copy).then(write, () => {})
-      // The line is complete when the call returns, unless the response is a stream that lasts.
-      if (!kept['content-type']?.startsWith('text/event-stream')) await written
-      return response
-    },
-  }
+    const lines: string[] = []
+    return {
+        lines,
+        url: (path) => transport.url(path),
+        connect: (path) => transport.connect(path),
+        close: () => transport.close(),
+        async send(request) {
+            const response = await transport.send(request)
+            const index = lines.push('') - 1
+            const { method, path } = request
+            const sent = sentBody(request)
+            const [copy, kept] = [response.clone(), headersOf(response.headers)]
+            const write = (received: RecordedBody | undefined) => {
+                const exchange: Exchange = {
+                    request: { method, path, body: sent },
+                    response: { status: response.status, headers: kept, body: received },
+                }
+                lines[index] = JSON.stringify(exchange)
+            }
+            write(undefined)
+            const written = recordBody(copy).then(write, () => {})
+            // The line is complete when the call returns, unless the response is a stream that lasts.
+            if (!kept['content-type']?.startsWith('text/event-stream')) await written
+            return response
+        },
+    }
 }
 
 /** Returns a path and its query in a form that does not depend on encoding and order: SDKs differ in them. */
 function normal(path: string): string {
-  const { pathname, searchParams } = new URL(path, 'http://recorded')
-  searchParams.sort()
-  return `${pathname}?${searchParams}`
+    const { pathname, searchParams } = new URL(path, 'http://recorded')
+    searchParams.sort()
+    return `${pathname}?${searchParams}`
 }
 
 /** Headers that belong to a connection, not to a response. */
 const CONNECTION = new Set(['connection', 'content-length', 'date', 'keep-alive', 'transfer-encoding'])
 
 function headersOf(headers: Headers): Record<string, string> {
-  return Object.fromEntries([...headers].filter(([name]) => !CONNECTION.has(name)))
+    return Object.fromEntries([...headers].filter(([name]) => !CONNECTION.has(name)))
 }
 
 /** Returns the body of a request, unless it is a stream. */
 function sentBody({ headers, body }: TransportRequest): RecordedBody | undefined {
-  if (body instanceof Uint8Array) return { base64: toBase64(body) }
-  if (typeof body !== 'string') return undefined
-  return headers['content-type'] === 'application/json' ? { json: JSON.parse(body) } : { text: body }
+    if (body instanceof Uint8Array) return { base64: toBase64(body) }
+    if (typeof body !== 'string') return undefined
+    return headers['content-type'] === 'application/json' ? { json: JSON.parse(body) } : { text: body }
 }
 
 async function recordBody(response: Response): Promise<RecordedBody | undefined> {
-  const bytes = new Uint8Array(await response.arrayBuffer())
-  if (bytes.length === 0) return undefined
-  const type = response.headers.get('content-type') ?? ''
-  const text = new TextDecoder().decode(bytes)
-  if (type.includes('json')) return { json: JSON.parse(text) }
-  return type.startsWith('text/') ? { text } : { base64: toBase64(bytes) }
+    const bytes = new Uint8Array(await response.arrayBuffer())
+    if (bytes.length === 0) return undefined
+    const type = response.headers.get('content-type') ?? ''
+    const text = new TextDecoder().decode(bytes)
+    if (type.includes('json')) return { json: JSON.parse(text) }
+    return type.startsWith('text/') ? { text } : { base64: toBase64(bytes) }
 }
 
 function content(body: RecordedBody | undefined): string | Uint8Array<ArrayBuffer> | null {
-  if (!body) return null
-  if ('json' in body) return JSON.stringify(body.json)
-  return 'text' in body ? body.text : (fromBase64(body.base64) as Uint8Array<ArrayBuffer>)
+    if (!body) return null
+    if ('json' in body) return JSON.stringify(body.json)
+    return 'text' in body ? body.text : (fromBase64(body.base64) as Uint8Array<ArrayBuffer>)
 }

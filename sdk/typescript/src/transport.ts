@@ -8,12 +8,12 @@ export type RequestBody = string | Uint8Array | Blob | ReadableStream<Uint8Array
 
 /** A request of the client. */
 export interface TransportRequest {
-  method: string
-  /** Path and query, such as `/api/v1/sandboxes?limit=1`. */
-  path: string
-  headers: Record<string, string>
-  body?: RequestBody
-  signal?: AbortSignal
+    method: string
+    /** Path and query, such as `/api/v1/sandboxes?limit=1`. */
+    path: string
+    headers: Record<string, string>
+    body?: RequestBody
+    signal?: AbortSignal
 }
 
 /**
@@ -21,108 +21,108 @@ export interface TransportRequest {
  * `@elevo/workspace-sdk/testing` has another one, for tests.
  */
 export interface Transport {
-  /** Sends a request. Throws `ServerUnreachableError` or `ConnectionLostError` if there is no response. */
-  send(request: TransportRequest): Promise<Response>
-  /** Returns the complete address of a path. */
-  url(path: string): string
-  /** Opens a WebSocket. */
-  connect(path: string): Promise<WebSocket>
-  /** Closes connections that are not in use. */
-  close(): Promise<void>
+    /** Sends a request. Throws `ServerUnreachableError` or `ConnectionLostError` if there is no response. */
+    send(request: TransportRequest): Promise<Response>
+    /** Returns the complete address of a path. */
+    url(path: string): string
+    /** Opens a WebSocket. */
+    connect(path: string): Promise<WebSocket>
+    /** Closes connections that are not in use. */
+    close(): Promise<void>
 }
 
 /** Codes of errors before a request was sent, of Node.js and Bun. */
 const UNREACHABLE = new Set([
-  'ECONNREFUSED',
-  'ConnectionRefused',
-  'ENOTFOUND',
-  'EAI_AGAIN',
-  'EHOSTUNREACH',
-  'ENETUNREACH',
-  'UND_ERR_CONNECT_TIMEOUT',
-  'FailedToOpenSocket',
+    'ECONNREFUSED',
+    'ConnectionRefused',
+    'ENOTFOUND',
+    'EAI_AGAIN',
+    'EHOSTUNREACH',
+    'ENETUNREACH',
+    'UND_ERR_CONNECT_TIMEOUT',
+    'FailedToOpenSocket',
 ])
 
 /** Sends requests with `fetch`. */
 export class FetchTransport implements Transport {
-  #found: Found
-  readonly #given: { apiUrl?: string; apiKey?: string }
-  readonly #fetch: typeof fetch
-  readonly #pool: Pool | undefined
+    #found: Found
+    readonly #given: { apiUrl?: string; apiKey?: string }
+    readonly #fetch: typeof fetch
+    readonly #pool: Pool | undefined
 
-  constructor(options: { apiUrl?: string; apiKey?: string; fetch?: typeof fetch } = {}) {
-    this.#given = options
-    this.#found = findServer(options)
-    this.#fetch = options.fetch ?? fetch
-    this.#pool = options.fetch ? undefined : ownPool()
-  }
-
-  url(path: string): string {
-    return this.#found.url + path
-  }
-
-  async send(request: TransportRequest): Promise<Response> {
-    const { method, path, body, signal } = request
-    const headers: Record<string, string> = { authorization: `Bearer ${this.#found.key}`, ...request.headers }
-    const runtime = runtimeName()
-    if (runtime) {
-      headers['user-agent'] = `elevo-ts/${version} ${runtime}`
+    constructor(options: { apiUrl?: string; apiKey?: string; fetch?: typeof fetch } = {}) {
+        this.#given = options
+        this.#found = findServer(options)
+        this.#fetch = options.fetch ?? fetch
+        this.#pool = options.fetch ? undefined : ownPool()
     }
-    const stream = typeof body === 'function' ? body() : body
-    const init: Record<string, unknown> = { method, headers, body: stream, signal, redirect: 'error' }
-    if (stream instanceof ReadableStream) init.duplex = 'half'
-    if (method === 'DELETE') sendOnce(init, runtime)
-    if (this.#pool) init.dispatcher = this.#pool
-    // Bun otherwise ends a request after 5 minutes.
-    init.timeout = false
-    try {
-      return await this.#fetch(this.url(path), init)
-    } catch (error) {
-      if (signal?.aborted) throw error
-      throw this.#failed(error)
-    }
-  }
 
-  #failed(error: unknown): Error {
-    const { url, isLocal } = this.#found
-    const cause = (error as { cause?: { code?: string; message?: string } }).cause
-    const code = cause?.code ?? (error as { code?: string }).code ?? ''
-    const reason = [cause?.message, (error as Error).message, code].find(Boolean)
-    // Deno has no codes, and a port that `fetch` does not allow has none.
-    if (!UNREACHABLE.has(code) && !/connection refused|dns error|bad port/i.test(`${reason}`)) {
-      return new ConnectionLostError(`the connection to ${url} was lost: ${reason}`, error)
+    url(path: string): string {
+        return this.#found.url + path
     }
-    const unreachable = new ServerUnreachableError(`cannot connect to ${url}: ${reason}`, error)
-    if (isLocal) {
-      // The server may have another port after a restart.
-      try {
-        this.#found = findServer(this.#given)
-      } catch {
-        // The server does not run. A later attempt looks again.
-      }
+
+    async send(request: TransportRequest): Promise<Response> {
+        const { method, path, body, signal } = request
+        const headers: Record<string, string> = { authorization: `Bearer ${this.#found.key}`, ...request.headers }
+        const runtime = runtimeName()
+        if (runtime) {
+            headers['user-agent'] = `elevo-ts/${version} ${runtime}`
+        }
+        const stream = typeof body === 'function' ? body() : body
+        const init: Record<string, unknown> = { method, headers, body: stream, signal, redirect: 'error' }
+        if (stream instanceof ReadableStream) init.duplex = 'half'
+        if (method === 'DELETE') sendOnce(init, runtime)
+        if (this.#pool) init.dispatcher = this.#pool
+        // Bun otherwise ends a request after 5 minutes.
+        init.timeout = false
+        try {
+            return await this.#fetch(this.url(path), init)
+        } catch (error) {
+            if (signal?.aborted) throw error
+            throw this.#failed(error)
+        }
     }
-    return unreachable
-  }
 
-  async connect(path: string): Promise<WebSocket> {
-    const constructor = globalThis.WebSocket ?? (await optionalWebSocket())
-    const socket = new constructor(this.url(path).replace(/^http/, 'ws'))
-    socket.binaryType = 'arraybuffer'
-    return socket
-  }
+    #failed(error: unknown): Error {
+        const { url, isLocal } = this.#found
+        const cause = (error as { cause?: { code?: string; message?: string } }).cause
+        const code = cause?.code ?? (error as { code?: string }).code ?? ''
+        const reason = [cause?.message, (error as Error).message, code].find(Boolean)
+        // Deno has no codes, and a port that `fetch` does not allow has none.
+        if (!UNREACHABLE.has(code) && !/connection refused|dns error|bad port/i.test(`${reason}`)) {
+            return new ConnectionLostError(`the connection to ${url} was lost: ${reason}`, error)
+        }
+        const unreachable = new ServerUnreachableError(`cannot connect to ${url}: ${reason}`, error)
+        if (isLocal) {
+            // The server may have another port after a restart.
+            try {
+                this.#found = findServer(this.#given)
+            } catch {
+                // The server does not run. A later attempt looks again.
+            }
+        }
+        return unreachable
+    }
 
-  async close(): Promise<void> {
-    await this.#pool?.close()
-  }
+    async connect(path: string): Promise<WebSocket> {
+        const constructor = globalThis.WebSocket ?? (await optionalWebSocket())
+        const socket = new constructor(this.url(path).replace(/^http/, 'ws'))
+        socket.binaryType = 'arraybuffer'
+        return socket
+    }
+
+    async close(): Promise<void> {
+        await this.#pool?.close()
+    }
 }
 
 /** Returns the WebSocket of the package `ws`, for Node.js 20. */
 async function optionalWebSocket(): Promise<typeof WebSocket> {
-  // Bundlers for browsers must not look for the package.
-  const imported = await import(/* @vite-ignore */ /* webpackIgnore: true */ 'ws').catch((cause) => {
-    throw new ServerUnreachableError('this runtime has no WebSocket: install the package `ws`', cause)
-  })
-  return imported.WebSocket as unknown as typeof WebSocket
+    // Bundlers for browsers must not look for the package.
+    const imported = await import(/* @vite-ignore */ /* webpackIgnore: true */ 'ws').catch((cause) => {
+        throw new ServerUnreachableError('this runtime has no WebSocket: install the package `ws`', cause)
+    })
+    return imported.WebSocket as unknown as typeof WebSocket
 }
 
 /**
@@ -130,15 +130,15 @@ async function optionalWebSocket(): Promise<typeof WebSocket> {
  * only see that nothing is there. Bun does so on connections that it uses again, Deno if it has the whole body.
  */
 function sendOnce(init: Record<string, unknown>, runtime: string | undefined): void {
-  init.keepalive = false
-  if (runtime?.startsWith('deno/')) {
-    init.body = new Blob([]).stream()
-    init.duplex = 'half'
-  }
+    init.keepalive = false
+    if (runtime?.startsWith('deno/')) {
+        init.body = new Blob([]).stream()
+        init.duplex = 'half'
+    }
 }
 
 interface Pool {
-  close(): Promise<void>
+    close(): Promise<void>
 }
 
 /**
@@ -147,10 +147,10 @@ interface Pool {
  * requests of the process share is used.
  */
 function ownPool(): Pool | undefined {
-  if (!builtin('node:fs')) return undefined
-  // Node.js creates the shared pool at the first use of a class of fetch.
-  new Headers()
-  const shared = (globalThis as Record<symbol, unknown>)[Symbol.for('undici.globalDispatcher.1')]
-  const constructor = shared?.constructor as (new (options: object) => Pool) | undefined
-  return constructor?.name === 'Agent' ? new constructor({ headersTimeout: 0, bodyTimeout: 0 }) : undefined
+    if (!builtin('node:fs')) return undefined
+    // Node.js creates the shared pool at the first use of a class of fetch.
+    new Headers()
+    const shared = (globalThis as Record<symbol, unknown>)[Symbol.for('undici.globalDispatcher.1')]
+    const constructor = shared?.constructor as (new (options: object) => Pool) | undefined
+    return constructor?.name === 'Agent' ? new constructor({ headersTimeout: 0, bodyTimeout: 0 }) : undefined
 }
