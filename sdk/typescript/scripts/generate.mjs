@@ -99,13 +99,13 @@ function errorClasses() {
         (error) => `/** ${error.name} (${error.code}): ${error.remediation.replaceAll('*/', '* /')} */
 export class ${error.class} extends ${error.group} {}`,
     )
-    const table = errors.map((error) => `  ${error.code}: ${error.class},`)
+    const table = errors.map((error) => `    ${error.code}: [${error.class}, ${error.status}],`)
     return `${note}import { ${groups.join(', ')}, type WorkspaceError, type ErrorFields } from '../errors.js'
 
 ${classes.join('\n\n')}
 
-/** The class of each code. */
-export const classes: Readonly<Record<number, new (fields: ErrorFields) => WorkspaceError>> = {
+/** The class and the status of each code. */
+export const classes: Readonly<Record<number, [new (fields: ErrorFields) => WorkspaceError, number]>> = {
 ${table.join('\n')}
 }
 `

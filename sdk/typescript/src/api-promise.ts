@@ -26,11 +26,6 @@ export class ApiPromise<T> implements Promise<T> {
         return this.#result
     }
 
-    /** Converts the result, as `then` does, and keeps `withResponse()`. */
-    map<U>(convert: (data: T) => U): ApiPromise<U> {
-        return new ApiPromise(this.#result.then((result) => ({ ...result, data: convert(result.data) })))
-    }
-
     then<A = T, B = never>(
         fulfilled?: ((value: T) => A | PromiseLike<A>) | null,
         rejected?: ((reason: unknown) => B | PromiseLike<B>) | null,

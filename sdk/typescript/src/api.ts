@@ -2,7 +2,7 @@ import { ApiPromise, type ApiResult } from './api-promise.js'
 import { randomName } from './bytes.js'
 import { withDates } from './dates.js'
 import { errorOfResponse } from './error-response.js'
-import { ConnectionLostError, NotFoundError, RequestTimeoutError, WorkspaceError } from './errors.js'
+import { ConnectionLostError, NotFoundError, RequestTimeoutError, UnavailableError, WorkspaceError } from './errors.js'
 import { type Clock, isLost, type RetryPolicy, withRetries } from './retry.js'
 import type { RequestBody, Transport } from './transport.js'
 
@@ -99,7 +99,7 @@ export class Api {
 
     /** Calls, and returns the response as soon as it begins. */
     open(call: Call): Promise<Response> {
-        return this.#call(call, async (response) => response).then((response) => response)
+        return this.#call(call, asIs).then()
     }
 
     #call<T>(call: Call, read: (response: Response) => Promise<T>): ApiPromise<T> {
@@ -155,39 +155,60 @@ export class Api {
         const controller = new AbortController()
         const stop = () => controller.abort(signal?.reason)
         signal?.addEventListener('abort', stop, { once: true })
-        const timedOut = new RequestTimeoutError(
-            `the server did not begin to respond to ${call.method} ${call.path} within ${limit} ms`,
-        )
-        const timer = setTimeout(() => controller.abort(timedOut), limit)
+        let isLate = false
+        const timer = setTimeout(() => {
+            isLate = true
+            controller.abort()
+        }, limit)
         try {
             const body = call.json === undefined ? call.body : JSON.stringify(call.json)
             const request = { method: call.method, path: address(call), headers, body, signal: controller.signal }
             const response = await this.transport.send(request)
             clearTimeout(timer)
-            if (!response.ok && response.status !== call.accept) {
-                throw await errorOfResponse(response)
-            }
-            const data = await read(response)
-            return {
-                data,
-                status: response.status,
-                headers: response.headers,
-                requestId: response.headers.get('x-request-id') ?? undefined,
-                attempts,
-            }
+            const data = await readResponse(call, response, read)
+            const requestId = response.headers.get('x-request-id') ?? undefined
+            return { data, status: response.status, headers: response.headers, requestId, attempts }
         } catch (error) {
             signal?.throwIfAborted()
-            if (controller.signal.aborted) throw timedOut
-            if (error instanceof WorkspaceError || error instanceof SyntaxError) throw error
-            throw new ConnectionLostError(
-                `the response to ${call.method} ${call.path} was lost: ${(error as Error).message}`,
-                error,
-            )
+            if (!isLate) throw error
+            throw new RequestTimeoutError(`the server did not begin to respond to ${nameOf(call)} within ${limit} ms`)
         } finally {
             clearTimeout(timer)
-            signal?.removeEventListener('abort', stop)
+            // The signal also ends a stream that the caller has not read yet.
+            if (read !== (asIs as unknown)) signal?.removeEventListener('abort', stop)
         }
     }
+}
+
+/** Reads a response. Throws its error, or `ConnectionLostError` if it is incomplete. */
+async function readResponse<T>(call: Call, response: Response, read: (response: Response) => Promise<T>): Promise<T> {
+    try {
+        if (!response.ok && response.status !== call.accept) throw await errorOfResponse(response)
+        return await read(response)
+    } catch (error) {
+        if (error instanceof WorkspaceError) throw error
+        if (error instanceof SyntaxError) throw notJson(call, response)
+        const message = `the response to ${nameOf(call)} was lost: ${(error as Error).message}`
+        throw new ConnectionLostError(message, error)
+    }
+}
+
+function notJson(call: Call, { status, headers }: Response): WorkspaceError {
+    return new UnavailableError({
+        name: 'INVALID_RESPONSE',
+        message: `the response to ${nameOf(call)} is not JSON`,
+        remediation: 'Check the address of the server, and the proxy in front of it.',
+        status,
+        headers,
+    })
+}
+
+function nameOf(call: Call): string {
+    return `${call.method} ${call.path}`
+}
+
+async function asIs(response: Response): Promise<Response> {
+    return response
 }
 
 function address(call: Call): string {

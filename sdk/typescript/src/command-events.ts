@@ -70,6 +70,11 @@ export class OutputEvent {
         return new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes.subarray(0, bytes.length - this.#after))
     }
 
+    /** Returns the fields with the text, for logs. */
+    toJSON(): { type: OutputType; commandId: string; offset: number; data: string } {
+        return { type: this.type, commandId: this.commandId, offset: this.offset, data: this.data }
+    }
+
     /** The piece as bytes. */
     get bytes(): Uint8Array {
         return toBytes(this.#content)

@@ -100,6 +100,7 @@ export async function collect(
 ): Promise<CommandResult> {
     const [stdout, stderr]: [string[], string[]] = [[], []]
     let hasGap = false
+    let exit: ExitEvent | undefined
     for await (const event of events) {
         if (event.type === 'stdout') {
             stdout.push(event.data)
@@ -110,12 +111,13 @@ export async function collect(
         } else if (event.type === 'gap') {
             hasGap = true
         } else if (event.type === 'exit') {
-            const result = new CommandResult(event, stdout.join(''), stderr.join(''), hasGap)
-            if (event.timedOut) throw timeoutError(result, source.requestId)
-            return result
+            exit = event
         }
     }
-    throw new Error('unreachable: a stream of output ends with `exit` or an error')
+    if (!exit) throw new Error('unreachable: a stream of output ends with `exit` or an error')
+    const result = new CommandResult(exit, stdout.join(''), stderr.join(''), hasGap)
+    if (exit.timedOut) throw timeoutError(result, source.requestId)
+    return result
 }
 
 /** Returns the error that the server has for a command that it does not stream. */

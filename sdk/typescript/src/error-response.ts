@@ -15,12 +15,11 @@ type ErrorBody = components['schemas']['ErrorBody']
 
 /** Returns the error of a response with a status of 400 or more. */
 export async function errorOfResponse(response: Response): Promise<WorkspaceError> {
-    const text = await response.text().catch(() => '')
-    const body = parse(text)
-    if (body) {
-        return errorOfBody(body, response)
-    }
     const { status, headers } = response
+    const body = parse(await response.text())
+    if (body) {
+        return errorOfBody(body, status, headers)
+    }
     // A proxy responded. It may have passed on the request.
     const isLost = status >= 502 && status <= 504
     return new (groupOf(status))({
@@ -34,21 +33,20 @@ export async function errorOfResponse(response: Response): Promise<WorkspaceErro
     })
 }
 
-/** Returns the error of an error body, of a response or in a stream. */
-export function errorOfBody(body: ErrorBody, response: Response): WorkspaceError {
-    const { status, headers } = response
-    const fields: ErrorFields = {
+/** Returns the error of an error body: of a response, or in a stream, where the code has a status of its own. */
+export function errorOfBody(body: ErrorBody, status = 0, headers = new Headers()): WorkspaceError {
+    const [known, usual] = classes[body.code] ?? []
+    return new (known ?? groupOf(status))({
         message: body.message,
         code: body.code,
         name: body.name,
-        status,
+        status: status || usual,
         details: body.details,
         remediation: body.remediation,
         retry: body.retry,
         requestId: body.requestId ?? headers.get('x-request-id') ?? undefined,
         headers,
-    }
-    return new (classes[body.code] ?? groupOf(status))(fields)
+    })
 }
 
 function parse(text: string): ErrorBody | undefined {
@@ -65,6 +63,5 @@ function groupOf(status: number): new (fields: ErrorFields) => WorkspaceError {
     if (status === 404 || status === 410) return NotFoundError
     if (status === 409 || status === 412) return ConflictError
     if (status === 429 || status === 507) return LimitError
-    if (status >= 500) return UnavailableError
-    return InvalidRequestError
+    return status >= 400 && status < 500 ? InvalidRequestError : UnavailableError
 }

@@ -34,6 +34,7 @@ export async function* follow<T>(
     signal?: AbortSignal,
 ): AsyncGenerator<T, void, undefined> {
     let isFirst = true
+    let isComplete = false
     let lostAt: number | undefined
     let pause = FIRST_PAUSE
     for (;;) {
@@ -46,12 +47,15 @@ export async function* follow<T>(
             }
             for await (const event of readEvents(response, { signal, onData })) {
                 for (const item of items(source, event, response)) {
+                    isComplete ||= source.isLast(item)
                     yield item
-                    if (source.isLast(item)) return
                 }
             }
+            // Read to its end, so that the connection can be used again.
+            if (isComplete) return
             throw new ConnectionLostError('the server ended the stream before it was complete')
         } catch (error) {
+            if (isComplete) return
             signal?.throwIfAborted()
             // The first request had its retries, unless its response was lost.
             const isPassing = isLost(error) || (!isFirst && isRejectedForNow(error))
@@ -70,7 +74,7 @@ function items<T>(source: Source<T>, event: ServerSentEvent, response: Response)
         throw new ConnectionLostError('the server is stopping')
     }
     if (event.event === 'error') {
-        throw errorOfBody(JSON.parse(event.data).error, response)
+        throw errorOfBody(JSON.parse(event.data).error, 0, response.headers)
     }
     return source.decode(event, response)
 }

@@ -64,15 +64,19 @@ export class Terminal implements AsyncIterable<Uint8Array>, AsyncDisposable {
 
     /** @internal */
     static async open(api: Api, sandbox: string, id: string, options: OpenOptions): Promise<Terminal> {
-        options.signal?.throwIfAborted()
-        return new Promise((resolve, reject) => {
+        const { signal } = options
+        signal?.throwIfAborted()
+        let stop = () => {}
+        const opening = new Promise<Terminal>((resolve, reject) => {
             const terminal: Terminal = new Terminal(api, sandbox, id, options, () => resolve(terminal))
             terminal.wait().then(() => resolve(terminal), reject)
-            options.signal?.addEventListener('abort', () => {
+            stop = () => {
                 terminal.close()
-                reject(options.signal?.reason)
-            })
+                reject(signal?.reason)
+            }
         })
+        signal?.addEventListener('abort', stop, { once: true })
+        return opening.finally(() => signal?.removeEventListener('abort', stop))
     }
 
     /** Iterates over the output. */
@@ -216,7 +220,7 @@ export class Terminal implements AsyncIterable<Uint8Array>, AsyncDisposable {
         } else if (message.type === 'stopping') {
             throw new ConnectionLostError('the server is stopping')
         } else if (message.type === 'error') {
-            const error = errorOfBody(message.error, new Response(null, { status: 400 }))
+            const error = errorOfBody(message.error)
             // The program has ended before it received all input. Its exit follows.
             if (!(error instanceof ProcessNotFoundError)) throw error
         }

@@ -68,9 +68,9 @@ export class FetchTransport implements Transport {
         if (runtime) {
             headers['user-agent'] = `elevo-ts/${version} ${runtime}`
         }
-        const stream = typeof body === 'function' ? body() : body
-        const init: Record<string, unknown> = { method, headers, body: stream, signal, redirect: 'error' }
-        if (stream instanceof ReadableStream) init.duplex = 'half'
+        const upload = new Upload(typeof body === 'function' ? body() : body)
+        const init: Record<string, unknown> = { method, headers, body: upload.body, signal, redirect: 'error' }
+        if (upload.body instanceof ReadableStream) init.duplex = 'half'
         if (method === 'DELETE') sendOnce(init, runtime)
         if (this.#pool) init.dispatcher = this.#pool
         // Bun otherwise ends a request after 5 minutes.
@@ -79,6 +79,7 @@ export class FetchTransport implements Transport {
             return await this.#fetch(this.url(path), init)
         } catch (error) {
             if (signal?.aborted) throw error
+            if (upload.failure) throw upload.failure.error
             throw this.#failed(error)
         }
     }
@@ -89,7 +90,7 @@ export class FetchTransport implements Transport {
         const code = cause?.code ?? (error as { code?: string }).code ?? ''
         const reason = [cause?.message, (error as Error).message, code].find(Boolean)
         // Deno has no codes, and a port that `fetch` does not allow has none.
-        if (!UNREACHABLE.has(code) && !/connection refused|dns error|bad port/i.test(`${reason}`)) {
+        if (!UNREACHABLE.has(code) && !/connection refused|dns error|bad port|certificate/i.test(`${reason}`)) {
             return new ConnectionLostError(`the connection to ${url} was lost: ${reason}`, error)
         }
         const unreachable = new ServerUnreachableError(`cannot connect to ${url}: ${reason}`, error)
@@ -120,9 +121,35 @@ export class FetchTransport implements Transport {
 async function optionalWebSocket(): Promise<typeof WebSocket> {
     // Bundlers for browsers must not look for the package.
     const imported = await import(/* @vite-ignore */ /* webpackIgnore: true */ 'ws').catch((cause) => {
-        throw new ServerUnreachableError('this runtime has no WebSocket: install the package `ws`', cause)
+        throw new TypeError('this runtime has no WebSocket: install the package `ws`', { cause })
     })
     return imported.WebSocket as unknown as typeof WebSocket
+}
+
+/** The body of a request. Keeps an error of its source, which is not an error of the connection. */
+class Upload {
+    readonly body: Exclude<RequestBody, () => unknown> | undefined
+    failure: { error: unknown } | undefined
+
+    constructor(body: Exclude<RequestBody, () => unknown> | undefined) {
+        this.body = body instanceof ReadableStream ? this.#watch(body.getReader()) : body
+    }
+
+    #watch(reader: ReadableStreamDefaultReader<Uint8Array>): ReadableStream<Uint8Array> {
+        return new ReadableStream({
+            pull: async (controller) => {
+                try {
+                    const { done, value } = await reader.read()
+                    if (done) controller.close()
+                    else controller.enqueue(value)
+                } catch (error) {
+                    this.failure = { error }
+                    controller.error(error)
+                }
+            },
+            cancel: (reason) => reader.cancel(reason),
+        })
+    }
 }
 
 /**
