@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from workspace_sdk._deadline import Deadline
 from workspace_sdk._retry import Patience, RetryPolicy
 from workspace_sdk.errors import (
     ConnectionLostError,
@@ -29,10 +30,11 @@ def test_pauses_double_and_half_of_each_is_random(random: float, expected: list[
     ("error", "repeatable", "once"),
     [
         (ServerUnreachableError("refused"), True, True),
-        (LATER, True, True),
-        (ConnectionLostError("lost"), True, False),
+        (LATER, True, False),
+        (ConnectionLostError("lost", retry="unknown"), True, False),
         (UNKNOWN, True, False),
-        (RequestTimeoutError("slow", retry="later"), False, False),
+        (RequestTimeoutError("slow", retry="unknown"), True, False),
+        (Deadline(0).error(), False, False),
         (SandboxNotFoundError("gone"), False, False),
         (OverloadedError("full", retry="afterChange"), False, False),
         (OverloadedError("new", retry="perhaps"), False, False),

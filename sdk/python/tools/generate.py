@@ -107,7 +107,9 @@ def models(scratch: Path) -> str:
         *("--disable-timestamp", "--strict-nullable", "--formatters", "builtin"),
         cwd=scratch,
     )
-    return NOTE + '"""The objects of the API."""\n\n' + without_header(after.read_text())
+    text = without_header(after.read_text())
+    names = re.findall(r"^class (\w+)", text, re.MULTILINE)
+    return f'{NOTE}"""The objects of the API."""\n\n{text}\n__all__ = {names!r}\n'
 
 
 def reachable(description: Any, schemas: dict[str, Any]) -> set[str]:

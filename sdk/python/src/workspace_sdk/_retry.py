@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ._errors import ConnectionLostError, RequestTimeoutError, ServerUnreachableError, WorkspaceError
+from ._errors import ServerUnreachableError, WorkspaceError
 
 LONGEST_WAIT = 60.0
 """Seconds that the client waits at most because of `Retry-After`."""
@@ -37,13 +37,8 @@ class RetryPolicy:
 
     @staticmethod
     def _may_repeat(error: WorkspaceError, repeatable: bool) -> bool:
-        if isinstance(error, ServerUnreachableError):
-            return True  # The request was not sent.
-        if isinstance(error, ConnectionLostError):
-            return repeatable
-        if isinstance(error, RequestTimeoutError):
-            return False  # The caller has waited as long as it wanted to.
-        return error.retry == "later" or (error.retry == "unknown" and repeatable)
+        # Nothing of the body was read for a connection that was refused; any other attempt may have used it up.
+        return isinstance(error, ServerUnreachableError) or (repeatable and error.retry in ("later", "unknown"))
 
 
 def retry_after(error: WorkspaceError) -> float | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from ._errors import ServerUnreachableError, WorkspaceError
 
@@ -18,9 +19,14 @@ class Where:
     """A server and the key for it."""
 
     url: str
-    key: str
+    key: str = field(repr=False)
     certificate: Path | None = None
     """The only certificate to trust; `None` for those of the system."""
+
+    @property
+    def is_on_this_machine(self) -> bool:
+        """Whether the server runs on this machine, so that no proxy leads to it."""
+        return urlsplit(self.url).hostname in ("127.0.0.1", "::1", "localhost")
 
 
 RECORDED = Where("http://recorded", "recorded")

@@ -47,7 +47,6 @@ __all__ = [
     "in_thread",
     "limited",
     "new_condition",
-    "read_all",
     "sleep",
     "wait_for",
 ]
@@ -75,14 +74,6 @@ def limited(deadline: Deadline) -> Iterator[None]:
 async def close_http(http: HttpClient) -> None:
     """Closes all connections."""
     await http.aclose()
-
-
-async def read_all(response: httpx.Response) -> bytes:
-    """Returns the whole body of a response, and closes it."""
-    try:
-        return await response.aread()
-    finally:
-        await response.aclose()
 
 
 class Body:
@@ -188,11 +179,13 @@ async def wait_for(condition: asyncio.Condition, deadline: Deadline) -> None:
         await condition.wait()
 
 
-async def connect_socket(url: str, headers: Mapping[str, str], context: ssl.SSLContext | None) -> ClientConnection:
-    """Opens a WebSocket."""
+async def connect_socket(
+    url: str, headers: Mapping[str, str], context: ssl.SSLContext | None, *, by_proxy: bool
+) -> ClientConnection:
+    """Opens a WebSocket, by the proxy of the environment if there is one."""
     from websockets.asyncio.client import connect
 
-    return await connect(url, additional_headers=headers, ssl=context, **SOCKET_OPTIONS)
+    return await connect(url, additional_headers=headers, ssl=context, proxy=by_proxy or None, **SOCKET_OPTIONS)
 
 
 class OnePage(Generic[T]):

@@ -137,9 +137,9 @@ class Tenants(Service):
         body = body_of(name=name, limits=limits, suspended=suspended)
         return models.Tenant.model_validate_json((await self._send("PATCH", ref(tenant), body=body, **options)).content)
 
-    async def delete(self, tenant: Ref, **options: Unpack[Call]) -> models.Tenant:
-        """Erases a tenant with all its data. The response arrives before the end of the erasure."""
-        return models.Tenant.model_validate_json((await self._send("DELETE", ref(tenant), **options)).content)
+    async def delete(self, tenant: Ref, **options: Unpack[Call]) -> None:
+        """Erases a tenant with all its data. Returns before the end of the erasure."""
+        await self._send("DELETE", ref(tenant), **options)
 
 
 class System(Service):

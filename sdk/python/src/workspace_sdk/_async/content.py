@@ -26,7 +26,11 @@ def content_of(data: Data) -> Content:
         return lambda: _pieces_of_path(data)
     if hasattr(data, "read"):
         return _of_file(data)
-    return _pieces(data)
+    if isinstance(data, AsyncIterable):
+        return data
+    if isinstance(data, Iterable):
+        return _pieces(data)
+    raise TypeError(f"the data is {type(data).__name__}, not text, bytes, a file or pieces of bytes")
 
 
 def _of_file(file: Any) -> Content:
@@ -52,10 +56,6 @@ async def _pieces_of_file(file: Any, start: int | None) -> AsyncIterator[bytes]:
         yield piece
 
 
-async def _pieces(data: Any) -> AsyncIterator[bytes]:
-    if isinstance(data, Iterable):
-        for piece in data:
-            yield piece
-    else:
-        async for piece in data:
-            yield piece
+async def _pieces(data: Iterable[bytes]) -> AsyncIterator[bytes]:
+    for piece in data:
+        yield piece

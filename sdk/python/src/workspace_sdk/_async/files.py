@@ -18,7 +18,7 @@ from .base import Service
 from .content import Data, content_of
 from .pages import Pages
 from .subscription import subscribe
-from .transport import VERY_LONG, Request, new_patience
+from .transport import VERY_LONG, Request
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -68,7 +68,7 @@ class ReadFiles(Service):
         self, part: str, query: Mapping[str, Any], deadline: float | None, timeout: float | None
     ) -> AsyncGenerator[bytes, None]:
         request = Request("GET", self._path(part), query=query, deadline=Deadline(deadline), timeout=timeout)
-        stream = await self._transport.open_patiently(request, new_patience())
+        stream = await self._transport.open(request)
         try:
             while (piece := await stream.next()) is not None:
                 yield piece

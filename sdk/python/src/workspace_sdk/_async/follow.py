@@ -76,17 +76,18 @@ class Follow:
         if self._stream is None:
             self._attempt += 1
             self._parser = EventParser()
-            self._stream = await self._transport.open(self._request())
+            self._stream = await self._transport.open_once(self._request())
             self.headers = self._stream.headers
         piece = await self._stream.next()
         if piece is None:
             raise ConnectionLostError("the server ended the stream before the command ended", retry="unknown")
+        # A heartbeat also shows that the connection works.
+        self._patience.reset()
         for event in self._parser.feed(piece):
             if event.name == "stopping":
                 raise ConnectionLostError("the server is stopping", retry="unknown")
             parsed = StreamEvent.parse(event.data)
             self.has_started = True
-            self._patience.reset()
             # The id is the offset at which the following output begins.
             if event.id is not None:
                 self._position = int(event.id)

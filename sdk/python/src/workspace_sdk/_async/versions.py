@@ -71,10 +71,6 @@ class Versioned(Compared):
         """Merges the changes of the workspace into its project."""
         return await self._merge("merge", options)
 
-    async def complete(self, **options: Unpack[MergeOptions]) -> models.MergeResult:
-        """Merges the changes of the workspace into its project, and deletes the workspace if all has landed."""
-        return await self._merge("complete", options)
-
     async def _merge(self, verb: str, options: MergeOptions) -> models.MergeResult:
         body, rest = merge_body(options)
         parse = models.MergeResult.model_validate_json

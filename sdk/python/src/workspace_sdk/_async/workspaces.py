@@ -17,7 +17,7 @@ from .versions import Versioned
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from .._options import Call, Wait
+    from .._options import Call, MergeOptions, Wait
 
 
 class Workspace(WorkspaceFields, Versioned):
@@ -54,6 +54,10 @@ class Workspace(WorkspaceFields, Versioned):
     async def restore(self, snapshot: Ref, **options: Unpack[Call]) -> Workspace:
         """Replaces the files by those of a snapshot, and returns the workspace."""
         return self._take(await self._restore(snapshot, **options))
+
+    async def complete(self, **options: Unpack[MergeOptions]) -> models.MergeResult:
+        """Merges the changes of the workspace into its project, and deletes the workspace if all has landed."""
+        return await self._merge("complete", options)
 
     async def refresh(self, *, dry_run: bool | None = None, **options: Unpack[Call]) -> models.Refreshed:
         """Brings the newer head of the project into the workspace."""

@@ -48,7 +48,6 @@ __all__ = [
     "in_thread",
     "limited",
     "new_condition",
-    "read_all",
     "sleep",
     "wait_for",
 ]
@@ -73,14 +72,6 @@ def limited(deadline: Deadline) -> Iterator[None]:
 def close_http(http: HttpClient) -> None:
     """Closes all connections."""
     http.close()
-
-
-def read_all(response: httpx.Response) -> bytes:
-    """Returns the whole body of a response, and closes it."""
-    try:
-        return response.read()
-    finally:
-        response.close()
 
 
 class _Group:
@@ -239,12 +230,15 @@ def wait_for(condition: threading.Condition, deadline: Deadline) -> None:
         raise deadline.error()
 
 
-def connect_socket(url: str, headers: Mapping[str, str], context: ssl.SSLContext | None) -> ClientConnection:
-    """Opens a WebSocket."""
+def connect_socket(
+    url: str, headers: Mapping[str, str], context: ssl.SSLContext | None, *, by_proxy: bool
+) -> ClientConnection:
+    """Opens a WebSocket, by the proxy of the environment if there is one."""
     from websockets.sync.client import connect
 
+    connecting = connect(url, additional_headers=headers, ssl=context, proxy=by_proxy or None, **SOCKET_OPTIONS)
     # The caller closes the connection, which may be in use for longer than a block.
-    opened: ClientConnection = connect(url, additional_headers=headers, ssl=context, **SOCKET_OPTIONS).__enter__()
+    opened: ClientConnection = connecting.__enter__()
     return opened
 
 

@@ -78,7 +78,7 @@ class Pty(Service):
         url = f"{where.url.replace('http', 'ws', 1)}{self._path(pty_id, 'ws')}?{query}"
         headers = {"Authorization": f"Bearer {where.key}", "User-Agent": user_agent()}
         try:
-            return connect_socket(url, headers, self._transport.ssl_context())
+            return connect_socket(url, headers, self._transport.ssl_context(), by_proxy=not where.is_on_this_machine)
         except socket_errors.InvalidStatus as error:
             response = error.response
             headers = {name.lower(): value for name, value in response.headers.raw_items()}

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Generator
 
 from .._errors import ConnectionLostError, WorkspaceError, from_body
+from .._retry import Patience
 from .._sse import EventParser, ServerEvent
 from .transport import Request, Stream, Transport, is_passing, new_patience
 
@@ -14,30 +15,34 @@ from .transport import Request, Stream, Transport, is_passing, new_patience
 def subscribe(transport: Transport, request: Callable[[], Request]) -> Generator[ServerEvent, None, None]:
     """Yields events. Calls `request` for each connection, so that it can say where the stream continues."""
     patience = new_patience()
+    current = request()
+    stream = transport.open(current)
     while True:
-        current = request()
-        stream = transport.open_patiently(current, patience)
         parser = EventParser()
         try:
             while True:
-                events, lost = _next_events(stream, parser)
-                for event in events:
-                    patience.reset()
-                    yield event
+                events, lost = _next_events(stream, parser, patience)
+                yield from events
                 if lost is not None:
                     break
         finally:
             stream.close()
         transport.pause_patiently(patience, current.deadline, lost)
+        current = request()
+        stream = transport.open_patiently(current, patience)
 
 
-def _next_events(stream: Stream, parser: EventParser) -> tuple[list[ServerEvent], WorkspaceError | None]:
+def _next_events(
+    stream: Stream, parser: EventParser, patience: Patience
+) -> tuple[list[ServerEvent], WorkspaceError | None]:
     """Returns the events that arrive next, and why the connection ended, if it did."""
     events: list[ServerEvent] = []
     try:
         piece = stream.next()
         if piece is None:
             raise ConnectionLostError("the server ended the stream")
+        # A heartbeat also shows that the connection works.
+        patience.reset()
         for event in parser.feed(piece):
             if event.name == "error":
                 raise from_body(json.loads(event.data).get("error", {}), 500)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -18,6 +18,7 @@ import httpx
 from .._deadline import NEVER, Deadline
 from .._errors import (
     ConnectionLostError,
+    InvalidRequestError,
     NotFoundError,
     RequestTimeoutError,
     ServerUnreachableError,
@@ -30,7 +31,9 @@ from .._seen import SeenResponse, SeenResponses
 from .._values import random_id
 from .._version import __version__
 from .._where import Where
-from ._runtime import Body, HttpClient, HttpTransport, close_http, limited, read_all, sleep
+from ._runtime import Body, HttpClient, HttpTransport, close_http, limited, sleep
+
+T = TypeVar("T")
 
 SILENCE = 45.0
 """Seconds without data after which a stream counts as lost; the server sends a heartbeat every 15 s."""
@@ -91,7 +94,14 @@ class Answer:
 
 def path_of(*parts: str | int) -> str:
     """Returns a path below `/api/v1`, with each part encoded."""
-    return "/api/v1/" + "/".join(quote(str(part), safe="") for part in parts)
+    return "/api/v1/" + "/".join(_segment(str(part)) for part in parts)
+
+
+def _segment(part: str) -> str:
+    # Without these, the path would name another object: `/sandboxes/x/pty/..` is `/sandboxes/x`.
+    if part in ("", ".", ".."):
+        raise InvalidRequestError(f"`{part}` is not the id or name of an object")
+    return quote(part, safe="")
 
 
 class Transport:
@@ -109,11 +119,12 @@ class Transport:
             limits=limits,
             verify=self.ssl_context() or False,
             transport=transport,
+            trust_env=not where.is_on_this_machine,
         )
 
     def ssl_context(self) -> ssl.SSLContext | None:
         """Returns the certificates to trust; `None` without TLS."""
-        if not self.where.url.startswith("https:"):
+        if self.where.url.lower().startswith("http:"):
             return None
         if self.where.certificate is None:
             return httpx.create_ssl_context()
@@ -128,19 +139,30 @@ class Transport:
 
     def send(self, request: Request) -> Answer:
         """Returns the response. Sends the request again as the policy says."""
+        answer = self._repeat(request, self._whole)
+        return Answer(204, {}, b"") if answer is None else answer
+
+    def open(self, request: Request) -> Stream:
+        """Returns the response as a stream. Sends the request again as the policy says, until the response begins."""
+        stream = self._repeat(request, self.open_once)
+        if stream is None:
+            raise AssertionError("a DELETE request has no stream")
+        return stream
+
+    def _repeat(self, request: Request, attempt: Callable[[Request], T]) -> T | None:
+        """Returns the result of the first attempt that succeeds; `None` for a deletion that an earlier one did."""
         request = _with_key(request)
-        attempt, was_lost = 0, False
+        number, was_lost = 0, False
         while True:
-            attempt += 1
+            number += 1
             try:
-                return self._whole(request)
+                return attempt(request)
             except WorkspaceError as error:
                 if was_lost and request.method == "DELETE" and isinstance(error, NotFoundError):
-                    # An earlier attempt has deleted the object, and its response was lost.
-                    return Answer(204, {}, b"")
-                error.attempts = attempt
-                was_lost = was_lost or isinstance(error, ConnectionLostError) or error.retry == "unknown"
-                pause = self.retry.pause(error, attempt, repeatable=request.repeatable)
+                    return None
+                error.attempts = number
+                was_lost = was_lost or error.retry == "unknown"
+                pause = self.retry.pause(error, number, repeatable=request.repeatable)
                 if pause is None:
                     raise
                 self.pause(pause, request.deadline, error)
@@ -154,24 +176,27 @@ class Transport:
 
     def _whole(self, request: Request) -> Answer:
         response = self._begin(request)
-        try:
-            with limited(request.deadline):
-                content = read_all(response)
-        except httpx.TransportError as error:
-            raise self.failure(error, request) from error
-        return Answer(response.status_code, response.headers, content)
+        return Answer(response.status_code, response.headers, self._content(request, response))
 
-    def open(self, request: Request) -> Stream:
+    def _content(self, request: Request, response: httpx.Response) -> bytes:
+        """Returns the body of a response, and closes it."""
+        stream, pieces = Stream(self, request, response), []
+        try:
+            while (piece := stream.next()) is not None:
+                pieces.append(piece)
+        finally:
+            stream.close()
+        return b"".join(pieces)
+
+    def open_once(self, request: Request) -> Stream:
         """Returns the response as a stream, after one attempt."""
-        request = _with_key(request)
-        response = self._begin(request)
-        return Stream(self, request, response)
+        return Stream(self, request, self._begin(_with_key(request)))
 
     def open_patiently(self, request: Request, patience: Patience) -> Stream:
         """Returns the response as a stream. After a lost connection, sends the request again for a while."""
         while True:
             try:
-                return self.open(request)
+                return self.open_once(request)
             except WorkspaceError as error:
                 if not is_passing(error):
                     raise
@@ -186,26 +211,27 @@ class Transport:
 
     def _begin(self, request: Request) -> httpx.Response:
         """Sends the request once, and returns the response when it begins. Raises the error of a failure."""
-        built = self._http.build_request(
-            request.method,
-            request.path,
-            params=_query(request.query) or None,
-            content=_content(request),
-            headers=_headers(request),
-            timeout=self._timeouts(request),
-        )
         try:
+            built = self._http.build_request(
+                request.method,
+                request.path,
+                params=_query(request.query) or None,
+                content=_content(request),
+                headers=_headers(request),
+                timeout=self._timeouts(request),
+            )
             with limited(request.deadline):
                 response = self._http.send(built, stream=True)
-                seen = seen_responses.get()
-                if seen is not None:
-                    seen.append(SeenResponse(request.method, request.path, response.status_code, response.headers))
-                if response.status_code < 400 or response.status_code in request.accept:
-                    return response
-                content = read_all(response)
         except httpx.TransportError as error:
             raise self.failure(error, request) from error
-        raise error_of(response.status_code, response.headers, content)
+        except (httpx.InvalidURL, UnicodeEncodeError) as error:
+            raise InvalidRequestError(f"{request.method} {request.path} cannot be sent: {error}") from error
+        seen = seen_responses.get()
+        if seen is not None:
+            seen.append(SeenResponse(request.method, request.path, response.status_code, response.headers))
+        if response.status_code < 300 or response.status_code in request.accept:
+            return response
+        raise error_of(response.status_code, response.headers, self._content(request, response))
 
     def _timeouts(self, request: Request) -> httpx.Timeout:
         wait = SILENCE if request.is_stream else self.timeout if request.timeout is None else request.timeout
@@ -213,10 +239,13 @@ class Transport:
         limit = wait if remaining is None else min(wait, remaining)
         return httpx.Timeout(limit, connect=min(CONNECT, limit), pool=None)
 
-    def failure(self, error: Exception, request: Request) -> WorkspaceError:
-        """Returns the error for a request without a response."""
+    def failure(self, error: Exception, request: Request, *, has_begun: bool = False) -> WorkspaceError:
+        """Returns the error for a request without a response, or without the rest of it."""
         if request.deadline.has_passed():
             return request.deadline.error()
+        if isinstance(error, httpx.LocalProtocolError | httpx.UnsupportedProtocol):
+            # The text of the error has the headers, and so the key.
+            return InvalidRequestError(f"{request.method} {request.path} is not a valid request of HTTP")
         url, reason = self.where.url, str(error) or type(error).__name__
         if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError):
             return ServerUnreachableError(
@@ -224,16 +253,16 @@ class Transport:
                 remediation="Check the address, and that the server runs.",
             )
         what = f"{request.method} {request.path}"
-        if isinstance(error, httpx.TimeoutException) and not request.is_stream:
+        if isinstance(error, httpx.TimeoutException) and not request.is_stream and not has_begun:
             return RequestTimeoutError(
                 f"the server {url} did not respond to {what} in time",
                 remediation="Set a longer `timeout` of the client, or check the load of the server.",
-                retry="unknown" if request.changes_something else "later",
+                retry="unknown",
             )
         return ConnectionLostError(
             f"the connection to {url} was lost during {what}: {reason}",
             remediation="Check the network and that the server runs, then try again.",
-            retry="unknown" if request.changes_something else "later",
+            retry="unknown",
         )
 
 
@@ -243,6 +272,9 @@ class Stream:
     def __init__(self, transport: Transport, request: Request, response: httpx.Response) -> None:
         self._transport = transport
         self._request = request
+        # The body has its own limit; the server may need longer until a response begins.
+        times = response.request.extensions.get("timeout", {})
+        times["read"] = SILENCE
         self._body = Body(response, request.deadline)
         self.headers: Mapping[str, str] = response.headers
 
@@ -251,7 +283,7 @@ class Stream:
         try:
             return self._body.next()
         except (httpx.TransportError, httpx.StreamError) as error:
-            raise self._transport.failure(error, self._request) from error
+            raise self._transport.failure(error, self._request, has_begun=True) from error
 
     def close(self) -> None:
         """Releases the connection."""
@@ -270,6 +302,15 @@ def new_patience() -> Patience:
 
 def error_of(status: int, headers: Mapping[str, str], content: bytes) -> WorkspaceError:
     """Returns the error of a response."""
+    if status < 400:
+        target = headers.get("location", "another address")
+        remediation = f"Set the address of the server to the one that {target} belongs to."
+        return WorkspaceError(
+            f"the server redirects to {target}, and the client does not follow with its key",
+            status=status,
+            headers=headers,
+            remediation=remediation,
+        )
     try:
         body = json.loads(content)["error"]
         return from_body(body, status, headers)

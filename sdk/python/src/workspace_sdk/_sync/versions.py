@@ -72,10 +72,6 @@ class Versioned(Compared):
         """Merges the changes of the workspace into its project."""
         return self._merge("merge", options)
 
-    def complete(self, **options: Unpack[MergeOptions]) -> models.MergeResult:
-        """Merges the changes of the workspace into its project, and deletes the workspace if all has landed."""
-        return self._merge("complete", options)
-
     def _merge(self, verb: str, options: MergeOptions) -> models.MergeResult:
         body, rest = merge_body(options)
         parse = models.MergeResult.model_validate_json
