@@ -1,8 +1,17 @@
+import { linked } from './abort.js'
 import { ApiPromise, type ApiResult } from './api-promise.js'
+import { guarded } from './body.js'
 import { randomName } from './bytes.js'
 import { withDates } from './dates.js'
 import { errorOfResponse } from './error-response.js'
-import { ConnectionLostError, NotFoundError, RequestTimeoutError, UnavailableError, WorkspaceError } from './errors.js'
+import {
+    ConnectionLostError,
+    InvalidRequestError,
+    NotFoundError,
+    RequestTimeoutError,
+    UnavailableError,
+    WorkspaceError,
+} from './errors.js'
 import { type Clock, isLost, type RetryPolicy, withRetries } from './retry.js'
 import type { RequestBody, Transport } from './transport.js'
 
@@ -36,6 +45,10 @@ export interface Call {
     retries?: number
     /** Whether a lost response is raised at once, because the caller continues by other means. */
     raisesLost?: boolean
+    /** Whether an abort ends only the retries, because the caller must know the outcome of a request on its way. */
+    keepsRequest?: boolean
+    /** Whether the call is allowed while the client closes, because it ends what the caller has begun. */
+    isCleanup?: boolean
     /** A status of 400 or more whose response is a result. */
     accept?: number
 }
@@ -50,28 +63,71 @@ export interface ApiSettings extends RetryPolicy {
 
 /** Builds a path, with each value encoded. */
 export function path(parts: TemplateStringsArray, ...values: (string | number)[]): string {
-    return parts.reduce((text, part, index) => text + segment(values[index - 1] as string | number) + part)
+    return parts.reduce((text, part, index) => text + encodeURIComponent(values[index - 1] as string | number) + part)
 }
 
-function segment(value: string | number): string {
-    const text = String(value)
-    // The parser of addresses removes these, and the request would be about another object.
-    if (text === '' || text === '.' || text === '..') {
-        throw new TypeError(`\`${text}\` is not a valid id or name`)
+/** Returns a path. Throws if an id or a name in it would lead to another object. */
+export function checkedPath(path: string): string {
+    for (const part of path.replace(/^\/+/, '').split('/')) {
+        // The parser of addresses removes these.
+        if (part !== '' && part !== '.' && part !== '..') continue
+        throw new InvalidRequestError({
+            name: 'INVALID_PATH',
+            message: `\`${part}\` is not a valid id or name`,
+            remediation: 'Use an id or a name that the server returned.',
+        })
     }
-    return encodeURIComponent(text)
+    return path
 }
+
+/** The longest time of a timer, in milliseconds. */
+const LONGEST_TIMER = 2 ** 31 - 1
+
+/** Milliseconds that `close()` waits for work that must not be cut off. */
+const CLOSE_TIMEOUT = 10_000
 
 /** Sends calls, with retries, and converts the responses. */
 export class Api {
     readonly transport: Transport
     readonly settings: ApiSettings
     readonly clock: Clock
+    readonly #closing = new AbortController()
+    readonly #closed = new AbortController()
+    readonly #unfinished = new Set<Promise<unknown>>()
+    #close: Promise<void> | undefined
 
     constructor(transport: Transport, settings: ApiSettings, clock: Clock) {
         this.transport = transport
         this.settings = settings
         this.clock = clock
+    }
+
+    /** Aborts when the client begins to close: streams and terminals end. */
+    get closing(): AbortSignal {
+        return this.#closing.signal
+    }
+
+    /** Lets `close()` wait for work that must not be cut off, such as a kill. */
+    finish<T>(work: Promise<T>): Promise<T> {
+        this.#unfinished.add(work)
+        const done = () => this.#unfinished.delete(work)
+        work.then(done, done)
+        return work
+    }
+
+    /** Ends streams and terminals, waits for unfinished work, and closes all connections. */
+    close(): Promise<void> {
+        this.#close ??= this.#end()
+        return this.#close
+    }
+
+    async #end(): Promise<void> {
+        this.#closing.abort(clientClosed())
+        const done = new AbortController()
+        const finished = Promise.allSettled(this.#unfinished).finally(() => done.abort())
+        await Promise.race([finished, this.clock.sleep(CLOSE_TIMEOUT, done.signal).catch(() => {})])
+        this.#closed.abort(clientClosed())
+        await this.transport.close()
     }
 
     /** Calls, and converts the JSON of the response. */
@@ -94,10 +150,19 @@ export class Api {
 
     /** Calls, and returns the body of the response as text. */
     text(call: Call): ApiPromise<string> {
-        return this.#call(call, (response) => response.text())
+        return this.#call(call, async (response) => {
+            // A file may begin with a byte order mark.
+            const decoder = new TextDecoder('utf-8', { ignoreBOM: true })
+            return decoder.decode(await response.arrayBuffer())
+        })
     }
 
-    /** Calls, and returns the response as soon as it begins. */
+    /** Calls, and returns the body of the response as it arrives. */
+    stream(call: Call): Promise<ReadableStream<Uint8Array>> {
+        return this.#call(call, async (response) => response.body ?? new Blob([]).stream()).then()
+    }
+
+    /** Calls, and returns the response as soon as it begins. The caller guards its body, and ends it. */
     open(call: Call): Promise<Response> {
         return this.#call(call, asIs).then()
     }
@@ -108,6 +173,7 @@ export class Api {
 
     async #withRetries<T>(call: Call, read: (response: Response) => Promise<T>): Promise<ApiResult<T>> {
         const { signal, idempotencyKey } = call.options ?? {}
+        checkedPath(call.path)
         signal?.throwIfAborted()
         const changes = call.method !== 'GET' && call.method !== 'HEAD'
         const headers: Record<string, string> = {}
@@ -123,6 +189,7 @@ export class Api {
         const policy = { ...this.settings, retries: call.retries ?? this.settings.retries }
         // A stream is used up after one attempt.
         if (call.body instanceof ReadableStream) policy.retries = 0
+        const link = linked(signal, this.#closed.signal)
         return withRetries(
             async (before) => {
                 try {
@@ -140,8 +207,8 @@ export class Api {
                     }
                 }
             },
-            { policy, clock: this.clock, isRepeatable: !call.raisesLost, signal },
-        )
+            { policy, clock: this.clock, isRepeatable: !call.raisesLost, signal: link.signal },
+        ).finally(link.unlink)
     }
 
     async #attempt<T>(
@@ -150,34 +217,53 @@ export class Api {
         read: (response: Response) => Promise<T>,
         attempts: number,
     ): Promise<ApiResult<T>> {
-        const signal = call.options?.signal
-        const limit = call.timeout === undefined ? this.settings.timeout : Math.max(call.timeout, this.settings.timeout)
-        const controller = new AbortController()
-        const stop = () => controller.abort(signal?.reason)
-        signal?.addEventListener('abort', stop, { once: true })
+        if (this.closing.aborted && !call.isCleanup) throw clientClosed()
+        const link = linked(call.keepsRequest ? undefined : call.options?.signal, this.#closed.signal)
         let isLate = false
-        const timer = setTimeout(() => {
+        const late = () => {
             isLate = true
-            controller.abort()
-        }, limit)
+            link.abort()
+        }
+        const limit = this.#limit(call)
+        const timer = limit <= LONGEST_TIMER ? setTimeout(late, limit) : undefined
         try {
             const body = call.json === undefined ? call.body : JSON.stringify(call.json)
-            const request = { method: call.method, path: address(call), headers, body, signal: controller.signal }
+            const request = { method: call.method, path: address(call), headers, body, signal: link.signal }
             const response = await this.transport.send(request)
             clearTimeout(timer)
-            const data = await readResponse(call, response, read)
+            const isRaw = read === (asIs as unknown) && response.ok
+            if (isRaw) link.unlink()
+            const received = isRaw ? response : guarded(response, { signal: link.signal, ended: link.unlink })
+            const data = await readResponse(call, received, read)
             const requestId = response.headers.get('x-request-id') ?? undefined
             return { data, status: response.status, headers: response.headers, requestId, attempts }
         } catch (error) {
-            signal?.throwIfAborted()
-            if (!isLate) throw error
-            throw new RequestTimeoutError(`the server did not begin to respond to ${nameOf(call)} within ${limit} ms`)
+            link.unlink()
+            if (isLate) throw lateError(call, limit)
+            link.signal.throwIfAborted()
+            throw error
         } finally {
             clearTimeout(timer)
-            // The signal also ends a stream that the caller has not read yet.
-            if (read !== (asIs as unknown)) signal?.removeEventListener('abort', stop)
         }
     }
+
+    /** Returns the milliseconds until a response begins. A `timeout` of 0 is no limit. */
+    #limit(call: Call): number {
+        const own = this.settings.timeout || Number.POSITIVE_INFINITY
+        return Math.max(call.timeout ?? 0, own)
+    }
+}
+
+function clientClosed(): WorkspaceError {
+    return new WorkspaceError({
+        name: 'CLIENT_CLOSED',
+        message: 'the client is closed',
+        remediation: 'Create another client.',
+    })
+}
+
+function lateError(call: Call, limit: number): RequestTimeoutError {
+    return new RequestTimeoutError(`the server did not begin to respond to ${nameOf(call)} within ${limit} ms`)
 }
 
 /** Reads a response. Throws its error, or `ConnectionLostError` if it is incomplete. */

@@ -90,9 +90,12 @@ export class WorkspaceClient implements AsyncDisposable {
         return this.#api.json({ method: 'GET', path: '/me', options })
     }
 
-    /** Closes the connections of the client. */
+    /**
+     * Ends streams and terminals, waits until cancelled commands are killed, for at most 10 s, and closes all
+     * connections. Later calls throw an error that says so.
+     */
     close(): Promise<void> {
-        return this.#api.transport.close()
+        return this.#api.close()
     }
 
     /** Closes the connections of the client. */

@@ -1,6 +1,6 @@
 import { concat, fromBase64, toBytes } from './bytes.js'
 import type { Schemas } from './resource.js'
-import type { ServerSentEvent } from './sse.js'
+import type { ServerMessage } from './sse.js'
 
 type RawEvent = Schemas['StreamEvent']
 type OutputType = 'stdout' | 'stderr'
@@ -99,7 +99,7 @@ export class CommandDecoder {
     }
 
     /** Returns the events for one of the server. */
-    *decode(received: ServerSentEvent): Generator<CommandEvent> {
+    *decode(received: ServerMessage): Generator<CommandEvent> {
         const event: RawEvent = JSON.parse(received.data)
         const commandId = event.commandId
         const type = event.type as CommandEvent['type']

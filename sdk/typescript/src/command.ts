@@ -1,10 +1,12 @@
+import { abortable } from './abort.js'
 import { type Api, path, type RequestOptions } from './api.js'
 import { toBase64, toBytes } from './bytes.js'
 import { CommandDecoder, type CommandEvent, type ExitEvent } from './command-events.js'
 import { CommandExitError } from './errors.js'
 import { follow, openStream, type Source } from './follow.js'
 import { ProcessTimeoutError } from './generated/errors.js'
-import type { ServerSentEvent } from './sse.js'
+import { isLost } from './retry.js'
+import type { ServerMessage } from './sse.js'
 import { type Signal, signalNumber } from './signals.js'
 
 /** Maximum bytes of input in one request. */
@@ -41,7 +43,7 @@ export class CommandResult {
     }
 }
 
-type Start = (isFirst: boolean) => Promise<Response>
+type Start = (isFirst: boolean, signal: AbortSignal) => Promise<Response>
 
 /** The output of a command, from an offset. The first response comes from `start`, if the command is new. */
 export class OutputSource implements Source<CommandEvent> {
@@ -50,8 +52,11 @@ export class OutputSource implements Source<CommandEvent> {
     readonly #start: Start | undefined
     readonly #decoder: CommandDecoder
     #isRunning = false
-    /** The request that opens the stream. */
-    opening: Promise<unknown> = Promise.resolve()
+    /** Whether a request to start the command is on its way, or was lost. */
+    #isStarting = false
+    #wasLost = false
+    /** Whether the server has started the command. */
+    hasStarted = false
     /** Id of the request whose response was read last. */
     requestId: string | undefined
 
@@ -62,18 +67,32 @@ export class OutputSource implements Source<CommandEvent> {
         this.#decoder = new CommandDecoder(options.offset ?? 0, options.limit)
     }
 
-    open(isFirst: boolean): Promise<Response> {
-        const opening = this.#start && !this.#isRunning ? this.#start(isFirst) : this.#attach(isFirst)
-        this.opening = opening.catch(() => {})
-        return opening
+    /** Whether the server may have started the command. */
+    get mayHaveStarted(): boolean {
+        return this.hasStarted || this.#isStarting || this.#wasLost
     }
 
-    #attach(isFirst: boolean): Promise<Response> {
-        const query = { offset: this.#decoder.offset }
-        return openStream(this.#api, { method: 'GET', path: `${this.#path}/output`, query }, isFirst)
+    open(isFirst: boolean, signal: AbortSignal): Promise<Response> {
+        if (this.#start && !this.#isRunning) return this.#begin(this.#start(isFirst, signal))
+        const call = { method: 'GET', path: `${this.#path}/output`, query: { offset: this.#decoder.offset } } as const
+        return openStream(this.#api, { ...call, options: { signal } }, isFirst)
     }
 
-    decode(event: ServerSentEvent, response: Response): Iterable<CommandEvent> {
+    async #begin(starting: Promise<Response>): Promise<Response> {
+        this.#isStarting = true
+        try {
+            const response = await starting
+            this.hasStarted = true
+            return response
+        } catch (error) {
+            this.#wasLost ||= isLost(error)
+            throw error
+        } finally {
+            this.#isStarting = false
+        }
+    }
+
+    decode(event: ServerMessage, response: Response): Iterable<CommandEvent> {
         this.#isRunning = true
         this.requestId = response.headers.get('x-request-id') ?? undefined
         return this.#decoder.decode(event)
@@ -92,32 +111,45 @@ export interface OutputCallbacks {
     onStderr?: (data: string) => void
 }
 
+/** Bytes of output that a result has, unless `maxOutputSize` is set. */
+const RESULT_BYTES = 16 * 1024 * 1024
+
 /** Collects the events of a command. Throws `ProcessTimeoutError` if its time-out killed it. */
 export async function collect(
     events: AsyncIterable<CommandEvent>,
     source: OutputSource,
-    callbacks: OutputCallbacks,
+    options: OutputCallbacks & { maxOutputSize?: number },
 ): Promise<CommandResult> {
-    const [stdout, stderr]: [string[], string[]] = [[], []]
-    let hasGap = false
+    const output = { stdout: '', stderr: '' }
+    // The source applies `maxOutputSize`.
+    let room = options.maxOutputSize === undefined ? RESULT_BYTES : Number.POSITIVE_INFINITY
+    let isIncomplete = false
     let exit: ExitEvent | undefined
     for await (const event of events) {
-        if (event.type === 'stdout') {
-            stdout.push(event.data)
-            callbacks.onStdout?.(event.data)
-        } else if (event.type === 'stderr') {
-            stderr.push(event.data)
-            callbacks.onStderr?.(event.data)
+        if (event.type === 'stdout' || event.type === 'stderr') {
+            const text = event.data
+            const size = toBytes(text).length
+            output[event.type] += size <= room ? text : firstBytes(text, room)
+            isIncomplete ||= size > room
+            room -= Math.min(size, room)
+            const callback = event.type === 'stdout' ? options.onStdout : options.onStderr
+            callback?.(text)
         } else if (event.type === 'gap') {
-            hasGap = true
+            isIncomplete = true
         } else if (event.type === 'exit') {
             exit = event
         }
     }
     if (!exit) throw new Error('unreachable: a stream of output ends with `exit` or an error')
-    const result = new CommandResult(exit, stdout.join(''), stderr.join(''), hasGap)
+    const result = new CommandResult(exit, output.stdout, output.stderr, isIncomplete)
     if (exit.timedOut) throw timeoutError(result, source.requestId)
     return result
+}
+
+/** Returns the characters of a text that are within a number of bytes. */
+function firstBytes(text: string, length: number): string {
+    const decoder = new TextDecoder('utf-8', { ignoreBOM: true })
+    return decoder.decode(toBytes(text).subarray(0, length), { stream: true })
 }
 
 /** Returns the error that the server has for a command that it does not stream. */
@@ -176,21 +208,27 @@ export class Command implements AsyncIterable<CommandEvent> {
     /** Writes to the standard input of the command. Writes arrive in the order of the calls. */
     write(data: string | Uint8Array, options?: RequestOptions): Promise<void> {
         const bytes = toBytes(data)
+        const key = options?.idempotencyKey
         return this.#inOrder(async () => {
             for (let at = 0; at < bytes.length; at += INPUT_BYTES) {
-                await this.#input({ data: toBase64(bytes.subarray(at, at + INPUT_BYTES)) }, options)
+                // Each piece is a request of its own.
+                const idempotencyKey = key && at > 0 ? `${key}-${at / INPUT_BYTES}` : key
+                const piece = { data: toBase64(bytes.subarray(at, at + INPUT_BYTES)) }
+                await this.#input(piece, { ...options, idempotencyKey })
             }
-        })
+        }, options?.signal)
     }
 
     /** Closes the standard input of the command. */
     closeStdin(options?: RequestOptions): Promise<void> {
-        return this.#inOrder(() => this.#input({ eof: true }, options))
+        return this.#inOrder(() => this.#input({ eof: true }, options), options?.signal)
     }
 
-    #inOrder(write: () => Promise<void>): Promise<void> {
-        const written = this.#written.then(write)
-        this.#written = written.catch(() => {})
+    #inOrder(write: () => Promise<void>, signal: AbortSignal | undefined): Promise<void> {
+        const before = this.#written
+        const written = abortable(before, signal).then(write)
+        // A write that no longer waits for its turn leaves the turn of the next one as it is.
+        this.#written = Promise.allSettled([before, written]).then(() => {})
         return written
     }
 

@@ -59,9 +59,12 @@ export class EventService {
         return follow<Event | EventGap>(
             this.#api,
             {
-                open: (isFirst) => {
+                open: (isFirst, signal) => {
                     const call = { method: 'GET', path: '/events', query: query({ ...options, cursor }) } as const
-                    return openStream(this.#api, call, isFirst)
+                    return openStream(this.#api, { ...call, options: { signal } }, isFirst)
+                },
+                begun: (id) => {
+                    cursor = id ?? cursor
                 },
                 decode: ({ event, id, data }) => {
                     cursor = id ?? cursor

@@ -1,7 +1,7 @@
 import { type Api, LONG_TIMEOUT, path as encode, type Query, type RequestOptions } from './api.js'
 import { ApiPromise } from './api-promise.js'
 import { packDirectory, unpackDirectory } from './directories.js'
-import { ConnectionLostError, NotFoundError, WorkspaceError } from './errors.js'
+import { WorkspaceError } from './errors.js'
 import { follow, openStream } from './follow.js'
 import { IsADirectoryError, NotAFileError, PathNotFoundError } from './generated/errors.js'
 import { List, list, type Page } from './pages.js'
@@ -85,7 +85,7 @@ export class StoredFiles {
 
     /** Returns a file as a stream. */
     async readStream(path: string, options: ReadOptions = {}): Promise<ReadableStream<Uint8Array>> {
-        return bodyOf(await this.api.open(this.file('GET', path, options)))
+        return this.api.stream(this.file('GET', path, options))
     }
 
     /** Lists a directory. */
@@ -158,7 +158,7 @@ export class StoredFiles {
             options: rest,
             timeout: LONG_TIMEOUT,
         } as const
-        return bodyOf(await this.api.open(call))
+        return this.api.stream(call)
     }
 
     protected file(method: 'GET' | 'HEAD', path: string, options: ReadOptions) {
@@ -226,7 +226,7 @@ export class Files extends StoredFiles {
         return follow<WatchEvent>(
             this.api,
             {
-                open: (isFirst) => openStream(this.api, call, isFirst),
+                open: (isFirst, signal) => openStream(this.api, { ...call, options: { signal } }, isFirst),
                 decode: (event) => [JSON.parse(event.data)],
                 isLast: () => false,
             },
@@ -276,7 +276,7 @@ class RecursiveList extends List<FileInfo> {
                 yield* this.#below(entry)
             } catch (error) {
                 // The directory was deleted in the meantime.
-                if (!(error instanceof NotFoundError)) throw error
+                if (!(error instanceof PathNotFoundError)) throw error
             }
         }
     }
@@ -301,10 +301,6 @@ function infoOf(path: string, headers: Headers): FileInfo {
     }
 }
 
-function bodyOf(response: Response): ReadableStream<Uint8Array> {
-    return response.body ?? new Blob([]).stream()
-}
-
 /** Returns the chunks of a stream. Not all browsers can iterate over one. */
 async function* chunks(stream: ReadableStream<Uint8Array>): AsyncGenerator<Uint8Array> {
     const reader = stream.getReader()
@@ -314,8 +310,6 @@ async function* chunks(stream: ReadableStream<Uint8Array>): AsyncGenerator<Uint8
             if (done) return
             yield value
         }
-    } catch (error) {
-        throw new ConnectionLostError(`the archive was lost: ${(error as Error).message}`, error)
     } finally {
         reader.cancel().catch(() => {})
     }

@@ -39,12 +39,14 @@ export class List<T, P extends Page<T> = Page<T>> implements AsyncIterable<T>, P
 
     async *[Symbol.asyncIterator](): AsyncGenerator<T, void, undefined> {
         let cursor: string | undefined
-        do {
+        for (;;) {
             const page = await this.#load(cursor)
             yield* page.items
-            // Events go on: each of their pages has `next`, also an empty one.
-            cursor = page.items.length > 0 ? (page.next ?? undefined) : undefined
-        } while (cursor !== undefined)
+            const next = page.next ?? undefined
+            // Events go on: each of their pages has `next`, which the last page does not advance.
+            if (next === undefined || next === cursor) return
+            cursor = next
+        }
     }
 }
 

@@ -1,9 +1,11 @@
+import { linked } from './abort.js'
 import { type Api, path, type RequestOptions } from './api.js'
 import type { ApiPromise } from './api-promise.js'
 import { randomName, toBase64 } from './bytes.js'
 import { Command, type CommandResult, collect, type OutputCallbacks, OutputSource } from './command.js'
 import type { CommandEvent } from './command-events.js'
 import { follow, openStream } from './follow.js'
+import { ProcessNotFoundError } from './generated/errors.js'
 import { type List, list, type PageOptions } from './pages.js'
 import type { Schemas } from './resource.js'
 import { type Signal, signalNumber } from './signals.js'
@@ -29,9 +31,9 @@ export interface StartOptions extends RequestOptions {
 
 /** Options of a command whose output is streamed. */
 export interface StreamOptions extends StartOptions {
-    /** Maximum bytes of output; the rest is discarded. */
+    /** Maximum bytes of output of both streams together; the rest is discarded. A result has at most 16 MiB by default. */
     maxOutputSize?: number
-    /** Whether the command is killed when the signal aborts or the iteration stops; `kill` by default. */
+    /** Whether the command is killed when the signal aborts, the iteration stops or an error ends it; `kill` by default. */
     onAbort?: 'kill' | 'leave'
 }
 
@@ -39,7 +41,10 @@ export interface StreamOptions extends StartOptions {
 export interface RunOptions extends StreamOptions, OutputCallbacks {}
 
 /** Milliseconds that a cancelled call waits until its command is killed. */
-const KILL_TIMEOUT = 5_000
+const KILL_TIMEOUT = 10_000
+
+/** Milliseconds between two attempts to kill a command whose start is on its way. */
+const KILL_PAUSE = 200
 
 /** The commands of a sandbox. */
 export class ProcessService {
@@ -118,9 +123,10 @@ export class ProcessService {
         const json = { ...this.#body(command, options), stream: true }
         // The same for all attempts, so that a lost start is attached to.
         const idempotencyKey = options.idempotencyKey ?? randomName()
-        const call = { method: 'POST', path: this.#path('run'), json, options: { idempotencyKey } } as const
-        // Without the signal: if the caller aborts, the command may have started, and must be killed.
-        const start = (isFirst: boolean) => openStream(this.#api, call, isFirst)
+        const call = { method: 'POST', path: this.#path('run'), json, keepsRequest: true } as const
+        // If the caller aborts, the command may have started, and must be killed.
+        const start = (isFirst: boolean, signal: AbortSignal) =>
+            openStream(this.#api, { ...call, options: { idempotencyKey, signal } }, isFirst)
         const source = new OutputSource(this.#api, this.#path(json.commandId), { limit: options.maxOutputSize, start })
         return [source, this.#events(source, json.commandId, options)]
     }
@@ -130,32 +136,58 @@ export class ProcessService {
         id: string,
         options: StreamOptions,
     ): AsyncGenerator<CommandEvent, void, undefined> {
-        options.signal?.throwIfAborted()
-        let isOver = false
+        const { signal, unlink } = linked(options.signal, this.#api.closing)
+        signal.throwIfAborted()
+        let isOver = options.onAbort === 'leave'
+        let killed: Promise<void> | undefined
+        const kill = () => {
+            if (!isOver) killed ??= this.#api.finish(this.#killNow(source, id))
+            return killed
+        }
+        // Also while the caller does not ask for the next event.
+        signal.addEventListener('abort', kill, { once: true })
         try {
-            for await (const event of follow(this.#api, source, options.signal)) {
-                isOver = event.type === 'exit'
+            for await (const event of follow(this.#api, source, signal)) {
+                isOver ||= event.type === 'exit'
                 yield event
             }
-        } catch (error) {
-            isOver ||= !options.signal?.aborted
-            throw error
         } finally {
-            if (!isOver && options.onAbort !== 'leave') await this.#killNow(source, id)
+            unlink()
+            await kill()
         }
     }
 
-    /** Kills a command whose caller no longer waits for it. */
+    /** Kills a command whose caller no longer waits for it, as soon as it has started. Never throws. */
     async #killNow(source: OutputSource, id: string): Promise<void> {
-        const kill = async () => {
-            await source.opening
-            await this.kill(id, 'SIGKILL')
+        const [limit, done] = [new AbortController(), new AbortController()]
+        const { clock } = this.#api
+        clock.sleep(KILL_TIMEOUT, done.signal).then(
+            () => limit.abort(),
+            () => {},
+        )
+        try {
+            while (source.mayHaveStarted && !(await this.#tryKill(source, id, limit.signal))) {
+                await clock.sleep(KILL_PAUSE, limit.signal)
+            }
+        } catch {
+            // The reason of the caller is more important, and the time-out of the command ends it.
+        } finally {
+            done.abort()
         }
-        const done = new AbortController()
-        const killed = kill().finally(() => done.abort())
-        // An error here must not hide the reason of the caller, and a command that has ended needs no signal.
-        await Promise.race([killed, this.#api.clock.sleep(KILL_TIMEOUT, done.signal)]).catch(() => {})
-        killed.catch(() => {})
+    }
+
+    /** Kills a command. Returns false if it has not started yet. */
+    async #tryKill(source: OutputSource, id: string, signal: AbortSignal): Promise<boolean> {
+        const hasStarted = source.hasStarted
+        const call = { method: 'POST', path: this.#path(id, 'kill'), json: { signal: signalNumber('SIGKILL') } } as const
+        try {
+            await this.#api.empty({ ...call, options: { signal }, isCleanup: true })
+            return true
+        } catch (error) {
+            // A command that had started has ended.
+            if (error instanceof ProcessNotFoundError) return hasStarted
+            throw error
+        }
     }
 }
 

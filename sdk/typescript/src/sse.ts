@@ -1,5 +1,6 @@
 // Server-sent events, parsed as bytes: each byte is looked at once, however the stream is cut into chunks.
 
+import { SILENCE } from './body.js'
 import { ConnectionLostError } from './errors.js'
 
 /** An event of a stream. */
@@ -7,8 +8,12 @@ export interface ServerSentEvent {
     /** Kind of the event; `message` by default. */
     event: string
     id: string | undefined
-    data: string
+    /** Absent if the server only tells the id from which the stream continues after a lost connection. */
+    data: string | undefined
 }
+
+/** An event that has data. */
+export type ServerMessage = ServerSentEvent & { data: string }
 
 const LINE_FEED = 10
 const CARRIAGE_RETURN = 13
@@ -80,12 +85,9 @@ export class SseParser {
         this.#event = 'message'
         this.#id = undefined
         this.#data = undefined
-        return data === undefined ? undefined : { event, id, data }
+        return data === undefined && id === undefined ? undefined : { event, id, data }
     }
 }
-
-/** Milliseconds without data after which a stream counts as lost. The server sends something every 15 s. */
-const SILENCE = 45_000
 
 /** Options of `readEvents`. */
 export interface ReadOptions {

@@ -82,16 +82,27 @@ export async function* readTar(
     archive: AsyncIterable<Uint8Array>,
 ): AsyncGenerator<{ entry: TarEntry; content: AsyncIterable<Uint8Array> }> {
     const input = new BlockReader(archive)
+    try {
+        yield* entries(input)
+    } finally {
+        await input.close()
+    }
+}
+
+async function* entries(
+    input: BlockReader,
+): AsyncGenerator<{ entry: TarEntry; content: AsyncIterable<Uint8Array> }> {
     let more: Record<string, string> = {}
     for (;;) {
         const block = await input.take(BLOCK)
-        if (!block || block.every((byte) => byte === 0)) return
+        if (!block) throw new TypeError('the archive is incomplete')
+        if (block.every((byte) => byte === 0)) return
         const { entry, flag } = parse(block)
         if (flag === 'x' || flag === 'L' || flag === 'K') {
             const content = await input.take(entry.size + padding(entry.size).length)
-            const text = decode(content?.subarray(0, entry.size) ?? new Uint8Array(0))
-            if (flag === 'x') more = { ...more, ...records(text) }
-            else more[flag === 'L' ? 'path' : 'linkpath'] = text.replace(/\0+$/, '')
+            const bytes = content?.subarray(0, entry.size) ?? new Uint8Array(0)
+            if (flag === 'x') more = { ...more, ...records(bytes) }
+            else more[flag === 'L' ? 'path' : 'linkpath'] = decode(bytes).replace(/\0+$/, '')
             continue
         }
         entry.path = more.path ?? entry.path
@@ -136,8 +147,7 @@ function decode(bytes: Uint8Array): string {
     return new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes)
 }
 
-function records(text: string): Record<string, string> {
-    const bytes = toBytes(text)
+function records(bytes: Uint8Array): Record<string, string> {
     const found: Record<string, string> = {}
     for (let at = 0; at < bytes.length;) {
         const length = Number.parseInt(decode(bytes.subarray(at, at + 20)), 10)
@@ -157,6 +167,11 @@ class BlockReader {
 
     constructor(archive: AsyncIterable<Uint8Array>) {
         this.#chunks = archive[Symbol.asyncIterator]()
+    }
+
+    /** Ends the stream, also before its end. */
+    async close(): Promise<void> {
+        await this.#chunks.return?.()
     }
 
     /** Returns the next bytes; `undefined` at the end of the stream. */

@@ -7,40 +7,15 @@ import { Api } from '../src/api.js'
 import { follow, openStream } from '../src/follow.js'
 import {
     ConnectionLostError,
+    InvalidRequestError,
     NotFoundError,
     ServerUnreachableError,
     UnavailableError,
     WorkspaceClient,
 } from '../src/index.js'
 import type { Clock } from '../src/retry.js'
-import type { Transport, TransportRequest } from '../src/transport.js'
-
-/** A transport that responds with the result of a function, and keeps the requests. */
-function transportOf(respond: (request: TransportRequest) => Response): Transport & { requests: TransportRequest[] } {
-    const requests: TransportRequest[] = []
-    return {
-        requests,
-        send: async (request) => {
-            requests.push(request)
-            return respond(request)
-        },
-        url: (path) => path,
-        connect: () => Promise.reject(new Error('no sockets')),
-        close: async () => {},
-    }
-}
-
-/** A body that ends with an error after some text. */
-function cut(text: string): ReadableStream<Uint8Array> {
-    const chunks = [new TextEncoder().encode(text)]
-    return new ReadableStream({
-        pull(controller) {
-            const chunk = chunks.shift()
-            if (chunk) controller.enqueue(chunk)
-            else controller.error(new Error('the connection was closed'))
-        },
-    })
-}
+import type { Transport } from '../src/transport.js'
+import { cut, transportOf } from './transports.js'
 
 const clientOf = (transport: Transport) => new WorkspaceClient({ transport, retries: 1, retryDelay: 0 })
 
@@ -88,9 +63,14 @@ test('an error of the source of a body is raised, and the request is not repeate
     }
 })
 
-test('ids that would change the path are rejected', () => {
-    const client = clientOf(transportOf(() => Response.json({})))
-    for (const id of ['', '.', '..']) assert.throws(() => client.sandbox.delete(id), /not a valid id/)
+test('ids that would change the path are rejected, and no request is sent', async () => {
+    const transport = transportOf(() => Response.json({}))
+    const client = clientOf(transport)
+    for (const id of ['', '.', '..']) {
+        const deleting = client.sandbox.delete(id)
+        await assert.rejects(deleting, (error) => error instanceof InvalidRequestError && /valid id/.test(error.message))
+    }
+    assert.deepEqual(transport.requests, [])
 })
 
 test('times become dates, and fields of the caller stay as they are', async () => {

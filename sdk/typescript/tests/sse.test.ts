@@ -26,6 +26,7 @@ data: incomplete`
 const EVENTS = [
     { event: 'stdout', id: '7', data: '{"text":"ä € 😀"}' },
     { event: 'message', id: undefined, data: 'one\ntwo' },
+    { event: 'message', id: '8', data: undefined },
     { event: 'last', id: undefined, data: '' },
 ]
 
