@@ -10,13 +10,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from conftest import Stage, eventually
 
 import workspace_sdk
 from workspace_sdk import sync as workspace_sdk_sync
-from workspace_sdk.errors import RequestTimeoutError
+from workspace_sdk.errors import RequestTimeoutError, WorkspaceError
 
 
 @pytest.fixture
@@ -93,6 +94,49 @@ async def test_an_abandoned_stream_is_closed_and_its_command_killed(
             break
     gc.collect()
     await asyncio.to_thread(stage.wait_for_processes, mark, 0)
+
+
+@pytest.mark.parametrize("is_held", [True, False])
+async def test_the_end_of_the_client_kills_the_command_of_a_stream(
+    stage: Stage, box: workspace_sdk.Sandbox, mark: str, is_held: bool
+) -> None:
+    held = []
+    client = workspace_sdk.WorkspaceClient()
+    events = (await client.sandbox.get(box.id)).process.run_stream(endless(mark))
+    async for event in events:
+        if event.type == "stdout":
+            break
+    if is_held:
+        held.append(events)
+    del events
+    await client.close()
+    assert stage.processes(mark) == 0
+
+
+async def test_the_end_of_the_client_ends_a_command_that_another_task_reads(
+    stage: Stage, box: workspace_sdk.Sandbox, mark: str
+) -> None:
+    client = workspace_sdk.WorkspaceClient()
+    task = asyncio.ensure_future((await client.sandbox.get(box.id)).process.run(endless(mark)))
+    await until_running(stage, mark)
+    await client.close()
+    with pytest.raises(WorkspaceError, match="the client is closed"):
+        await task
+    assert stage.processes(mark) == 0
+
+
+def test_the_end_of_the_client_ends_a_command_that_another_thread_reads(
+    stage: Stage, sync_box: workspace_sdk_sync.Sandbox, mark: str
+) -> None:
+    client = workspace_sdk_sync.WorkspaceClient()
+    process = client.sandbox.get(sync_box.id).process
+    with ThreadPoolExecutor(1) as executor:
+        future = executor.submit(process.run, endless(mark))
+        stage.wait_for_processes(mark, 1)
+        client.close()
+        with pytest.raises(WorkspaceError, match="the client is closed"):
+            future.result()
+    assert stage.processes(mark) == 0
 
 
 async def test_an_error_of_a_callback_kills_the_command(stage: Stage, box: workspace_sdk.Sandbox, mark: str) -> None:

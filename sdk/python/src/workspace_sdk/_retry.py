@@ -53,11 +53,14 @@ class Patience:
 
     now: Callable[[], float]
     limit: float = 60.0
+    has_connected: bool = False
+    """Whether there was a connection."""
     _since: float | None = None
     _pause: float = 0.0
 
     def reset(self) -> None:
         """Ends the period without a connection."""
+        self.has_connected = True
         self._since = None
 
     def next(self) -> float | None:

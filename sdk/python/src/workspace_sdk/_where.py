@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from ._errors import ServerUnreachableError, WorkspaceError
+from ._errors import InvalidRequestError, ServerUnreachableError, WorkspaceError
 
 VARIABLES = (("ELEVO_SERVER", "ELEVO_API_KEY"), ("WORKSPACE_API_URL", "WORKSPACE_API_KEY"))
 
@@ -22,11 +23,14 @@ class Where:
     key: str = field(repr=False)
     certificate: Path | None = None
     """The only certificate to trust; `None` for those of the system."""
+    is_found: bool = field(default=False, compare=False)
+    """Whether the address is that of the record of `elevo up`; a restarted server may have another one."""
 
     @property
     def is_on_this_machine(self) -> bool:
         """Whether the server runs on this machine, so that no proxy leads to it."""
-        return urlsplit(self.url).hostname in ("127.0.0.1", "::1", "localhost")
+        host = urlsplit(self.url).hostname or ""
+        return host in ("::1", "localhost") or re.fullmatch(r"127(\.\d+){3}", host) is not None
 
 
 RECORDED = Where("http://recorded", "recorded")
@@ -44,7 +48,8 @@ def find(api_url: str | None = None, api_key: str | None = None, environment: Ma
     """Returns the server and the key. Raises an error that says what is missing."""
     named_url, named_key = _of_environment(environment)
     local = _local(_data_directory(environment))
-    url = (api_url or named_url or (local.url if local else "")).rstrip("/")
+    given = api_url or named_url
+    url = _checked_url(given) if given else local.url if local else ""
     if not url:
         raise ServerUnreachableError(
             "there is no address of a server, and no server of `elevo up` runs for this user",
@@ -52,10 +57,37 @@ def find(api_url: str | None = None, api_key: str | None = None, environment: Ma
         )
     # The key of the owner must not be sent to any other server.
     own = local if local and local.url == url else None
-    key = api_key or named_key or (own.key if own else None)
+    key = named_key or (own.key if own else None) if api_key is None else api_key
     if not key:
         raise _no_key(url)
-    return Where(url, key, own.certificate if own else None)
+    return Where(url, _checked_key(key), own.certificate if own else None, is_found=not given)
+
+
+def _checked_url(url: str) -> str:
+    """Returns an address without a slash at its end and with a scheme in lower case."""
+    scheme, _, rest = url.strip().rstrip("/").partition("://")
+    try:
+        parts = urlsplit(f"//{rest}")
+        is_valid = scheme.lower() in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_valid = False
+    if not is_valid:
+        # The message has no address, because the caller may have passed a key as one.
+        raise InvalidRequestError(
+            "the address of the server is not valid",
+            remediation="Set `api_url` or ELEVO_SERVER to one such as https://elevo.example.com.",
+        )
+    return f"{scheme.lower()}://{rest}"
+
+
+def _checked_key(key: str) -> str:
+    """Returns a key without the space around it. The error does not contain the key."""
+    key = key.strip()
+    if not key or not all("!" <= character <= "~" for character in key):
+        raise InvalidRequestError(
+            "the key has characters that no key has", remediation="Check `api_key` or ELEVO_API_KEY."
+        )
+    return key
 
 
 def _no_key(url: str) -> WorkspaceError:
@@ -68,11 +100,13 @@ def _no_key(url: str) -> WorkspaceError:
 
 
 def _of_environment(environment: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """Returns the server and the key of the first pair of variables that names either."""
-    for server, key in VARIABLES:
-        if environment.get(server) or environment.get(key):
-            return environment.get(server) or None, environment.get(key) or None
-    return None, None
+    """Returns the first complete pair of variables, else each value of the first variable that has it."""
+    pairs = [(environment.get(server) or None, environment.get(key) or None) for server, key in VARIABLES]
+    for pair in pairs:
+        if all(pair):
+            return pair
+    urls, keys = zip(*pairs, strict=True)
+    return next(filter(None, urls), None), next(filter(None, keys), None)
 
 
 def _data_directory(environment: Mapping[str, str]) -> Path:

@@ -81,7 +81,10 @@ class Body:
 
     def __init__(self, response: httpx.Response, deadline: Deadline) -> None:
         self._response = response
-        self._pieces: AsyncIterator[bytes] = response.aiter_raw()
+        # A transport of a test may return a response that has been read.
+        self._pieces: AsyncIterator[bytes] = (
+            response.aiter_bytes() if response.is_stream_consumed else response.aiter_raw()
+        )
         self._deadline = deadline
 
     async def next(self) -> bytes | None:

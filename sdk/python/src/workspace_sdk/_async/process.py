@@ -12,11 +12,11 @@ from .._generated.errors import ProcessNotFoundError
 from .._lazy import models
 from .._output import Output, timed_out
 from .._values import body_of, random_id
-from ._runtime import Callback, call, closing, finish, sleep
+from ._runtime import Callback, call, closing, finish, new_condition, sleep
 from .base import Service
 from .follow import Follow
 from .pages import Pages
-from .transport import Transport
+from .transport import Request, Transport
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
 KILL_TIME = 10.0
 """Seconds for the request that kills a command whose caller has left."""
-
-UNKNOWN_TIME = 2.0
-"""Seconds in which a command that was just requested may still start."""
 
 INPUT_SIZE = 1 << 20
 """Bytes of input in one request."""
@@ -119,34 +116,18 @@ class Process(Service):
 
     async def _events(self, follow: Follow, on_abort: OnAbort) -> AsyncGenerator[StreamEvent, None]:
         """Yields the events of a command, and kills it if the caller leaves."""
+        ending = CommandEnding(self._transport, self._path(follow.command_id, "kill"), follow)
+        if on_abort == "kill":
+            self._transport.add_ending(ending.kill)
         try:
             while (event := await follow.next()) is not None:
                 yield event
         finally:
-            await self._end(follow, on_abort)
-
-    async def _end(self, follow: Follow, on_abort: OnAbort) -> None:
-        """Releases the connection, and kills a command that has not ended."""
-        if follow.has_ended or not follow.was_sent or on_abort == "leave":
-            await follow.close()
-            return
-
-        async def end() -> None:
-            await follow.close()
-            await self._kill_aborted(follow.command_id, follow.has_started)
-
-        await finish(end, KILL_TIME)
-
-    async def _kill_aborted(self, command_id: str, has_started: bool) -> None:
-        """Kills a command. Waits a moment for one that the server may be about to start."""
-        end = Deadline(UNKNOWN_TIME)
-        while True:
-            try:
-                return await self.kill(command_id, "SIGKILL", deadline=KILL_TIME)
-            except ProcessNotFoundError:
-                if has_started or end.has_passed():
-                    return None
-            await sleep(0.1)
+            if on_abort == "leave" or not ending.is_needed():
+                await follow.close()
+            else:
+                await finish(ending.kill, KILL_TIME)
+            self._transport.remove_ending(ending.kill)
 
     async def start(
         self,
@@ -204,6 +185,41 @@ class Process(Service):
             # Each request has its own body, so it needs its own name.
             options["idempotency_key"] = f"{key}.{number}" if key and number else key
             await self._send("POST", command_id, "input", body=body, **options)
+
+
+class CommandEnding:
+    """The end of a command whose caller has left, or whose client is closed."""
+
+    def __init__(self, transport: Transport, path: str, follow: Follow) -> None:
+        self._transport = transport
+        self._path = path
+        self._follow = follow
+        self._lock = new_condition()
+        self._is_done = False
+
+    def is_needed(self) -> bool:
+        """Tells whether the command may be running."""
+        return self._follow.was_sent and not self._follow.has_ended
+
+    async def kill(self) -> None:
+        """Releases the connection, and kills the command once, also if the caller and the client end together."""
+        async with self._lock:
+            await self._follow.close()
+            if self.is_needed() and not self._is_done:
+                await self._kill(Deadline(KILL_TIME))
+            self._is_done = True
+
+    async def _kill(self, end: Deadline) -> None:
+        """Sends the signal. Waits for a command that the server may be about to start."""
+        body = {"signal": signal_number("SIGKILL")}
+        while True:
+            try:
+                await self._transport.send(Request("POST", self._path, json=body, deadline=end, is_last=True))
+                return
+            except ProcessNotFoundError:
+                if self._follow.has_started:
+                    return
+            await sleep(0.2)
 
 
 class Command:

@@ -14,9 +14,9 @@ from .transport import Request, Stream, Transport, is_passing, new_patience
 async def subscribe(transport: Transport, request: Callable[[], Request]) -> AsyncGenerator[ServerEvent, None]:
     """Yields events. Calls `request` for each connection, so that it can say where the stream continues."""
     patience = new_patience()
-    current = request()
-    stream = await transport.open(current)
     while True:
+        current = request()
+        stream = await transport.open_patiently(current, patience)
         parser = EventParser()
         try:
             while True:
@@ -28,8 +28,6 @@ async def subscribe(transport: Transport, request: Callable[[], Request]) -> Asy
         finally:
             await stream.close()
         await transport.pause_patiently(patience, current.deadline, lost)
-        current = request()
-        stream = await transport.open_patiently(current, patience)
 
 
 async def _next_events(

@@ -110,7 +110,8 @@ class Body:
 
     def __init__(self, response: httpx.Response, deadline: Deadline) -> None:
         self._response = response
-        self._pieces: Iterator[bytes] = response.iter_raw()
+        # A transport of a test may return a response that has been read.
+        self._pieces: Iterator[bytes] = response.iter_bytes() if response.is_stream_consumed else response.iter_raw()
         self._deadline = deadline
         self._group = _group.get()
         stream = response.extensions.get("network_stream")
@@ -144,6 +145,9 @@ class Body:
             self._timer.cancel()
         if self._group is not None and self._socket is not None:
             self._group.remove(self._socket)
+        if self._socket is not None and not self._response.is_closed:
+            # Another thread may be reading.
+            _end(self._socket)
         self._response.close()
 
 

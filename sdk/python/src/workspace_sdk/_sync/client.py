@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from .._lazy import models
 from .._retry import RetryPolicy
 from .._seen import SeenResponses
-from .._where import RECORDED, find
+from .._where import RECORDED, Where, find
 from ._runtime import HttpTransport, gather
 from .base import Service
 from .transport import Transport, seen_responses
@@ -40,6 +40,7 @@ class WorkspaceClient:
 
     Without arguments, the server and the key are those of `ELEVO_SERVER` and `ELEVO_API_KEY`, else of
     `WORKSPACE_API_URL` and `WORKSPACE_API_KEY`, else those of the server that `elevo up` started for this user.
+    `None` is the same as no argument; an empty key is an error.
     """
 
     def __init__(
@@ -59,8 +60,11 @@ class WorkspaceClient:
         files have more time. `transport` replaces the network, as `workspace_sdk.testing` does.
         """
         policy = RetryPolicy(retries, retry_delay, retry_backoff)
-        where = RECORDED if getattr(transport, "is_recorded", False) else find(api_url, api_key)
-        self._transport = Transport(where, timeout, policy, transport)
+
+        def search() -> Where:
+            return RECORDED if getattr(transport, "is_recorded", False) else find(api_url, api_key)
+
+        self._transport = Transport(search, timeout, policy, transport)
         self._root = Service(self._transport)
 
     # Each service is imported when it is first used: most programs use few of them.
@@ -178,7 +182,7 @@ class WorkspaceClient:
             seen_responses.reset(token)
 
     def close(self) -> None:
-        """Closes all connections."""
+        """Ends all streams and terminals, kills the commands of `run` and `run_stream`, and closes all connections."""
         self._transport.close()
 
     def __enter__(self) -> WorkspaceClient:

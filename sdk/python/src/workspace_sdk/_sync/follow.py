@@ -9,7 +9,7 @@ from typing import Any
 
 from .._command import StreamEvent
 from .._deadline import Deadline
-from .._errors import ConnectionLostError, RequestTimeoutError, WorkspaceError
+from .._errors import ConnectionLostError, ServerUnreachableError, WorkspaceError
 from .._sse import EventParser
 from .._values import random_id
 from .transport import Request, Stream, Transport, is_passing, new_patience, path_of
@@ -50,7 +50,7 @@ class Follow:
         self.has_started = body is None
         """Whether an event of the command has arrived."""
         self.has_ended = False
-        """Whether there is nothing to kill: the command has ended, or cannot be reached."""
+        """Whether there is nothing to kill: the command has ended, or has not started."""
 
     def next(self) -> StreamEvent | None:
         """Returns the next event; `None` after `exit`."""
@@ -64,6 +64,8 @@ class Follow:
             except WorkspaceError as error:
                 self.close()
                 error.attempts = self._attempt
+                if isinstance(error, ServerUnreachableError) and not self._may_run:
+                    self.was_sent = False
                 if not self._events:
                     self._recover(error)
 
@@ -108,20 +110,15 @@ class Follow:
 
     def _recover(self, error: WorkspaceError) -> None:
         """Waits before the stream is opened again; raises an error that a retry does not help against."""
-        try:
-            if self._is_lost(error):
-                self._transport.pause_patiently(self._patience, self._deadline, error)
-                return
-            pause = self._transport.retry.pause(error, self._attempt, repeatable=True)
-            if pause is None:
-                raise error
-            self._transport.pause(pause, self._deadline, error)
-        except RequestTimeoutError:
-            raise
-        except WorkspaceError:
-            # The command has not started, or there is no way to reach it.
-            self.has_ended = True
-            raise
+        if self._is_lost(error):
+            self._transport.pause_patiently(self._patience, self._deadline, error)
+            return
+        pause = self._transport.retry.pause(error, self._attempt, repeatable=True)
+        if pause is None:
+            # Without an earlier attempt, the response says that the command has not started.
+            self.has_ended = not self._may_run and error.status is not None
+            raise error
+        self._transport.pause(pause, self._deadline, error)
 
     def _is_lost(self, error: WorkspaceError) -> bool:
         """Tells whether the error ended the stream of a command that may be running."""

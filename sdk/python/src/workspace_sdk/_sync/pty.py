@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from .._deadline import NEVER, Deadline
-from .._errors import ConnectionLostError, NotFoundError, ServerUnreachableError, WorkspaceError, from_body
+from .._errors import ConnectionLostError, NotFoundError, WorkspaceError, from_body
 from .._lazy import models, socket_errors
 from .._socket import MAX_INPUT, Unacknowledged
 from .._types import TerminalExit
@@ -73,6 +73,7 @@ class Pty(Service):
 
     def connect(self, pty_id: str, client: str, offset: int) -> Any:
         """Opens the WebSocket of a terminal."""
+        self._transport.check_open()
         query = urlencode({"format": "binary", "offset": offset, "client": client})
         where = self._transport.where
         url = f"{where.url.replace('http', 'ws', 1)}{self._path(pty_id, 'ws')}?{query}"
@@ -84,7 +85,7 @@ class Pty(Service):
             headers = {name.lower(): value for name, value in response.headers.raw_items()}
             raise error_of(response.status_code, headers, bytes(response.body or b"")) from error
         except OSError as error:
-            raise ServerUnreachableError(f"cannot connect to the server {where.url}: {error}") from error
+            raise self._transport.unreachable(str(error)) from error
         except (socket_errors.WebSocketException, EOFError) as error:
             raise ConnectionLostError(f"the connection to {where.url} was lost: {error}") from error
 
@@ -127,6 +128,7 @@ class Terminal:
         self._is_attached = False
         self._is_closed = False
         self._reader = Task(self._read_all)
+        pty._transport.add_ending(self.close)
 
     def __repr__(self) -> str:
         return f"Terminal(id={self.id!r})"
@@ -168,6 +170,7 @@ class Terminal:
 
     def close(self) -> None:
         """Disconnects; the terminal goes on."""
+        self._pty._transport.remove_ending(self.close)
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()

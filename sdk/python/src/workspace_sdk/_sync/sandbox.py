@@ -128,11 +128,18 @@ class Sandbox(SandboxFields, Versioned):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None:
-            self._delete_quietly()
-        else:
+        if error is not None:
             # The error on its way stays the one that is raised, and a cancelled task deletes all the same.
             finish(self._delete_quietly, DELETE_TIME)
+            return
+        try:
+            self._delete_quietly()
+        except Exception:
+            raise
+        except BaseException:
+            # The end of the task has interrupted the deletion.
+            finish(self._delete_quietly, DELETE_TIME)
+            raise
 
     def _delete_quietly(self) -> None:
         """Deletes the sandbox, which may have been deleted meanwhile."""

@@ -15,9 +15,9 @@ from .transport import Request, Stream, Transport, is_passing, new_patience
 def subscribe(transport: Transport, request: Callable[[], Request]) -> Generator[ServerEvent, None, None]:
     """Yields events. Calls `request` for each connection, so that it can say where the stream continues."""
     patience = new_patience()
-    current = request()
-    stream = transport.open(current)
     while True:
+        current = request()
+        stream = transport.open_patiently(current, patience)
         parser = EventParser()
         try:
             while True:
@@ -28,8 +28,6 @@ def subscribe(transport: Transport, request: Callable[[], Request]) -> Generator
         finally:
             stream.close()
         transport.pause_patiently(patience, current.deadline, lost)
-        current = request()
-        stream = transport.open_patiently(current, patience)
 
 
 def _next_events(

@@ -8,6 +8,7 @@ import ssl
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -31,9 +32,15 @@ from .._seen import SeenResponse, SeenResponses
 from .._values import random_id
 from .._version import __version__
 from .._where import Where
-from ._runtime import Body, HttpClient, HttpTransport, close_http, limited, sleep
+from ._runtime import Body, HttpClient, HttpTransport, close_http, finish, gather, limited, sleep
 
 T = TypeVar("T")
+
+Ending = Callable[[], None]
+"""Ends a stream, a terminal or a command."""
+
+CLOSE_TIME = 10.0
+"""Seconds for the end of streams, terminals and commands when the client is closed."""
 
 SILENCE = 45.0
 """Seconds without data after which a stream counts as lost; the server sends a heartbeat every 15 s."""
@@ -71,6 +78,8 @@ class Request:
     """Statuses of responses that are not errors, in addition to those below 400."""
     is_stream: bool = False
     """Whether the server sends data for as long as the response lasts, heartbeats included."""
+    is_last: bool = False
+    """Whether the request is also sent while the client is being closed."""
 
     @property
     def changes_something(self) -> bool:
@@ -107,8 +116,13 @@ def _segment(part: str) -> str:
 class Transport:
     """Sends requests to one server."""
 
-    def __init__(self, where: Where, timeout: float, retry: RetryPolicy, transport: HttpTransport | None) -> None:
-        self.where = where
+    def __init__(
+        self, search: Callable[[], Where], timeout: float, retry: RetryPolicy, transport: HttpTransport | None
+    ) -> None:
+        self._search = search
+        self.where = where = search()
+        self._is_closed = False
+        self._endings: set[Ending] = set()
         self.timeout = timeout
         self.retry = retry
         # Streams hold their connections, so a limit could block every other request.
@@ -133,9 +147,28 @@ class Transport:
         context.check_hostname = False
         return context
 
+    def add_ending(self, ending: Ending) -> None:
+        """Adds what must happen when the client is closed."""
+        self._endings.add(ending)
+
+    def remove_ending(self, ending: Ending) -> None:
+        """Removes an ending of something that has ended."""
+        self._endings.discard(ending)
+
     def close(self) -> None:
-        """Closes all connections."""
+        """Ends all streams, terminals and commands of callers, and closes all connections."""
+        self._is_closed = True
+        if self._endings:
+            finish(self._end_all, CLOSE_TIME)
         close_http(self._http)
+
+    def _end_all(self) -> None:
+        gather(_end_quietly, list(self._endings), None)
+
+    def check_open(self, *, is_last: bool = False) -> None:
+        """Raises an error if the client is closed."""
+        if self._http.is_closed or (self._is_closed and not is_last):
+            raise WorkspaceError("the client is closed", remediation="Create another client.")
 
     def send(self, request: Request) -> Answer:
         """Returns the response. Sends the request again as the policy says."""
@@ -194,13 +227,23 @@ class Transport:
 
     def open_patiently(self, request: Request, patience: Patience) -> Stream:
         """Returns the response as a stream. After a lost connection, sends the request again for a while."""
+        attempt = 0
         while True:
+            attempt += 1
             try:
                 return self.open_once(request)
             except WorkspaceError as error:
+                error.attempts = attempt
                 if not is_passing(error):
                     raise
-                self.pause_patiently(patience, request.deadline, error)
+                if patience.has_connected or not isinstance(error, ServerUnreachableError):
+                    self.pause_patiently(patience, request.deadline, error)
+                    continue
+                # There may be no server at this address.
+                pause = self.retry.pause(error, attempt, repeatable=True)
+                if pause is None:
+                    raise
+                self.pause(pause, request.deadline, error)
 
     def pause_patiently(self, patience: Patience, deadline: Deadline, error: WorkspaceError) -> None:
         """Waits before a stream is opened again; raises the error if the time for that is over."""
@@ -211,6 +254,7 @@ class Transport:
 
     def _begin(self, request: Request) -> httpx.Response:
         """Sends the request once, and returns the response when it begins. Raises the error of a failure."""
+        self.check_open(is_last=request.is_last)
         try:
             built = self._http.build_request(
                 request.method,
@@ -248,10 +292,7 @@ class Transport:
             return InvalidRequestError(f"{request.method} {request.path} is not a valid request of HTTP")
         url, reason = self.where.url, str(error) or type(error).__name__
         if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError):
-            return ServerUnreachableError(
-                f"cannot connect to the server {url}: {reason}",
-                remediation="Check the address, and that the server runs.",
-            )
+            return self.unreachable(reason)
         what = f"{request.method} {request.path}"
         if isinstance(error, httpx.TimeoutException) and not request.is_stream and not has_begun:
             return RequestTimeoutError(
@@ -265,6 +306,20 @@ class Transport:
             retry="unknown",
         )
 
+    def unreachable(self, reason: str) -> ServerUnreachableError:
+        """Returns the error for a connection that was refused. The next attempt uses the address that is valid then."""
+        error = ServerUnreachableError(
+            f"cannot connect to the server {self.where.url}: {reason}",
+            remediation="Check the address, and that the server runs.",
+        )
+        if self.where.is_found:
+            with suppress(WorkspaceError):
+                found = self._search()
+                self._http.base_url = found.url
+                self._http.headers["Authorization"] = f"Bearer {found.key}"
+                self.where = found
+        return error
+
 
 class Stream:
     """The body of a response that arrives over time."""
@@ -277,6 +332,7 @@ class Stream:
         times["read"] = SILENCE
         self._body = Body(response, request.deadline)
         self.headers: Mapping[str, str] = response.headers
+        transport.add_ending(self.close)
 
     def next(self) -> bytes | None:
         """Returns the next piece; `None` at the end. Raises `ConnectionLostError` if the connection is lost."""
@@ -287,7 +343,13 @@ class Stream:
 
     def close(self) -> None:
         """Releases the connection."""
+        self._transport.remove_ending(self.close)
         self._body.close()
+
+
+def _end_quietly(ending: Ending) -> None:
+    with suppress(Exception):
+        ending()
 
 
 def is_passing(error: WorkspaceError) -> bool:
