@@ -49,11 +49,12 @@ def main(directory: str) -> None:
 def blocks(package: griffe.Module) -> Iterator[str]:
     """Yields the blocks of the document: headings, signatures, paragraphs and tables."""
     yield INTRODUCTION
-    exported = set(package["_names"].exports or ())
+    exported = set(package.exports or ())
     for name in MODULES:
         found = members(package["_async"][name])
         yield from section(f"`{name}`", [each for each in found if each.is_class or each.name in exported])
-    types = [each for each in members(package["_types"]) if each.name in exported]
+    shared = [*members(package["_types"]), *members(package["_command"])]
+    types = [each for each in shared if each.name in exported]
     yield from section("Parameters and results", types)
     yield from section("Options", members(package["_options"]))
     for name in ("webhooks", "testing"):
