@@ -16,6 +16,37 @@ export async function abortable<T>(promise: Promise<T>, signal: AbortSignal | un
     }
 }
 
+/** The part of an `AbortSignal` that a listener needs. */
+export interface Stop {
+    readonly aborted: boolean
+    readonly reason: unknown
+    addEventListener(type: 'abort', listener: () => void, options: { once: true }): void
+    removeEventListener(type: 'abort', listener: () => void): void
+}
+
+/** Stops any number of listeners at once. Node.js warns of more than ten listeners of an `AbortSignal`. */
+export class Stopper implements Stop {
+    readonly #listeners = new Set<() => void>()
+    aborted = false
+    reason: unknown
+
+    /** Calls the listeners. */
+    abort(reason: unknown): void {
+        this.aborted = true
+        this.reason = reason
+        for (const listener of this.#listeners) listener()
+        this.#listeners.clear()
+    }
+
+    addEventListener(_type: 'abort', listener: () => void): void {
+        this.#listeners.add(listener)
+    }
+
+    removeEventListener(_type: 'abort', listener: () => void): void {
+        this.#listeners.delete(listener)
+    }
+}
+
 /** A signal that aborts with the first of others. */
 export interface Link {
     readonly signal: AbortSignal
@@ -26,7 +57,7 @@ export interface Link {
 }
 
 /** Returns a signal that aborts with the first of others. */
-export function linked(...others: (AbortSignal | undefined)[]): Link {
+export function linked(...others: (Stop | undefined)[]): Link {
     const controller = new AbortController()
     const unlinks: (() => void)[] = []
     for (const other of others) {

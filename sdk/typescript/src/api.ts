@@ -1,4 +1,4 @@
-import { linked } from './abort.js'
+import { linked, type Stop, Stopper } from './abort.js'
 import { ApiPromise, type ApiResult } from './api-promise.js'
 import { guarded } from './body.js'
 import { randomName } from './bytes.js'
@@ -91,8 +91,8 @@ export class Api {
     readonly transport: Transport
     readonly settings: ApiSettings
     readonly clock: Clock
-    readonly #closing = new AbortController()
-    readonly #closed = new AbortController()
+    readonly #closing = new Stopper()
+    readonly #closed = new Stopper()
     readonly #unfinished = new Set<Promise<unknown>>()
     #close: Promise<void> | undefined
 
@@ -103,8 +103,8 @@ export class Api {
     }
 
     /** Aborts when the client begins to close: streams and terminals end. */
-    get closing(): AbortSignal {
-        return this.#closing.signal
+    get closing(): Stop {
+        return this.#closing
     }
 
     /** Lets `close()` wait for work that must not be cut off, such as a kill. */
@@ -189,7 +189,7 @@ export class Api {
         const policy = { ...this.settings, retries: call.retries ?? this.settings.retries }
         // A stream is used up after one attempt.
         if (call.body instanceof ReadableStream) policy.retries = 0
-        const link = linked(signal, this.#closed.signal)
+        const link = linked(signal, this.#closed)
         return withRetries(
             async (before) => {
                 try {
@@ -218,7 +218,7 @@ export class Api {
         attempts: number,
     ): Promise<ApiResult<T>> {
         if (this.closing.aborted && !call.isCleanup) throw clientClosed()
-        const link = linked(call.keepsRequest ? undefined : call.options?.signal, this.#closed.signal)
+        const link = linked(call.keepsRequest ? undefined : call.options?.signal, this.#closed)
         let isLate = false
         const late = () => {
             isLate = true

@@ -47,7 +47,7 @@ export class PTYService {
         const json = { cols, rows, cwd, envs, shell }
         const call = { method: 'POST', path: path`/sandboxes/${this.#sandbox}/pty`, json } as const
         const session = await this.#api.json<Schemas['PtySession']>({ ...call, options: { signal, idempotencyKey } })
-        return Terminal.open(this.#api, this.#sandbox, session.id, { onData, signal })
+        return Terminal.open(this.#api, this.#sandbox, session.id, { onData, signal, isNew: true })
     }
 
     /** Connects to a terminal that was created earlier. */

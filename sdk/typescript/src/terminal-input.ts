@@ -10,6 +10,7 @@ interface Piece {
     seq: number
     message: string
     arrived: () => void
+    failed: (error: unknown) => void
 }
 
 /** Numbered input of a terminal. It is sent again after a lost connection until it is acknowledged. */
@@ -19,14 +20,17 @@ export class TerminalInput {
     /** Number of waiting pieces that were sent on this connection. */
     #sent = 0
     #send: ((message: string) => void) | undefined
+    /** Why no more input is accepted. */
+    #end: { error: unknown } | undefined
 
-    /** Adds input. Resolves when the terminal has it, or has ended. */
+    /** Adds input. Resolves when the terminal has it, or its program has ended. */
     async write(data: Uint8Array): Promise<void> {
+        if (this.#end) throw this.#end.error
         const arrivals: Promise<void>[] = []
         for (let at = 0; at < data.length; at += PIECE) {
             const seq = ++this.#last
             const message = JSON.stringify({ type: 'input', data: toBase64(data.subarray(at, at + PIECE)), seq })
-            arrivals.push(new Promise((arrived) => this.#waiting.push({ seq, message, arrived })))
+            arrivals.push(new Promise((arrived, failed) => this.#waiting.push({ seq, message, arrived, failed })))
         }
         this.#pump()
         await Promise.all(arrivals)
@@ -53,9 +57,16 @@ export class TerminalInput {
         this.#pump()
     }
 
-    /** Discards the input of a terminal that has ended. */
-    end(): void {
+    /** Accepts no more input, because the program has ended. It needs the waiting input no longer. */
+    exited(error: unknown): void {
+        this.#end ??= { error }
         this.acknowledged(this.#last)
+    }
+
+    /** Accepts no more input. The waiting input may not have arrived. */
+    fail(error: unknown): void {
+        this.#end ??= { error }
+        for (const piece of this.#waiting.splice(0)) piece.failed(error)
     }
 
     #pump(): void {

@@ -1,7 +1,8 @@
+import { abortable } from './abort.js'
 import { type Api, path, type RequestOptions } from './api.js'
 import { randomName, toBytes } from './bytes.js'
 import { errorOfBody } from './error-response.js'
-import { ConnectionLostError, NotFoundError, type WorkspaceError } from './errors.js'
+import { ConnectionLostError, NotFoundError, WorkspaceError } from './errors.js'
 import { FIRST_PAUSE, LONGEST_PAUSE, openStream, PATIENCE } from './follow.js'
 import { ProcessNotFoundError, PTYNotFoundError } from './generated/errors.js'
 import { Queue } from './queue.js'
@@ -45,8 +46,9 @@ export class Terminal implements AsyncIterable<Uint8Array>, AsyncDisposable {
     readonly #queue = new Queue(QUEUE_BYTES)
     readonly #ended: Promise<TerminalExit>
     #offset: number
-    #socket: WebSocket | undefined
-    #isClosed = false
+    readonly #isNew: boolean
+    /** Aborts when the terminal is disconnected on purpose. */
+    readonly #closing = new AbortController()
 
     private constructor(api: Api, sandbox: string, id: string, options: OpenOptions, opened: () => void) {
         this.id = id
@@ -55,11 +57,23 @@ export class Terminal implements AsyncIterable<Uint8Array>, AsyncDisposable {
         this.#path = path`/sandboxes/${sandbox}/pty/${id}`
         this.#offset = options.offset ?? 0
         this.#onData = options.onData ?? ((data) => this.#queue.push(data))
+        this.#isNew = options.isNew ?? false
+        const close = () => this.#closing.abort(api.closing.reason)
+        if (api.closing.aborted) close()
+        api.closing.addEventListener('abort', close, { once: true })
         this.#ended = this.#follow(opened)
-        this.#ended.then(
-            () => this.#end(undefined),
-            (error) => this.#end(error),
-        )
+        this.#ended
+            .finally(() => api.closing.removeEventListener('abort', close))
+            .then(
+                () => {
+                    this.#input.exited(endedError(`the program of the terminal \`${id}\` has ended`))
+                    this.#queue.end()
+                },
+                (error) => {
+                    this.#input.fail(error)
+                    this.#queue.end(this.#closing.signal.aborted ? undefined : error)
+                },
+            )
     }
 
     /** @internal */
@@ -84,9 +98,13 @@ export class Terminal implements AsyncIterable<Uint8Array>, AsyncDisposable {
         return this.#queue[Symbol.asyncIterator]()
     }
 
-    /** Sends input. Resolves when the terminal has it. Input arrives in the order of the calls. */
-    write(data: string | Uint8Array): Promise<void> {
-        return this.#input.write(toBytes(data))
+    /**
+     * Sends input. Resolves when the terminal has it, or its program has ended; rejects if it may not have arrived.
+     * Input arrives in the order of the calls. The signal ends the wait, and the input is sent nevertheless.
+     */
+    async write(data: string | Uint8Array, options: RequestOptions = {}): Promise<void> {
+        options.signal?.throwIfAborted()
+        await abortable(this.#input.write(toBytes(data)), options.signal)
     }
 
     /** Changes the size. */
@@ -101,54 +119,56 @@ export class Terminal implements AsyncIterable<Uint8Array>, AsyncDisposable {
 
     /** Disconnects. The programs in the terminal keep running, and `attach` connects to it again. */
     close(): void {
-        this.#isClosed = true
-        this.#socket?.close()
+        this.#closing.abort(endedError('the terminal was disconnected by close()'))
     }
 
     /** Waits for the end of the program. */
-    wait(): Promise<TerminalExit> {
-        return this.#ended
+    wait(options: RequestOptions = {}): Promise<TerminalExit> {
+        return abortable(this.#ended, options.signal)
     }
 
-    /** Closes the terminal, and kills the programs in it. */
+    /** Closes a terminal of `create`, and kills the programs in it. Disconnects from a terminal of `attach`. */
     async [Symbol.asyncDispose](): Promise<void> {
+        if (!this.#isNew) return this.close()
         await this.kill().catch((error) => {
             if (!(error instanceof NotFoundError)) throw error
         })
     }
 
-    #end(error: unknown): void {
-        this.#input.end()
-        this.#queue.end(this.#isClosed ? undefined : error)
-    }
-
     /** Stays connected until the terminal ends. */
     async #follow(opened: () => void): Promise<TerminalExit> {
+        const { signal } = this.#closing
         let lostAt: number | undefined
         let pause = FIRST_PAUSE
-        const onMessage = () => {
-            opened()
+        const works = () => {
             lostAt = undefined
             pause = FIRST_PAUSE
         }
         for (;;) {
             try {
-                return await this.#connection(onMessage)
+                return await this.#connection(opened, works)
             } catch (error) {
+                signal.throwIfAborted()
                 lostAt ??= this.#api.clock.now()
                 const isPassing = isLost(error) || isRejectedForNow(error)
-                if (this.#isClosed || !isPassing || this.#api.clock.now() + pause > lostAt + PATIENCE) throw error
-                await this.#api.clock.sleep(pause)
+                if (!isPassing || this.#api.clock.now() + pause > lostAt + PATIENCE) throw error
+                await this.#api.clock.sleep(pause, signal)
                 pause = Math.min(2 * pause, LONGEST_PAUSE)
             }
         }
     }
 
     /** Connects once. Returns the end of the terminal; throws when the connection is lost. */
-    async #connection(onMessage: () => void): Promise<TerminalExit> {
+    async #connection(opened: () => void, works: () => void): Promise<TerminalExit> {
+        const { signal } = this.#closing
         // A WebSocket of a browser cannot send a key.
         const json = { path: `/api/v1${this.#path}/ws` }
-        const { ticket } = await this.#api.json<Schemas['Ticket']>({ method: 'POST', path: '/tickets', json })
+        const { ticket } = await this.#api.json<Schemas['Ticket']>({
+            method: 'POST',
+            path: '/tickets',
+            json,
+            options: { signal },
+        })
         const query = new URLSearchParams({
             ticket,
             format: 'binary',
@@ -156,9 +176,9 @@ export class Terminal implements AsyncIterable<Uint8Array>, AsyncDisposable {
             offset: String(this.#offset),
         })
         const socket = await this.#api.transport.connect(`${json.path}?${query}`)
-        this.#socket = socket
         let wasOpen = false
         let quiet: ReturnType<typeof setTimeout> | undefined
+        let closed = () => {}
         const ping = setInterval(() => wasOpen && socket.send('{"type":"ping"}'), PING)
         try {
             return await new Promise((resolve, reject) => {
@@ -176,23 +196,29 @@ export class Terminal implements AsyncIterable<Uint8Array>, AsyncDisposable {
                 }
                 socket.onmessage = ({ data }) => {
                     heard()
-                    onMessage()
                     try {
-                        this.#message(data, resolve)
+                        const type = this.#message(data, resolve)
+                        opened()
+                        // A server that only accepts connections does not work.
+                        if (type !== 'attached') works()
                     } catch (error) {
                         reject(error)
                     }
                 }
-                socket.onclose = ({ code, reason }) => reject(this.#closed(code, reason))
+                socket.onclose = ({ code, reason }) => reject(lostError(code, reason))
                 // Node.js 22 has no event `close` if the connection was not open.
-                socket.onerror = () => reject(this.#closed(1006, ''))
-                if (this.#isClosed) socket.close()
+                socket.onerror = () => reject(lostError(1006, ''))
+                closed = () => reject(signal.reason)
+                signal.addEventListener('abort', closed, { once: true })
+                if (signal.aborted) closed()
             })
         } catch (error) {
+            signal.throwIfAborted()
             // A browser does not show why a server rejects a WebSocket. A terminal is also a command, whose output has a route.
             if (!wasOpen) await this.#checkExists()
             throw error
         } finally {
+            signal.removeEventListener('abort', closed)
             clearInterval(ping)
             clearTimeout(quiet)
             this.#input.disconnected()
@@ -204,11 +230,12 @@ export class Terminal implements AsyncIterable<Uint8Array>, AsyncDisposable {
         }
     }
 
-    #message(data: string | ArrayBuffer, ended: (exit: TerminalExit) => void): void {
+    /** Handles a message, and returns its type. */
+    #message(data: string | ArrayBuffer, ended: (exit: TerminalExit) => void): string {
         if (typeof data !== 'string') {
             this.#offset += data.byteLength
             this.#onData(new Uint8Array(data))
-            return
+            return 'output'
         }
         const message: ServerMessage = JSON.parse(data)
         if (message.type === 'attached') {
@@ -224,11 +251,7 @@ export class Terminal implements AsyncIterable<Uint8Array>, AsyncDisposable {
             // The program has ended before it received all input. Its exit follows.
             if (!(error instanceof ProcessNotFoundError)) throw error
         }
-    }
-
-    #closed(code: number, reason: string): WorkspaceError {
-        if (this.#isClosed) return new ConnectionLostError('the terminal was disconnected by close()')
-        return new ConnectionLostError(`the connection to the terminal was closed: ${reason || `code ${code}`}`)
+        return message.type
     }
 
     /** Throws `PTYNotFoundError` if the terminal does not exist. */
@@ -254,7 +277,18 @@ export class Terminal implements AsyncIterable<Uint8Array>, AsyncDisposable {
     }
 }
 
+function lostError(code: number, reason: string): WorkspaceError {
+    return new ConnectionLostError(`the connection to the terminal was closed: ${reason || `code ${code}`}`)
+}
+
+function endedError(message: string): WorkspaceError {
+    const remediation = 'Connect to the terminal with `attach`, or create another one.'
+    return new WorkspaceError({ name: 'TERMINAL_CLOSED', message, remediation })
+}
+
 interface OpenOptions {
+    /** Whether the terminal was created for this connection. */
+    isNew?: boolean
     offset?: number
     onData?: (data: Uint8Array) => void
     signal?: AbortSignal

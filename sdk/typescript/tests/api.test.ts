@@ -12,10 +12,11 @@ import {
     ServerUnreachableError,
     UnavailableError,
     WorkspaceClient,
+    WorkspaceError,
 } from '../src/index.js'
 import type { Clock } from '../src/retry.js'
 import type { Transport } from '../src/transport.js'
-import { cut, transportOf } from './transports.js'
+import { cut, open, transportOf } from './transports.js'
 
 const clientOf = (transport: Transport) => new WorkspaceClient({ transport, retries: 1, retryDelay: 0 })
 
@@ -112,4 +113,82 @@ test('a stream that cannot be continued fails after a minute', async () => {
     assert.equal((await items.next()).value, '1')
     await assert.rejects(items.next(), ServerUnreachableError)
     assert.ok(now > 50_000 && now <= 60_000, `after ${now} ms`)
+})
+
+test('a client is closed once, waits for no body, and then rejects calls', async () => {
+    const body = open('begun')
+    let closes = 0
+    const transport = transportOf(() => new Response(body.body))
+    transport.close = async () => {
+        closes++
+    }
+    const client = clientOf(transport)
+    const reading = client.me()
+    await Promise.all([client.close(), client.close()])
+    await assert.rejects(reading, /client is closed/)
+    const error = await client.me().catch((error) => error)
+    assert.ok(error instanceof WorkspaceError && error.retry === 'never' && /client is closed/.test(error.message))
+    assert.equal(closes, 1)
+    assert.equal(transport.requests.length, 1)
+})
+
+test('the end of the client ends a stream of events', async () => {
+    const client = clientOf(transportOf(() => new Response(open(': begun\n\n').body)))
+    const next = client.events.stream().next()
+    await client.close()
+    await assert.rejects(next, /client is closed/)
+})
+
+test('many calls at once cause no warning', async () => {
+    const warnings: Error[] = []
+    const note = (warning: Error) => warnings.push(warning)
+    process.on('warning', note)
+    const client = clientOf(transportOf(() => Response.json({})))
+    await Promise.all(Array.from({ length: 30 }, () => client.me()))
+    await new Promise((resolve) => setImmediate(resolve))
+    process.off('warning', note)
+    assert.deepEqual(warnings, [])
+})
+
+test('a timeout of 0 is no limit, and so is an infinite one', async () => {
+    for (const timeout of [0, Number.POSITIVE_INFINITY]) {
+        const slow = () => new Promise<Response>((resolve) => setTimeout(() => resolve(Response.json({})), 20))
+        await new WorkspaceClient({ transport: transportOf(slow), timeout, retries: 0 }).me()
+    }
+})
+
+test('a list continues after an empty page, and ends where it does not advance', async () => {
+    const pages = [
+        { items: [], next: 'a' },
+        { items: [{ id: 'one' }], next: 'b' },
+        { items: [], next: 'b' },
+    ]
+    const transport = transportOf(() => Response.json(pages[transport.requests.length - 1]))
+    const found = []
+    for await (const webhook of clientOf(transport).webhooks.list()) found.push(webhook.id)
+    assert.deepEqual(found, ['one'])
+    assert.equal(transport.requests.length, 3)
+})
+
+test('events continue after the id at which the stream began', async () => {
+    const bodies = ['id: 42\n\n', 'id: 43\ndata: {"id": 43}\n\n']
+    const transport = transportOf(() => new Response(cut(bodies[transport.requests.length - 1] ?? '')))
+    const { value } = await clientOf(transport).events.stream().next()
+    assert.equal(value && 'id' in value && value.id, 43)
+    assert.deepEqual(
+        transport.requests.map(({ path }) => path),
+        ['/api/v1/events', '/api/v1/events?cursor=42'],
+    )
+})
+
+test('an abort ends the request of a stream, and no other follows', async () => {
+    const controller = new AbortController()
+    const transport = transportOf(({ signal }) => {
+        controller.abort(new RangeError('enough'))
+        assert.equal(signal?.aborted, true)
+        throw new ServerUnreachableError('refused')
+    })
+    const events = clientOf(transport).events.stream({ signal: controller.signal })
+    await assert.rejects(events.next(), RangeError)
+    assert.equal(transport.requests.length, 1)
 })
