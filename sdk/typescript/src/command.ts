@@ -73,15 +73,15 @@ export class OutputSource implements Source<CommandEvent> {
     }
 
     open(isFirst: boolean, signal: AbortSignal): Promise<Response> {
-        if (this.#start && !this.#isRunning) return this.#begin(this.#start(isFirst, signal))
+        if (this.#start && !this.#isRunning) return this.#begin(this.#start, isFirst, signal)
         const call = { method: 'GET', path: `${this.#path}/output`, query: { offset: this.#decoder.offset } } as const
         return openStream(this.#api, { ...call, options: { signal } }, isFirst)
     }
 
-    async #begin(starting: Promise<Response>): Promise<Response> {
+    async #begin(start: Start, isFirst: boolean, signal: AbortSignal): Promise<Response> {
         this.#isStarting = true
         try {
-            const response = await starting
+            const response = await start(isFirst, signal)
             this.hasStarted = true
             return response
         } catch (error) {
