@@ -10,7 +10,8 @@ use serde::Serialize;
 
 use crate::local::wait::wait;
 use crate::output::json::{self, EntryShape, PathShape};
-use crate::output::{ADDED, Output, PLACE, REMOVED, STRONG, format};
+use crate::output::patch::print_patch;
+use crate::output::{ADDED, Output, PLACE, REMOVED, format};
 
 /// The form in which changes are printed.
 #[derive(Clone, Copy, Debug)]
@@ -189,20 +190,7 @@ impl<'a> ChangePrinter<'a> {
             };
             return Ok(self.output.value(&shape)?);
         }
-        let mut in_hunk = false;
-        for line in text.split_inclusive(|byte| *byte == b'\n') {
-            in_hunk = !line.starts_with(b"diff ") && (in_hunk || line.starts_with(b"@@"));
-            let line = line.strip_suffix(b"\n").unwrap_or(line);
-            let line = match (in_hunk, line.first()) {
-                (false, _) => self.output.styled(STRONG, line),
-                (true, Some(b'+')) => self.output.styled(ADDED, line),
-                (true, Some(b'-')) => self.output.styled(REMOVED, line),
-                (true, Some(b'@')) => self.output.styled(PLACE, line),
-                (true, _) => line.to_vec(),
-            };
-            self.output.line(line)?;
-        }
-        Ok(())
+        Ok(print_patch(self.output, &text)?)
     }
 }
 

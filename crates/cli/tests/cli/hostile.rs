@@ -104,6 +104,22 @@ fn untrusted_texts_cannot_control_the_terminal() {
 }
 
 #[test]
+fn contents_of_files_cannot_control_the_terminal() {
+    let place = Place::new();
+    place.write("file", "one\n");
+    place.ok(["commit"]);
+    place.write("file", "\x1b]0;evil\x07\n");
+    let mut command = place.command(["diff", "-p"]);
+    // Prints as to a terminal.
+    let printed = crate::common::ended(command.env("CLICOLOR_FORCE", "1")).text();
+    assert!(printed.contains("evil"), "{printed:?}");
+    assert!(!printed.contains("\x1b]"), "{printed:?}");
+    assert!(!printed.contains('\x07'), "{printed:?}");
+    // A program gets the bytes.
+    assert!(place.ok(["diff", "-p"]).contains("\x1b]0;evil\x07"));
+}
+
+#[test]
 fn a_link_in_place_of_the_reserved_directory_is_not_followed() {
     let place = Place::with_history();
     let (copy, elsewhere) = (place.root().join("copy"), place.root().join("elsewhere"));
