@@ -66,6 +66,11 @@ pub(crate) struct Following {
 }
 
 impl Following {
+    /// Returns the id of the event that the next events come after.
+    pub(crate) fn after(&self) -> u64 {
+        self.query.after
+    }
+
     /// Waits until there are new events that the principal may see, and returns
     /// them, or the gap before them.
     pub(crate) async fn next(&mut self) -> Result<Followed> {

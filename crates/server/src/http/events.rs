@@ -53,7 +53,9 @@ pub(super) struct Events {
 /// The ids of events increase in order. Every page has `next`, also the last
 /// one, because events go on: a client polls by requesting it again. A request
 /// that accepts `text/event-stream` receives events as they happen: those after
-/// `cursor` or `Last-Event-ID`, or only new ones if both are absent. A stream
+/// `cursor` or `Last-Event-ID`, or only new ones if both are absent. It begins
+/// with the id of the last event before it, without data, so that a client that
+/// is cut off at once can reconnect there. A stream
 /// ends after an hour at the latest, and when its key is revoked or expires;
 /// reconnect with the id of the last event. If the server stops, the last event
 /// of the stream is `stopping`; if the stream fails or its key becomes invalid,
@@ -148,8 +150,11 @@ pub(super) fn error(failure: &Failure, request_id: &str) -> Encoded {
 /// Sends events as they happen. Returns the failure that ends the stream, or
 /// `None` if the client has disconnected.
 async fn send_all(mut following: Following, sender: mpsc::Sender<Vec<Encoded>>) -> Option<Failure> {
-    // Shows the client that the stream has begun.
-    let begun = SseEvent::default().comment("begun");
+    // Shows the client that the stream has begun, and where: a client that loses
+    // the connection before the first event continues from there.
+    let begun = SseEvent::default()
+        .comment("begun")
+        .id(following.after().to_string());
     if sender.send(vec![Ok(begun)]).await.is_err() {
         return None;
     }

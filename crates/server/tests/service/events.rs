@@ -35,6 +35,28 @@ async fn told(service: &Service, id: &str) -> Vec<String> {
 }
 
 #[tokio::test]
+async fn a_stream_that_is_cut_before_its_first_event_can_continue() {
+    let service = Service::start_without_engine(&[]);
+    service
+        .post("/api/v1/projects", json!({"name": "one"}))
+        .await;
+    let request = service.request(Method::GET, "/api/v1/events");
+    let request = request.header(ACCEPT, "text/event-stream");
+    let mut answer = request.send().await.unwrap();
+    let begun = answer.chunk().await.unwrap().unwrap();
+    drop(answer);
+    let begun = std::str::from_utf8(&begun).unwrap();
+    let mut lines = begun.lines();
+    let last = lines.find_map(|line| line.strip_prefix("id: ")).unwrap();
+    let path = "/api/v1/projects/one/apply";
+    let change = json!({"files": [{"path": "file", "content": "text"}]});
+    service.expect(Method::POST, path, Some(change), 200).await;
+    let mut stream = follow(&service, KEY, "", Some(last.parse().unwrap())).await;
+    let (_, event) = next(&mut stream).await;
+    assert_eq!(event["kind"], "project.landed", "{event}");
+}
+
+#[tokio::test]
 async fn the_events_of_a_sandbox_are_in_order() {
     let mut service = Service::start().await;
     let mut stream = follow(&service, KEY, "", None).await;

@@ -143,7 +143,7 @@ async fn readers_of_events_are_notified() {
     let request = request.header("accept", "text/event-stream");
     let mut answer = request.send().await.unwrap();
     let begun = answer.chunk().await.unwrap().unwrap();
-    assert_eq!(&begun[..], b": begun\n\n");
+    assert!(begun.starts_with(b": begun\n"), "{begun:?}");
     service.terminate();
     let rest = answer.text().await.unwrap();
     assert!(rest.contains("event: stopping\ndata: "), "{rest}");
