@@ -1,6 +1,6 @@
 // Generates src/generated from the description of the API and the table of errors.
 // With --check, writes nothing and fails if a file is stale.
-import { readFile, writeFile } from 'node:fs/promises'
+import { readdir, readFile, writeFile } from 'node:fs/promises'
 import openapiTS, { astToString } from 'openapi-typescript'
 import ts from 'typescript'
 
@@ -29,15 +29,34 @@ function read(path) {
     return readFile(new URL(path, import.meta.url), 'utf8')
 }
 
-/** Returns the types of all schemas. The SDK has methods in place of the paths, so their types are left out. */
+/** Returns the types of the schemas that the SDK uses. It has methods in place of the paths. */
 async function schema() {
     const { openapi, info, components } = description
-    const ast = await openapiTS(
-        { openapi, info, paths: {}, components: { schemas: components.schemas } },
-        { transform },
-    )
+    const schemas = pick(components.schemas, await usedNames())
+    const ast = await openapiTS({ openapi, info, paths: {}, components: { schemas } }, { transform })
     const used = ast.filter((node) => node.name?.text === 'components')
-    return note + astToString(used)
+    // The formats of numbers say nothing to users of JavaScript.
+    return note + astToString(used).replace(/^ +\* Format: .*\n/gm, '')
+}
+
+/** Returns the names of the schemas in the sources, such as `Schemas['Sandbox']`. */
+async function usedNames() {
+    const directory = new URL('../src/', import.meta.url)
+    const names = (await readdir(directory)).filter((name) => name.endsWith('.ts'))
+    const texts = await Promise.all(names.map((name) => readFile(new URL(name, directory), 'utf8')))
+    return texts.flatMap((text) => [...text.matchAll(/(?:Schemas|\['schemas'\])\['(\w+)'\]/g)].map(([, name]) => name))
+}
+
+/** Returns the named schemas, and those that they refer to. */
+function pick(schemas, names) {
+    const found = new Set()
+    const visit = (name) => {
+        if (found.has(name) || !schemas[name]) return
+        found.add(name)
+        for (const [, inner] of JSON.stringify(schemas[name]).matchAll(/#\/components\/schemas\/(\w+)/g)) visit(inner)
+    }
+    names.forEach(visit)
+    return Object.fromEntries(Object.entries(schemas).filter(([name]) => found.has(name)))
 }
 
 /** A time becomes a `Date`, and a text with known values accepts other values. */

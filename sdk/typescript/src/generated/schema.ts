@@ -27,7 +27,6 @@ export interface components {
         /** @description A named program that works in workspaces of a tenant. */
         Agent: {
             /**
-             * Format: date-time
              * @description When the agent was created.
              */
             createdAt: Date;
@@ -35,13 +34,6 @@ export interface components {
             id: string;
             /** @description Name of the agent. */
             name: string;
-        };
-        /** @description A page of the agents of a tenant. */
-        AgentPage: {
-            /** @description The agents, oldest first. */
-            items: components["schemas"]["Agent"][];
-            /** @description Cursor of the next page; absent on the last page. */
-            next?: string | null;
         };
         /** @description Changes to a project that do not come from a workspace: a patch, or files. */
         Apply: {
@@ -74,16 +66,6 @@ export interface components {
             /** @description Target of a symbolic link. */
             symlink?: string | null;
         };
-        /** @description Request to delete several sandboxes. */
-        BatchDelete: {
-            /** @description Ids or names of the sandboxes; at most 50. */
-            ids: string[];
-            /**
-             * @description Whether to park the workspaces. New sandboxes can resume parked
-             *     workspaces until the workspaces expire.
-             */
-            keepWorkspace?: boolean;
-        };
         /** @description Result of a request to delete several sandboxes. */
         BatchDeleted: {
             /** @description Sandboxes that were not deleted. */
@@ -91,15 +73,9 @@ export interface components {
             /** @description The deleted sandboxes, by the ids or names of the request. */
             succeeded: string[];
         };
-        /**
-         * Format: binary
-         * @description The bytes of a file or of a tar archive.
-         */
-        Binary: string;
         /** @description The steps that the lines of a file came from. */
         Blame: {
             /**
-             * Format: int64
              * @description Number of the step at which the search stopped, because the
              *     version before it was deleted or there was too much text to compare. The
              *     step of older lines is unknown.
@@ -117,22 +93,18 @@ export interface components {
             /** @description The agent that wrote the lines. */
             agent?: string | null;
             /**
-             * Format: int32
              * @description Number of lines.
              */
             count: number;
             /**
-             * Format: date-time
              * @description When the step moved the head.
              */
             createdAt?: Date | null;
             /**
-             * Format: int32
              * @description Number of the first line, starting at 1.
              */
             start: number;
             /**
-             * Format: int64
              * @description Number of the step; absent if the lines are older than the
              *     first step, or than the step in `knownSince`.
              */
@@ -163,7 +135,6 @@ export interface components {
         /** @description Changes to a sandbox. Absent fields stay as they are. */
         ChangeSandbox: {
             /**
-             * Format: date-time
              * @description New time at which the sandbox expires. It must be in the future, and
              *     within the maximum lifetime of the server since the creation of the
              *     sandbox.
@@ -178,11 +149,6 @@ export interface components {
             };
             /** @description New name; null removes the name. */
             name?: string | null;
-        };
-        /** @description Request to set or remove the name of a snapshot. */
-        ChangeSnapshot: {
-            /** @description New name, unique in the tenant; null removes the name. */
-            name: string | null;
         };
         /** @description Changes to a tenant. Absent fields stay as they are. */
         ChangeTenant: {
@@ -218,88 +184,33 @@ export interface components {
             /** @description Id of the command. */
             commandId: string;
             /**
-             * Format: date-time
              * @description When the command ended.
              */
             endedAt?: Date | null;
             /**
-             * Format: int32
              * @description Exit code of the command.
              */
             exitCode?: number | null;
             /**
-             * Format: int64
              * @description Number of output bytes, as last reported by the workspace agent.
              */
             outputSize: number;
             /**
-             * Format: int32
              * @description Process id in the sandbox.
              */
             pid: number;
             /** @description Whether the command is running. */
             running: boolean;
             /**
-             * Format: int32
              * @description The signal that killed the command.
              */
             signal?: number | null;
             /**
-             * Format: date-time
              * @description When the command started.
              */
             startedAt: Date;
             /** @description Whether the command was killed by its time-out. */
             timedOut?: boolean;
-        };
-        /** @description Bytes for the standard input of a command. */
-        CommandInput: {
-            /** @description The bytes, in base64. */
-            data?: string;
-            /** @description Whether to close standard input after `data`. */
-            eof?: boolean;
-        };
-        /** @description A page of the commands of a sandbox. */
-        CommandPage: {
-            /** @description Running and recently ended commands, oldest first. */
-            items: components["schemas"]["CommandInfo"][];
-            /** @description Cursor of the next page; absent on the last page. */
-            next?: string | null;
-        };
-        /** @description A command that has ended. A non-zero exit code is a result, not an error. */
-        CommandResult: {
-            /** @description Id of the command. */
-            commandId: string;
-            /**
-             * Format: int32
-             * @description Exit code; 128 plus the signal number if a signal killed the command.
-             */
-            exitCode: number;
-            /**
-             * Format: int32
-             * @description The signal that killed the command.
-             */
-            signal?: number | null;
-            /** @description Standard error. */
-            stderr: string;
-            /** @description Encoding of `stderr`. */
-            stderrEncoding?: "utf8" | "base64" | (string & {});
-            /** @description Standard output. */
-            stdout: string;
-            /** @description Encoding of `stdout`. */
-            stdoutEncoding?: "utf8" | "base64" | (string & {});
-            /**
-             * @description Whether the command was killed by its time-out. The result is then in
-             *     the `details` of the error `PROCESS_TIMEOUT`.
-             */
-            timedOut?: boolean;
-            /** @description Whether some output was discarded. */
-            truncated: boolean;
-        };
-        /** @description A command that is still running. */
-        CommandStarted: {
-            /** @description Id of the command, to attach to it or kill it. */
-            commandId: string;
         };
         /** @description A change that needs a decision. */
         Conflict: {
@@ -352,7 +263,6 @@ export interface components {
              */
             agent?: string | null;
             /**
-             * Format: int32
              * @description Seconds until the key expires. By default, the key never expires.
              */
             expiresInSeconds?: number | null;
@@ -365,14 +275,6 @@ export interface components {
              */
             scopes?: components["schemas"]["Scope"][] | null;
         };
-        /** @description A request to create a link to a port of a sandbox. */
-        CreatePortLink: {
-            /**
-             * Format: int32
-             * @description Seconds until the link expires, 3600 by default.
-             */
-            expiresIn?: number | null;
-        };
         /** @description Request to create a project. */
         CreateProject: {
             /** @description Purpose of the project. */
@@ -383,27 +285,6 @@ export interface components {
             retention?: components["schemas"]["Retention"] | null;
             /** @description The snapshot to start with; an empty tree by default. */
             snapshot?: string | null;
-        };
-        /** @description Request to create a terminal. */
-        CreatePty: {
-            /**
-             * Format: int32
-             * @description Width in columns.
-             */
-            cols: number;
-            /** @description Working directory; `/workspace` by default. */
-            cwd?: string | null;
-            /** @description Environment variables, in addition to those of the sandbox. */
-            envs?: {
-                [key: string]: string;
-            };
-            /**
-             * Format: int32
-             * @description Height in rows.
-             */
-            rows: number;
-            /** @description The program to run. Default: `/bin/bash` if it exists, else `/bin/sh`. */
-            shell?: string | null;
         };
         /** @description Request to create a sandbox. */
         CreateSandbox: {
@@ -438,7 +319,6 @@ export interface components {
              */
             template: string;
             /**
-             * Format: int32
              * @description Seconds until the sandbox is deleted. Default: the server's setting,
              *     which is 3600 unless it is changed.
              */
@@ -451,14 +331,6 @@ export interface components {
             limits?: components["schemas"]["TenantLimits"];
             /** @description Name of the tenant. */
             name: string;
-        };
-        /** @description Request to create a ticket. */
-        CreateTicket: {
-            /**
-             * @description Path of the stream, such as `/api/v1/events`. It may have a query, which
-             *     becomes a part of `url`.
-             */
-            path: string;
         };
         /** @description Request to create a webhook, which delivers events by HTTP. */
         CreateWebhook: {
@@ -526,7 +398,6 @@ export interface components {
         /** @description The delivery of one event to a webhook. */
         Delivery: {
             /**
-             * Format: int32
              * @description Number of attempts so far.
              */
             attempts: number;
@@ -535,29 +406,19 @@ export interface components {
             /** @description The event. */
             event: components["schemas"]["Event"];
             /**
-             * Format: date-time
              * @description When the next attempt is made, if the delivery is pending.
              */
             nextAt?: Date | null;
             /** @description State of the delivery. */
             state: "pending" | "delivered" | "failed" | (string & {});
             /**
-             * Format: int32
              * @description HTTP status of the last response.
              */
             status?: number | null;
             /**
-             * Format: date-time
              * @description When the last attempt was made, or the delivery was queued.
              */
             updatedAt: Date;
-        };
-        /** @description A page of the deliveries of a webhook. */
-        DeliveryPage: {
-            /** @description The deliveries, newest event first. */
-            items: components["schemas"]["Delivery"][];
-            /** @description Cursor of the next page; absent on the last page. */
-            next?: string | null;
         };
         /**
          * @description State of a delivery.
@@ -578,15 +439,12 @@ export interface components {
             /** @description Whether `changes` omits some changes. */
             truncated: boolean;
         };
-        /** @description The changes, or the numbers of changed lines with `format=stat`. */
-        DiffOrStat: components["schemas"]["Diff"] | components["schemas"]["DiffStat"];
         /**
          * @description Number of lines that changed in a workspace, or between two versions or
          *     snapshots.
          */
         DiffStat: {
             /**
-             * Format: int64
              * @description Number of added lines.
              */
             added: number;
@@ -595,12 +453,10 @@ export interface components {
             /** @description The numbers of lines for each path; at most `limit` paths. */
             changes: components["schemas"]["FileStat"][];
             /**
-             * Format: int64
              * @description Number of changed paths.
              */
             files: number;
             /**
-             * Format: int64
              * @description Number of removed lines.
              */
             removed: number;
@@ -610,17 +466,14 @@ export interface components {
         /** @description Numbers of added, removed and changed paths. */
         DiffTotals: {
             /**
-             * Format: int64
              * @description Paths that were added.
              */
             added: number;
             /**
-             * Format: int64
              * @description Paths that changed in content, type or mode.
              */
             changed: number;
             /**
-             * Format: int64
              * @description Paths that were removed.
              */
             removed: number;
@@ -635,7 +488,6 @@ export interface components {
         /** @description An error, with fields for programs and sentences for people. */
         ErrorBody: {
             /**
-             * Format: int32
              * @description Number of the error; `docs/errors.md` lists all of them.
              * @example 2001
              */
@@ -662,17 +514,11 @@ export interface components {
              */
             retry?: "never" | "afterChange" | "later" | "unknown" | (string & {});
         };
-        /** @description The body of every error response. */
-        ErrorEnvelope: {
-            /** @description The error. */
-            error: components["schemas"]["ErrorBody"];
-        };
         /** @description A durable record that something happened. */
         Event: {
             /** @description Details, depending on the kind of the event. */
             data: components["schemas"]["EventData"];
             /**
-             * Format: int64
              * @description Sequence number; greater than that of every earlier event.
              */
             id: number;
@@ -682,51 +528,12 @@ export interface components {
              */
             kind: "sandbox.created" | "sandbox.starting" | "sandbox.running" | "sandbox.stopped" | "sandbox.expiring" | "sandbox.expired" | "sandbox.deleted" | "sandbox.error" | "agent.connected" | "agent.disconnected" | "workspace.expired" | "project.landed" | "review.opened" | "review.closed" | "workspace.refused" | (string & {});
             /**
-             * Format: date-time
              * @description When the event happened.
              */
             timestamp: Date;
         };
         /** @description The details of an event. A client must accept fields that it does not know. */
         EventData: components["schemas"]["SandboxEvent"] | components["schemas"]["WorkspaceExpired"] | components["schemas"]["WorkspaceRefused"] | components["schemas"]["ReviewEvent"] | components["schemas"]["ProjectLanded"];
-        /**
-         * @description Some events that the client asked for were deleted, because the server keeps
-         *     events for a limited time.
-         */
-        EventGap: {
-            /**
-             * Format: int64
-             * @description The server has all events of the tenant with this id or a greater one.
-             */
-            oldest: number;
-        };
-        /** @description The data of an item in a stream of events. */
-        EventItem: components["schemas"]["Event"] | components["schemas"]["EventGap"] | {
-            /** @description How to reconnect. */
-            message: string;
-        } | {
-            /** @description The failure. */
-            error: components["schemas"]["ErrorBody"];
-        };
-        /** @description A page of events, oldest first. */
-        EventPage: {
-            gap?: components["schemas"]["EventGap"] | null;
-            /** @description The events. */
-            items: components["schemas"]["Event"][];
-            /**
-             * @description Cursor of the next page. Always present: a client that requests it again
-             *     later gets the events that happened since.
-             */
-            next: string;
-        };
-        /** @description Request to extend the lifetime of a sandbox. */
-        Extend: {
-            /**
-             * Format: int32
-             * @description Seconds to add to the current expiry; at most 3600.
-             */
-            seconds: number;
-        };
         /** @description An object for which an operation on several objects failed. */
         Failed: {
             /** @description Why the operation failed. */
@@ -743,7 +550,6 @@ export interface components {
             /** @description Permission bits in octal, such as `0644`. */
             mode: string;
             /**
-             * Format: date-time
              * @description Time of the last change of the content. Absent if it is not known.
              */
             modifiedAt?: Date | null;
@@ -755,25 +561,12 @@ export interface components {
              */
             path: string;
             /**
-             * Format: int64
              * @description Size in bytes; of a symbolic link the length of its target. Absent for
              *     directories.
              */
             size?: number | null;
             /** @description The target of a symbolic link. */
             target?: string | null;
-        };
-        /** @description A page of the entries of a directory, ordered by name. */
-        FilePage: {
-            /** @description The entries. */
-            items: components["schemas"]["FileInfo"][];
-            /** @description Cursor of the next page; absent on the last page. */
-            next?: string | null;
-            /**
-             * @description The snapshot that contains the directory. Absent for the files of a
-             *     sandbox or a workspace.
-             */
-            snapshot?: string | null;
         };
         /**
          * @description A change that did not land, because the policy does not allow it or the file
@@ -788,7 +581,6 @@ export interface components {
         /** @description Number of changed lines in a file. */
         FileStat: {
             /**
-             * Format: int64
              * @description Number of added lines; absent if the file is not text.
              */
             added?: number | null;
@@ -797,7 +589,6 @@ export interface components {
             /** @description The path. */
             path: string;
             /**
-             * Format: int64
              * @description Number of removed lines; absent if the file is not text.
              */
             removed?: number | null;
@@ -811,12 +602,10 @@ export interface components {
             algorithm: string;
             before?: components["schemas"]["Version"] | null;
             /**
-             * Format: date-time
              * @description When the head moved.
              */
             createdAt: Date;
             /**
-             * Format: int64
              * @description Number of entries this change covers; more than one for a directory that
              *     was added or removed as a whole.
              */
@@ -833,7 +622,6 @@ export interface components {
             /** @description The head after the step. */
             snapshot: string;
             /**
-             * Format: int64
              * @description Number of the step.
              */
             step: number;
@@ -846,7 +634,6 @@ export interface components {
          */
         Fork: {
             /**
-             * Format: int32
              * @description Number of forks; 1 by default.
              */
             count?: number | null;
@@ -867,7 +654,6 @@ export interface components {
             /** @description Name of the forks; a number is appended if there are several. */
             name?: string | null;
             /**
-             * Format: int32
              * @description Seconds until the forks are deleted. Default: the lifetime that the
              *     original sandbox was created with.
              */
@@ -876,7 +662,6 @@ export interface components {
         /** @description Request to fork a workspace. */
         ForkWorkspace: {
             /**
-             * Format: int32
              * @description Number of forks; 1 by default.
              */
             count?: number | null;
@@ -911,30 +696,25 @@ export interface components {
             /** @description Whether the collection examines the whole store. */
             full: boolean;
             /**
-             * Format: int64
              * @description Number of objects that the collection has marked as needed.
              */
             marked: number;
             /** @description Current phase. */
             phase: "dropping" | "waiting" | "marking" | "removing" | (string & {});
             /**
-             * Format: int64
              * @description Number of objects that the collection has deleted, or would delete
              *     without the dry run.
              */
             removed: number;
             /**
-             * Format: int64
              * @description Number of objects examined by the sweep.
              */
             seen: number;
             /**
-             * Format: date-time
              * @description When the collection began.
              */
             startedAt: Date;
             /**
-             * Format: int64
              * @description Number of writers that the collection waits for.
              */
             writers: number;
@@ -946,7 +726,6 @@ export interface components {
             /** @description Why the collection failed. */
             error?: string | null;
             /**
-             * Format: date-time
              * @description When the collection ended.
              */
             finishedAt: Date;
@@ -954,7 +733,6 @@ export interface components {
             full: boolean;
             result?: components["schemas"]["GcResult"] | null;
             /**
-             * Format: date-time
              * @description When the collection began.
              */
             startedAt: Date;
@@ -962,29 +740,24 @@ export interface components {
         /** @description Result of a garbage collection. */
         GcResult: {
             /**
-             * Format: int64
              * @description Number of deleted objects: parts of files and directories.
              */
             cleanedObjects: number;
             /**
-             * Format: int64
              * @description Number of deleted sandboxes that had expired, and of deleted containers
              *     without a sandbox.
              */
             cleanedSandboxes: number;
             /**
-             * Format: int64
              * @description Number of deleted snapshots.
              */
             cleanedSnapshots: number;
             /**
-             * Format: int64
              * @description Number of deleted workspaces that had no row in the catalog, or whose
              *     deletion had been interrupted.
              */
             cleanedWorkspaces: number;
             /**
-             * Format: int64
              * @description Number of versions of projects whose content was deleted because
              *     retention does not keep them.
              */
@@ -995,7 +768,6 @@ export interface components {
              */
             failedTenants?: string[];
             /**
-             * Format: int64
              * @description Bytes freed on the disk with the data directory.
              */
             freedSpace: number;
@@ -1039,32 +811,9 @@ export interface components {
              */
             notKept: string[];
             /**
-             * Format: int64
              * @description Number of steps that the import added to the log.
              */
             steps: number;
-        };
-        /** @description Source of an import into a project. */
-        ImportSource: {
-            /** @description A directory on the server's machine; needs the scope `host`. */
-            directory?: string | null;
-            /**
-             * @description Whether to report the result without moving the head. For a history, the
-             *     report combines the changes of all commits.
-             */
-            dryRun?: boolean;
-            /** @description A git repository on the server's machine; needs the scope `host`. */
-            git?: string | null;
-            /** @description Whether to import each commit of the first-parent history as a step. */
-            history?: boolean;
-            /** @description Message for the history. */
-            message?: string;
-            /** @description Directory of the project to replace; the whole project by default. */
-            path?: string | null;
-            /** @description Revision of the git repository; `HEAD` by default. */
-            revision?: string | null;
-            /** @description A snapshot of the tenant. */
-            snapshot?: string | null;
         };
         /**
          * @description The server: its version, its features and the limits that a client needs to
@@ -1101,12 +850,10 @@ export interface components {
             /** @description The agent that the key acts for. */
             agent?: string | null;
             /**
-             * Format: date-time
              * @description When the key was created.
              */
             createdAt: Date;
             /**
-             * Format: date-time
              * @description When the key expires.
              */
             expiresAt?: Date | null;
@@ -1117,7 +864,6 @@ export interface components {
             /** @description Name of the key. */
             name: string;
             /**
-             * Format: date-time
              * @description When the key was revoked.
              */
             revokedAt?: Date | null;
@@ -1127,12 +873,10 @@ export interface components {
         /** @description Limits on the use of a key. An absent limit does not apply. */
         KeyLimits: {
             /**
-             * Format: int32
              * @description Maximum commands run per minute.
              */
             commandsPerMinute?: number | null;
             /**
-             * Format: int32
              * @description Maximum sandboxes created per minute.
              */
             createsPerMinute?: number | null;
@@ -1142,7 +886,6 @@ export interface components {
              */
             networks?: components["schemas"]["NetworkMode"][] | null;
             /**
-             * Format: int32
              * @description Maximum requests per minute that neither create sandboxes nor run
              *     commands.
              */
@@ -1153,32 +896,15 @@ export interface components {
              */
             runtimes?: string[] | null;
             /**
-             * Format: int32
              * @description Maximum sandboxes at a time.
              */
             sandboxes?: number | null;
-        };
-        /** @description A page of the keys of a tenant. */
-        KeyPage: {
-            /** @description The keys, oldest first, including revoked ones. */
-            items: components["schemas"]["Key"][];
-            /** @description Cursor of the next page; absent on the last page. */
-            next?: string | null;
-        };
-        /** @description A signal to send to a command. */
-        Kill: {
-            /**
-             * Format: int32
-             * @description Signal number; 15 by default.
-             */
-            signal?: number | null;
         };
         /** @description A change that landed. */
         LandedFile: {
             /** @description Name of the merge algorithm that combined the change with the head. */
             algorithm: string;
             /**
-             * Format: int64
              * @description Number of entries this change covers.
              */
             entries: number;
@@ -1195,23 +921,19 @@ export interface components {
         /** @description The part of the limits that is left now. */
         Left: {
             /**
-             * Format: int32
              * @description Commands that the key may run now.
              */
             commands?: number | null;
             /**
-             * Format: int32
              * @description Sandboxes that the key may create now. The number grows again over a
              *     minute.
              */
             creates?: number | null;
             /**
-             * Format: int32
              * @description Other requests that the key may send now.
              */
             requests?: number | null;
             /**
-             * Format: int64
              * @description Sandboxes that the key may have in addition, as far as the limits of the
              *     key and of its tenant allow it.
              */
@@ -1220,12 +942,10 @@ export interface components {
         /** @description A range of lines in a file. */
         LineRange: {
             /**
-             * Format: int32
              * @description Number of lines.
              */
             count: number;
             /**
-             * Format: int32
              * @description Number of the first line, starting at 1.
              */
             start: number;
@@ -1236,15 +956,6 @@ export interface components {
             logs: string;
             /** @description Whether the log has more lines than the response. */
             truncated: boolean;
-        };
-        /** @description A request to create a directory. */
-        MakeDirectory: {
-            /** @description Permission bits in octal; `0755` by default. */
-            mode?: string | null;
-            /** @description Whether missing directories on the way are created; true by default. */
-            parents?: boolean | null;
-            /** @description The path of the directory. */
-            path: string;
         };
         /** @description The key of a request, and what it may do. */
         Me: {
@@ -1268,7 +979,6 @@ export interface components {
         /** @description Roles and priority of an agent in a policy. */
         Member: {
             /**
-             * Format: int32
              * @description Where the strategy is `priority`, the change of the agent with the
              *     higher priority wins.
              */
@@ -1297,7 +1007,6 @@ export interface components {
         /** @description Result of a merge. */
         MergeResult: {
             /**
-             * Format: int64
              * @description Number of conflicts.
              */
             conflictCount: number;
@@ -1310,12 +1019,10 @@ export interface components {
             /** @description Changes that landed; at most 1000 are listed. */
             landed: components["schemas"]["LandedFile"][];
             /**
-             * Format: int64
              * @description Number of changes that landed.
              */
             landedCount: number;
             /**
-             * Format: int64
              * @description Number of changes to paths that the policy or a `.gitignore` excludes
              *     from merges.
              */
@@ -1336,54 +1043,21 @@ export interface components {
              */
             refused: components["schemas"]["FileRefused"][];
             /**
-             * Format: int64
              * @description Number of changes that did not land because of the policy or of conflict
              *     markers.
              */
             refusedCount: number;
             /**
-             * Format: int64
              * @description Number of changes that the head already had.
              */
             same: number;
             /** @description The snapshot that was merged. */
             snapshot: string;
             /**
-             * Format: int64
              * @description Number of the step that the merge added to the history of the
              *     project; absent if the head did not move.
              */
             step?: number | null;
-        };
-        /** @description Request to merge several workspaces into their project. */
-        MergeWorkspaces: {
-            /**
-             * @description Whether to land the changes of all workspaces or none: a conflict, also
-             *     between two of the workspaces, or a change that is not allowed then fails
-             *     the request.
-             */
-            atomic?: boolean;
-            /** @description Whether to report the results without moving the head. */
-            dryRun?: boolean;
-            /** @description Message for the history, the same for each workspace. */
-            message?: string;
-            /**
-             * @description Whether to follow files that were moved without other changes, so that a
-             *     change of the other side reaches the new path.
-             */
-            renames?: boolean;
-            strategy?: components["schemas"]["Strategy"] | null;
-            /** @description The workspaces, by id or name, in the order in which they are merged. */
-            workspaces: string[];
-        };
-        /** @description A request to move a file or a directory. */
-        MoveFile: {
-            /** @description The path of the file. */
-            from: string;
-            /** @description Whether a file at the new path is replaced; false by default. */
-            overwrite?: boolean;
-            /** @description Its new path. */
-            to: string;
         };
         /** @description An object, by its id and its name. */
         Named: {
@@ -1483,14 +1157,12 @@ export interface components {
             /** @description Network access of the sandboxes. */
             network: "none" | "internet" | (string & {});
             /**
-             * Format: int32
              * @description Current number of sandboxes in the pool.
              */
             ready: number;
             /** @description The OCI runtime, if it is not the container engine's default. */
             runtime?: string | null;
             /**
-             * Format: int32
              * @description Desired number of sandboxes in the pool.
              */
             size: number;
@@ -1500,7 +1172,6 @@ export interface components {
         /** @description A link to a port of a sandbox. Its holder needs no key. */
         PortLink: {
             /**
-             * Format: date-time
              * @description When the link expires. It ends earlier with the key that created it, and
              *     with the sandbox.
              */
@@ -1511,20 +1182,17 @@ export interface components {
         /** @description A shared, versioned tree of files. */
         Project: {
             /**
-             * Format: int64
              * @description Size of all files in bytes. Absent if the caller may not see all of
              *     them.
              */
             bytes?: number | null;
             /**
-             * Format: date-time
              * @description When the project was created.
              */
             createdAt: Date;
             /** @description Purpose of the project. */
             description?: string | null;
             /**
-             * Format: int64
              * @description Number of entries in the tree, including directories. Absent if the
              *     caller may not see all of them.
              */
@@ -1536,19 +1204,16 @@ export interface components {
             /** @description Name of the project. */
             name: string;
             /**
-             * Format: int64
              * @description Version of the policy; increases each time it is set.
              */
             policyVersion: number;
             /** @description Rule that selects the versions whose content is kept. */
             retention: components["schemas"]["Retention"];
             /**
-             * Format: int64
              * @description Number of the newest step; 0 before the first one.
              */
             step: number;
             /**
-             * Format: date-time
              * @description When the head last moved, or the project was last changed.
              */
             updatedAt: Date;
@@ -1558,24 +1223,15 @@ export interface components {
             /** @description Id of the project. */
             project: string;
             /**
-             * Format: int64
              * @description Number of the step.
              */
             step: number;
-        };
-        /** @description A page of projects. */
-        ProjectPage: {
-            /** @description The projects, newest first. */
-            items: components["schemas"]["Project"][];
-            /** @description Cursor of the next page; absent on the last page. */
-            next?: string | null;
         };
         /** @description The policy of a project. */
         ProjectPolicy: {
             /** @description The rules. */
             policy: components["schemas"]["Policy"];
             /**
-             * Format: int64
              * @description Version of the policy; increases each time it is set.
              */
             version: number;
@@ -1599,55 +1255,9 @@ export interface components {
             /** @description How the workspace is synchronised with the project. */
             sync?: components["schemas"]["Sync"];
         };
-        /**
-         * @description A message from the client on the WebSocket of a terminal. A binary frame is
-         *     raw input.
-         */
-        PtyClientMessage: {
-            /** @description The bytes, in base64. */
-            data: string;
-            /**
-             * Format: int64
-             * @description Number of the input, from 1 on and ascending. The server responds
-             *     with an `ack` when the terminal has the input, and ignores a number
-             *     that the terminal already has from this `client`. So a client that
-             *     reconnects sends the input again that was not acknowledged. Numbered
-             *     input has at most 64 KiB.
-             */
-            seq?: number | null;
-            /** @enum {string} */
-            type: "input";
-        } | {
-            /**
-             * Format: int32
-             * @description Width in columns.
-             */
-            cols: number;
-            /**
-             * Format: int32
-             * @description Height in rows.
-             */
-            rows: number;
-            /** @enum {string} */
-            type: "resize";
-        } | {
-            /** @enum {string} */
-            type: "ping";
-        };
-        /**
-         * @description The messages on the WebSocket of a terminal, for the description of the API.
-         *     This object itself is never sent.
-         */
-        PtyMessages: {
-            /** @description A text message that the client sends. */
-            client: components["schemas"]["PtyClientMessage"];
-            /** @description A text message that the server sends. */
-            server: components["schemas"]["PtyServerMessage"];
-        };
         /** @description A message from the server on the WebSocket of a terminal. */
         PtyServerMessage: {
             /**
-             * Format: int64
              * @description Number of output bytes before the following output.
              */
             offset: number;
@@ -1657,7 +1267,6 @@ export interface components {
             /** @description The bytes, in base64. */
             data: string;
             /**
-             * Format: int64
              * @description Number of output bytes before the following output.
              */
             offset: number;
@@ -1665,13 +1274,11 @@ export interface components {
             type: "output";
         } | {
             /**
-             * Format: int32
              * @description Exit code of the program; 128 plus the signal number if a signal
              *     killed it.
              */
             exitCode: number;
             /**
-             * Format: int32
              * @description The signal that killed the program.
              */
             signal?: number | null;
@@ -1679,7 +1286,6 @@ export interface components {
             type: "exit";
         } | {
             /**
-             * Format: int64
              * @description Number of the input.
              */
             seq: number;
@@ -1709,38 +1315,6 @@ export interface components {
              */
             websocketUrl: string;
         };
-        /**
-         * @description An event about the pull of an image, for requests that accept
-         *     `text/event-stream`.
-         */
-        PullEvent: {
-            /**
-             * Format: int64
-             * @description Bytes processed.
-             */
-            current: number;
-            /** @description Id of the layer. */
-            layer: string;
-            /** @description Current operation. */
-            status: string;
-            /**
-             * Format: int64
-             * @description Total bytes, or 0 if unknown.
-             */
-            total: number;
-            /** @enum {string} */
-            type: "progress";
-        } | {
-            /** @description The new template. */
-            template: components["schemas"]["Template"];
-            /** @enum {string} */
-            type: "done";
-        } | {
-            /** @description Why the operation failed. */
-            error: components["schemas"]["ErrorBody"];
-            /** @enum {string} */
-            type: "error";
-        };
         /** @description Response of the readiness check. */
         Ready: {
             /** @description The checks. */
@@ -1757,11 +1331,6 @@ export interface components {
             /** @description Whether the component works. */
             ok: boolean;
         };
-        /** @description Options of a refresh. */
-        Refresh: {
-            /** @description Whether to report the result without changing the workspace. */
-            dryRun?: boolean;
-        };
         /** @description Result of a refresh. */
         Refreshed: {
             /**
@@ -1770,7 +1339,6 @@ export interface components {
              */
             changed: string[];
             /**
-             * Format: int64
              * @description Number of paths that the refresh changed; for a read-only workspace, 1
              *     if anything changed.
              */
@@ -1789,35 +1357,6 @@ export interface components {
              *     are listed. The other files keep the workspace's version.
              */
             marked?: string[];
-        };
-        /** @description New size of a terminal. */
-        Resize: {
-            /**
-             * Format: int32
-             * @description Width in columns.
-             */
-            cols: number;
-            /**
-             * Format: int32
-             * @description Height in rows.
-             */
-            rows: number;
-        };
-        /** @description Request to decide a review. */
-        ResolveReview: {
-            /** @description New content of the file in base64, for `edited`. */
-            base64?: string | null;
-            /** @description New content of the file, for `edited`. */
-            content?: string | null;
-            /** @description Message of the decision. */
-            message?: string;
-            /** @description The version to take. */
-            take: components["schemas"]["Take"];
-        };
-        /** @description Request to decide several reviews. */
-        ResolveReviews: {
-            /** @description The decisions, in the order in which they are carried out; at most 50. */
-            items: components["schemas"]["ReviewToResolve"][];
         };
         /**
          * @description Resource limits of a sandbox. A request beyond the allowed limits is
@@ -1841,18 +1380,9 @@ export interface components {
              */
             memory?: string | null;
             /**
-             * Format: int32
              * @description Maximum processes at a time.
              */
             pids?: number | null;
-        };
-        /** @description Request to restore a workspace to a snapshot. */
-        Restore: {
-            /**
-             * @description Id or name of the snapshot. Changes since the last snapshot of the
-             *     workspace are discarded.
-             */
-            snapshot: string;
         };
         /** @description Request to restore a path from an older version. */
         RestorePath: {
@@ -1878,7 +1408,6 @@ export interface components {
             keep: "all";
         } | {
             /**
-             * Format: int32
              * @description Number of versions.
              */
             count: number;
@@ -1886,7 +1415,6 @@ export interface components {
             keep: "last";
         } | {
             /**
-             * Format: int32
              * @description Number of days.
              */
             days: number;
@@ -1912,7 +1440,6 @@ export interface components {
             /** @description Snapshot that contains the base version. */
             baseSnapshot: string;
             /**
-             * Format: date-time
              * @description When the review was closed.
              */
             closedAt?: Date | null;
@@ -1921,14 +1448,12 @@ export interface components {
             /** @description Name of the agent or key that closed the review. */
             closedByName?: string | null;
             /**
-             * Format: date-time
              * @description When the review was opened.
              */
             createdAt: Date;
             /** @description Message of the decision. */
             decisionMessage?: string | null;
             /**
-             * Format: date-time
              * @description When the review expires.
              */
             expiresAt?: Date | null;
@@ -1947,7 +1472,6 @@ export interface components {
             /** @description Head of the project when the review was opened. */
             projectSnapshot: string;
             /**
-             * Format: int32
              * @description Number of decisions that led to another conflict.
              */
             reopened: number;
@@ -1974,31 +1498,11 @@ export interface components {
             /** @description Id of the workspace whose change is held. */
             workspace?: string | null;
         };
-        /** @description A page of reviews. */
-        ReviewPage: {
-            /** @description The reviews, oldest first. */
-            items: components["schemas"]["Review"][];
-            /** @description Cursor of the next page; absent on the last page. */
-            next?: string | null;
-        };
         /**
          * @description State of a review.
          * @enum {string}
          */
         ReviewState: "open" | "resolved" | "rejected" | "superseded" | "expired";
-        /** @description The decision of one review among several. */
-        ReviewToResolve: {
-            /** @description New content of the file in base64, for `edited`. */
-            base64?: string | null;
-            /** @description New content of the file, for `edited`. */
-            content?: string | null;
-            /** @description Id of the review. */
-            id: string;
-            /** @description Message of the decision. */
-            message?: string;
-            /** @description The decision. */
-            take: components["schemas"]["Take"];
-        };
         /** @description Result of a request to decide several reviews. */
         ReviewsResolved: {
             /** @description Reviews that were not decided. */
@@ -2012,7 +1516,6 @@ export interface components {
         /** @description Request to give a webhook a new secret. */
         RotateWebhook: {
             /**
-             * Format: int32
              * @description Seconds for which deliveries also carry a signature by the present
              *     secret; 86,400 (a day) by default. With 0, the present secret is deleted
              *     at once.
@@ -2054,57 +1557,6 @@ export interface components {
              */
             roles?: string[] | null;
         };
-        /** @description A command to run: either `command` or `args`. */
-        RunCommand: {
-            /** @description A program and its arguments, which run without a shell. */
-            args?: string[];
-            /**
-             * @description Whether to respond at once and leave the command running. A background
-             *     command has no time-out by default, and the newest part of its output is
-             *     kept.
-             */
-            background?: boolean;
-            /**
-             * @description The command line for `/bin/sh -c`.
-             * @example python main.py
-             */
-            command?: string | null;
-            /**
-             * @description Id of the command, chosen by the client: 1 to 64 letters, digits, `.`,
-             *     `_` and `-`. The server chooses an id if this is absent. A request with
-             *     the id of an earlier command in this sandbox never starts a second one:
-             *     the same request of the same key attaches to the command, from its first
-             *     byte of output; any other request is rejected (`COMMAND_ID_TAKEN`). If
-             *     the output was deleted, the error is `OUTPUT_GONE`.
-             */
-            commandId?: string | null;
-            /** @description Working directory; `/workspace` by default. */
-            cwd?: string | null;
-            /** @description Environment variables, in addition to those of the sandbox. */
-            envs?: {
-                [key: string]: string;
-            };
-            /**
-             * Format: int64
-             * @description Maximum bytes of output; the rest is discarded. Default: 1 MiB, and no
-             *     limit for streams.
-             */
-            maxOutputSize?: number | null;
-            /** @description Whether to leave standard input open for more data. */
-            openStdin?: boolean;
-            /** @description Standard input of the command, as text. */
-            stdin?: string | null;
-            /** @description Standard input of the command, as bytes in base64, in place of `stdin`. */
-            stdinBase64?: string | null;
-            /** @description Whether to send output as it is written, as server-sent events. */
-            stream?: boolean;
-            /**
-             * Format: int32
-             * @description Milliseconds until the command is killed; 0 for no time-out. Default:
-             *     the server's setting, which is 60000 unless it is changed.
-             */
-            timeout?: number | null;
-        };
         /** @description A sandbox. */
         Sandbox: {
             /** @description The agent that owns the sandbox. */
@@ -2115,12 +1567,10 @@ export interface components {
              */
             base?: string | null;
             /**
-             * Format: date-time
              * @description When the sandbox was created.
              */
             createdAt: Date;
             /**
-             * Format: date-time
              * @description When the sandbox expires and is deleted.
              */
             expiresAt: Date;
@@ -2161,32 +1611,26 @@ export interface components {
         /** @description Number of sandboxes by state. */
         SandboxCounts: {
             /**
-             * Format: int64
              * @description Sandboxes in the state `error`.
              */
             error: number;
             /**
-             * Format: int64
              * @description Sandboxes that are running.
              */
             running: number;
             /**
-             * Format: int64
              * @description Sandboxes that are starting.
              */
             starting: number;
             /**
-             * Format: int64
              * @description Sandboxes that are stopped.
              */
             stopped: number;
             /**
-             * Format: int64
              * @description Sandboxes that are stopping.
              */
             stopping: number;
             /**
-             * Format: int64
              * @description All sandboxes.
              */
             total: number;
@@ -2194,12 +1638,10 @@ export interface components {
         /** @description The details of `sandbox.*` and `agent.*`: the sandbox at that time. */
         SandboxEvent: {
             /**
-             * Format: date-time
              * @description When the sandbox was created.
              */
             createdAt: Date;
             /**
-             * Format: date-time
              * @description When the sandbox expires and is deleted.
              */
             expiresAt: Date;
@@ -2218,28 +1660,6 @@ export interface components {
             /** @description Id of the workspace; only in `sandbox.expired`. */
             workspace?: string | null;
         };
-        /** @description A page of sandboxes, the newest first. */
-        SandboxPage: {
-            /** @description The sandboxes on this page. */
-            items: components["schemas"]["Sandbox"][];
-            /**
-             * Format: int32
-             * @description Maximum sandboxes per page.
-             */
-            limit: number;
-            /** @description Cursor of the next page; absent on the last page. */
-            next?: string | null;
-            /**
-             * Format: int32
-             * @description Number of this page; 1 if the request has a `cursor`.
-             */
-            page: number;
-            /**
-             * Format: int64
-             * @description Number of sandboxes on all pages.
-             */
-            total: number;
-        };
         /**
          * @description State of a sandbox.
          * @enum {string}
@@ -2256,14 +1676,12 @@ export interface components {
             /** @description Network usage. */
             network: components["schemas"]["StatsNetwork"];
             /**
-             * Format: int64
              * @description Number of processes.
              */
             processes: number;
             /** @description Id of the sandbox. */
             sandboxId: string;
             /**
-             * Format: date-time
              * @description When the usage was measured.
              */
             updatedAt: Date;
@@ -2276,80 +1694,42 @@ export interface components {
         /** @description Limits of requests and of sandboxes. */
         ServerLimits: {
             /**
-             * Format: int64
              * @description Maximum bytes of an archive.
              */
             archiveBytes: number;
             /**
-             * Format: int32
              * @description Maximum items of a request about several objects, and maximum forks of
              *     one request.
              */
             batch: number;
             /**
-             * Format: int64
              * @description Maximum bytes of a request body in JSON.
              */
             bodyBytes: number;
             /**
-             * Format: int64
              * @description Maximum bytes of an uploaded file.
              */
             fileBytes: number;
             /**
-             * Format: int64
              * @description Maximum seconds from the creation of a sandbox to its expiry.
              */
             lifetimeSeconds: number;
             /**
-             * Format: int64
              * @description Maximum bytes of a request body with a patch or files.
              */
             patchBytes: number;
             /** @description Maximum resources of a sandbox. */
             resources: components["schemas"]["Resources"];
             /**
-             * Format: int32
              * @description Maximum sandboxes on the server.
              */
             sandboxes: number;
-        };
-        /** @description A new policy of a project. */
-        SetPolicy: {
-            /**
-             * Format: int64
-             * @description Version of the policy that this request replaces. The request fails if
-             *     the policy has another version. If absent, the current version is
-             *     replaced.
-             */
-            expectedVersion?: number | null;
-            /** @description The rules. */
-            policy: components["schemas"]["Policy"];
-        };
-        /** @description Request to set a tag. */
-        SetTag: {
-            /** @description Reason for the tag. */
-            message?: string;
-            /** @description Whether to move the tag if it already names another version. */
-            move?: boolean;
-            /**
-             * @description Name of the tag: letters, digits, `.`, `_` and `-`. Names that identify
-             *     a version in another way (`head`, a number, the first digits of an id)
-             *     are not allowed.
-             */
-            name: string;
-            /**
-             * @description The version to tag, by the id of its snapshot or another tag; the head
-             *     by default.
-             */
-            snapshot?: string | null;
         };
         /** @description A snapshot. */
         Snapshot: {
             /** @description The agent that took the snapshot. */
             agent?: string | null;
             /**
-             * Format: date-time
              * @description When the snapshot was taken.
              */
             createdAt: Date;
@@ -2374,13 +1754,6 @@ export interface components {
             tree: string;
             /** @description The workspace that the snapshot was taken of. It may be deleted. */
             workspace?: string | null;
-        };
-        /** @description A page of snapshots. */
-        SnapshotPage: {
-            /** @description The snapshots, newest first. */
-            items: components["schemas"]["Snapshot"][];
-            /** @description Cursor of the next page; absent on the last page. */
-            next?: string | null;
         };
         /**
          * @description A snapshot that was taken of a workspace or created from an archive, and
@@ -2407,7 +1780,6 @@ export interface components {
             /** @description Number of processors that the sandbox may use. */
             limit: string;
             /**
-             * Format: double
              * @description Processor usage in percent of the limit.
              */
             usage: number;
@@ -2415,12 +1787,10 @@ export interface components {
         /** @description Disk usage of a sandbox, in bytes. */
         StatsDisk: {
             /**
-             * Format: int64
              * @description Maximum bytes written.
              */
             limit?: number | null;
             /**
-             * Format: int64
              * @description Bytes written; absent if the server cannot measure them.
              */
             usage?: number | null;
@@ -2428,17 +1798,14 @@ export interface components {
         /** @description Memory usage of a sandbox, in bytes. */
         StatsMemory: {
             /**
-             * Format: int64
              * @description Maximum memory.
              */
             limit: number;
             /**
-             * Format: double
              * @description Usage in percent of the limit.
              */
             percent: number;
             /**
-             * Format: int64
              * @description Memory in use.
              */
             usage: number;
@@ -2446,12 +1813,10 @@ export interface components {
         /** @description Network usage of a sandbox, in bytes. */
         StatsNetwork: {
             /**
-             * Format: int64
              * @description Bytes received.
              */
             rxBytes: number;
             /**
-             * Format: int64
              * @description Bytes sent.
              */
             txBytes: number;
@@ -2461,19 +1826,16 @@ export interface components {
             /** @description The agent that made the changes. */
             agent?: string | null;
             /**
-             * Format: int64
              * @description Number of changed paths; a directory that was added or removed as a
              *     whole counts as one.
              */
             changed: number;
             /**
-             * Format: date-time
              * @description When the head moved.
              */
             createdAt: Date;
             decided?: components["schemas"]["Decided"] | null;
             /**
-             * Format: date-time
              * @description When the content of the version was deleted, if the project's retention
              *     did not keep it.
              */
@@ -2486,7 +1848,6 @@ export interface components {
             /** @description Message of the step. */
             message: string;
             /**
-             * Format: int64
              * @description Number of the step, starting at 1.
              */
             number: number;
@@ -2496,13 +1857,6 @@ export interface components {
             snapshot: string;
             /** @description The workspace that the changes came from. */
             workspace?: string | null;
-        };
-        /** @description A page of steps of a project. */
-        StepPage: {
-            /** @description The steps, newest first. */
-            items: components["schemas"]["Step"][];
-            /** @description Cursor of the next page; absent on the last page. */
-            next?: string | null;
         };
         /**
          * @description The way to merge two changes to one file. `auto` chooses by the name and
@@ -2521,34 +1875,29 @@ export interface components {
             /** @description Encoding of `data`. */
             encoding?: "utf8" | "base64" | (string & {});
             /**
-             * Format: int64
              * @description Offset at which a gap ends.
              */
             end?: number | null;
             error?: components["schemas"]["ErrorBody"] | null;
             /**
-             * Format: int32
              * @description Exit code of the command.
              */
             exitCode?: number | null;
             /** @description How to reconnect after a stop of the server (`stopping`). */
             message?: string | null;
             /**
-             * Format: int64
              * @description Offset in the combined standard output and standard error. Depending on
              *     `type`, this is where `data` starts, where a `gap` starts, where the
              *     output ended (`exit`), or where the output continues (`stopping`).
              */
             offset?: number | null;
             /**
-             * Format: int32
              * @description The signal that killed the command.
              */
             signal?: number | null;
             /** @description Whether the command was killed by its time-out. */
             timedOut?: boolean;
             /**
-             * Format: int64
              * @description Time of the event, in milliseconds since 1970.
              */
             timestamp: number;
@@ -2562,7 +1911,6 @@ export interface components {
             /** @description When the workspace is refreshed and merged. */
             mode?: components["schemas"]["SyncMode"];
             /**
-             * Format: int32
              * @description Seconds between two synchronisations, for `lazy` (default 45) and
              *     `regular` (default 7).
              */
@@ -2579,17 +1927,14 @@ export interface components {
         /** @description Usage of the machine, in percent from 0 to 100. */
         SystemResources: {
             /**
-             * Format: double
              * @description Load average of the last minute, relative to the number of processors.
              */
             cpuUsage: number;
             /**
-             * Format: double
              * @description Usage of the disk with the data directory.
              */
             diskUsage: number;
             /**
-             * Format: double
              * @description Memory in use.
              */
             memoryUsage: number;
@@ -2597,7 +1942,6 @@ export interface components {
         /** @description Statistics of the server. */
         SystemStats: {
             /**
-             * Format: int64
              * @description Number of connected workspace agents.
              */
             agents: number;
@@ -2608,7 +1952,6 @@ export interface components {
             /** @description Sandboxes by state. */
             sandboxes: components["schemas"]["SandboxCounts"];
             /**
-             * Format: int64
              * @description Seconds since the server started.
              */
             uptime: number;
@@ -2618,7 +1961,6 @@ export interface components {
             /** @description The agent that set the tag. */
             agent?: string | null;
             /**
-             * Format: date-time
              * @description When the tag was set or moved.
              */
             createdAt: Date;
@@ -2629,18 +1971,10 @@ export interface components {
             /** @description Snapshot of the version. */
             snapshot: string;
             /**
-             * Format: int64
              * @description Number of the step that made the version; absent for the state that the project
              *     started with.
              */
             step?: number | null;
-        };
-        /** @description A page of tags. */
-        TagPage: {
-            /** @description The tags, ordered by name. */
-            items: components["schemas"]["Tag"][];
-            /** @description Cursor of the next page; absent on the last page. */
-            next?: string | null;
         };
         /**
          * @description The version that a decision takes: the project's, the workspace's, the
@@ -2648,20 +1982,9 @@ export interface components {
          * @enum {string}
          */
         Take: "project" | "workspace" | "suggested" | "edited" | "nothing";
-        /** @description Request to take a snapshot of a workspace. */
-        TakeSnapshot: {
-            /** @description Message of the snapshot. */
-            message?: string;
-            /**
-             * @description Name of the snapshot, unique in the tenant. A snapshot with a name is kept
-             *     until the name is removed.
-             */
-            name?: string | null;
-        };
         /** @description An image that sandboxes start from. */
         Template: {
             /**
-             * Format: date-time
              * @description When the template was added.
              */
             createdAt: Date;
@@ -2675,7 +1998,6 @@ export interface components {
              */
             name: string;
             /**
-             * Format: int64
              * @description The size of the image in bytes.
              */
             size: number;
@@ -2684,25 +2006,16 @@ export interface components {
             /** @description Whether sandboxes may write to the root file system. */
             writableRoot: boolean;
         };
-        /** @description A page of templates. */
-        TemplatePage: {
-            /** @description The templates, ordered by name. */
-            items: components["schemas"]["Template"][];
-            /** @description Cursor of the next page; absent on the last page. */
-            next?: string | null;
-        };
         /**
          * @description An owner of keys, snapshots and sandboxes. Tenants are isolated from each
          *     other.
          */
         Tenant: {
             /**
-             * Format: date-time
              * @description When the tenant was created.
              */
             createdAt: Date;
             /**
-             * Format: date-time
              * @description When the erasure of the tenant began. The tenant leaves the list when
              *     the erasure is complete.
              */
@@ -2714,7 +2027,6 @@ export interface components {
             /** @description Name of the tenant. */
             name: string;
             /**
-             * Format: date-time
              * @description When the tenant was suspended. Absent if the tenant is not suspended.
              */
             suspendedAt?: Date | null;
@@ -2731,12 +2043,10 @@ export interface components {
              */
             networks?: components["schemas"]["NetworkMode"][] | null;
             /**
-             * Format: int32
              * @description Maximum projects.
              */
             projects?: number | null;
             /**
-             * Format: int32
              * @description Maximum requests per minute of all keys together.
              */
             requestsPerMinute?: number | null;
@@ -2746,7 +2056,6 @@ export interface components {
              */
             runtimes?: string[] | null;
             /**
-             * Format: int32
              * @description Maximum sandboxes at a time.
              */
             sandboxes?: number | null;
@@ -2756,22 +2065,13 @@ export interface components {
              */
             stored?: string | null;
             /**
-             * Format: int32
              * @description Maximum workspaces, with and without a sandbox.
              */
             workspaces?: number | null;
         };
-        /** @description A page of tenants. */
-        TenantPage: {
-            /** @description The tenants, oldest first. */
-            items: components["schemas"]["Tenant"][];
-            /** @description Cursor of the next page; absent on the last page. */
-            next?: string | null;
-        };
         /** @description A ticket to open one stream without a key. */
         Ticket: {
             /**
-             * Format: date-time
              * @description When the ticket expires.
              */
             expiresAt: Date;
@@ -2789,7 +2089,6 @@ export interface components {
         /** @description Resources in use. */
         Usage: {
             /**
-             * Format: int64
              * @description Number of sandboxes of the key and of all other keys of its agent.
              */
             sandboxes: number;
@@ -2805,7 +2104,6 @@ export interface components {
             /** @description Permission bits, such as `644`. */
             mode: string;
             /**
-             * Format: int64
              * @description Size in bytes; for a directory, of everything in it. Absent for a
              *     directory with paths that are hidden from the caller.
              */
@@ -2813,17 +2111,9 @@ export interface components {
             /** @description Type of the entry: `file`, `directory` or `symlink`. */
             type: "file" | "directory" | "symlink" | (string & {});
         };
-        /** @description A page of changes to paths. */
-        VersionPage: {
-            /** @description The changes: of a path, newest first; of a step, ordered by path. */
-            items: components["schemas"]["FileVersion"][];
-            /** @description Cursor of the next page; absent on the last page. */
-            next?: string | null;
-        };
         /** @description An event of a watch. */
         WatchEvent: {
             /**
-             * Format: int64
              * @description Number of the event in its stream, from 1 on.
              */
             id: number;
@@ -2840,7 +2130,6 @@ export interface components {
         /** @description A receiver of events by HTTP. */
         Webhook: {
             /**
-             * Format: date-time
              * @description When the webhook was created.
              */
             createdAt: Date;
@@ -2849,7 +2138,6 @@ export interface components {
             /** @description Kinds of the delivered events. */
             kinds: string[];
             /**
-             * Format: date-time
              * @description Until when deliveries also carry a signature by the secret before the
              *     last rotation; absent if only one secret signs.
              */
@@ -2859,13 +2147,6 @@ export interface components {
             /** @description URL that deliveries are sent to. */
             url: string;
         };
-        /** @description A page of webhooks. */
-        WebhookPage: {
-            /** @description The webhooks, oldest first. */
-            items: components["schemas"]["Webhook"][];
-            /** @description Cursor of the next page; absent on the last page. */
-            next?: string | null;
-        };
         /** @description A writable copy of a project for one agent, or of files outside of projects. */
         Workspace: {
             /**
@@ -2874,26 +2155,22 @@ export interface components {
              */
             agent?: string | null;
             /**
-             * Format: date-time
              * @description When the workspace was created.
              */
             createdAt: Date;
             /**
-             * Format: date-time
              * @description When a parked workspace is deleted.
              */
             expiresAt?: Date | null;
             /** @description Id of the workspace. */
             id: string;
             /**
-             * Format: int64
              * @description Number of merges of the workspace.
              */
             merges: number;
             /** @description Name of the workspace. */
             name?: string | null;
             /**
-             * Format: int32
              * @description User id, on the server's machine, of the `owner` that the workspace was
              *     created with.
              */
@@ -2919,7 +2196,6 @@ export interface components {
              */
             synced: string;
             /**
-             * Format: date-time
              * @description When the workspace was last changed.
              */
             updatedAt: Date;
@@ -2927,12 +2203,10 @@ export interface components {
         /** @description The details of `workspace.expired`: the workspace, which is being deleted. */
         WorkspaceExpired: {
             /**
-             * Format: date-time
              * @description When the workspace was created.
              */
             createdAt: Date;
             /**
-             * Format: date-time
              * @description When the workspace expired.
              */
             expiresAt?: Date | null;
@@ -2950,13 +2224,6 @@ export interface components {
             /** @description Id of the workspace. */
             workspace: string;
         };
-        /** @description A page of workspaces. */
-        WorkspacePage: {
-            /** @description The workspaces, newest first. */
-            items: components["schemas"]["Workspace"][];
-            /** @description Cursor of the next page; absent on the last page. */
-            next?: string | null;
-        };
         /** @description The details of `workspace.refused`: an automatic merge left changes out. */
         WorkspaceRefused: {
             /** @description Id of the project. */
@@ -2964,7 +2231,6 @@ export interface components {
             /** @description The first refused changes. */
             refused: components["schemas"]["FileRefused"][];
             /**
-             * Format: int64
              * @description Number of refused changes.
              */
             refusedCount: number;
