@@ -1,4 +1,5 @@
 import { AgentService, KeyService, SystemService, TemplateService, TenantService } from './admin.js'
+import { abortable } from './abort.js'
 import { Api, type RequestOptions } from './api.js'
 import type { ApiPromise } from './api-promise.js'
 import { EventService } from './events.js'
@@ -104,13 +105,16 @@ export class WorkspaceClient implements AsyncDisposable {
     }
 }
 
-/** Creates a sandbox, calls a function with it, and deletes it. */
+/**
+ * Creates a sandbox, calls a function with it, and deletes it. An abort of `signal` while the sandbox is created ends
+ * the wait; the sandbox is then deleted once it exists.
+ */
 export async function withSandbox<T>(
     client: WorkspaceClient,
     params: CreateSandboxParams,
     callback: (sandbox: Sandbox) => T | Promise<T>,
 ): Promise<T> {
-    const sandbox = await client.sandbox.create(params)
+    const sandbox = await createOrDelete(client, params)
     let result: T
     try {
         result = await callback(sandbox)
@@ -121,4 +125,17 @@ export async function withSandbox<T>(
     }
     await sandbox[Symbol.asyncDispose]()
     return result
+}
+
+/** Creates a sandbox. If the caller no longer waits for it, deletes it once it exists. */
+async function createOrDelete(client: WorkspaceClient, params: CreateSandboxParams): Promise<Sandbox> {
+    const { signal, ...rest } = params
+    signal?.throwIfAborted()
+    const creating = client.sandbox.create(rest).then()
+    try {
+        return await abortable(creating, signal)
+    } catch (error) {
+        if (signal?.aborted) creating.then((sandbox) => sandbox[Symbol.asyncDispose]()).catch(() => {})
+        throw error
+    }
 }

@@ -75,8 +75,7 @@ export async function unpackDirectory(archive: AsyncIterable<Uint8Array>, direct
     const root = await files.realpath(directory)
     const modes: [path: string, mode: number][] = []
     for await (const { entry, content } of readTar(archive)) {
-        const parts = entry.path.split('/').filter((part) => part !== '' && part !== '.')
-        if (parts.includes('..')) throw new TypeError(`the archive has the path ${entry.path}, which leads outside`)
+        const parts = partsOf(entry.path, path.sep)
         if (parts.length === 0) continue
         const to = path.join(root, ...parts)
         await makeParents(root, parts.slice(0, -1))
@@ -92,6 +91,17 @@ export async function unpackDirectory(archive: AsyncIterable<Uint8Array>, direct
     for (const [to, mode] of modes.reverse()) await files.chmod(to, mode)
 }
 
+/** Returns the parts of a path in an archive. Throws if it leads out of the directory on this machine. */
+export function partsOf(name: string, separator: string): string[] {
+    const parts = name.split('/').filter((part) => part !== '' && part !== '.')
+    // On Windows, these separate directories, and name drives and streams.
+    const isForeign = separator === '\\' && /[\\:]/.test(name)
+    if (isForeign || parts.includes('..')) {
+        throw new TypeError(`the archive has the path ${name}, which leads outside or is not valid on this system`)
+    }
+    return parts
+}
+
 async function unpackEntry(
     entry: TarEntry,
     content: AsyncIterable<Uint8Array>,
@@ -103,8 +113,7 @@ async function unpackEntry(
         return files.symlink(entry.target, to)
     }
     if (entry.type === 'link') {
-        const parts = entry.target.split('/').filter((part) => part !== '' && part !== '.')
-        if (parts.includes('..')) throw new TypeError(`the archive has a link to ${entry.target}, which leads outside`)
+        const parts = partsOf(entry.target, path.sep)
         await makeParents(root, parts.slice(0, -1))
         return files.link(path.join(root, ...parts), to)
     }

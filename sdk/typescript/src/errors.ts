@@ -17,7 +17,10 @@ export interface ErrorFields {
     cause?: unknown
 }
 
-/** An error of the server, or of the client itself. All errors of this package are of this class. */
+/**
+ * An error of the server, or of the client itself. Other errors are those of arguments with a wrong type, of files of
+ * this machine, and the reason of an aborted signal.
+ */
 export class WorkspaceError extends Error {
     /** Number of the error, such as 2001; 0 for an error of the client itself. */
     readonly code: number

@@ -1,5 +1,6 @@
-import { type Api, path, type RequestOptions } from './api.js'
+import { type Api, checkedPath, path, type RequestOptions } from './api.js'
 import type { ApiPromise } from './api-promise.js'
+import { InvalidRequestError } from './errors.js'
 import type { Schemas } from './resource.js'
 
 /** An address with a token that opens a port without a key. */
@@ -16,10 +17,19 @@ export class PortService {
         this.#sandbox = sandbox
     }
 
-    /** Returns the address of a port, for requests with a key. */
+    /** Returns the address of a port, for requests with a key. Throws if the path leads to another address. */
     url(port: number, below = ''): string {
-        const base = path`/sandboxes/${this.#sandbox}/ports/${port}/`
-        return this.#api.transport.url(`/api/v1${base}${below.replace(/^\/+/, '')}`)
+        const base = `/api/v1${checkedPath(path`/sandboxes/${this.#sandbox}/ports/${port}`)}/`
+        const url = this.#api.transport.url(base + below.replace(/^\/+/, ''))
+        // As a program that uses the address reads it: `..` and a backslash change the path.
+        if (!new URL(url).href.startsWith(new URL(this.#api.transport.url(base)).href)) {
+            throw new InvalidRequestError({
+                name: 'INVALID_PATH',
+                message: `the path \`${below}\` leads out of the port ${port}`,
+                remediation: 'Use a path without `..`.',
+            })
+        }
+        return url
     }
 
     /** Creates a link that opens the port without a key, for `expiresIn` seconds; 3600 by default. */

@@ -174,9 +174,13 @@ export class Sandbox extends Resource<SandboxData> implements AsyncDisposable {
         return changes.refresh(this.#api, this.workspace, options)
     }
 
-    /** Deletes the sandbox, unless it is gone already. */
+    /**
+     * Deletes the sandbox, unless it is gone already. If the block of `await using` fails and the delete too, the
+     * error is a `SuppressedError`, which has both.
+     */
     async [Symbol.asyncDispose](): Promise<void> {
-        await this.delete().catch((error) => {
+        const call = { method: 'DELETE', path: this.#path(''), isCleanup: true } as const
+        await this.#api.finish(this.#api.empty(call).then()).catch((error) => {
             if (!(error instanceof NotFoundError)) throw error
         })
     }

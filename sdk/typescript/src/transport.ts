@@ -1,4 +1,4 @@
-import { ConnectionLostError, ServerUnreachableError } from './errors.js'
+import { ConnectionLostError, ServerUnreachableError, UnavailableError, WorkspaceError } from './errors.js'
 import { builtin, runtimeName } from './runtime.js'
 import { version } from './version.js'
 import { findServer, type Found } from './where.js'
@@ -27,7 +27,7 @@ export interface Transport {
     url(path: string): string
     /** Opens a WebSocket. */
     connect(path: string): Promise<WebSocket>
-    /** Closes connections that are not in use. */
+    /** Closes all connections. */
     close(): Promise<void>
 }
 
@@ -54,7 +54,7 @@ export class FetchTransport implements Transport {
         this.#given = options
         this.#found = findServer(options)
         this.#fetch = options.fetch ?? fetch
-        this.#pool = options.fetch ? undefined : ownPool()
+        this.#pool = options.fetch ? undefined : ownPool(isLoopback(this.#found.url))
     }
 
     url(path: string): string {
@@ -69,19 +69,36 @@ export class FetchTransport implements Transport {
             headers['user-agent'] = `elevo-ts/${version} ${runtime}`
         }
         const upload = new Upload(typeof body === 'function' ? body() : body)
-        const init: Record<string, unknown> = { method, headers, body: upload.body, signal, redirect: 'error' }
+        const init: Record<string, unknown> = { method, headers, body: upload.body, signal, redirect: 'manual' }
         if (upload.body instanceof ReadableStream) init.duplex = 'half'
         if (method === 'DELETE') sendOnce(init, runtime)
         if (this.#pool) init.dispatcher = this.#pool
         // Bun otherwise ends a request after 5 minutes.
         init.timeout = false
         try {
-            return await this.#fetch(this.url(path), init)
+            return await this.#direct(await this.#fetch(this.url(path), init))
         } catch (error) {
             if (signal?.aborted) throw error
             if (upload.failure) throw upload.failure.error
+            if (error instanceof WorkspaceError) throw error
             throw this.#failed(error)
         }
+    }
+
+    /** Returns a response. Throws if it is a redirect, because the key must not go to another server. */
+    async #direct(response: Response): Promise<Response> {
+        const { type, status, headers } = response
+        if (type !== 'opaqueredirect' && (status < 300 || status >= 400)) return response
+        await response.body?.cancel()
+        // A browser does not show the address.
+        const location = headers.get('location') ?? 'another address'
+        throw new UnavailableError({
+            name: 'REDIRECTED',
+            message: `${this.#found.url} redirects to ${location}`,
+            remediation: 'Set the address to which the server redirects as `apiUrl` or ELEVO_SERVER.',
+            status,
+            headers,
+        })
     }
 
     #failed(error: unknown): Error {
@@ -113,7 +130,7 @@ export class FetchTransport implements Transport {
     }
 
     async close(): Promise<void> {
-        await this.#pool?.close()
+        await this.#pool?.destroy()
     }
 }
 
@@ -121,9 +138,19 @@ export class FetchTransport implements Transport {
 async function optionalWebSocket(): Promise<typeof WebSocket> {
     // Bundlers for browsers must not look for the package.
     const imported = await import(/* @vite-ignore */ /* webpackIgnore: true */ 'ws').catch((cause) => {
-        throw new TypeError('this runtime has no WebSocket: install the package `ws`', { cause })
+        throw new WorkspaceError({
+            name: 'NO_WEBSOCKET',
+            message: 'this runtime has no WebSocket, which terminals need',
+            remediation: 'Install the package `ws`, or use Node.js 22 or newer.',
+            cause,
+        })
     })
     return imported.WebSocket as unknown as typeof WebSocket
+}
+
+/** Returns whether an address is on this machine. */
+function isLoopback(url: string): boolean {
+    return ['127.0.0.1', '[::1]', 'localhost'].includes(new URL(url).hostname)
 }
 
 /** The body of a request. Keeps an error of its source, which is not an error of the connection. */
@@ -165,19 +192,35 @@ function sendOnce(init: Record<string, unknown>, runtime: string | undefined): v
 }
 
 interface Pool {
-    close(): Promise<void>
+    destroy(): Promise<void>
 }
 
 /**
  * Returns a pool of connections for Node.js, whose `fetch` otherwise ends a request after 5 minutes
  * without data. Node.js has no module with the class of its pool, so the class of the pool that all
- * requests of the process share is used.
+ * requests of the process share is used, with the options that the program may have set.
  */
-function ownPool(): Pool | undefined {
+function ownPool(isLocal: boolean): Pool | undefined {
     if (!builtin('node:fs')) return undefined
     // Node.js creates the shared pool at the first use of a class of fetch.
     new Headers()
     const shared = (globalThis as Record<symbol, unknown>)[Symbol.for('undici.globalDispatcher.1')]
-    const constructor = shared?.constructor as (new (options: object) => Pool) | undefined
-    return constructor?.name === 'Agent' ? new constructor({ headersTimeout: 0, bodyTimeout: 0 }) : undefined
+    // A proxy of the environment does not lead to this machine. Its pool has another one without a proxy.
+    const direct = isLocal ? [shared, ...valuesOf(shared)].find(isAgent) : shared
+    if (!isAgent(direct)) return undefined
+    const options = valuesOf(direct, 'options')[0] as object | undefined
+    const constructor = direct.constructor as new (options: object) => Pool
+    return new constructor({ ...options, headersTimeout: 0, bodyTimeout: 0 })
+}
+
+function isAgent(value: unknown): value is object {
+    return value?.constructor?.name === 'Agent'
+}
+
+/** Returns the values of the symbols of an object, or of those with one description. */
+function valuesOf(value: unknown, description?: string): unknown[] {
+    if (typeof value !== 'object' || value === null) return []
+    const symbols = Object.getOwnPropertySymbols(value)
+    const named = symbols.filter((symbol) => description === undefined || symbol.description === description)
+    return named.map((symbol) => (value as Record<symbol, unknown>)[symbol])
 }

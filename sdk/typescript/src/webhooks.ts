@@ -95,6 +95,9 @@ export async function verifyWebhook(
     const id = header(headers, 'webhook-id')
     const timestamp = header(headers, 'webhook-timestamp')
     const signatures = header(headers, 'webhook-signature')
+    if (typeof body !== 'string' && !(body instanceof Uint8Array)) {
+        throw new WebhookSignatureError('the body must be text or bytes as they were received, not a parsed object')
+    }
     const age = Math.abs(now.getTime() - Number(timestamp) * 1000)
     if (!(age <= tolerance)) {
         throw new WebhookSignatureError(`the delivery has the time ${timestamp}, which is too far from the present`)
@@ -113,7 +116,7 @@ function header(headers: Headers | Record<string, string | string[] | undefined>
     const found =
         headers instanceof Headers
             ? headers.get(name)
-            : Object.entries(headers).find(([other]) => other.toLowerCase() === name)?.[1]
+            : [Object.entries(headers).find(([other]) => other.toLowerCase() === name)?.[1]].flat()[0]
     if (typeof found !== 'string') {
         throw new WebhookSignatureError(`the request has no header \`${name}\``)
     }
@@ -124,6 +127,7 @@ const PREFIX = 'whsec_'
 
 async function sign(secret: string, message: Uint8Array): Promise<string> {
     const key = secret.startsWith(PREFIX) ? fromBase64(secret.slice(PREFIX.length)) : toBytes(secret)
+    if (key.length === 0) throw new WebhookSignatureError('the secret of the webhook is empty')
     const algorithm = { name: 'HMAC', hash: 'SHA-256' }
     const imported = await crypto.subtle.importKey('raw', key as BufferSource, algorithm, false, ['sign'])
     const signature = await crypto.subtle.sign('HMAC', imported, message as BufferSource)

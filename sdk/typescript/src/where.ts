@@ -1,6 +1,6 @@
 // Finds the server: by arguments, by variables, or the server that `elevo up` started for this user.
 
-import { ServerUnreachableError } from './errors.js'
+import { InvalidRequestError, ServerUnreachableError } from './errors.js'
 import { builtin, runningProcess, variable } from './runtime.js'
 
 /** A server and a key for it. */
@@ -14,7 +14,8 @@ export interface Found {
 
 /** Finds the server and the key. Throws if there is none. */
 export function findServer(given: { apiUrl?: string; apiKey?: string }): Found {
-    const [url, named] = byVariables(given.apiUrl)
+    const [variableUrl, named] = byVariables()
+    const url = given.apiUrl || variableUrl
     const local = localServer()
     const address = (url ?? local?.url)?.replace(/\/+$/, '')
     if (!address) {
@@ -24,22 +25,35 @@ export function findServer(given: { apiUrl?: string; apiKey?: string }): Found {
     }
     // The key of the owner must not go to any other server.
     const owner = address === local?.url ? ownerKey(local.directory) : undefined
-    const key = given.apiKey ?? named ?? owner
+    const key = (given.apiKey ?? named ?? owner)?.trim()
     if (!key) {
         throw new ServerUnreachableError(`there is no key for ${address}: set \`apiKey\` or ELEVO_API_KEY`)
     }
+    check(address, key)
     return { url: address, key, isLocal: url === undefined }
 }
 
-/** Returns the address and the key. A key of one pair of variables does not go to the server of the other. */
-function byVariables(apiUrl: string | undefined): [url?: string, key?: string] {
-    const elevo = { url: variable('ELEVO_SERVER'), key: variable('ELEVO_API_KEY') }
-    const workspace = { url: variable('WORKSPACE_API_URL'), key: variable('WORKSPACE_API_KEY') }
-    const anyKey = elevo.key ?? workspace.key
-    if (apiUrl) return [apiUrl, anyKey]
-    if (elevo.url) return [elevo.url, elevo.key]
-    if (workspace.url) return [workspace.url, workspace.key]
-    return [undefined, anyKey]
+/** Rejects an address and a key that no request can use. The message does not have the key. */
+function check(address: string, key: string): void {
+    const invalid = (message: string, remediation: string) =>
+        new InvalidRequestError({ name: 'INVALID_SETTING', message, remediation })
+    if (!/^https?:\/\//i.test(address) || !URL.canParse(address)) {
+        throw invalid(
+            `\`${address}\` is not an address of a server`,
+            'Begin the address with `http://` or `https://`, such as `http://127.0.0.1:8080`.',
+        )
+    }
+    if (!/^[\x21-\x7e]+$/.test(key)) {
+        throw invalid('the key has characters that a key cannot have', 'Copy the key again, without quotes.')
+    }
+}
+
+/** Returns the first complete pair of variables, else each value of the first variable that has it. */
+function byVariables(): [url: string | undefined, key: string | undefined] {
+    const elevo = [variable('ELEVO_SERVER'), variable('ELEVO_API_KEY')] as const
+    const workspace = [variable('WORKSPACE_API_URL'), variable('WORKSPACE_API_KEY')] as const
+    const complete = [elevo, workspace].find(([url, key]) => url && key)
+    return [complete?.[0] ?? elevo[0] ?? workspace[0], complete?.[1] ?? elevo[1] ?? workspace[1]]
 }
 
 /** Returns the server that runs with the data directory of this user. */

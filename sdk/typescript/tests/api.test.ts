@@ -13,6 +13,7 @@ import {
     UnavailableError,
     WorkspaceClient,
     WorkspaceError,
+    withSandbox,
 } from '../src/index.js'
 import type { Clock } from '../src/retry.js'
 import type { Transport } from '../src/transport.js'
@@ -191,4 +192,73 @@ test('an abort ends the request of a stream, and no other follows', async () => 
     const events = clientOf(transport).events.stream({ signal: controller.signal })
     await assert.rejects(events.next(), RangeError)
     assert.equal(transport.requests.length, 1)
+})
+
+test('a redirect is an error that names the address, and is not followed or repeated', async () => {
+    let requests = 0
+    const server = createServer((_, response) => {
+        requests++
+        response.writeHead(301, { location: 'https://other.example/api' }).end()
+    }).listen(0)
+    await once(server, 'listening')
+    const { port } = server.address() as AddressInfo
+    const client = new WorkspaceClient({ apiUrl: `http://127.0.0.1:${port}`, apiKey: 'key' })
+    try {
+        await assert.rejects(client.me(), /redirects to https:\/\/other\.example\/api/)
+        assert.equal(requests, 1)
+    } finally {
+        await client.close()
+        server.close()
+    }
+})
+
+test('close() ends requests and bodies on real connections', async () => {
+    const server = createServer((_, response) => response.writeHead(200).write('{')).listen(0)
+    await once(server, 'listening')
+    const { port } = server.address() as AddressInfo
+    const client = new WorkspaceClient({ apiUrl: `http://127.0.0.1:${port}`, apiKey: 'key' })
+    const reading = client.me()
+    const failed = assert.rejects(reading, /client is closed/)
+    await client.close()
+    await client.close()
+    await failed
+    server.closeAllConnections()
+    server.close()
+})
+
+test('a response that is not a page is an error with advice', async () => {
+    const client = clientOf(transportOf(() => Response.json({})))
+    await assert.rejects(client.webhooks.list().page(), UnavailableError)
+})
+
+test('the address of a port keeps to the port', async () => {
+    const client = clientOf(transportOf(() => Response.json({ id: 'sbx-1' })))
+    const { ports } = await client.sandbox.get('sbx-1')
+    const base = 'http://server/api/v1/sandboxes/sbx-1/ports/3000/'
+    assert.equal(ports.url(3000, '/a/../b?c=..'), `${base}a/../b?c=..`)
+    for (const below of ['../../../../keys', '..\\..\\keys', '%2e%2e/keys', 'a/../../4000/']) {
+        assert.throws(() => ports.url(3000, below), InvalidRequestError)
+    }
+})
+
+test('withSandbox deletes a sandbox that exists only after an abort', async () => {
+    const controller = new AbortController()
+    let created = (_: Response) => {}
+    let wasDeleted = () => {}
+    const deleted = new Promise<void>((resolve) => {
+        wasDeleted = resolve
+    })
+    const transport = transportOf(({ method }) => {
+        if (method === 'DELETE') wasDeleted()
+        if (method === 'DELETE') return new Response(null, { status: 204 })
+        return new Promise<Response>((resolve) => {
+            created = resolve
+        })
+    })
+    const never = () => assert.fail('the callback must not be called')
+    const using = withSandbox(clientOf(transport), { template: 'base', signal: controller.signal }, never)
+    controller.abort(new RangeError('enough'))
+    await assert.rejects(using, RangeError)
+    created(Response.json({ id: 'sbx-1' }))
+    await deleted
 })

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, test } from 'node:test'
-import { ServerUnreachableError } from '../src/errors.js'
+import { InvalidRequestError, ServerUnreachableError } from '../src/errors.js'
 import { findServer } from '../src/where.js'
 
 const NAMES = ['ELEVO_SERVER', 'ELEVO_API_KEY', 'WORKSPACE_API_URL', 'WORKSPACE_API_KEY', 'ELEVO_DATA']
@@ -45,9 +45,24 @@ test('arguments win over variables, and ELEVO_SERVER over WORKSPACE_API_URL', ()
     assert.deepEqual(findServer({ apiUrl: 'http://own' }), { url: 'http://own', key: 'first', isLocal: false })
 })
 
-test('the key of one pair of variables does not go to the server of the other', () => {
+test('the first complete pair of variables wins, else each value of the first variable that has it', () => {
     Object.assign(process.env, { ELEVO_SERVER: 'http://one', WORKSPACE_API_KEY: 'second' })
-    assert.throws(() => findServer({}), /no key for http:\/\/one/)
+    assert.deepEqual(findServer({}), { url: 'http://one', key: 'second', isLocal: false })
+    process.env.WORKSPACE_API_URL = 'http://two'
+    assert.deepEqual(findServer({}), { url: 'http://two', key: 'second', isLocal: false })
+    process.env.ELEVO_API_KEY = 'first'
+    assert.deepEqual(findServer({}), { url: 'http://one', key: 'first', isLocal: false })
+})
+
+test('an address without a scheme and a key with other characters are rejected, and the key is not shown', () => {
+    for (const apiUrl of ['localhost:8080', '127.0.0.1', 'ftp://server', 'http://']) {
+        assert.throws(() => findServer({ apiUrl, apiKey: 'key' }), InvalidRequestError)
+    }
+    for (const apiKey of ['elv_two words', 'elv_ä', 'elv_\u200b', 'elv_a\nb']) {
+        const isSafe = (error: Error) => error instanceof InvalidRequestError && !error.message.includes('elv_')
+        assert.throws(() => findServer({ apiUrl: 'http://one', apiKey }), isSafe)
+    }
+    assert.equal(findServer({ apiUrl: 'http://one', apiKey: ' elv_key\n' }).key, 'elv_key')
 })
 
 test('the server of this machine is found with the key of its owner', () => {
