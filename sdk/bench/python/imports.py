@@ -8,7 +8,7 @@ import sys
 from report import Bar, Figure, Row
 
 _ROUNDS = 21
-_OURS = "import workspace_sdk"
+_OURS = "from workspace_sdk import WorkspaceClient"
 _PEER = "import httpx, pydantic"
 
 
