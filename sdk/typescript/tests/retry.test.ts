@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ConnectionLostError, ServerUnreachableError, WorkspaceError } from '../src/errors.js'
-import { type Clock, withRetries } from '../src/retry.js'
+import { type Clock, realClock, withRetries } from '../src/retry.js'
 
 const policy = { retries: 3, retryDelay: 1000, retryBackoff: 2 }
 
@@ -68,8 +68,29 @@ test('other errors are raised at once', async () => {
     await assert.rejects(pauses([new TypeError('a defect')]), TypeError)
 })
 
-test('an abort ends the pause', async () => {
-    const signal = AbortSignal.abort(new Error('enough'))
-    const attempt = () => Promise.reject(later())
-    await assert.rejects(withRetries(attempt, { policy, clock: fakeClock(), isRepeatable: true, signal }), /enough/)
+test('an abort ends the pause, and the request is not sent again', async () => {
+    const controller = new AbortController()
+    let attempts = 0
+    const attempt = () => {
+        attempts++
+        // The pause has begun by then.
+        setImmediate(() => controller.abort(new Error('enough')))
+        return Promise.reject(later('60'))
+    }
+    const options = { policy, clock: realClock, isRepeatable: true, signal: controller.signal }
+    await assert.rejects(withRetries(attempt, options), /enough/)
+    assert.equal(attempts, 1)
+})
+
+test('the clock of the machine waits, and leaves no listener', async () => {
+    const { signal } = new AbortController()
+    const removed: string[] = []
+    signal.removeEventListener = (type: string) => removed.push(type)
+    const before = realClock.now()
+    await realClock.sleep(20, signal)
+    // Timers may end up to a millisecond early.
+    assert.ok(realClock.now() - before >= 18)
+    assert.deepEqual(removed, ['abort'])
+    const aborted = AbortSignal.abort(new Error('enough'))
+    await assert.rejects(realClock.sleep(60_000, aborted), /enough/)
 })

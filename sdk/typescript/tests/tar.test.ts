@@ -14,7 +14,7 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { packDirectory, unpackDirectory } from '../src/directories.js'
+import { packDirectory, partsOf, unpackDirectory } from '../src/directories.js'
 import { padding, readTar, type TarEntry, tarEnd, tarHeader } from '../src/tar.js'
 
 /** Calls a function with an empty directory. */
@@ -128,7 +128,49 @@ test('a damaged or incomplete archive is an error', async () => {
     await read(whole)
     await assert.rejects(read(whole.subarray(0, 900)), /incomplete/)
     await assert.rejects(read(whole.subarray(0, 100)), /incomplete/)
+    // All entries are there, and the end is not.
+    await assert.rejects(read(whole.subarray(0, -1024)), /incomplete/)
     const damaged = Uint8Array.from(whole)
     damaged[0] = 0x66 ^ 1
     await assert.rejects(read(damaged), /checksum/)
+})
+
+test('names that mean more on Windows are rejected there', () => {
+    for (const name of ['..\\..\\x', 'C:x', 'a\\b', 'file:stream']) {
+        assert.throws(() => partsOf(name, '\\'), /leads outside/)
+        assert.deepEqual(partsOf(name, '/'), [name])
+    }
+    assert.deepEqual(partsOf('./a//b/', '\\'), ['a', 'b'])
+})
+
+test('an archive that cannot be unpacked is not read on', async () =>
+    withDirectory(async (directory) => {
+        let hasEnded = false
+        async function* endless(): AsyncGenerator<Uint8Array> {
+            try {
+                yield archive({ path: '../escaped', content: 'x' })
+                for (;;) yield new Uint8Array(512)
+            } finally {
+                hasEnded = true
+            }
+        }
+        await assert.rejects(unpackDirectory(endless(), directory), /leads outside/)
+        assert.equal(hasEnded, true)
+    }))
+
+test('the lengths of pax records count bytes, also if a value is not UTF-8', async () => {
+    // GNU tar writes names as they are.
+    const name = Buffer.concat([Buffer.from('path='), Buffer.from([0xff, 0xfe]), Buffer.from('\n')])
+    const records = Buffer.concat([Buffer.from('11 '), name, Buffer.from('16 linkpath=abc\n')])
+    const header = tarHeader({ path: 'pax', type: 'file', mode: 0o644, size: records.length, modified: 0, target: '' })
+    header[156] = 'x'.charCodeAt(0)
+    header.set(Buffer.from('        '), 148)
+    const sum = header.reduce((total, byte) => total + byte, 0)
+    header.set(Buffer.from(`${sum.toString(8).padStart(6, '0')}\0 `), 148)
+    const rest = archive({ path: 'short', type: 'symlink', target: 'target' })
+    const bytes = Buffer.concat([header, records, padding(records.length), rest])
+    const entries = []
+    for await (const { entry } of readTar(pieces(bytes, 512))) entries.push(entry)
+    assert.equal(entries[0]?.path, '\ufffd\ufffd')
+    assert.equal(entries[0]?.target, 'abc')
 })

@@ -59,5 +59,14 @@ test('anything else is an error', async () => {
     await verify(HEADERS, SECRET, new Date(NOW.getTime() + 300_000))
     await wrong(HEADERS, SECRET, new Date(NOW.getTime() + 301_000))
     await wrong(HEADERS, SECRET, new Date(NOW.getTime() - 301_000))
+    await wrong(HEADERS, '')
+    await wrong(HEADERS, 'whsec_')
+    const parsed = JSON.parse(BODY) as unknown as string
+    await assert.rejects(verifyWebhook(parsed, HEADERS, SECRET, { now: NOW }), WebhookSignatureError)
     await assert.rejects(verifyWebhook(`${BODY} `, HEADERS, SECRET, { now: NOW }), WebhookSignatureError)
+})
+
+test('headers may be arrays', async () => {
+    const headers = Object.fromEntries(Object.entries(HEADERS).map(([name, value]) => [name, [value]]))
+    await verifyWebhook(BODY, headers, SECRET, { now: NOW })
 })
