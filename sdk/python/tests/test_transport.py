@@ -24,6 +24,7 @@ SANDBOX = {
     "template": "base",
     "workspace": "ws-1",
     "createdAt": "2026-01-01T00:00:00Z",
+    "expiresAt": "2026-01-02T00:00:00Z",
     "envs": {},
     "metadata": {},
     "network": "none",
@@ -153,7 +154,7 @@ async def test_a_task_that_is_cancelled_while_its_sandbox_is_deleted_deletes_it_
             pass
 
     task = asyncio.ensure_future(use())
-    await arrived.wait()
+    await asyncio.wait({task, asyncio.ensure_future(arrived.wait())}, return_when=asyncio.FIRST_COMPLETED)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
