@@ -8,6 +8,11 @@ export const SILENCE = 45_000
 /** Statuses whose responses have no body. */
 const EMPTY = new Set([204, 205, 304])
 
+/** Returns the body of a response. Some runtimes have one for statuses that have none. */
+export function bodyOf(response: Response): ReadableStream<Uint8Array> | null {
+    return EMPTY.has(response.status) ? null : response.body
+}
+
 /** Options of `guarded`. */
 export interface GuardOptions {
     /** Ends the body with its reason. */
@@ -24,11 +29,11 @@ export interface GuardOptions {
  */
 export function guarded(response: Response, options: GuardOptions): Response {
     const { signal, ended = () => {}, silence = SILENCE } = options
-    if (!response.body || EMPTY.has(response.status)) {
+    const reader = bodyOf(response)?.getReader()
+    if (!reader) {
         ended()
         return response
     }
-    const reader = response.body.getReader()
     let stopped: { reason: unknown } | undefined
     const stop = (reason: unknown) => {
         stopped ??= { reason }

@@ -1,6 +1,7 @@
 /** Tests without a server: a transport that responds from recorded exchanges. */
 
-import { fromBase64, toBase64 } from './bytes.js'
+import { bodyOf } from './body.js'
+import { concat, fromBase64, toBase64 } from './bytes.js'
 import { WorkspaceError } from './errors.js'
 import type { Transport, TransportRequest } from './transport.js'
 
@@ -61,13 +62,13 @@ export function recorded(lines: string | Iterable<string>): FakeTransport {
     return new FakeTransport(all.filter((line) => line.trim()).map((line) => JSON.parse(line) as Exchange))
 }
 
-/** A transport that collects exchanges as lines. Keys are not in them. */
+/** A transport that collects exchanges as lines. Keys are not in them, and fields `secret` have the value `removed`. */
 export interface RecordingTransport extends Transport {
     /** The lines of the recording. */
     readonly lines: string[]
 }
 
-/** Wraps a transport, and records its exchanges. A stream is recorded when it ends. */
+/** Wraps a transport, and records its exchanges. A line has the body of a response once it is read. */
 export function record(transport: Transport): RecordingTransport {
     const lines: string[] = []
     return {
@@ -79,22 +80,52 @@ export function record(transport: Transport): RecordingTransport {
             const response = await transport.send(request)
             const index = lines.push('') - 1
             const { method, path } = request
-            const sent = sentBody(request)
-            const [copy, kept] = [response.clone(), headersOf(response.headers)]
-            const write = (received: RecordedBody | undefined) => {
+            const [sent, kept] = [sentBody(request), headersOf(response.headers)]
+            const write = (received: Uint8Array) => {
+                const body = receivedBody(received, kept['content-type'] ?? '')
                 const exchange: Exchange = {
                     request: { method, path, body: sent },
-                    response: { status: response.status, headers: kept, body: received },
+                    response: { status: response.status, headers: kept, body },
                 }
-                lines[index] = JSON.stringify(exchange)
+                lines[index] = JSON.stringify(exchange, withoutSecrets)
             }
-            write(undefined)
-            const written = recordBody(copy).then(write, () => {})
-            // The line is complete when the call returns, unless the response is a stream that lasts.
-            if (!kept['content-type']?.startsWith('text/event-stream')) await written
-            return response
+            write(new Uint8Array(0))
+            return copied(response, write)
         },
     }
+}
+
+function withoutSecrets(name: string, value: unknown): unknown {
+    return name === 'secret' && typeof value === 'string' ? 'removed' : value
+}
+
+/** Returns a response whose body is kept as it passes, and handed over when it ends. */
+function copied(response: Response, ended: (bytes: Uint8Array) => void): Response {
+    const reader = bodyOf(response)?.getReader()
+    if (!reader) return response
+    const pieces: Uint8Array[] = []
+    const source: UnderlyingDefaultSource<Uint8Array> = {
+        async pull(controller) {
+            try {
+                const { done, value } = await reader.read()
+                if (done) {
+                    ended(concat(pieces))
+                    return controller.close()
+                }
+                pieces.push(value)
+                controller.enqueue(value)
+            } catch (error) {
+                ended(concat(pieces))
+                controller.error(error)
+            }
+        },
+        async cancel(reason) {
+            ended(concat(pieces))
+            await reader.cancel(reason)
+        },
+    }
+    const { status, statusText, headers } = response
+    return new Response(new ReadableStream(source, { highWaterMark: 0 }), { status, statusText, headers })
 }
 
 /** Returns a path and its query in a form that does not depend on encoding and order: SDKs differ in them. */
@@ -118,13 +149,20 @@ function sentBody({ headers, body }: TransportRequest): RecordedBody | undefined
     return headers['content-type'] === 'application/json' ? { json: JSON.parse(body) } : { text: body }
 }
 
-async function recordBody(response: Response): Promise<RecordedBody | undefined> {
-    const bytes = new Uint8Array(await response.arrayBuffer())
+function receivedBody(bytes: Uint8Array, type: string): RecordedBody | undefined {
     if (bytes.length === 0) return undefined
-    const type = response.headers.get('content-type') ?? ''
     const text = new TextDecoder().decode(bytes)
-    if (type.includes('json')) return { json: JSON.parse(text) }
+    if (type.includes('json')) return jsonOf(text)
     return type.startsWith('text/') ? { text } : { base64: toBase64(bytes) }
+}
+
+/** Returns JSON, or text if the response was lost before its end. */
+function jsonOf(text: string): RecordedBody {
+    try {
+        return { json: JSON.parse(text) }
+    } catch {
+        return { text }
+    }
 }
 
 function content(body: RecordedBody | undefined): string | Uint8Array<ArrayBuffer> | null {

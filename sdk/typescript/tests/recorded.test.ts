@@ -6,6 +6,7 @@ import { test } from 'node:test'
 
 import { CommandExitError, type Project, SandboxNotFoundError, withSandbox, WorkspaceClient } from '../src/index.js'
 import { FakeTransport, record, recorded } from '../src/testing.js'
+import { open, transportOf } from './transports.js'
 
 function lines(name: string): string {
     return readFileSync(new URL(`../../scenarios/recorded/${name}.jsonl`, import.meta.url), 'utf8')
@@ -96,4 +97,19 @@ test('a client with a recorder writes a recording that responds in the same way'
     const transport = record(recorded(lines('quickstart')))
     const first = await greet(new WorkspaceClient({ transport }))
     assert.deepEqual(await greet(new WorkspaceClient({ transport: recorded(transport.lines) })), first)
+})
+
+test('a recording has no secrets, and does not keep a stream open that its reader has left', async () => {
+    const created = { id: 'key-1', secret: 'elv_secret' }
+    const recorder = record(transportOf(() => Response.json(created)))
+    const key = await new WorkspaceClient({ transport: recorder }).keys.create({ name: 'ci' })
+    assert.equal(key.secret, 'elv_secret')
+    assert.ok(recorder.lines[0]?.includes('"secret":"removed"'), recorder.lines[0])
+
+    const stream = open('id: 1\ndata: {"id": 1}\n\n')
+    const headers = { 'content-type': 'text/event-stream' }
+    const events = record(transportOf(() => new Response(stream.body, { headers })))
+    for await (const _ of new WorkspaceClient({ transport: events }).events.stream()) break
+    assert.equal(stream.wasCancelled, true)
+    assert.ok(events.lines[0]?.includes('{\\"id\\": 1}'), events.lines[0])
 })
