@@ -161,7 +161,7 @@ class Run {
         if (step.options) {
             const { deadline, ...options } = insert(step.options, variables) as Record<string, unknown>
             values.push(
-                deadline === undefined ? options : { ...options, signal: AbortSignal.timeout(deadline as number) },
+                deadline === undefined ? options : { ...options, signal: deadlineOf(deadline as number) },
             )
         }
         if (step.callback) values.push(this.#callback(step.callback as { as: string; steps: Step[] }, variables))
@@ -279,6 +279,14 @@ function collect(seen: Seen, item: unknown, decoder: TextDecoder): void {
         if (event.type === 'gap' || event.kind === 'gap') seen.gaps++
         if (event.type === 'exit') seen.exitCode = event.exitCode
     }
+}
+
+/** Returns a signal that aborts later, with the error that the SDK for Python has for a deadline. */
+function deadlineOf(milliseconds: number): AbortSignal {
+    const controller = new AbortController()
+    const error = new sdk.RequestTimeoutError(`the deadline of ${milliseconds} ms has passed`)
+    AbortSignal.timeout(milliseconds).addEventListener('abort', () => controller.abort(error))
+    return controller.signal
 }
 
 function checkError(error: unknown, expected: Record<string, unknown>): void {
