@@ -19,9 +19,13 @@ async function receive(request: IncomingMessage): Promise<number> {
     receiver.emit('event', await verifyWebhook(await buffer(request), request.headers, secret))
     return 204
   } catch (error) {
-    if (!(error instanceof WebhookSignatureError)) throw error
-    console.log('rejected a request without a valid signature')
-    return 401
+    if (error instanceof WebhookSignatureError) {
+      console.log('rejected a request without a valid signature')
+      return 401
+    }
+    // For example, the client has disconnected within its request.
+    console.error(`a request failed: ${error}`)
+    return 500
   }
 }
 
