@@ -41,6 +41,10 @@ def test_an_event_that_is_not_complete_waits_for_the_rest() -> None:
     assert parser.feed(b"\n") == [ServerEvent("message", None, b"x")]
 
 
+def test_an_id_without_data_is_an_event() -> None:
+    assert EventParser().feed(b": begun\nid: 42\n\n") == [ServerEvent("message", "42", b"")]
+
+
 def test_an_event_without_an_end_does_not_fill_the_memory() -> None:
     parser = EventParser()
     piece = b"x" * (MAX_EVENT_SIZE // 4)

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ._errors import WorkspaceError
+
 MAX_EVENT_SIZE = 16 << 20
 """Bytes of the largest event; the server sends far smaller ones."""
 
 
 class ServerEvent(NamedTuple):
-    """An event: its name, its id, and its data."""
+    """An event: its name, its id, and its data, which is empty if the event only has an id."""
 
     name: str
     id: str | None
     data: bytes
 
 
-class EventTooLargeError(ValueError):
+class EventTooLargeError(WorkspaceError):
     """An event is larger than `MAX_EVENT_SIZE`."""
 
 
@@ -47,8 +49,9 @@ class EventParser:
             if end > start:
                 self._add(text[start:end])
             else:
-                if self._data is not None:
-                    events.append(ServerEvent(self._name, self._id, self._data))
+                # A block with only an id says where a stream continues after a lost connection.
+                if self._data is not None or self._id is not None:
+                    events.append(ServerEvent(self._name, self._id, self._data or b""))
                 self._begin()
             start = end + 1
             end = text.find(b"\n", start)

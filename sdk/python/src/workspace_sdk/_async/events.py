@@ -66,6 +66,8 @@ class Events(Service):
         async with closing(subscribe(self._transport, request)) as events:
             async for event in events:
                 last = event.id if event.id is not None else last
+                if not event.data:
+                    continue
                 if event.name == "gap":
                     yield EventGap(models.EventGap.model_validate_json(event.data).oldest)
                 else:

@@ -51,8 +51,8 @@ class Pages(OnePage[T]):
             page = await self._fetch(query)
             for item in page.items:
                 yield item
-            # A list of events always has a next page, which is empty until there are more.
-            if page.next is None or not page.items:
+            # A list of events always has a next page; at its end, that is the page itself.
+            if page.next is None or page.next == str(query.get("cursor")):
                 return
             query = {**query, "cursor": page.next}
             query.pop("page", None)
