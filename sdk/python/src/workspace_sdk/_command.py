@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from pydantic_core import from_json
@@ -84,11 +84,19 @@ class StreamEvent:
     """Time of the event, in milliseconds since 1970."""
     _data: str
     _is_base64: bool
+    _before: bytes = b""
+    _after: int = 0
 
     @property
     def data(self) -> str:
-        """Output as text. Bytes that are not UTF-8 are replaced; `raw` has them."""
-        return self.raw.decode("utf-8", "replace") if self._is_base64 else self._data
+        """Output as text. Bytes that are not UTF-8 are replaced; `raw` has them.
+
+        A character whose bytes are in two events is in the second one.
+        """
+        if not self._is_base64 and not self._before:
+            return self._data
+        known = self._before + self.raw
+        return known[: len(known) - self._after].decode("utf-8", "replace")
 
     @property
     def raw(self) -> bytes:
@@ -121,6 +129,52 @@ class StreamEvent:
             get("data") or "",
             get("encoding") == "base64",
         )
+
+
+class Characters:
+    """Carries the first bytes of a character over to the event that has the rest, for each stream of a command."""
+
+    def __init__(self) -> None:
+        self._halves: dict[str, bytes] = {}
+
+    def add(self, event: StreamEvent) -> list[StreamEvent]:
+        """Returns the event, after one for each character whose rest does not come."""
+        if event.type in ("stdout", "stderr"):
+            before = self._halves.pop(event.type, b"")
+            if before or event._is_base64:
+                half = self._half(event, before)
+                event._before, event._after = before, len(half)
+                if half:
+                    self._halves[event.type] = half
+            return [event]
+        if not self._halves or event.type not in ("gap", "exit"):
+            return [event]
+        rests = [
+            replace(event, type=name, end=None, exit_code=None, signal=None, _before=half)
+            for name, half in self._halves.items()
+        ]
+        self._halves.clear()
+        return [*rests, event]
+
+    @staticmethod
+    def _half(event: StreamEvent, before: bytes) -> bytes:
+        if not event._is_base64:
+            return b"" if event._data else before
+        # The last characters of base64 are enough, so that the rest is decoded only if the caller reads it.
+        end = base64.b64decode(event._data[-8:])
+        return _incomplete(end if len(event._data) > 8 else before + end)
+
+
+def _incomplete(data: bytes) -> bytes:
+    """Returns the bytes at the end of the data that begin a character of UTF-8 whose rest is missing."""
+    for length in range(1, min(len(data), 3) + 1):
+        byte = data[-length]
+        if byte >= 0xC0:
+            size = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return data[-length:] if size > length else b""
+        if byte < 0x80:
+            break
+    return b""
 
 
 @dataclass

@@ -8,13 +8,17 @@ from ._command import CommandResult, StreamEvent
 from ._generated.errors import ProcessTimeoutError
 from ._values import body_of
 
+MAX_COLLECTED = 16 << 20
+"""Bytes of each stream that are collected, unless the caller sets a limit."""
+
 
 class Output:
     """The output of a command so far, up to a limit of bytes."""
 
     def __init__(self, command_id: str, limit: int | None = None) -> None:
+        """Limits both streams together; without a limit, each of them to `MAX_COLLECTED`."""
         self._command_id = command_id
-        self._room = limit
+        self._room = {"stdout": MAX_COLLECTED, "stderr": MAX_COLLECTED} if limit is None else {"both": limit}
         self._parts: dict[str, list[bytes]] = {"stdout": [], "stderr": []}
         self._truncated = False
         self._exit: StreamEvent | None = None
@@ -29,13 +33,12 @@ class Output:
             self._exit = event
 
     def _add_data(self, event: StreamEvent) -> None:
-        data = event.raw
+        data, limit = event.raw, event.type if event.type in self._room else "both"
         # After a reconnect, the server sends output without the limit of the first request.
-        if self._room is not None and len(data) > self._room:
-            data = data[: self._room]
+        if len(data) > self._room[limit]:
+            data = data[: self._room[limit]]
             self._truncated = True
-        if self._room is not None:
-            self._room -= len(data)
+        self._room[limit] -= len(data)
         self._parts[event.type].append(data)
 
     def result(self) -> CommandResult:

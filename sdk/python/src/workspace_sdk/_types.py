@@ -64,6 +64,9 @@ class CreateSandboxParams:
 
     def _workspace(self) -> dict[str, Any] | None:
         if self.project is not None:
+            others = [field for field in ("existing", "fork", "directory") if getattr(self, field) is not None]
+            if others:
+                raise ValueError(f"a workspace of a project does not begin as `{others[0]}`")
             name, agent, snapshot = ref(self.project), ref_or_none(self.agent), ref_or_none(self.snapshot)
             read_only, sync = self.read_only, self.sync
             return {"project": body_of(name=name, agent=agent, snapshot=snapshot, read_only=read_only, sync=sync)}

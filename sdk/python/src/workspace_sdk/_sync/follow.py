@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from .._command import StreamEvent
+from .._command import Characters, StreamEvent
 from .._deadline import Deadline
 from .._errors import ConnectionLostError, ServerUnreachableError, WorkspaceError
 from .._sse import EventParser
@@ -42,6 +42,7 @@ class Follow:
         self._events: deque[StreamEvent] = deque()
         self._stream: Stream | None = None
         self._parser = EventParser()
+        self._characters = Characters()
         self._patience = new_patience()
         self._attempt = 0
         self._may_run = False
@@ -89,12 +90,13 @@ class Follow:
         for event in self._parser.feed(piece):
             if event.name == "stopping":
                 raise ConnectionLostError("the server is stopping", retry="unknown")
-            parsed = StreamEvent.parse(event.data)
-            self.has_started = True
             # The id is the offset at which the following output begins.
             if event.id is not None:
                 self._position = int(event.id)
-            self._events.append(parsed)
+            if event.data:
+                parsed = StreamEvent.parse(event.data)
+                self.has_started = True
+                self._events.extend(self._characters.add(parsed))
 
     def _request(self) -> Request:
         if self.has_started or self._body is None:

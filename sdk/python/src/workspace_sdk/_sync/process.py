@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -45,7 +46,7 @@ class CommandOptions(TypedDict, total=False):
     stdin: str | bytes | None
     """Standard input of the command."""
     max_output_size: int | None
-    """Bytes of output after which the rest is discarded."""
+    """Bytes of output after which the rest is discarded; by default, `run` collects 16 MiB of each stream."""
     idempotency_key: str | None
     """Name of the request."""
 
@@ -180,10 +181,11 @@ class Process(Service):
         raw = data.encode() if isinstance(data, str) else data
         pieces = [raw[at : at + INPUT_SIZE] for at in range(0, len(raw), INPUT_SIZE)]
         bodies: list[dict[str, Any]] = [{"data": base64.b64encode(piece).decode()} for piece in pieces]
-        key = options.pop("idempotency_key", None)
+        key, end = options.pop("idempotency_key", None), Deadline(options.get("deadline"))
         for number, body in enumerate([*bodies, {"eof": True}] if eof else bodies):
             # Each request has its own body, so it needs its own name.
             options["idempotency_key"] = f"{key}.{number}" if key and number else key
+            options["deadline"] = end.remaining()
             self._send("POST", command_id, "input", body=body, **options)
 
 
@@ -275,7 +277,8 @@ def command_body(command: str | Sequence[str], options: CommandOptions, **more: 
         command_id=options.get("command_id") or new_command_id(),
         cwd=options.get("cwd"),
         envs=options.get("envs"),
-        timeout=None if timeout is None else round(timeout * 1000),
+        # 0 is no limit, so a shorter time than a millisecond must not become 0.
+        timeout=None if timeout is None else math.ceil(timeout * 1000),
         max_output_size=options.get("max_output_size"),
         stdin=stdin if isinstance(stdin, str) else None,
         stdin_base64=base64.b64encode(stdin).decode() if isinstance(stdin, bytes) else None,
