@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 import workspace_sdk
 from workspace_sdk import sync as workspace_sdk_sync
-from workspace_sdk.errors import ConnectionLostError, InvalidRequestError, WorkspaceError
+from workspace_sdk.errors import AuthError, ConnectionLostError, InvalidRequestError, WorkspaceError
 
 Handler = Callable[[httpx.Request], httpx.Response]
 
@@ -159,3 +160,60 @@ async def test_a_task_that_is_cancelled_while_its_sandbox_is_deleted_deletes_it_
     with pytest.raises(asyncio.CancelledError):
         await task
     assert seen == ["DELETE", "DELETE"]
+
+
+def test_a_list_continues_after_an_empty_page() -> None:
+    pages: dict[str, Any] = {"": {"items": [], "next": "b"}, "b": {"items": [FILE], "next": "c"}, "c": {"items": []}}
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, json={"next": None, **pages[request.url.params.get("cursor", "")]})
+
+    with sync_client_of(handler) as client:
+        assert [file.name for file in files_of(client).list()] == ["a"]
+
+
+def test_a_list_of_events_ends_where_its_next_page_is_itself() -> None:
+    seen = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append(request.url.params.get("cursor"))
+        return httpx.Response(200, json={"items": [], "next": "7"})
+
+    with sync_client_of(handler) as client:
+        assert list(client.events.list()) == []
+        assert list(client.events.list(cursor=7)) == []
+    assert seen == [None, "7", "7"]
+
+
+async def test_a_stream_of_events_continues_after_the_place_where_it_began() -> None:
+    seen = []
+    event = {"id": 43, "kind": "new", "timestamp": "2026-01-01T00:00:00Z", "data": {}}
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append(request.url.params.get("cursor"))
+        text = ": begun\nid: 42\n\n" if len(seen) == 1 else f"id: 43\ndata: {json.dumps(event)}\n\n"
+        return httpx.Response(200, text=text)
+
+    async with client_of(handler) as client:
+        async for found in client.events.stream():
+            assert getattr(found, "id", None) == 43
+            break
+    assert seen == [None, "42"]
+
+
+def test_a_response_of_another_form_is_an_error_of_the_package() -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, text="<html>")
+
+    with sync_client_of(handler) as client, pytest.raises(WorkspaceError, match="not a `Info` of an Elevo server"):
+        client.info()
+
+
+def test_the_error_of_a_path_is_that_of_the_server() -> None:
+    refused = {"error": {"code": 1001, "name": "UNAUTHORIZED", "message": "the key is not valid", "retry": "never"}}
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(401) if request.method == "HEAD" else httpx.Response(401, json=refused)
+
+    with sync_client_of(handler) as client, pytest.raises(AuthError, match="the key is not valid"):
+        files_of(client).stat("a")

@@ -54,6 +54,8 @@ def test_one_of_several_signatures_is_enough() -> None:
         ({"webhook-signature": "v1,ä"}, "no signature"),
         ({"webhook-timestamp": str(SENT_AT + 1)}, "no signature"),
         ({"webhook-timestamp": "soon"}, "not a number"),
+        ({"webhook-timestamp": "²"}, "not a number"),
+        ({"webhook-timestamp": "9" * 5000}, "not a number"),
         ({"Webhook-Id": "evt-8"}, "no signature"),
     ],
 )

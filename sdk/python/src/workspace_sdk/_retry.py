@@ -44,7 +44,7 @@ class RetryPolicy:
 def retry_after(error: WorkspaceError) -> float | None:
     """Returns the seconds in the header `Retry-After` of an error."""
     text = error.headers.get("retry-after", "")
-    return float(text) if text.isdigit() else None
+    return float(text) if text.isascii() and text.isdigit() else None
 
 
 @dataclass

@@ -165,8 +165,20 @@ def _body(content: bytes, headers: httpx.Headers) -> dict[str, Any]:
     if not content:
         return {}
     if headers.get("content-type", "").startswith("application/json"):
-        return {"body": {"json": json.loads(content)}}
+        return {"body": {"json": _without_secrets(json.loads(content))}}
     try:
         return {"body": {"text": content.decode()}}
     except UnicodeDecodeError:
         return {"body": {"base64": base64.b64encode(content).decode()}}
+
+
+def _without_secrets(value: Any) -> Any:
+    """Returns a value of JSON without the secrets of new keys and webhooks."""
+    if isinstance(value, list):
+        return [_without_secrets(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: "removed" if name == "secret" and isinstance(item, str) else _without_secrets(item)
+        for name, item in value.items()
+    }

@@ -36,7 +36,7 @@ def verify_webhook(
         )
     except KeyError as missing:
         raise WebhookSignatureError(f"the delivery has no header {missing}") from None
-    if not timestamp.isdigit():
+    if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= 15):
         raise WebhookSignatureError("the header `webhook-timestamp` is not a number of seconds")
     if abs((time.time() if now is None else now) - int(timestamp)) > tolerance:
         raise WebhookSignatureError(f"the delivery was not sent within {tolerance:g} s of now")

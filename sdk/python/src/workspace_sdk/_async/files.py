@@ -92,13 +92,13 @@ class ReadFiles(Service):
 
     async def stat(self, path: str, *, snapshot: str | None = None, **wait: Unpack[Wait]) -> models.FileInfo:
         """Returns the kind, size and mode of a file or directory. Follows symbolic links to files."""
-        query = self._query(path, snapshot)
+        query, end = self._query(path, snapshot), Deadline(wait.get("deadline"))
         try:
             answer = await self._send("HEAD", "files", query=query, **wait)
         except WorkspaceError as error:
-            if error.status not in (404, 409):
+            if error.status is None or not 400 <= error.status < 500:
                 raise
-            return await self._stat_other(path, snapshot, error, **wait)
+            return await self._stat_other(path, snapshot, error, end)
         headers = answer.headers
         modified = headers.get("last-modified")
         return models.FileInfo(
@@ -112,16 +112,17 @@ class ReadFiles(Service):
         )
 
     async def _stat_other(
-        self, path: str, snapshot: str | None, error: WorkspaceError, **wait: Unpack[Wait]
+        self, path: str, snapshot: str | None, error: WorkspaceError, end: Deadline
     ) -> models.FileInfo:
         """Returns a path that is not a file. The response to a HEAD request has no body that says why."""
         directory, _, name = path.strip("/").rpartition("/")
-        if error.status == 404:
-            await self.read_bytes(path, snapshot=snapshot, **wait)
+        if error.status != 409:
+            request = Request("GET", self._path("files"), query=self._query(path, snapshot), deadline=end)
+            await (await self._transport.open(request)).close()
         if not name or name == ".":
             return models.FileInfo(path=path, name="", kind="directory", mode="0755")
         above = f"/{directory}" if path.startswith("/") else directory or None
-        async for found in self.list(above, snapshot=snapshot, **wait):
+        async for found in self.list(above, snapshot=snapshot, deadline=end.remaining()):
             if found.name == name:
                 return found
         raise PathNotFoundError(f"there is no `{path}`", code=2013, name="PATH_NOT_FOUND", status=404)
@@ -260,4 +261,5 @@ class Files(ReadFiles):
 
         async with closing(subscribe(self._transport, request)) as events:
             async for event in events:
-                yield models.WatchEvent.model_validate_json(event.data)
+                if event.data:
+                    yield models.WatchEvent.model_validate_json(event.data)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from .._deadline import Deadline
 from .._lazy import models
 from .._values import Option, Ref, body_of, ref, ref_or_none
 from .base import Service
@@ -159,12 +160,13 @@ class System(Service):
         """Returns the progress of a garbage collection, and the result of the last."""
         return self._get(models.GcStatus.model_validate_json, "gc", **wait)
 
-    def health(self) -> models.Health:
+    def health(self, **wait: Unpack[Wait]) -> models.Health:
         """Returns the version of a server that runs. Needs no valid key."""
-        answer = self._transport.send(Request("GET", "/health"))
+        answer = self._transport.send(Request("GET", "/health", deadline=Deadline(wait.get("deadline"))))
         return models.Health.model_validate_json(answer.content)
 
-    def ready(self) -> models.Ready:
+    def ready(self, **wait: Unpack[Wait]) -> models.Ready:
         """Returns whether the server can carry out requests, and why not. Needs no valid key."""
-        answer = self._transport.send(Request("GET", "/ready", accept=(503,)))
+        end = Deadline(wait.get("deadline"))
+        answer = self._transport.send(Request("GET", "/ready", accept=(503,), deadline=end))
         return models.Ready.model_validate_json(answer.content)

@@ -92,13 +92,13 @@ class ReadFiles(Service):
 
     def stat(self, path: str, *, snapshot: str | None = None, **wait: Unpack[Wait]) -> models.FileInfo:
         """Returns the kind, size and mode of a file or directory. Follows symbolic links to files."""
-        query = self._query(path, snapshot)
+        query, end = self._query(path, snapshot), Deadline(wait.get("deadline"))
         try:
             answer = self._send("HEAD", "files", query=query, **wait)
         except WorkspaceError as error:
-            if error.status not in (404, 409):
+            if error.status is None or not 400 <= error.status < 500:
                 raise
-            return self._stat_other(path, snapshot, error, **wait)
+            return self._stat_other(path, snapshot, error, end)
         headers = answer.headers
         modified = headers.get("last-modified")
         return models.FileInfo(
@@ -111,17 +111,16 @@ class ReadFiles(Service):
             modified_at=parsedate_to_datetime(modified) if modified else None,
         )
 
-    def _stat_other(
-        self, path: str, snapshot: str | None, error: WorkspaceError, **wait: Unpack[Wait]
-    ) -> models.FileInfo:
+    def _stat_other(self, path: str, snapshot: str | None, error: WorkspaceError, end: Deadline) -> models.FileInfo:
         """Returns a path that is not a file. The response to a HEAD request has no body that says why."""
         directory, _, name = path.strip("/").rpartition("/")
-        if error.status == 404:
-            self.read_bytes(path, snapshot=snapshot, **wait)
+        if error.status != 409:
+            request = Request("GET", self._path("files"), query=self._query(path, snapshot), deadline=end)
+            (self._transport.open(request)).close()
         if not name or name == ".":
             return models.FileInfo(path=path, name="", kind="directory", mode="0755")
         above = f"/{directory}" if path.startswith("/") else directory or None
-        for found in self.list(above, snapshot=snapshot, **wait):
+        for found in self.list(above, snapshot=snapshot, deadline=end.remaining()):
             if found.name == name:
                 return found
         raise PathNotFoundError(f"there is no `{path}`", code=2013, name="PATH_NOT_FOUND", status=404)
@@ -258,4 +257,5 @@ class Files(ReadFiles):
 
         with closing(subscribe(self._transport, request)) as events:
             for event in events:
-                yield models.WatchEvent.model_validate_json(event.data)
+                if event.data:
+                    yield models.WatchEvent.model_validate_json(event.data)
