@@ -1,4 +1,4 @@
-import { linked, type Stop, Stopper } from './abort.js'
+import { type Link, linked, type Stop, Stopper } from './abort.js'
 import { ApiPromise, type ApiResult } from './api-promise.js'
 import { guarded } from './body.js'
 import { randomName } from './bytes.js'
@@ -159,7 +159,7 @@ export class Api {
 
     /** Calls, and returns the body of the response as it arrives. */
     stream(call: Call): Promise<ReadableStream<Uint8Array>> {
-        return this.#call(call, async (response) => response.body ?? new Blob([]).stream()).then()
+        return this.#call(call, asBody).then()
     }
 
     /** Calls, and returns the response as soon as it begins. The caller guards its body, and ends it. */
@@ -193,7 +193,7 @@ export class Api {
         return withRetries(
             async (before) => {
                 try {
-                    return await this.#attempt(call, headers, read, before.length + 1)
+                    return await this.#attempt(call, headers, read, before.length + 1, link.signal)
                 } catch (error) {
                     // An earlier attempt has deleted the object, and its response was lost.
                     const wasDeleted = call.method === 'DELETE' && error instanceof NotFoundError && before.some(isLost)
@@ -216,9 +216,10 @@ export class Api {
         headers: Record<string, string>,
         read: (response: Response) => Promise<T>,
         attempts: number,
+        signal: AbortSignal,
     ): Promise<ApiResult<T>> {
         if (this.closing.aborted && !call.isCleanup) throw clientClosed()
-        const link = linked(call.keepsRequest ? undefined : call.options?.signal, this.#closed)
+        const link = linked(call.keepsRequest ? this.#closed : signal)
         let isLate = false
         const late = () => {
             isLate = true
@@ -231,20 +232,26 @@ export class Api {
             const request = { method: call.method, path: address(call), headers, body, signal: link.signal }
             const response = await this.transport.send(request)
             clearTimeout(timer)
-            const isRaw = read === (asIs as unknown) && response.ok
-            if (isRaw) link.unlink()
-            const received = isRaw ? response : guarded(response, { signal: link.signal, ended: link.unlink })
-            const data = await readResponse(call, received, read)
+            const data = await readResponse(call, this.#guarded(call, response, read, link), read)
             const requestId = response.headers.get('x-request-id') ?? undefined
             return { data, status: response.status, headers: response.headers, requestId, attempts }
         } catch (error) {
-            link.unlink()
             if (isLate) throw lateError(call, limit)
             link.signal.throwIfAborted()
             throw error
         } finally {
             clearTimeout(timer)
+            link.unlink()
         }
+    }
+
+    /** Returns a response whose body obeys the signal and the limit of silence. */
+    #guarded(call: Call, response: Response, read: unknown, { signal }: Link): Response {
+        if (read === asIs && response.ok) return response
+        if (read !== asBody) return guarded(response, { signal })
+        // The caller reads the body after the call has ended.
+        const link = linked(call.options?.signal, this.#closed)
+        return guarded(response, { signal: link.signal, ended: link.unlink })
     }
 
     /** Returns the milliseconds until a response begins. A `timeout` of 0 is no limit. */
@@ -291,6 +298,10 @@ function notJson(call: Call, { status, headers }: Response): WorkspaceError {
 
 function nameOf(call: Call): string {
     return `${call.method} ${call.path}`
+}
+
+async function asBody(response: Response): Promise<ReadableStream<Uint8Array>> {
+    return response.body ?? new Blob([]).stream()
 }
 
 async function asIs(response: Response): Promise<Response> {

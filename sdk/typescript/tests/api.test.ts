@@ -146,6 +146,9 @@ test('many calls at once cause no warning', async () => {
     process.on('warning', note)
     const client = clientOf(transportOf(() => Response.json({})))
     await Promise.all(Array.from({ length: 30 }, () => client.me()))
+    // Node.js warns of more than ten listeners of one signal.
+    const { signal } = new AbortController()
+    await Promise.all(Array.from({ length: 10 }, () => client.me({ signal })))
     await new Promise((resolve) => setImmediate(resolve))
     process.off('warning', note)
     assert.deepEqual(warnings, [])
@@ -261,4 +264,30 @@ test('withSandbox deletes a sandbox that exists only after an abort', async () =
     await assert.rejects(using, RangeError)
     created(Response.json({ id: 'sbx-1' }))
     await deleted
+})
+
+test('the pool has the options of the shared pool, and no proxy for this machine', async () => {
+    const name = Symbol.for('undici.globalDispatcher.1')
+    new Headers()
+    const shared = (globalThis as Record<symbol, unknown>)[name] as object
+    const Agent = shared.constructor as new (options: object) => object
+    const connect = (_: object, done: (error: Error) => void) => done(new Error('the connection of the program'))
+    const own = new Agent({ connect })
+    const noProxy: unique symbol = Symbol('no proxy agent')
+    class EnvHttpProxyAgent {
+        readonly [noProxy] = own
+    }
+    try {
+        for (const [dispatcher, host] of [
+            [own, 'server.example'],
+            [new EnvHttpProxyAgent(), '127.0.0.1'],
+        ] as const) {
+            ;(globalThis as Record<symbol, unknown>)[name] = dispatcher
+            const client = new WorkspaceClient({ apiUrl: `http://${host}:1234`, apiKey: 'key', retries: 0 })
+            await assert.rejects(client.me(), /the connection of the program/)
+            await client.close()
+        }
+    } finally {
+        ;(globalThis as Record<symbol, unknown>)[name] = shared
+    }
 })
