@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 from collections import deque
 from typing import Any
 
+# The package logs headers, and so the key, at the level DEBUG.
+_silent = logging.Logger("workspace_sdk.socket")
+_silent.disabled = True
+
 SOCKET_OPTIONS: dict[str, Any] = {
+    "logger": _silent,
     "compression": None,
     "max_size": 4 << 20,
     "open_timeout": 10,
@@ -16,6 +22,9 @@ SOCKET_OPTIONS: dict[str, Any] = {
     "ping_timeout": 30,
     "subprotocols": ["elevo.pty.v1"],
 }
+
+MAX_OUTPUT = 16 << 20
+"""Bytes of output that are kept while the caller only waits for the end; the oldest are discarded."""
 
 MAX_INPUT = 32 << 10
 """Bytes of input in one message; the server accepts 64 KiB."""

@@ -188,7 +188,13 @@ async def connect_socket(
     """Opens a WebSocket, by the proxy of the environment if there is one."""
     from websockets.asyncio.client import connect
 
-    return await connect(url, additional_headers=headers, ssl=context, proxy=by_proxy or None, **SOCKET_OPTIONS)
+    class Connect(connect):
+        """A connection that does not follow redirects, because the key would go to another server."""
+
+        def process_redirect(self, exc: Exception) -> Exception | str:
+            return exc
+
+    return await Connect(url, additional_headers=headers, ssl=context, proxy=by_proxy or None, **SOCKET_OPTIONS)
 
 
 class OnePage(Generic[T]):

@@ -12,12 +12,12 @@ from urllib.parse import urlencode
 from .._deadline import NEVER, Deadline
 from .._errors import ConnectionLostError, NotFoundError, WorkspaceError, from_body
 from .._lazy import models, socket_errors
-from .._socket import MAX_INPUT, Unacknowledged
+from .._socket import MAX_INPUT, MAX_OUTPUT, Unacknowledged
 from .._types import TerminalExit
 from .._values import body_of, random_id
-from ._runtime import Callback, Task, call, connect_socket, new_condition, wait_for
+from ._runtime import Callback, Task, call, connect_socket, finish, new_condition, wait_for
 from .base import Service
-from .transport import Transport, error_of, is_passing, new_patience, user_agent
+from .transport import CLOSE_TIME, Transport, error_of, is_passing, new_patience, user_agent
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -50,10 +50,16 @@ class Pty(Service):
         session = await self._post(models.PtySession.model_validate_json, body=body, **options)
         return Terminal(self, session.id, on_data=on_data, is_own=True)
 
-    async def attach(self, pty_id: str, *, offset: int = 0, on_data: Callback[bytes] | None = None) -> Terminal:
+    async def attach(
+        self, pty_id: str, *, offset: int = 0, on_data: Callback[bytes] | None = None, deadline: float | None = None
+    ) -> Terminal:
         """Connects to a terminal that exists. Its output begins at an offset."""
         terminal = Terminal(self, pty_id, offset=offset, on_data=on_data)
-        await terminal.connected()
+        try:
+            await terminal.connected(Deadline(deadline))
+        except BaseException:
+            await finish(terminal.close, CLOSE_TIME)
+            raise
         return terminal
 
     async def resize(self, pty_id: str, cols: int, rows: int, **options: Unpack[Call]) -> None:
@@ -120,7 +126,7 @@ class Terminal:
         self._sending = new_condition()
         self._output: deque[bytes] = deque()
         self._buffered = 0
-        self._room: int | None = BUFFER
+        self._is_waited_for = False
         self._input = Unacknowledged()
         self._patience = new_patience()
         self._socket: Any = None
@@ -134,22 +140,28 @@ class Terminal:
     def __repr__(self) -> str:
         return f"Terminal(id={self.id!r})"
 
-    async def connected(self) -> None:
+    async def connected(self, end: Deadline) -> None:
         """Waits for the first connection, and raises its error."""
         async with self._changed:
-            while not self._is_attached and self._is_open():
-                await wait_for(self._changed, NEVER)
+            while not self._is_attached and self._exit is None and self._is_open():
+                await wait_for(self._changed, end)
             self._check()
 
     async def write(self, data: str | bytes, *, deadline: float | None = None) -> None:
-        """Types data. Returns when it is on its way; it is sent again until the terminal has it."""
+        """Types data. Returns when it is on its way; it is sent again until the terminal has it.
+
+        Raises an error if the terminal has ended or is closed.
+        """
         raw = data.encode() if isinstance(data, str) else data
         end = Deadline(deadline)
         for at in range(0, len(raw), MAX_INPUT):
             async with self._changed:
-                while not self._input.has_room() and self._is_open():
+                while not self._input.has_room() and self._takes_input():
                     await wait_for(self._changed, end)
                 self._check()
+                if not self._takes_input():
+                    why = "was closed" if self._is_closed else "has ended"
+                    raise WorkspaceError(f"the terminal {why}, so it takes no input")
             async with self._sending:
                 message = self._input.add(raw[at : at + MAX_INPUT])
                 await self._send(message)
@@ -180,10 +192,10 @@ class Terminal:
         await self._reader.stop()
 
     async def wait(self, *, deadline: float | None = None) -> TerminalExit:
-        """Returns the exit of the terminal when it has ended. Its output stays for the caller to read."""
+        """Returns the exit of the terminal when it has ended. The newest 16 MiB of output stay for the caller."""
         end = Deadline(deadline)
         async with self._changed:
-            self._room = None
+            self._is_waited_for = True
             self._changed.notify_all()
             while self._exit is None and self._is_open():
                 await wait_for(self._changed, end)
@@ -216,6 +228,20 @@ class Terminal:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is not None:
+            # The error on its way stays the one that is raised.
+            await finish(self._end, CLOSE_TIME)
+            return
+        try:
+            await self._end()
+        except Exception:
+            raise
+        except BaseException:
+            await finish(self._end, CLOSE_TIME)
+            raise
+
+    async def _end(self) -> None:
+        """Disconnects, and kills a terminal that the caller has created."""
         try:
             if self._is_own and self._exit is None:
                 await self.kill()
@@ -223,6 +249,9 @@ class Terminal:
             pass  # The terminal has ended meanwhile.
         finally:
             await self.close()
+
+    def _takes_input(self) -> bool:
+        return self._exit is None and self._is_open()
 
     def _is_open(self) -> bool:
         return self._error is None and not self._is_closed
@@ -282,10 +311,12 @@ class Terminal:
             await call(self._on_data, data)
             return
         async with self._changed:
-            while self._room is not None and self._buffered >= self._room and not self._is_closed:
+            while self._buffered >= BUFFER and not self._is_waited_for and not self._is_closed:
                 await wait_for(self._changed, NEVER)
             self._output.append(data)
             self._buffered += len(data)
+            while self._buffered > MAX_OUTPUT:
+                self._buffered -= len(self._output.popleft())
             self._changed.notify_all()
 
     async def _take(self, message: dict[str, Any]) -> None:
