@@ -134,7 +134,11 @@ export class Api {
     json<Data, Result = Data>(call: Call, convert?: (data: Data) => Result): ApiPromise<Result> {
         return this.#call(call, async (response) => {
             const data = withDates(await response.json()) as Data
-            return convert ? convert(data) : (data as unknown as Result)
+            try {
+                return convert ? convert(data) : (data as unknown as Result)
+            } catch (error) {
+                throw invalidResponse(call, response, error)
+            }
         })
     }
 
@@ -228,6 +232,7 @@ export class Api {
         const limit = this.#limit(call)
         const timer = limit <= LONGEST_TIMER ? setTimeout(late, limit) : undefined
         try {
+            link.signal.throwIfAborted()
             const body = call.json === undefined ? call.body : JSON.stringify(call.json)
             const request = { method: call.method, path: address(call), headers, body, signal: link.signal }
             const response = await this.transport.send(request)
@@ -280,19 +285,20 @@ async function readResponse<T>(call: Call, response: Response, read: (response: 
         return await read(response)
     } catch (error) {
         if (error instanceof WorkspaceError) throw error
-        if (error instanceof SyntaxError) throw notJson(call, response)
+        if (error instanceof SyntaxError) throw invalidResponse(call, response, error)
         const message = `the response to ${nameOf(call)} was lost: ${(error as Error).message}`
         throw new ConnectionLostError(message, error)
     }
 }
 
-function notJson(call: Call, { status, headers }: Response): WorkspaceError {
+function invalidResponse(call: Call, { status, headers }: Response, cause: unknown): WorkspaceError {
     return new UnavailableError({
         name: 'INVALID_RESPONSE',
-        message: `the response to ${nameOf(call)} is not JSON`,
+        message: `the response to ${nameOf(call)} is not one of an Elevo server`,
         remediation: 'Check the address of the server, and the proxy in front of it.',
         status,
         headers,
+        cause,
     })
 }
 

@@ -1,5 +1,4 @@
 import type { Api, Call, RequestOptions } from './api.js'
-import { UnavailableError } from './errors.js'
 
 /** One page of a list. */
 export interface Page<T> {
@@ -59,18 +58,9 @@ export function list<Data, T = Data, P extends Page<T> = Page<T>>(
 ): List<T, P> {
     return new List((cursor) => {
         const query = cursor === undefined ? call.query : { ...call.query, page: undefined, cursor }
-        const page = api.json<Page<Data> & Record<string, unknown>>({ ...call, query, method: 'GET' })
-        return page.then((data) => {
-            if (!Array.isArray(data?.items)) throw notAPage(call.path)
-            return { ...data, items: convert ? data.items.map(convert) : data.items } as unknown as P
+        return api.json<Page<Data>, P>({ ...call, query, method: 'GET' }, (data) => {
+            const items = convert ? data.items.map(convert) : [...data.items]
+            return { ...data, items } as unknown as P
         })
-    })
-}
-
-function notAPage(path: string): UnavailableError {
-    return new UnavailableError({
-        name: 'INVALID_RESPONSE',
-        message: `the response to GET ${path} is not a page of a list`,
-        remediation: 'Check the address of the server, and the proxy in front of it.',
     })
 }

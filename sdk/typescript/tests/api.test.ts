@@ -230,8 +230,10 @@ test('close() ends requests and bodies on real connections', async () => {
 })
 
 test('a response that is not a page is an error with advice', async () => {
-    const client = clientOf(transportOf(() => Response.json({})))
-    await assert.rejects(client.webhooks.list().page(), UnavailableError)
+    const transport = transportOf(() => Response.json({}))
+    await assert.rejects(clientOf(transport).webhooks.list().page(), UnavailableError)
+    await assert.rejects(clientOf(transport).sandbox.list().page(), UnavailableError)
+    assert.equal(transport.requests.length, 2)
 })
 
 test('the address of a port keeps to the port', async () => {
