@@ -34,11 +34,7 @@ export function openStream(api: Api, call: Call, isFirst: boolean): Promise<Resp
  * Returns the items of a stream. After a lost connection, opens it again for at most a minute. Ends with the reason of
  * the signal, or when the client closes.
  */
-export async function* follow<T>(
-    api: Api,
-    source: Source<T>,
-    given?: AbortSignal,
-): AsyncGenerator<T, void, undefined> {
+export async function* follow<T>(api: Api, source: Source<T>, given?: AbortSignal): AsyncGenerator<T, void, undefined> {
     const { signal, unlink } = linked(given, api.closing)
     const progress: Progress = { isFirst: true, isComplete: false, lostAt: undefined, pause: FIRST_PAUSE }
     try {

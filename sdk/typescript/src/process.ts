@@ -179,7 +179,11 @@ export class ProcessService {
     /** Kills a command. Returns false if it has not started yet. */
     async #tryKill(source: OutputSource, id: string, signal: AbortSignal): Promise<boolean> {
         const hasStarted = source.hasStarted
-        const call = { method: 'POST', path: this.#path(id, 'kill'), json: { signal: signalNumber('SIGKILL') } } as const
+        const call = {
+            method: 'POST',
+            path: this.#path(id, 'kill'),
+            json: { signal: signalNumber('SIGKILL') },
+        } as const
         try {
             await this.#api.empty({ ...call, options: { signal }, isCleanup: true })
             return true

@@ -89,9 +89,7 @@ export async function* readTar(
     }
 }
 
-async function* entries(
-    input: BlockReader,
-): AsyncGenerator<{ entry: TarEntry; content: AsyncIterable<Uint8Array> }> {
+async function* entries(input: BlockReader): AsyncGenerator<{ entry: TarEntry; content: AsyncIterable<Uint8Array> }> {
     let more: Record<string, string> = {}
     for (;;) {
         const block = await input.take(BLOCK)

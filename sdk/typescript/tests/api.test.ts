@@ -70,7 +70,10 @@ test('ids that would change the path are rejected, and no request is sent', asyn
     const client = clientOf(transport)
     for (const id of ['', '.', '..']) {
         const deleting = client.sandbox.delete(id)
-        await assert.rejects(deleting, (error) => error instanceof InvalidRequestError && /valid id/.test(error.message))
+        await assert.rejects(
+            deleting,
+            (error) => error instanceof InvalidRequestError && /valid id/.test(error.message),
+        )
     }
     assert.deepEqual(transport.requests, [])
 })

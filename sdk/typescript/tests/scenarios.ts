@@ -160,9 +160,7 @@ class Run {
         const values = (step.args ?? []).map((value) => insert(value, variables))
         if (step.options) {
             const { deadline, ...options } = insert(step.options, variables) as Record<string, unknown>
-            values.push(
-                deadline === undefined ? options : { ...options, signal: deadlineOf(deadline as number) },
-            )
+            values.push(deadline === undefined ? options : { ...options, signal: deadlineOf(deadline as number) })
         }
         if (step.callback) values.push(this.#callback(step.callback as { as: string; steps: Step[] }, variables))
         return method.apply(receiver, values)

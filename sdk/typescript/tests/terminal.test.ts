@@ -35,7 +35,9 @@ const REAL: Clock = { now: () => 0, random: () => 0, sleep: () => new Promise(()
 
 /** Returns a service for terminals. Each connection calls `connected` with its socket once the client listens. */
 function serviceOf(connected: (socket: Socket) => void, clock = REAL) {
-    const transport = transportOf(({ path }) => Response.json(path.endsWith('/tickets') ? { ticket: 't' } : { id: 'p' }))
+    const transport = transportOf(({ path }) =>
+        Response.json(path.endsWith('/tickets') ? { ticket: 't' } : { id: 'p' }),
+    )
     transport.connect = async () => {
         const socket = new Socket()
         // The client sets its handlers in the turn in which it gets the socket.
@@ -85,7 +87,10 @@ test('the end of the program resolves input, and later input is rejected at once
     socket.deliver({ type: 'exit', exitCode: 3 })
     await pending
     assert.deepEqual(await terminal.wait(), { exitCode: 3, signal: null })
-    await assert.rejects(terminal.write('x'), (error) => error instanceof WorkspaceError && /has ended/.test(error.message))
+    await assert.rejects(
+        terminal.write('x'),
+        (error) => error instanceof WorkspaceError && /has ended/.test(error.message),
+    )
 })
 
 test('a signal ends the wait of write() and wait(), and not the terminal', async () => {
