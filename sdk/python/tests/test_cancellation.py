@@ -81,8 +81,14 @@ async def test_a_command_whose_start_is_cancelled_is_killed(
 async def test_the_time_limit_of_a_caller_kills_the_command(
     stage: Stage, box: workspace_sdk.Sandbox, mark: str
 ) -> None:
+    began = asyncio.Event()
+
+    async def on_stdout(text: str) -> None:
+        began.set()
+
     with pytest.raises(asyncio.TimeoutError):
-        await asyncio.wait_for(box.process.run(endless(mark)), 1)
+        await asyncio.wait_for(box.process.run(endless(mark), on_stdout=on_stdout), 5)
+    assert began.is_set()
     assert stage.processes(mark) == 0
 
 
@@ -102,7 +108,7 @@ async def test_the_end_of_the_client_kills_the_command_of_a_stream(
 ) -> None:
     held = []
     client = workspace_sdk.WorkspaceClient()
-    events = (await client.sandbox.get(box.id)).process.run_stream(endless(mark))
+    events = (await client.sandbox.get(box.id)).process.run_stream(endless(mark), timeout=0)
     async for event in events:
         if event.type == "stdout":
             break
@@ -110,15 +116,17 @@ async def test_the_end_of_the_client_kills_the_command_of_a_stream(
         held.append(events)
     del events
     await client.close()
-    assert stage.processes(mark) == 0
+    await asyncio.to_thread(stage.wait_for_processes, mark, 0)
 
 
 async def test_the_end_of_the_client_ends_a_command_that_another_task_reads(
     stage: Stage, box: workspace_sdk.Sandbox, mark: str
 ) -> None:
     client = workspace_sdk.WorkspaceClient()
-    task = asyncio.ensure_future((await client.sandbox.get(box.id)).process.run(endless(mark)))
-    await until_running(stage, mark)
+    began = asyncio.Event()
+    process = (await client.sandbox.get(box.id)).process
+    task = asyncio.ensure_future(process.run(endless(mark), on_stdout=lambda _: began.set()))
+    await asyncio.wait_for(began.wait(), 60)
     await client.close()
     with pytest.raises(WorkspaceError, match="the client is closed"):
         await task
@@ -131,8 +139,9 @@ def test_the_end_of_the_client_ends_a_command_that_another_thread_reads(
     client = workspace_sdk_sync.WorkspaceClient()
     process = client.sandbox.get(sync_box.id).process
     with ThreadPoolExecutor(1) as executor:
-        future = executor.submit(process.run, endless(mark))
-        stage.wait_for_processes(mark, 1)
+        began = threading.Event()
+        future = executor.submit(process.run, endless(mark), on_stdout=lambda _: began.set())
+        assert began.wait(60)
         client.close()
         with pytest.raises(WorkspaceError, match="the client is closed"):
             future.result()
@@ -187,8 +196,10 @@ def test_a_closed_generator_kills_its_command(stage: Stage, sync_box: workspace_
 def test_a_deadline_ends_a_command_that_writes_all_the_time(
     stage: Stage, sync_box: workspace_sdk_sync.Sandbox, mark: str
 ) -> None:
+    seen: list[str] = []
     with pytest.raises(RequestTimeoutError):
-        sync_box.process.run(f"echo {mark}; yes; true", deadline=1, max_output_size=1000)
+        sync_box.process.run(f"echo {mark}; yes; true", deadline=5, max_output_size=1000, on_stdout=seen.append)
+    assert seen
     assert stage.processes(mark) == 0
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
@@ -217,3 +219,36 @@ def test_the_error_of_a_path_is_that_of_the_server() -> None:
 
     with sync_client_of(handler) as client, pytest.raises(AuthError, match="the key is not valid"):
         files_of(client).stat("a")
+
+
+def test_an_error_in_gather_ends_pauses_and_inner_calls() -> None:
+    paused = threading.Barrier(3)
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        paused.wait()
+        return httpx.Response(503, json=BUSY, headers={"retry-after": "60"})
+
+    with sync_client_of(handler) as client:
+
+        def inner(number: int) -> None:
+            client.info()
+
+        def call(number: int) -> None:
+            if number == 0:
+                client.info()
+            elif number == 1:
+                client.gather(inner, [0])
+            else:
+                paused.wait()
+                raise LookupError
+
+        before = time.monotonic()
+        with pytest.raises(LookupError):
+            client.gather(call, range(3))
+        assert time.monotonic() - before < 60
+
+
+def test_gather_returns_results_in_order_with_fewer_threads_than_items() -> None:
+    with sync_client_of(busy_once([])) as client:
+        assert client.gather(lambda number: number * 2, range(100), limit=3) == list(range(0, 200, 2))
+        assert client.gather(str, []) == []

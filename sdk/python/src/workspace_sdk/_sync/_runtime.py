@@ -5,9 +5,11 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
-from contextvars import ContextVar, copy_context
+from contextvars import Context, ContextVar, copy_context
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import httpx
@@ -52,18 +54,28 @@ __all__ = [
     "wait_for",
 ]
 
+ABORT_TIME = 10.0
+"""Seconds that `gather` waits for its other calls after an error."""
+
 MOST_THREADS = 256
 """Threads that `gather` uses at most."""
 
 
 def sleep(seconds: float) -> None:
     """Waits."""
-    time.sleep(seconds)
+    group = _group.get()
+    if group is None:
+        time.sleep(seconds)
+    else:
+        group.wait(seconds)
 
 
 @contextmanager
 def limited(deadline: Deadline) -> Iterator[None]:
     """Begins the block only before the deadline. The time-outs of the request end it."""
+    group = _group.get()
+    if group is not None:
+        group.wait(0.0)
     if deadline.has_passed():
         raise deadline.error()
     yield
@@ -75,25 +87,69 @@ def close_http(http: HttpClient) -> None:
 
 
 class _Group:
-    """The streams of the calls of one `gather`, which all end if one call fails or Ctrl-C is pressed."""
+    """The calls of one `gather`, which all end if one call fails or Ctrl-C is pressed."""
 
     def __init__(self) -> None:
         self._sockets: set[socket.socket] = set()
-        self.is_aborted = False
+        self._inner: set[_Group] = set()
+        self._aborted = threading.Event()
+        self.ended: SimpleQueue[BaseException | None] = SimpleQueue()
+        """The error of each thread that has ended, or `None`."""
+        self.unfinished = 0
+        """Number of calls that are cleaning up."""
+
+    @property
+    def is_aborted(self) -> bool:
+        """Whether all calls are to end."""
+        return self._aborted.is_set()
 
     def add(self, connection: socket.socket) -> None:
         """Adds the connection of a stream."""
         self._sockets.add(connection)
+        if self.is_aborted:
+            _end(connection)
 
     def remove(self, connection: socket.socket) -> None:
         """Removes the connection of a stream that has ended."""
         self._sockets.discard(connection)
 
+    @contextmanager
+    def inside(self, outer: _Group | None) -> Iterator[None]:
+        """Ends this group with an outer one."""
+        if outer is None:
+            yield
+            return
+        outer._inner.add(self)
+        try:
+            outer.wait(0.0)
+            yield
+        finally:
+            outer._inner.discard(self)
+
+    def wait(self, seconds: float) -> None:
+        """Waits, but not longer than until the calls are to end."""
+        if self._aborted.wait(seconds):
+            raise KeyboardInterrupt
+
     def abort(self) -> None:
-        """Ends all streams."""
-        self.is_aborted = True
+        """Ends all streams, pauses and inner groups."""
+        self._aborted.set()
+        self.ended.put(KeyboardInterrupt())
         for connection in list(self._sockets):
             _end(connection)
+        for group in list(self._inner):
+            group.abort()
+
+    def join(self, threads: list[threading.Thread]) -> None:
+        """Waits until the calls have cleaned up. Leaves a call that waits for a response."""
+        end = time.monotonic() + ABORT_TIME
+        for thread in threads:
+            while thread.is_alive() and (self.unfinished or time.monotonic() < end):
+                try:
+                    thread.join(0.1)
+                except KeyboardInterrupt:
+                    if not self.unfinished:
+                        raise
 
 
 _group: ContextVar[_Group | None] = ContextVar("group", default=None)
@@ -153,7 +209,11 @@ class Body:
 
 def finish(work: Work, seconds: float) -> None:
     """Runs the work to its end, also if Ctrl-C is pressed again. Ignores its error."""
-    thread = threading.Thread(target=_quietly, args=(work,), daemon=True)
+    group = _group.get()
+    if group is not None:
+        group.unfinished += 1
+    # An own context, because the end of a group must not end the work.
+    thread = threading.Thread(target=Context().run, args=(_quietly, work), daemon=True)
     thread.start()
     interrupted: BaseException | None = None
     end = time.monotonic() + seconds
@@ -162,6 +222,8 @@ def finish(work: Work, seconds: float) -> None:
             thread.join(max(end - time.monotonic(), 0.0))
         except KeyboardInterrupt as error:
             interrupted = error
+    if group is not None:
+        group.unfinished -= 1
     if interrupted is not None:
         raise interrupted
 
@@ -186,28 +248,43 @@ def gather(function: Callable[[T], R], items: Iterable[T], limit: int | None) ->
 
     After an error, the streams of the others end, and so do their commands.
     """
-    from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+    group, waiting = _Group(), deque(enumerate(items))
+    results: dict[int, R] = {}
+    number = len(waiting)
 
-    waiting, group = list(items), _Group()
-    if not waiting:
-        return []
-
-    def one(item: T) -> R:
+    def work() -> None:
         _group.set(group)
-        return function(item)
+        while waiting and not group.is_aborted:
+            try:
+                at, item = waiting.popleft()
+            except IndexError:
+                return  # Another thread has taken the last one.
+            results[at] = function(item)
 
-    with ThreadPoolExecutor(limit or min(len(waiting), MOST_THREADS)) as executor:
-        futures = [executor.submit(copy_context().run, one, item) for item in waiting]
+    def report() -> None:
         try:
-            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-            for future in done:
-                future.result()
-            return [future.result() for future in futures]
+            work()
+        except BaseException as error:
+            group.ended.put(error)
+        else:
+            group.ended.put(None)
+
+    count = min(number, limit or MOST_THREADS)
+    # Daemons, because a call that waits for a response must not hold up the end of the program.
+    threads = [threading.Thread(target=copy_context().run, args=(report,), daemon=True) for _ in range(count)]
+    with group.inside(_group.get()):
+        try:
+            for thread in threads:
+                thread.start()
+            for _ in threads:
+                error = group.ended.get()
+                if error is not None:
+                    raise error
         except BaseException:
-            for future in futures:
-                future.cancel()
             group.abort()
+            group.join(threads)
             raise
+    return [results[at] for at in range(number)]
 
 
 class Task:
