@@ -48,6 +48,8 @@ async def merge_best(client: WorkspaceClient, box: Sandbox) -> None:
     for failure in result.failed:
         print(f"a fork failed: {failure.error.message}", file=sys.stderr)
     forks = result.succeeded
+    if not forks:
+        raise SystemExit("no fork succeeded")
     try:
         passed = await asyncio.gather(*(attempt(fork, index) for index, fork in enumerate(forks)))
         for index, count in enumerate(passed):
@@ -57,7 +59,9 @@ async def merge_best(client: WorkspaceClient, box: Sandbox) -> None:
         merge = await forks[best].merge(message=f"attempt {best}")
         print(f"attempt {best} landed: {', '.join(file.path for file in merge.landed)}")
     finally:
-        await client.sandbox.batch_delete([fork.id for fork in forks])
+        deleted = await client.sandbox.batch_delete([fork.id for fork in forks])
+        for failure in deleted.failed:
+            print(f"the fork {failure.id} was not deleted: {failure.error.message}", file=sys.stderr)
 
 
 async def main() -> None:

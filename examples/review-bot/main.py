@@ -7,6 +7,7 @@ works on a project with three conflicts.
 import sys
 import time
 
+from workspace_sdk.errors import WorkspaceError
 from workspace_sdk.sync import Project, Review, WorkspaceClient
 
 
@@ -29,7 +30,12 @@ def run(client: WorkspaceClient, project: Project, follow: bool) -> None:
     # a gap means that there may be work, and the list has the work.
     for _ in client.events.stream(project=project.id, kinds=["review.opened"], cursor="0"):
         for review in client.reviews.list(project=project.id, state="open"):
-            decided = decide(review)
+            try:
+                decided = decide(review)
+            except WorkspaceError as error:
+                # A person may have decided the review meanwhile; the bot goes on with the others.
+                print(f"{review.path}: {error}", file=sys.stderr)
+                continue
             print(f'{decided.path}: {decided.kind}; took {decided.take}, "{decided.decision_message}"')
         if not follow:
             return
