@@ -172,6 +172,8 @@ class Body:
         self._group = _group.get()
         stream = response.extensions.get("network_stream")
         self._socket: socket.socket | None = stream.get_extra_info("socket") if stream else None
+        self._is_reading = False
+        self._is_ended = False
         self._timer = self._start_timer()
         if self._group is not None and self._socket is not None:
             self._group.add(self._socket)
@@ -187,9 +189,13 @@ class Body:
 
     def next(self) -> bytes | None:
         """Returns the next piece; `None` at the end."""
+        self._is_reading = True
         try:
             return next(self._pieces, None)
         finally:
+            self._is_reading = False
+            if self._is_ended:
+                self._response.close()
             if self._group is not None and self._group.is_aborted:
                 raise KeyboardInterrupt
             if self._deadline.has_passed():
@@ -201,10 +207,12 @@ class Body:
             self._timer.cancel()
         if self._group is not None and self._socket is not None:
             self._group.remove(self._socket)
-        if self._socket is not None and not self._response.is_closed:
-            # Another thread may be reading.
+        self._is_ended = True
+        if self._is_reading and self._socket is not None:
+            # Another thread reads, and closes the response; a descriptor that is closed under it may be used again.
             _end(self._socket)
-        self._response.close()
+        else:
+            self._response.close()
 
 
 def finish(work: Work, seconds: float) -> None:
