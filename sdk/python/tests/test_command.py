@@ -62,10 +62,10 @@ def test_a_limit_is_one_for_both_streams() -> None:
     assert collected(Output("c", 6), event("stdout", b"abc"), event("stderr", b"abc")) == (3, 3, False)
 
 
-def test_without_a_limit_each_stream_has_one() -> None:
+def test_a_result_has_a_limit_also_without_one_of_the_caller() -> None:
     full = b"x" * MAX_COLLECTED
-    assert collected(Output("c"), event("stdout", full), event("stderr", full)) == (MAX_COLLECTED, MAX_COLLECTED, False)
-    assert collected(Output("c"), event("stdout", full + b"x")) == (MAX_COLLECTED, 0, True)
+    assert collected(Output("c"), event("stdout", full)) == (MAX_COLLECTED, 0, False)
+    assert collected(Output("c"), event("stdout", full), event("stderr", b"x")) == (MAX_COLLECTED, 0, True)
 
 
 @pytest.mark.parametrize("other", ["existing", "fork", "directory"])

@@ -9,16 +9,15 @@ from ._generated.errors import ProcessTimeoutError
 from ._values import body_of
 
 MAX_COLLECTED = 16 << 20
-"""Bytes of each stream that are collected, unless the caller sets a limit."""
+"""Bytes of both streams that are collected, unless the caller sets a limit."""
 
 
 class Output:
     """The output of a command so far, up to a limit of bytes."""
 
     def __init__(self, command_id: str, limit: int | None = None) -> None:
-        """Limits both streams together; without a limit, each of them to `MAX_COLLECTED`."""
         self._command_id = command_id
-        self._room = {"stdout": MAX_COLLECTED, "stderr": MAX_COLLECTED} if limit is None else {"both": limit}
+        self._room = MAX_COLLECTED if limit is None else limit
         self._parts: dict[str, list[bytes]] = {"stdout": [], "stderr": []}
         self._truncated = False
         self._exit: StreamEvent | None = None
@@ -33,12 +32,12 @@ class Output:
             self._exit = event
 
     def _add_data(self, event: StreamEvent) -> None:
-        data, limit = event.raw, event.type if event.type in self._room else "both"
+        data = event.raw
         # After a reconnect, the server sends output without the limit of the first request.
-        if len(data) > self._room[limit]:
-            data = data[: self._room[limit]]
+        if len(data) > self._room:
+            data = data[: self._room]
             self._truncated = True
-        self._room[limit] -= len(data)
+        self._room -= len(data)
         self._parts[event.type].append(data)
 
     def result(self) -> CommandResult:

@@ -45,7 +45,7 @@ class CommandOptions(TypedDict, total=False):
     stdin: str | bytes | None
     """Standard input of the command."""
     max_output_size: int | None
-    """Bytes of output after which the rest is discarded; by default, `run` collects 16 MiB of each stream."""
+    """Bytes of output after which the rest is discarded; by default, `run` collects 16 MiB."""
     idempotency_key: str | None
     """Name of the request."""
 
