@@ -1,4 +1,4 @@
-// Reads the output of a command, in a process of its own, and prints figures as JSON.
+// Reads the output of a command, in a separate process, and prints figures as JSON.
 //
 // A new process for each reading keeps the memory of one variant out of the figures of another.
 

@@ -259,7 +259,7 @@ export class Api {
         return guarded(response, { signal: link.signal, ended: link.unlink })
     }
 
-    /** Returns the milliseconds until a response begins. A `timeout` of 0 is no limit. */
+    /** Returns the milliseconds until a response begins. A `timeout` of 0 means no limit. */
     #limit(call: Call): number {
         const own = this.settings.timeout || Number.POSITIVE_INFINITY
         return Math.max(call.timeout ?? 0, own)

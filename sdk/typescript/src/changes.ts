@@ -1,4 +1,4 @@
-// What sandboxes and workspaces have in common: snapshots, diffs, merges.
+// Snapshots, diffs and merges, which sandboxes and workspaces have in common.
 
 import { type Api, LONG_TIMEOUT, path, type RequestOptions } from './api.js'
 import type { ApiPromise } from './api-promise.js'

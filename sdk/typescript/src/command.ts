@@ -211,7 +211,7 @@ export class Command implements AsyncIterable<CommandEvent> {
         const key = options?.idempotencyKey
         return this.#inOrder(async () => {
             for (let at = 0; at < bytes.length; at += INPUT_BYTES) {
-                // Each piece is a request of its own.
+                // Each piece is a separate request.
                 const idempotencyKey = key && at > 0 ? `${key}-${at / INPUT_BYTES}` : key
                 const piece = { data: toBase64(bytes.subarray(at, at + INPUT_BYTES)) }
                 await this.#input(piece, { ...options, idempotencyKey })

@@ -157,7 +157,7 @@ test('many calls at once cause no warning', async () => {
     assert.deepEqual(warnings, [])
 })
 
-test('a timeout of 0 is no limit, and so is an infinite one', async () => {
+test('a timeout of 0 means no limit, and so is an infinite one', async () => {
     for (const timeout of [0, Number.POSITIVE_INFINITY]) {
         const slow = () => new Promise<Response>((resolve) => setTimeout(() => resolve(Response.json({})), 20))
         await new WorkspaceClient({ transport: transportOf(slow), timeout, retries: 0 }).me()

@@ -39,7 +39,7 @@ class CommandOptions(TypedDict, total=False):
     envs: Mapping[str, str] | None
     """Environment variables, in addition to those of the sandbox."""
     timeout: float | None
-    """Seconds until the server kills the command: 60 by default, none for `start`; 0 is no limit."""
+    """Seconds until the server kills the command: 60 by default, none for `start`; 0 means no limit."""
     command_id: str | None
     """Id of the command; by default one that the client chooses."""
     stdin: str | bytes | None
@@ -277,7 +277,7 @@ def command_body(command: str | Sequence[str], options: CommandOptions, **more: 
         command_id=options.get("command_id") or new_command_id(),
         cwd=options.get("cwd"),
         envs=options.get("envs"),
-        # 0 is no limit, so a shorter time than a millisecond must not become 0.
+        # 0 means no limit, so a shorter time than a millisecond must not become 0.
         timeout=None if timeout is None else math.ceil(timeout * 1000),
         max_output_size=options.get("max_output_size"),
         stdin=stdin if isinstance(stdin, str) else None,
