@@ -50,11 +50,13 @@ impl Mark {
         self.variable.split_once('=').map_or("", |(_, value)| value)
     }
 
+    /// Returns the processes, the first one of the container first: a container
+    /// that is killed loses it before the others, so that an agent reports no
+    /// ends of commands.
     pub(super) fn processes(&self) -> Vec<Pid> {
-        let mut all = self.marked();
-        let hidden = self.first.filter(|first| !all.contains(first));
-        all.extend(hidden);
-        all
+        let others = self.marked().into_iter();
+        let others = others.filter(|pid| Some(*pid) != self.first);
+        self.first.into_iter().chain(others).collect()
     }
 
     fn marked(&self) -> Vec<Pid> {
