@@ -1,0 +1,76 @@
+"""The place in which the blocks of one page run: a server, a home and an empty directory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+from pages import ROOT
+
+sys.path.insert(0, str(ROOT / "sdk/scenarios"))
+
+from stage_parts.server import Server
+
+TIMEOUT_SECONDS = 120
+
+# Blocks may show `sudo`, which a machine of the tests need not have; the tests run as root.
+_SUDO = '#!/bin/sh\nexec "$@"\n'
+
+
+class Place(Server):
+    """A server that `elevo up` has started, as on the machine of a reader."""
+
+    def __init__(self, elevo: Path) -> None:
+        super().__init__()
+        self.directory = self.scratch / "work"
+        self.programs = self.scratch / "programs"
+        self.outputs = self.scratch / "outputs"
+        tools = self.scratch / "bin"
+        home = self.scratch / "home"
+        for made in (self.directory, self.programs, self.outputs, tools, home):
+            made.mkdir()
+        (tools / "sudo").write_text(_SUDO)
+        (tools / "sudo").chmod(0o755)
+        (tools / "elevo").symlink_to(elevo)
+        self.log = self.scratch / "data/server.log"
+        self.environment = {
+            **self._settings,
+            "PATH": f"{tools}:{os.environ['PATH']}",
+            "HOME": str(home),
+            "ELEVO_DATA": self._settings["DATA_DIR"],
+            "ELEVO_PYTHON": os.environ.get("ELEVO_PYTHON", sys.executable),
+            "ELEVO_NODE": os.environ.get("ELEVO_NODE", "node"),
+            "PYTHONPATH": str(ROOT / "sdk/python/src"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "LANG": "C.UTF-8",
+        }
+
+    def up(self) -> None:
+        """Starts the server, and creates the templates that pages use."""
+        self._elevo("up", "--quiet")
+        asyncio.run(self.add_templates())
+        if "busybox" not in self._templates():
+            self._post("/api/v1/templates", {"name": "busybox", "image": self._images["tiny"]})
+
+    def _templates(self) -> set[str]:
+        request = urllib.request.Request(f"{self.url}/api/v1/templates", headers={"Authorization": f"Bearer {self.key}"})
+        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
+            return {item["name"] for item in json.load(response)["items"]}
+
+    def down(self) -> None:
+        """Stops the server, and deletes everything that the page has made."""
+        self._elevo("down", "--quiet", check=False)
+        self.remove()
+
+    def _elevo(self, *arguments: str, check: bool = True) -> None:
+        command = [str(self.scratch / "bin/elevo"), *arguments]
+        done = subprocess.run(
+            command, env=self.environment, cwd=self.directory, capture_output=True, text=True, check=False
+        )
+        if check and done.returncode != 0:
+            raise SystemExit(f"blocks: `elevo {' '.join(arguments)}` failed:\n{done.stderr}")
