@@ -53,8 +53,8 @@ def main() -> int:
 def summary(book: dict[str, list[Block]]) -> str:
     """Returns the numbers of blocks."""
     found = [block for all_ in book.values() for block in all_]
-    elsewhere = sum(block.reason.startswith("run by ") for block in found)
-    reasons = sum(bool(block.reason) for block in found) - elsewhere
+    elsewhere = sum(block.reason is not None and block.reason.is_test for block in found)
+    reasons = sum(block.reason is not None for block in found) - elsewhere
     shown = sum(not block.reason and block.language in SHOWN for block in found)
     run = len(found) - elsewhere - reasons - shown
     return (

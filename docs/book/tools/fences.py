@@ -1,4 +1,4 @@
-"""The code blocks of a page, and the reasons of those that do not run."""
+"""The code blocks of a page, and their reasons if the book does not run them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,15 @@ from dataclasses import dataclass
 from pages import Line, Page
 
 _FENCE = re.compile(r"^( *)(`{3,})([^`]*)$")
-_REASON = re.compile(r"^\s*<!-- not run: (.+) -->$")
-_PAGE_REASON = re.compile(r"^\s*<!-- (\w+) blocks: (not run|run by) (.+) -->$")
+_REASON = re.compile(r"^\s*<!-- (?:(\w+) blocks: )?(?:not run: (.+)|run by (.+)) -->$")
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why the book does not run a block: in words, or the file of the test that runs it."""
+
+    text: str
+    is_test: bool
 
 
 @dataclass(frozen=True)
@@ -20,29 +27,29 @@ class Block:
     language: str
     text: str
     line: Line
-    # Why the book does not run the block, or the test that runs it; empty if the book runs it.
-    reason: str
+    reason: Reason | None
 
 
 def blocks(page: Page) -> list[Block]:
     """Returns the code blocks of a page."""
-    reasons = {}
-    for line in page.lines:
-        if match := _PAGE_REASON.match(line.text):
-            reasons[match[1]] = match[3] if match[2] == "not run" else f"run by {match[3]}"
+    reasons: dict[str, Reason] = {}
     found: list[Block] = []
-    reason = ""
+    own: Reason | None = None
     lines = iter(page.lines)
     for line in lines:
         if match := _FENCE.match(line.text):
-            language = match[3].split(",")[0].strip()
+            language = match[3].strip()
             text = _content(lines, len(match[1]), match[2])
-            found.append(Block(language, text, line, reason or reasons.get(language, "")))
-            reason = ""
+            found.append(Block(language, text, line, own or reasons.get(language)))
+            own = None
         elif match := _REASON.match(line.text):
-            reason = match[1]
+            reason = Reason(match[2] or match[3], is_test=match[3] is not None)
+            if match[1]:
+                reasons[match[1]] = reason
+            else:
+                own = reason
         elif line.text.strip():
-            reason = ""
+            own = None
     return found
 
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
-from fences import Block
+from fences import Block, Reason
+from pages import ROOT
 
 # Blocks in these languages show output or a shape; they are not programs.
 SHOWN = {"text"}
@@ -52,7 +53,9 @@ def steps(blocks: list[Block], programs: Path) -> Iterator[Step]:
 
 def problem(block: Block) -> str | None:
     """Returns why a block is wrong, of those mistakes that are seen without running it."""
-    if block.reason or block.language in SHOWN:
+    if block.reason:
+        return _missing_test(block.reason)
+    if block.language in SHOWN:
         return None
     try:
         match block.language:
@@ -70,6 +73,12 @@ def problem(block: Block) -> str | None:
                 return f"`{block.language}` blocks are not run; say why in a comment before it: <!-- not run: … -->"
     except (ValueError, yaml.YAMLError) as error:
         return f"invalid {block.language}: {error}"
+    return None
+
+
+def _missing_test(reason: Reason) -> str | None:
+    if reason.is_test and not (ROOT / reason.text).is_file():
+        return f"there is no test {reason.text}"
     return None
 
 
