@@ -35,7 +35,8 @@ def main() -> None:
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, copy)
     shutil.copyfile(SOURCES / "SUMMARY.md", target / "src/SUMMARY.md")
-    shutil.copyfile(BOOK / "book.toml", target / "book.toml")
+    for name in ("book.toml", "book.css"):
+        shutil.copyfile(BOOK / name, target / name)
     (target / "llms.txt").write_text(index(book, texts))
 
 
@@ -48,17 +49,18 @@ def index(book: list[Page], texts: dict[str, str]) -> str:
         if page.part != part:
             part = page.part
             lines += ["", f"## {part}", ""]
-        lines.append(f"- [{page.title}]({page.path}): {first_sentence(texts[page.path])}")
+        about_page = introduction(texts[page.path])
+        lines.append(f"- [{page.title}]({page.path})" + (f": {about_page}" if about_page else ""))
     return "\n".join(lines) + "\n"
 
 
-def first_sentence(text: str) -> str:
-    """Returns the first sentence of a page."""
-    for paragraph in text.split("\n\n"):
+def introduction(text: str) -> str | None:
+    """Returns the first sentence of a page, if the page begins with one."""
+    for paragraph in text.split("\n## ")[0].split("\n\n"):
         if paragraph.strip() and not paragraph.lstrip().startswith(("#", "<", "|", "```", "!", "-")):
             sentence = " ".join(paragraph.split()).split(". ")[0].rstrip(".:")
             return f"{sentence}."
-    raise pages.Wrong("a page has no paragraph; begin it with a sentence that says what it is about")
+    return None
 
 
 if __name__ == "__main__":

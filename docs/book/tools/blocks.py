@@ -26,7 +26,7 @@ import pages
 from fences import Block, blocks
 from pages import ROOT
 from place import TIMEOUT_SECONDS, Place
-from steps import RUN, SHOWN, Step, agrees, problem, script, steps
+from steps import RUN, SHOWN, Step, agrees, problem, script, starts_server, steps
 
 # The pages mostly wait for their servers.
 PAGES_AT_A_TIME = 3
@@ -52,7 +52,7 @@ def main() -> int:
 
 def summary(book: dict[str, list[Block]]) -> str:
     """Returns the numbers of blocks."""
-    found = [block for all_ in book.values() for block in all_]
+    found = [block for all_ in book.values() for block in all_ if not block.hidden]
     elsewhere = sum(block.reason is not None and block.reason.is_test for block in found)
     reasons = sum(block.reason is not None for block in found) - elsewhere
     shown = sum(not block.reason and block.language in SHOWN for block in found)
@@ -112,8 +112,10 @@ def run_page(name: str, found: list[Block], elevo: Path) -> list[str]:
     place = Place(elevo)
     try:
         link_packages(place.programs)
-        place.up()
         all_steps = list(steps(found, place.programs))
+        place.up()
+        if starts_server(all_steps):
+            place.stop_server()
         failures = run_steps(all_steps, place)
     finally:
         place.down()

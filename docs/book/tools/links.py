@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from fences import is_for_tests
 from pages import ROOT, SOURCES, Line, Page, Wrong
 
 # A code span, or a link or an image with its text and its target.
@@ -63,9 +64,11 @@ def _picture(file: Path) -> str | None:
 
 
 def _outside_code(page: Page, change: Callable[[Line], str]) -> list[str]:
-    """Applies a change to the lines that are not in code blocks."""
+    """Applies a change to the lines that are not in code blocks; leaves out comments about blocks."""
     lines, is_code = [], False
     for line in page.lines:
+        if not is_code and is_for_tests(line):
+            continue
         is_fence = _FENCE.match(line.text) is not None
         lines.append(line.text if is_code or is_fence else change(line))
         is_code ^= is_fence

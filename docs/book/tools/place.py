@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import urllib.request
@@ -62,10 +64,28 @@ class Place(Server):
         with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
             return {item["name"] for item in json.load(response)["items"]}
 
+    def stop_server(self) -> None:
+        """Stops the server; its templates stay."""
+        self._elevo("down", "--quiet")
+
     def down(self) -> None:
         """Stops the server, and deletes everything that the page has made."""
         self._elevo("down", "--quiet", check=False)
+        # A page may have started other servers, or commands in the background.
+        for process in self._processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
         self.remove()
+
+    def _processes(self) -> list[int]:
+        """Returns the processes that have the home of this page."""
+        mark = f"HOME={self.environment['HOME']}".encode()
+        found = []
+        for directory in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if mark in (directory / "environ").read_bytes().split(b"\0"):
+                    found.append(int(directory.name))
+        return found
 
     def _elevo(self, *arguments: str, check: bool = True) -> None:
         command = [str(self.scratch / "bin/elevo"), *arguments]

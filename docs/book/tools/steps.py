@@ -99,6 +99,12 @@ def _commands(block: Block) -> Iterator[Step]:
         yield Step(block, "\n".join(command), tuple(shown))
 
 
+def starts_server(all_steps: list[Step]) -> bool:
+    """Returns whether the first command of the page starts the server."""
+    first = next((match for step in all_steps if (match := re.search(r"\belevo (\w+)", step.command))), None)
+    return first is not None and first[1] == "up"
+
+
 def script(all_steps: list[Step], outputs: Path) -> str:
     """Returns the script of a page, which runs the steps in one shell.
 
@@ -106,7 +112,10 @@ def script(all_steps: list[Step], outputs: Path) -> str:
     """
     lines = ["set -euo pipefail"]
     for number, step in enumerate(all_steps):
-        lines += ["{", step.command.rstrip("\n"), f"}} >{outputs}/{number} 2>&1 </dev/null"]
+        group = ["{", step.command.rstrip("\n"), f"}} >{outputs}/{number} 2>&1 </dev/null"]
+        if step.block.fails:
+            group = [f"if {group[0]}", *group[1:], f"then echo 'did not fail' >>{outputs}/{number}; exit 1; fi"]
+        lines += group
     return "\n".join(lines) + "\n"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from . import markdown
-from .schemas import Types, describe
+from .schemas import Types, describe, needed
 
 _METHODS = ("get", "put", "post", "patch", "delete", "head")
 
@@ -97,13 +97,13 @@ def _operation(api: dict[str, Any], types: Types, method: str, path: str, operat
     if description := operation.get("description"):
         lines += [markdown.text(description), ""]
     rows = [
-        [f"`{each['name']}`", each["in"], types.words(each["schema"]), "yes" if each.get("required") else "", _about(each)]
+        [f"`{each['name']}`", each["in"], types.words(each["schema"]) + needed(each.get("required", False)), _about(each)]
         for each in operation.get("parameters", [])
     ]
     if rows:
-        lines += markdown.table(["parameter", "in", "type", "required", ""], rows)
+        lines += markdown.table(["parameter", "in", "type", ""], rows)
     lines += _body(api, types, operation)
-    lines += markdown.table(["status", "body", ""], _responses(types, operation))
+    lines += ["Response:", "", *markdown.table(["status", "body", ""], _responses(types, operation))]
     return lines
 
 
@@ -118,8 +118,7 @@ def _body(api: dict[str, Any], types: Types, operation: Operation) -> list[str]:
     lines = []
     for media, content in body["content"].items():
         schema = content.get("schema", {})
-        need = "" if body.get("required") else ", optional"
-        lines += [f"Body, `{media}`{need}: {types.words(schema)}", ""]
+        lines += [f"Body, `{media}`{needed(body.get('required', False))}: {types.words(schema)}", ""]
         if reference := schema.get("$ref"):
             lines += types.fields(api["components"]["schemas"][reference.rsplit("/", 1)[1]])
     return lines

@@ -55,10 +55,10 @@ class Types:
         """Returns a table of the fields of an object."""
         required = schema.get("required", [])
         rows = [
-            [f"`{name}`", self.words(field), "yes" if name in required else "", describe(field)]
+            [f"`{name}`", self.words(field) + needed(name in required), describe(field)]
             for name, field in schema.get("properties", {}).items()
         ]
-        return markdown.table(["field", "type", "required", ""], rows) if rows else []
+        return markdown.table(["field", "type", ""], rows) if rows else []
 
     def definition(self, name: str, schema: Schema) -> list[str]:
         """Returns the section of a type."""
@@ -80,9 +80,13 @@ class Types:
             lines += [f"- {self.words(variant)}{_colon(markdown.cell(variant.get('description', '')))}"]
             required = variant.get("required", [])
             for name, field in variant.get("properties", {}).items():
-                note = ", required" if name in required else ""
-                lines += [f"  - `{name}` ({self.words(field)}{note}){_colon(describe(field))}"]
+                lines += [f"  - `{name}` ({self.words(field)}{needed(name in required)}){_colon(describe(field))}"]
         return [*lines, ""]
+
+
+def needed(is_required: bool) -> str:
+    """Returns the words for a value that a request or a response must have."""
+    return ", required" if is_required else ""
 
 
 def describe(schema: Schema) -> str:
