@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the sources for mdbook into a directory: pages with the documents they include.
 
-    assemble.py DIRECTORY
+Usage: assemble.py DIRECTORY
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def index(book: list[Page], texts: dict[str, str]) -> str:
 
 def introduction(text: str) -> str | None:
     """Returns the first sentence of a page, if the page begins with one."""
-    for paragraph in text.split("\n## ")[0].split("\n\n"):
+    for paragraph in text.split("\n## ", 1)[0].split("\n\n"):
         if paragraph.strip() and not paragraph.lstrip().startswith(("#", "<", "|", "```", "!", "-")):
             sentence = " ".join(paragraph.split()).split(". ")[0].rstrip(".:")
             return f"{sentence}."

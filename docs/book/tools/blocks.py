@@ -67,7 +67,7 @@ def run_all(book: dict[str, list[Block]], elevo: Path) -> list[str]:
     """Runs the pages; returns the failures."""
     with ThreadPoolExecutor(PAGES_AT_A_TIME) as pool:
         types = pool.submit(check_types, book)
-        results = list(pool.map(lambda item: run_page(*item, elevo), book.items()))
+        results = list(pool.map(lambda name: run_page(name, book[name], elevo), book))
         return types.result() + [failure for result in results for failure in result]
 
 
@@ -83,7 +83,8 @@ def check_types(book: dict[str, list[Block]]) -> list[str]:
         if not list(scratch.iterdir()):
             return []
         link_packages(scratch)
-        (scratch / "tsconfig.json").write_text((ROOT / "examples/tsconfig.json").read_text().replace("*/main.ts", "*.ts"))
+        settings = (ROOT / "examples/tsconfig.json").read_text().replace("*/main.ts", "*.ts")
+        (scratch / "tsconfig.json").write_text(settings)
         compiler = package() / "node_modules/typescript/bin/tsc"
         node = os.environ.get("ELEVO_NODE", "node")
         done = subprocess.run([node, compiler, "--project", scratch], capture_output=True, text=True, check=False)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks a built book: links, anchors, and that pages load nothing from the internet.
 
-    check.py DIRECTORY
+Usage: check.py DIRECTORY
 """
 
 from __future__ import annotations

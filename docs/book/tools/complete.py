@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
-"""Checks that the reference of a built book has every route, setting, error, metric and command,
-and that each alert has a section.
+"""Checks that a built book has every route, setting, error, metric, command and alert.
 
-    complete.py DIRECTORY
+Usage: complete.py DIRECTORY
 """
 
 from __future__ import annotations

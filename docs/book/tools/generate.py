@@ -9,6 +9,7 @@ import sys
 sys.dont_write_bytecode = True
 
 import difflib
+from itertools import islice
 
 from pages import ROOT, SOURCES
 from reference import commands, events, metrics, rest, settings
@@ -17,7 +18,9 @@ from reference.markdown import NOTE
 
 def main() -> int:
     """Returns 1 if a page is stale."""
-    wanted = {path: text for part in (commands, events, metrics, rest, settings) for path, text in part.pages(ROOT).items()}
+    wanted: dict[str, str] = {}
+    for part in (commands, events, metrics, rest, settings):
+        wanted |= part.pages(ROOT)
     found = {
         str(file.relative_to(SOURCES)): text
         for file in SOURCES.glob("reference/**/*.md")
@@ -29,10 +32,9 @@ def main() -> int:
             write(path, wanted.get(path))
         return 0
     for path in stale:
-        difference = difflib.unified_diff(
-            found.get(path, "").splitlines(), wanted.get(path, "").splitlines(), f"docs/book/src/{path}", "generated", lineterm=""
-        )
-        print("\n".join(list(difference)[:40]), file=sys.stderr)
+        before, after = (side.get(path, "").splitlines() for side in (found, wanted))
+        difference = difflib.unified_diff(before, after, f"docs/book/src/{path}", "generated", lineterm="")
+        print("\n".join(islice(difference, 40)), file=sys.stderr)
     if stale:
         print(f"book: stale: {', '.join(stale)}; run scripts/book --generate and commit the result", file=sys.stderr)
     return 1 if stale else 0

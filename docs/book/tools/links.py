@@ -11,7 +11,9 @@ from fences import is_for_tests
 from pages import ROOT, SOURCES, Line, Page, Wrong
 
 # A code span, or a link or an image with its text and its target.
-_SPAN_OR_LINK = re.compile(r"(?P<code>`+[^`]*`+)|(?P<image>!?)\[(?P<text>(?:[^\[\]`]|`[^`]*`)*)\]\((?P<target>[^()\s]+)\)")
+_SPAN_OR_LINK = re.compile(
+    r"(?P<code>`+[^`]*`+)|(?P<image>!?)\[(?P<text>(?:[^\[\]`]|`[^`]*`)*)\]\((?P<target>[^()\s]+)\)"
+)
 _FENCE = re.compile(r"^\s*```")
 _HEADING = re.compile(r"^#+ (.+?)(?: \{#([\w-]+)\})?$")
 

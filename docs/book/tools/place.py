@@ -50,6 +50,7 @@ class Place(Server):
             "PYTHONPATH": str(ROOT / "sdk/python/src"),
             "PYTHONDONTWRITEBYTECODE": "1",
             "LANG": "C.UTF-8",
+            "ELEVO_CHECKOUT": str(ROOT),
         }
 
     def up(self) -> None:
@@ -60,7 +61,8 @@ class Place(Server):
             self._post("/api/v1/templates", {"name": "busybox", "image": self._images["tiny"]})
 
     def _templates(self) -> set[str]:
-        request = urllib.request.Request(f"{self.url}/api/v1/templates", headers={"Authorization": f"Bearer {self.key}"})
+        headers = {"Authorization": f"Bearer {self.key}"}
+        request = urllib.request.Request(f"{self.url}/api/v1/templates", headers=headers)
         with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
             return {item["name"] for item in json.load(response)["items"]}
 

@@ -19,10 +19,10 @@ _INTRODUCTION = [
 def pages(root: Path) -> dict[str, str]:
     """Returns a page of all commands, and one for each command with others below it."""
     snapshots = root / _SNAPSHOTS
-    summaries = _summaries(_help(snapshots / f"{_PREFIX}.snap"))
+    top = _help(snapshots / f"{_PREFIX}.snap")
     found: dict[str, str] = {}
-    rows, lines = [], []
-    for name, summary in summaries.items():
+    rows, lines = [], _sections({"elevo": top})
+    for name, summary in _summaries(top).items():
         commands = _commands(_help(snapshots / f"{_PREFIX}-{name}.snap"))
         if len(commands) > 1:
             target = f"commands/{name}.md"
@@ -31,8 +31,8 @@ def pages(root: Path) -> dict[str, str]:
             target = f"#{_anchor(f'elevo {name}')}"
             lines += _sections(commands)
         rows.append([f"[`elevo {name}`]({target})", markdown.cell(summary)])
-    top = [*_INTRODUCTION, *markdown.table(["command", ""], rows), *_sections({"elevo": _help(snapshots / f"{_PREFIX}.snap")})]
-    found["reference/commands.md"] = markdown.page("Commands", [*top, *lines])
+    lines = [*_INTRODUCTION, *markdown.table(["command", ""], rows), *lines]
+    found["reference/commands.md"] = markdown.page("Commands", lines)
     return found
 
 

@@ -50,6 +50,6 @@ def _labels(source: str, name: str) -> list[str]:
     for call in re.finditer(rf'!\(\s*"{name}"([^;]*?)\)\s*\.', source, re.DOTALL):
         labels.update(dict.fromkeys(re.findall(r'"(\w+)" =>', call[1])))
         if "&labels" in call[1]:
-            listed = source[source.rindex("let labels = [", 0, call.start()) :].split("];")[0]
+            listed = source[source.rindex("let labels = [", 0, call.start()) :].split("];", 1)[0]
             labels.update(dict.fromkeys(re.findall(r'\("(\w+)",', listed)))
     return list(labels)

@@ -12,7 +12,7 @@ from .schemas import Types, describe, needed
 
 _METHODS = ("get", "put", "post", "patch", "delete", "head")
 
-# Every response has these headers; the overview describes them once.
+# Titles of the pages whose tag is not one.
 _TITLES = {"process": "Processes", "pty": "Terminals", "keys": "Keys and agents", "events": "Events and webhooks"}
 
 Operation = dict[str, Any]
@@ -43,9 +43,9 @@ def _overview(api: dict[str, Any]) -> str:
         markdown.text(api["info"]["description"].replace("Errors: docs/errors.md.", "")),
         "",
         "[A walk through the API](api.md) shows requests with their responses. A request needs a key",
-        "(`Authorization: Bearer KEY` or `X-API-Key: KEY`); [`elevo key create`](commands/key.md) creates one. A failed",
-        "request has a status of 4xx or 5xx and [Error](rest/types.md#errorenvelope) as its body; [Errors](errors.md)",
-        "lists all codes. The server has the whole description, as OpenAPI, at `/openapi.json`.",
+        "(`Authorization: Bearer KEY` or `X-API-Key: KEY`); [`elevo key create`](commands/key.md) creates one. A",
+        "failed request has a status of 4xx or 5xx and an [ErrorEnvelope](rest/types.md#errorenvelope) as its body;",
+        "[Errors](errors.md) lists all codes. The server has the whole description, as OpenAPI, at `/openapi.json`.",
         "",
         "## Headers of responses",
         "",
@@ -54,11 +54,11 @@ def _overview(api: dict[str, Any]) -> str:
     for tag in api["tags"]:
         name = tag["name"]
         rows = [
-            [f"`{method}`", f"[`{path}`](rest/{name}.md#{operation['operationId']})", markdown.cell(operation["summary"])]
-            for method, path, operation in _operations(api, name)
+            [f"`{method}`", f"[`{path}`](rest/{name}.md#{each['operationId']})", markdown.cell(each["summary"])]
+            for method, path, each in _operations(api, name)
         ]
-        heading = [f"## {_title(name)}", "", f"{markdown.text(tag['description'])}.", ""]
-        lines += [*heading, *markdown.table(["", "path", ""], rows)]
+        lines += [f"## {_title(name)}", "", f"{markdown.text(tag['description'])}.", ""]
+        lines += markdown.table(["", "path", ""], rows)
     return markdown.page("REST API", lines)
 
 
@@ -96,19 +96,17 @@ def _operation(api: dict[str, Any], types: Types, method: str, path: str, operat
     lines = [f"## {markdown.text(operation['summary'])} {{#{operation['operationId']}}}", "", f"`{method} {path}`", ""]
     if description := operation.get("description"):
         lines += [markdown.text(description), ""]
-    rows = [
-        [f"`{each['name']}`", each["in"], types.words(each["schema"]) + needed(each.get("required", False)), _about(each)]
-        for each in operation.get("parameters", [])
-    ]
-    if rows:
+    if rows := [_parameter(types, each) for each in operation.get("parameters", [])]:
         lines += markdown.table(["parameter", "in", "type", ""], rows)
     lines += _body(api, types, operation)
     lines += ["Response:", "", *markdown.table(["status", "body", ""], _responses(types, operation))]
     return lines
 
 
-def _about(parameter: dict[str, Any]) -> str:
-    return describe({**parameter["schema"], "description": parameter.get("description", "")})
+def _parameter(types: Types, parameter: dict[str, Any]) -> list[str]:
+    kind = types.words(parameter["schema"]) + needed(parameter.get("required", False))
+    about = describe({**parameter["schema"], "description": parameter.get("description", "")})
+    return [f"`{parameter['name']}`", parameter["in"], kind, about]
 
 
 def _body(api: dict[str, Any], types: Types, operation: Operation) -> list[str]:
@@ -133,4 +131,4 @@ def _responses(types: Types, operation: Operation) -> Iterator[list[str]]:
             for media, content in response.get("content", {}).items()
         ]
         yield [f"`{status}`", "; ".join(bodies), markdown.cell(response.get("description", ""))]
-    yield ["`4xx`, `5xx`", "[Error](types.md#errorenvelope)", "[An error](../errors.md)"]
+    yield ["`4xx`, `5xx`", "[ErrorEnvelope](types.md#errorenvelope)", "An [error](../errors.md)"]
