@@ -12,6 +12,9 @@ from .schemas import Types, describe, needed
 
 _METHODS = ("get", "put", "post", "patch", "delete", "head")
 
+# The scopes of each operation, which scopes.py asks a server for.
+SCOPES = Path(__file__).parent / "scopes.json"
+
 # Titles of the pages whose tag is not one.
 _TITLES = {"process": "Processes", "pty": "Terminals", "keys": "Keys and agents", "events": "Events and webhooks"}
 
@@ -43,7 +46,8 @@ def _overview(api: dict[str, Any]) -> str:
         markdown.text(api["info"]["description"].replace("Errors: docs/errors.md.", "")),
         "",
         "[A walk through the API](api.md) shows requests with their responses. A request needs a key",
-        "(`Authorization: Bearer KEY` or `X-API-Key: KEY`); [`elevo key create`](commands/key.md) creates one. A",
+        "(`Authorization: Bearer KEY` or `X-API-Key: KEY`); [`elevo key create`](commands/key.md) creates one.",
+        "A key has scopes, and most routes need one; a request without it fails with `FORBIDDEN`, which names it. A",
         "failed request has a status of 4xx or 5xx and an [ErrorEnvelope](rest/types.md#errorenvelope) as its body;",
         "[Errors](errors.md) lists all codes. The server has the whole description, as OpenAPI, at `/openapi.json`.",
         "",
@@ -93,7 +97,8 @@ def _tag(api: dict[str, Any], tag: dict[str, str]) -> str:
 
 
 def _operation(api: dict[str, Any], types: Types, method: str, path: str, operation: Operation) -> list[str]:
-    lines = [f"## {markdown.text(operation['summary'])} {{#{operation['operationId']}}}", "", f"`{method} {path}`", ""]
+    name = operation["operationId"]
+    lines = [f"## {markdown.text(operation['summary'])} {{#{name}}}", "", f"`{method} {path}`{_scope(name)}", ""]
     if description := operation.get("description"):
         lines += [markdown.text(description), ""]
     if rows := [_parameter(types, each) for each in operation.get("parameters", [])]:
@@ -101,6 +106,11 @@ def _operation(api: dict[str, Any], types: Types, method: str, path: str, operat
     lines += _body(api, types, operation)
     lines += ["Response:", "", *markdown.table(["status", "body", ""], _responses(types, operation))]
     return lines
+
+
+def _scope(name: str) -> str:
+    scopes = json.loads(SCOPES.read_text()).get(name, [])
+    return f", scope {' or '.join(f'`{scope}`' for scope in scopes)}" if scopes else ""
 
 
 def _parameter(types: Types, parameter: dict[str, Any]) -> list[str]:
