@@ -16,7 +16,7 @@ from pages import ROOT
 
 sys.path.insert(0, str(ROOT / "sdk/scenarios"))
 
-from stage_parts.server import Server
+from stage_parts.server import Server, free_port
 
 TIMEOUT_SECONDS = 120
 
@@ -44,6 +44,7 @@ class Place(Server):
             **self._settings,
             "PATH": f"{tools}:{os.environ['PATH']}",
             "HOME": str(home),
+            "METRICS_PORT": str(free_port()),
             "ELEVO_DATA": self._settings["DATA_DIR"],
             "ELEVO_PYTHON": os.environ.get("ELEVO_PYTHON", sys.executable),
             "ELEVO_NODE": os.environ.get("ELEVO_NODE", "node"),

@@ -27,6 +27,15 @@ _INTRODUCTION = [
     "[Alerts](../operations/alerts.md) explains the alerts that use the metrics, and",
     "[Running a server](../operations/server.md#metrics-and-traces) how to collect metrics and traces.",
     "",
+    "```sh",
+    'curl --silent --show-error --fail --output metrics.txt "http://127.0.0.1:$METRICS_PORT/metrics"',
+    "```",
+    "",
+    # The page must have every metric that the server exports.
+    "<!-- run: sed -n 's/^# TYPE \\([a-z_]*\\) .*/\\1/p' metrics.txt > names; test -s names -->",
+    "<!-- run: for name in $(cat names); do grep -q \"^| .$name. |\" "
+    '"$ELEVO_CHECKOUT/docs/book/src/reference/metrics.md"; done -->',
+    "",
 ]
 
 
