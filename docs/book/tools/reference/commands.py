@@ -26,7 +26,7 @@ def pages(root: Path) -> dict[str, str]:
         commands = _commands(_help(snapshots / f"{_PREFIX}-{name}.snap"))
         if len(commands) > 1:
             target = f"commands/{name}.md"
-            found[f"reference/{target}"] = markdown.page(f"elevo {name}", _sections(commands))
+            found[f"reference/{target}"] = markdown.page(f"elevo {name}", [f"{summary}.", "", *_sections(commands)])
         else:
             target = f"#{_anchor(f'elevo {name}')}"
             lines += _sections(commands)

@@ -22,8 +22,8 @@ _PROCESS = {
 _TABLES = {"COUNTERS": "counter", "LABELLED": "counter", "HISTOGRAMS": "histogram", "GAUGES": "gauge"}
 
 _INTRODUCTION = [
-    "`http://METRICS_HOST:METRICS_PORT/metrics` (by default `http://127.0.0.1:9090/metrics`) has metrics for",
-    "Prometheus. A histogram has the series `_bucket`, `_sum` and `_count`; durations are in seconds.",
+    "The metrics that a server exports for Prometheus, at `http://METRICS_HOST:METRICS_PORT/metrics`, by default",
+    "`http://127.0.0.1:9090/metrics`. A histogram has the series `_bucket`, `_sum` and `_count`; durations are in seconds.",
     "[Alerts](../operations/alerts.md) explains the alerts that use the metrics, and",
     "[Running a server](../operations/server.md#metrics-and-traces) how to collect metrics and traces.",
     "",
