@@ -23,6 +23,8 @@ EXTERNAL_LINKS = BOOK / "external-links.txt"
 
 # Attributes that make a browser load something.
 _LOADS = {"src", "srcset", "poster", "data"}
+# Parts of the theme.
+_WITHOUT_TWIN = ("404.html", "toc.html")
 _CSS_LOADS = re.compile(r"(?:@import\s+|url\()\s*[\"']?((?:https?:)?//[^\"')]+)")
 
 
@@ -59,7 +61,7 @@ def main() -> int:
         used |= {link for link in html.links if is_external(link)}
         problems += [f"{name}: {why}" for link in html.links | html.loads if (why := broken(link, file, book))]
         problems += [f"{name} loads {load}" for load in html.loads if is_external(load) or load.startswith("//")]
-        if not file.with_suffix(".md").is_file() and name.name not in ("toc.html", "index.html"):
+        if not file.with_suffix(".md").is_file() and name.name not in _WITHOUT_TWIN:
             problems.append(f"{name} has no Markdown twin")
     for file in directory.rglob("*.css"):
         problems += [f"{file.name} loads {load}" for load in _CSS_LOADS.findall(file.read_text())]
