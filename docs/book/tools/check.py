@@ -45,7 +45,8 @@ class Html(HTMLParser):
                 self.anchors.add(value)
             elif name in _LOADS and value:
                 self.loads.add(value)
-            elif name == "href" and value:
+            # The base of the page for unknown addresses is the place of the book on a server.
+            elif name == "href" and value and tag != "base":
                 (self.links if tag == "a" else self.loads).add(value)
 
 
