@@ -17,7 +17,7 @@ cached_root() {
     if [[ ! -e $directory.complete ]]; then
         install_packages mmdebstrap
         rm -rf --one-file-system "$directory"
-        mmdebstrap --quiet --variant=minbase --include="$packages" "$suite" "$directory" >&2
+        mmdebstrap --quiet --variant=minbase ${packages:+"--include=$packages"} "$suite" "$directory" >&2
         touch "$directory.complete"
     fi
     flock --unlock "$lock"

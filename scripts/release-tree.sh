@@ -41,7 +41,7 @@ pack_deb() {
     local release=$target/$2-unknown-linux-gnu/release
     mkdir -p "$release"
     cp --archive "$1" "$release/package"
-    [[ -z $binaries ]] || options+=(--fast)
+    [[ -z $binaries ]] || options+=(--fast --compress-type gz --compress-system)
     (cd "$elevo_root" && CARGO_TARGET_DIR=$target cargo deb --quiet --offline --locked --no-build --no-strip \
         --package elevo-cli --target "$2-unknown-linux-gnu" --output "$3" "${options[@]}")
 }
