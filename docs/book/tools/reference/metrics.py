@@ -22,8 +22,8 @@ _PROCESS = {
 _TABLES = {"COUNTERS": "counter", "LABELLED": "counter", "HISTOGRAMS": "histogram", "GAUGES": "gauge"}
 
 _INTRODUCTION = [
-    "The metrics that a server exports for Prometheus, at `http://METRICS_HOST:METRICS_PORT/metrics`, by default",
-    "`http://127.0.0.1:9090/metrics`. A histogram has the series `_bucket`, `_sum` and `_count`; durations are in seconds.",
+    "The metrics that a server exports for Prometheus, at `http://METRICS_HOST:METRICS_PORT/metrics`, by",
+    "default `http://127.0.0.1:9090/metrics`. A histogram has the series `_bucket`, `_sum` and `_count`; durations are in seconds.",
     "[Alerts](../operations/alerts.md) explains the alerts that use the metrics, and",
     "[Running a server](../operations/server.md#metrics-and-traces) how to collect metrics and traces.",
     "",
@@ -33,7 +33,7 @@ _INTRODUCTION = [
     "",
     # The page must have every metric that the server exports.
     "<!-- run: sed -n 's/^# TYPE \\([a-z_]*\\) .*/\\1/p' metrics.txt > names; test -s names -->",
-    "<!-- run: for name in $(cat names); do grep -q \"^| .$name. |\" "
+    '<!-- run: for name in $(cat names); do grep -q "^| .$name. |" '
     '"$ELEVO_CHECKOUT/docs/book/src/reference/metrics.md"; done -->',
     "",
 ]
