@@ -23,7 +23,8 @@ _TABLES = {"COUNTERS": "counter", "LABELLED": "counter", "HISTOGRAMS": "histogra
 
 _INTRODUCTION = [
     "The metrics that a server exports for Prometheus, at `http://METRICS_HOST:METRICS_PORT/metrics`, by",
-    "default `http://127.0.0.1:9090/metrics`. A histogram has the series `_bucket`, `_sum` and `_count`; durations are in seconds.",
+    "default `http://127.0.0.1:9090/metrics`. A histogram has the series `_bucket`, `_sum` and `_count`;",
+    "durations are in seconds.",
     "[Alerts](../operations/alerts.md) explains the alerts that use the metrics, and",
     "[Running a server](../operations/server.md#metrics-and-traces) how to collect metrics and traces.",
     "",
