@@ -77,10 +77,13 @@ class Types:
     def _variants(self, variants: list[Schema]) -> list[str]:
         lines = ["One of:", ""]
         for variant in variants:
-            lines += [f"- {self.words(variant)}{_colon(markdown.cell(variant.get('description', '')))}"]
+            about = markdown.cell(variant.get("description", ""))
+            lines += [f"- {self.words(variant)}{_colon(about)}"]
             required = variant.get("required", [])
             for name, field in variant.get("properties", {}).items():
-                lines += [f"  - `{name}` ({self.words(field)}{needed(name in required)}){_colon(describe(field))}"]
+                # The only field of a variant often has the same description.
+                own = describe(field) if describe(field) != about else ""
+                lines += [f"  - `{name}` ({self.words(field)}{needed(name in required)}){_colon(own)}"]
         return [*lines, ""]
 
 
