@@ -13,8 +13,8 @@ const WINDOW_LOG: u32 = 25;
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
-/// The decompressed bytes of an archive.
-pub(crate) fn open<'a>(mut from: impl Read + Send + 'a) -> io::Result<Box<dyn Read + Send + 'a>> {
+/// Returns the decompressed bytes of an archive: plain, gzip or zstd.
+pub fn decompress<'a>(mut from: impl Read + Send + 'a) -> io::Result<Box<dyn Read + Send + 'a>> {
     let mut start = Vec::with_capacity(ZSTD.len());
     from.by_ref()
         .take(ZSTD.len() as u64)

@@ -22,6 +22,7 @@ mod reader;
 mod whiteout;
 mod writer;
 
+pub use compressed::decompress;
 pub use error::{Error, Result};
 pub use export::{Export, ExportContent, Exported};
 #[cfg(any(test, feature = "fuzzing"))]

@@ -123,7 +123,7 @@ impl<'a> Reader<'a> {
         let content = limits.bytes.saturating_add(most_headers(&limits));
         let (from, packed) = Metered::new(from, content.saturating_add(PADDING));
         Ok(Self {
-            input: compressed::open(from).map_err(Error::read)?,
+            input: compressed::decompress(from).map_err(Error::read)?,
             limits,
             bytes: limits.bytes,
             entries: limits.entries,

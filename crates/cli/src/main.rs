@@ -10,6 +10,7 @@
     reason = "the clock, the environment and the current directory enter here"
 )]
 
+mod agent_inside;
 mod args;
 mod client;
 mod commands;
@@ -47,7 +48,16 @@ use store_command::StoreCommand;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    if is_called("workspace-server") {
+        return elevo_server::run_command(agent_inside::agent_inside());
+    }
     ExitCode::from(exit().code())
+}
+
+/// Whether the program was called by another of its names.
+fn is_called(name: &str) -> bool {
+    let called = std::env::args_os().next();
+    called.is_some_and(|called| std::path::Path::new(&called).file_name() == Some(name.as_ref()))
 }
 
 fn exit() -> Exit {

@@ -1,8 +1,10 @@
 //! A Docker runtime that does not need the engine at startup.
 
+use std::io;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use parking_lot::RwLock;
@@ -127,6 +129,10 @@ impl SandboxRuntime for Reconnecting {
             Ok(runtime) => runtime.pull(name).await,
             Err(error) => stream::iter([Err(error)]).boxed(),
         }
+    }
+
+    async fn load(&self, archive: BoxStream<'static, io::Result<Bytes>>) -> Result<Vec<String>> {
+        self.connected().await?.load(archive).await
     }
 
     async fn remove_image(&self, name: &str) -> Result<()> {

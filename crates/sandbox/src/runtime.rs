@@ -1,4 +1,5 @@
 use std::fmt;
+use std::io;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -90,6 +91,12 @@ pub trait SandboxRuntime: fmt::Debug + Send + Sync {
     /// Fetches an image from its registry. The stream ends with an error, or
     /// when the image is complete; dropping the stream cancels the pull.
     async fn pull(&self, name: &str) -> BoxStream<'static, Result<PullProgress>>;
+
+    /// Adds the images of an archive to this machine, and returns their names;
+    /// the archive is an uncompressed tar as `docker save` writes it. An image on
+    /// this machine with one of these names loses the name. An archive that the
+    /// engine cannot read is [`Refused`](crate::Error::Refused).
+    async fn load(&self, archive: BoxStream<'static, io::Result<Bytes>>) -> Result<Vec<String>>;
 
     /// Deletes an image from this machine. A missing image is not an error; an
     /// image that a container uses is a [`Conflict`](crate::Error::Conflict).

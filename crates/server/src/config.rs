@@ -58,8 +58,13 @@ pub struct Config {
     pub docker_network: Option<String>,
     /// A file with credentials for registries.
     pub registries: Option<PathBuf>,
-    /// Binary of the workspace agent. Default: next to the server's binary.
+    /// Binary of the workspace agent. Default: the one inside the server's
+    /// binary, or else next to it.
     pub agent_binary: Option<PathBuf>,
+    /// The workspace agent that the server's binary contains. No setting.
+    pub agent_inside: Option<&'static [u8]>,
+    /// Directory with the documentation and the image of the first template.
+    pub share_dir: Option<PathBuf>,
     /// User and group of all processes in sandboxes.
     pub sandbox_user: (u32, u32),
     /// Limits of each sandbox on the use of the machine's network and disks.
@@ -246,6 +251,14 @@ pub struct Limits {
     pub max_archive: u64,
     /// Maximum size of a single file that a client uploads.
     pub max_file: u64,
+}
+
+impl Limits {
+    /// Returns the maximum bytes of an archive. `max_archive` applies to the
+    /// files; a tar also has headers and padding.
+    pub(crate) fn most_archive_bytes(&self) -> u64 {
+        self.max_archive.saturating_mul(2).saturating_add(64 << 20)
+    }
 }
 
 /// All problems of the settings.

@@ -8,6 +8,7 @@ pub(crate) mod audit;
 pub(crate) mod changes;
 pub(crate) mod description;
 pub(crate) mod diffs;
+pub(crate) mod docs;
 pub(crate) mod enter;
 pub(crate) mod events;
 pub(crate) mod files;
@@ -146,6 +147,7 @@ fn routes() -> OpenApiRouter<Shared> {
         .merge(workspace_files::routes())
         .routes(routes!(templates::list, templates::add))
         .routes(routes!(templates::remove))
+        .routes(routes!(templates::load))
         .routes(routes!(keys::create, keys::list))
         .routes(routes!(keys::revoke))
         .routes(routes!(tickets::create))
@@ -209,7 +211,7 @@ pub(crate) fn router(shared: Shared) -> Router {
         .layer(from_fn_with_state(shared.clone(), idempotent::once))
         .layer(from_fn_with_state(shared.clone(), enter::enter))
         .layer(DefaultBodyLimit::max(BODY));
-    let router = ports::add_to(router)
+    let router = docs::add_to(ports::add_to(router), &shared.app.config)
         .method_not_allowed_fallback(async || {
             let message = "this path does not support the method of the request";
             ApiError::from(Failure::new(ErrorCode::MethodNotAllowed, message))

@@ -81,6 +81,7 @@ async fn expire(app: &Arc<App>) -> Result<()> {
 async fn look_after(app: &Arc<App>) -> Result<()> {
     app.requests.release_again().await?;
     app.recovery.recover_sandboxes().await?;
+    app.templates.add_first_later().await?;
     app.starts.end_abandoned_starts().await?;
     app.lost.look_after_all().await?;
     crate::platform::metrics::upkeep();

@@ -16,6 +16,7 @@
 //! random numbers are read in `platform::clock`.
 
 mod app;
+mod command;
 mod config;
 mod failure;
 mod http;
@@ -25,6 +26,7 @@ mod serve;
 
 pub use app::App;
 pub use app::resources::Parts;
+pub use command::run_command;
 pub use config::descriptions::settings;
 pub use config::{
     AuditConfig, AuditedCommands, Config, InvalidConfig, Limits, Secret, Tls, TracesConfig,

@@ -8,6 +8,7 @@ pub(crate) mod clock;
 pub(crate) mod descriptors;
 pub(crate) mod files;
 pub(crate) mod installation;
+pub(crate) mod installed;
 pub(crate) mod listen;
 pub(crate) mod metrics;
 pub(crate) mod outgoing;

@@ -197,6 +197,10 @@ impl Server {
         recover(&app)
             .await
             .context("cannot recover from the last stop")?;
+        if let Err(failure) = app.templates.add_first().await {
+            let cause = failure.summary();
+            tracing::warn!(cause, "cannot add the template of the release");
+        }
         let addresses = listen_for_clients(&app, &mut tasks).await?;
         crate::http::admin_socket::listen(&app, &mut tasks)?;
         let working = app.clone();
@@ -220,6 +224,11 @@ impl Server {
     /// Returns the services, for callers in the same process.
     pub fn app(&self) -> &Arc<App> {
         &self.app
+    }
+
+    /// Returns the name of a template, if there is one.
+    pub async fn any_template(&self) -> Option<String> {
+        self.app.templates.any().await.ok().flatten()
     }
 
     /// Waits until a listener or the jobs end while the server should be

@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, thread};
 
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
 /// Returns the address of the engine: `unix:///…`.
 pub fn host() -> String {
     setting("DOCKER_HOST")
@@ -98,4 +101,39 @@ fn setting(name: &str) -> String {
          scripts/services up docker && eval \"$(scripts/services env docker)\""
     );
     value
+}
+
+/// Returns an image archive, as `docker save` writes it, with one image of one
+/// small file.
+pub fn image_archive(name: &str) -> Vec<u8> {
+    let layer = tar_of(&[("file", b"content\n")]);
+    let hash: String = Sha256::digest(&layer)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let config = json!({
+        "architecture": std::env::consts::ARCH,
+        "os": "linux",
+        "config": {},
+        "rootfs": {"type": "layers", "diff_ids": [format!("sha256:{hash}")]},
+    });
+    let manifest = json!([
+        {"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}
+    ]);
+    tar_of(&[
+        ("layer.tar", &layer),
+        ("config.json", config.to_string().as_bytes()),
+        ("manifest.json", manifest.to_string().as_bytes()),
+    ])
+}
+
+fn tar_of(files: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut builder = tar::Builder::new(Vec::new());
+    for (name, content) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(content.len() as u64);
+        header.set_mode(0o644);
+        builder.append_data(&mut header, name, *content).unwrap();
+    }
+    builder.into_inner().unwrap()
 }

@@ -2,6 +2,7 @@ import { type Api, LONG_TIMEOUT, path, type RequestOptions } from './api.js'
 import type { ApiPromise } from './api-promise.js'
 import { type List, list, type PageOptions } from './pages.js'
 import { type Schemas, split } from './resource.js'
+import type { RequestBody } from './transport.js'
 
 /** A template of sandboxes. */
 export type Template = Schemas['Template']
@@ -42,6 +43,13 @@ export class TemplateService {
     create(params: Schemas['AddTemplate'] & RequestOptions): ApiPromise<Template> {
         const { options, body } = split(params)
         return this.#api.json({ method: 'POST', path: '/templates', json: body, options, timeout: LONG_TIMEOUT })
+    }
+
+    /** Creates a template from an image archive, as `docker save` writes it: plain, gzip or zstd. */
+    load(name: string, archive: RequestBody, options?: RequestOptions): ApiPromise<Template> {
+        const headers = { 'content-type': 'application/x-tar' }
+        const to = path`/templates/${name}/archive`
+        return this.#api.json({ method: 'PUT', path: to, headers, body: archive, options, timeout: LONG_TIMEOUT })
     }
 
     /** Deletes a template. */

@@ -1,6 +1,7 @@
 //! The commands of `elevo template`.
 
 mod create;
+mod load;
 mod ls;
 mod rm;
 mod show;
@@ -18,6 +19,7 @@ use crate::errors::Exit;
     after_help = "\
 Examples:
   elevo template create python:3.11
+  elevo template load busybox.tar.zst
   elevo template ls
   elevo sandbox create python:3.11"
 )]
@@ -31,6 +33,7 @@ pub(crate) struct Template {
 #[derive(Debug, Subcommand)]
 enum TemplateCommand {
     Create(create::Create),
+    Load(load::Load),
     #[command(alias = "list")]
     Ls(ls::Ls),
     Show(show::Show),
@@ -43,6 +46,7 @@ pub(crate) fn run(template: Template) -> anyhow::Result<Exit> {
     client::run_on_server(&template.reach, |call| match template.command {
         TemplateCommand::Ls(_) => ls::run(call).map(done),
         TemplateCommand::Create(args) => create::run(call, args).map(done),
+        TemplateCommand::Load(args) => load::run(call, &args).map(done),
         TemplateCommand::Show(args) => show::run(call, &args).map(done),
         TemplateCommand::Rm(args) => rm::run(call, &args),
     })

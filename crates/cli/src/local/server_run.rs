@@ -130,7 +130,7 @@ impl ServerTask<'_> {
         let announced = self.data.announce(&running)?;
         self.lock.enter(Phase::Running)?;
         tracing::info!(api = %addresses.api, metrics = %addresses.metrics, "listening");
-        self.greet(&running, is_new)?;
+        self.greet(&running, is_new, server.any_template().await)?;
         let ended = tokio::select! {
             error = server.failed() => Err(error.context("the server has failed")),
             () = self.signals.next() => Ok(()),
@@ -155,8 +155,14 @@ impl ServerTask<'_> {
 
     /// Prints the address of the server. A detached server then closes the
     /// output of the command that started it.
-    fn greet(&self, running: &RunningServer, is_new: bool) -> anyhow::Result<()> {
-        let greeting = Greeting::new(&self.data, running, is_new, self.mode.log_stderr);
+    fn greet(
+        &self,
+        running: &RunningServer,
+        is_new: bool,
+        template: Option<String>,
+    ) -> anyhow::Result<()> {
+        let log_stderr = self.mode.log_stderr;
+        let greeting = Greeting::new(&self.data, running, is_new, log_stderr, template);
         if !self.mode.detached {
             return greeting.print(self.mode.json, self.mode.hints);
         }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use elevo_server::Config;
 
+use crate::agent_inside::agent_inside;
 use crate::errors::{FileProblem, ServerProblem};
 use crate::local::data_directory::{self, DataDirectory};
 use crate::options::network::Network;
@@ -77,6 +78,7 @@ impl ServerSettings {
         let config = Config::read(file.as_deref(), environment.chain(options));
         let mut config = config.map_err(|invalid| ServerProblem::Settings(invalid.0))?;
         config.adopt = self.adopt;
+        config.agent_inside = agent_inside();
         Ok(config)
     }
 

@@ -19,6 +19,9 @@ pub(crate) struct Greeting {
     /// The log, unless the server logs to standard error.
     log: Option<PathBuf>,
     pid: u32,
+    /// A template to create sandboxes from, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    template: Option<String>,
 }
 
 impl Greeting {
@@ -27,6 +30,7 @@ impl Greeting {
         running: &RunningServer,
         key_created: bool,
         log_stderr: bool,
+        template: Option<String>,
     ) -> Self {
         Self {
             server: running.url(),
@@ -36,6 +40,7 @@ impl Greeting {
             key_created,
             log: (!log_stderr).then(|| data.log()),
             pid: running.pid,
+            template,
         }
     }
 
@@ -75,12 +80,19 @@ impl Greeting {
         if self.data != DataDirectory::new(None).path() {
             output.line(format!("  export ELEVO_DATA={}", self.data.display()))?;
         }
-        for command in [
+        let (first, template) = match &self.template {
+            Some(name) => (None, name.as_str()),
+            None => (Some("elevo template create debian:12"), "debian:12"),
+        };
+        let create = format!("elevo sandbox create {template} --project site --name ada");
+        let commands = [
             "elevo project create site",
-            "elevo template create python:3.11",
-            "id=$(elevo sandbox create python:3.11)",
-            "elevo exec \"$id\" -- python -c 'print(6 * 7)'",
-        ] {
+            &create,
+            "elevo exec ada -- 'echo hello > page.md'",
+            "elevo ws merge ada -m \"a page\"",
+            "elevo project log site",
+        ];
+        for command in first.into_iter().chain(commands) {
             output.line(format!("  {command}"))?;
         }
         output.line("")?;

@@ -1,7 +1,13 @@
+use std::io;
+
 use bollard::Docker;
 use bollard::auth::DockerCredentials;
+use bollard::errors::Error as Told;
 use bollard::models::{CreateImageInfo, ImageInspect};
-use bollard::query_parameters::{CreateImageOptionsBuilder, RemoveImageOptionsBuilder};
+use bollard::query_parameters::{
+    CreateImageOptionsBuilder, ImportImageOptionsBuilder, RemoveImageOptionsBuilder,
+};
+use bytes::Bytes;
 use futures::stream::BoxStream;
 use futures::{StreamExt, stream};
 
@@ -78,6 +84,36 @@ pub(super) fn pull(
         .boxed()
 }
 
+/// Adds the images of an archive, and returns their names.
+pub(super) async fn load(
+    docker: &Docker,
+    host: &str,
+    archive: BoxStream<'static, io::Result<Bytes>>,
+) -> Result<Vec<String>> {
+    let options = ImportImageOptionsBuilder::default().build();
+    let mut steps = docker.import_image_stream(options, archive, None);
+    let mut names = Vec::new();
+    while let Some(step) = steps.next().await {
+        let step = step.map_err(|error| match error {
+            // The engine reports an archive that it cannot read as a failure of
+            // its own.
+            Told::DockerResponseServerError { message, .. } => Error::refused("archive", message),
+            Told::DockerStreamError { error } => Error::refused("archive", error),
+            error => failure::translate(host, Subject::Engine, error),
+        })?;
+        let line = step.stream.unwrap_or_default();
+        names.extend(loaded_name(&line).map(str::to_owned));
+    }
+    Ok(names)
+}
+
+/// Returns the name of the image that a line of the engine reports as loaded.
+fn loaded_name(line: &str) -> Option<&str> {
+    let line = line.trim();
+    let name = line.strip_prefix("Loaded image: ");
+    name.or_else(|| line.strip_prefix("Loaded image ID: "))
+}
+
 /// Adds the tag `latest` to a name without a tag, for which the engine would
 /// fetch all tags.
 fn with_tag(name: &str) -> String {
@@ -103,6 +139,16 @@ fn progress(step: CreateImageInfo) -> PullProgress {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_loaded_images_are_read() {
+        assert_eq!(loaded_name("Loaded image: a/b:1\n"), Some("a/b:1"));
+        assert_eq!(
+            loaded_name("Loaded image ID: sha256:ab\n"),
+            Some("sha256:ab")
+        );
+        assert_eq!(loaded_name("Loading layer"), None);
+    }
 
     #[test]
     fn a_name_without_a_tag_gets_the_latest() {

@@ -19,9 +19,11 @@ use bollard::query_parameters::{
     CreateContainerOptionsBuilder, KillContainerOptionsBuilder, ListContainersOptionsBuilder,
     RemoveContainerOptionsBuilder,
 };
+use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use std::collections::HashMap;
+use std::io;
 
 #[async_trait]
 impl SandboxRuntime for DockerRuntime {
@@ -186,6 +188,10 @@ impl SandboxRuntime for DockerRuntime {
             }
             Err(error) => stream::iter([Err(error)]).boxed(),
         }
+    }
+
+    async fn load(&self, archive: BoxStream<'static, io::Result<Bytes>>) -> Result<Vec<String>> {
+        images::load(&self.docker, &self.settings.host, archive).await
     }
 
     async fn remove_image(&self, name: &str) -> Result<()> {

@@ -1,10 +1,12 @@
 //! The calls of an installation on the simulated engine.
 
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use futures::StreamExt;
+use bytes::Bytes;
 use futures::stream::{self, BoxStream};
+use futures::{StreamExt, TryStreamExt};
 use rustix::process::{Pid, Signal};
 use tokio::sync::watch;
 
@@ -235,6 +237,28 @@ impl SandboxRuntime for SimRuntime {
         stream::iter([pulled]).boxed()
     }
 
+    async fn load(&self, archive: BoxStream<'static, io::Result<Bytes>>) -> Result<Vec<String>> {
+        let pieces: Vec<Bytes> = archive
+            .try_collect()
+            .await
+            .map_err(|error| Error::refused("archive", error.to_string()))?;
+        let names = archived_names(&pieces.concat());
+        if names.is_empty() {
+            return Err(Error::refused("archive", "it has no manifest with names"));
+        }
+        let mut state = self.engine.state();
+        state.admit(None, "")?;
+        for name in &names {
+            let image = Image {
+                id: format!("sha256:{name}"),
+                size: 1 << 20,
+                created: None,
+            };
+            state.images.insert(name.clone(), image);
+        }
+        Ok(names)
+    }
+
     async fn remove_image(&self, name: &str) -> Result<()> {
         validate_image(name)?;
         let mut state = self.engine.state();
@@ -259,4 +283,19 @@ impl SandboxRuntime for SimRuntime {
             }),
         }
     }
+}
+
+/// Returns the names in the manifest of an archive. The simulation has no images,
+/// so it looks for the names only.
+fn archived_names(archive: &[u8]) -> Vec<String> {
+    const START: &[u8] = b"\"RepoTags\":[";
+    let Some(at) = archive.windows(START.len()).position(|part| part == START) else {
+        return Vec::new();
+    };
+    let list = &archive[at + START.len() - 1..];
+    let mut lists = serde_json::Deserializer::from_slice(list).into_iter::<Vec<String>>();
+    lists
+        .next()
+        .and_then(|names| names.ok())
+        .unwrap_or_default()
 }

@@ -6,9 +6,10 @@ use std::os::unix::net::UnixListener as StdListener;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use elevo_core::Timestamp;
-use futures::StreamExt;
 use futures::stream::{self, BoxStream};
+use futures::{StreamExt, TryStreamExt};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -43,6 +44,7 @@ enum Request {
     Thaw(ContainerId),
     Image(String),
     Pull(String),
+    Load(Vec<u8>),
     RemoveImage(String),
     TearDown,
 }
@@ -134,6 +136,10 @@ async fn respond(runtime: &SimRuntime, request: Request) -> Vec<u8> {
                 .collect()
                 .await;
             encode(Ok(steps))
+        }
+        Request::Load(archive) => {
+            let archive = stream::iter([Ok(archive.into())]).boxed();
+            encode(runtime.load(archive).await)
         }
         Request::RemoveImage(name) => encode(runtime.remove_image(&name).await),
         Request::TearDown => encode(runtime.tear_down().await),
@@ -242,6 +248,14 @@ impl SandboxRuntime for RemoteRuntime {
             }
             Err(error) => stream::iter([Err(error)]).boxed(),
         }
+    }
+
+    async fn load(&self, archive: BoxStream<'static, io::Result<Bytes>>) -> Result<Vec<String>> {
+        let pieces: Vec<Bytes> = archive
+            .try_collect()
+            .await
+            .map_err(|error| Error::refused("archive", error.to_string()))?;
+        self.call(Request::Load(pieces.concat())).await
     }
 
     async fn remove_image(&self, name: &str) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use elevo_sandbox::{Error, SandboxRuntime};
 use elevo_testkit::docker;
-use futures::StreamExt;
+use futures::{StreamExt, stream};
 
 use crate::registry;
 use crate::support::with_installation;
@@ -110,5 +110,25 @@ fn an_image_missing_in_its_registry_is_reported() {
         let steps: Vec<_> = own.runtime.pull(&name).await.collect().await;
         let error = steps.into_iter().find_map(Result::err).unwrap();
         assert!(matches!(error, Error::NoSuchImage { .. }), "{error:?}");
+    });
+}
+
+#[test]
+fn the_images_of_an_archive_are_loaded() {
+    with_installation(async |own| {
+        let name = "elevo-test/archived:1";
+        own.runtime.remove_image(name).await.unwrap();
+        let archive = docker::image_archive(name);
+        let pieces: Vec<_> = archive.chunks(1000).map(<[u8]>::to_vec).collect();
+        let pieces = stream::iter(pieces).map(|piece| Ok(piece.into())).boxed();
+        assert_eq!(own.runtime.load(pieces).await.unwrap(), [name]);
+        assert!(own.runtime.image(name).await.unwrap().is_some());
+        own.runtime.remove_image(name).await.unwrap();
+
+        let noise = stream::iter([Ok(vec![7; 4096].into())]).boxed();
+        let error = own.runtime.load(noise).await.unwrap_err();
+        assert!(matches!(error, Error::Refused { .. }), "{error:?}");
+        let broken = stream::iter([Err(std::io::Error::other("cut off"))]).boxed();
+        own.runtime.load(broken).await.unwrap_err();
     });
 }

@@ -75,7 +75,11 @@ pub(super) const SETTINGS: &[(&str, &str)] = &[
     ),
     (
         "AGENT_BINARY",
-        "binary of the workspace agent [next to the server's binary]",
+        "binary of the workspace agent [the one inside the server's binary, or next to it]",
+    ),
+    (
+        "SHARE_DIR",
+        "directory with the documentation and the image of the first template [../share/elevo from the server's binary]",
     ),
     (
         "SANDBOX_USER",

@@ -375,6 +375,8 @@ impl Reader {
             docker_network: self.text("DOCKER_NETWORK"),
             registries: self.path("REGISTRY_AUTH_FILE"),
             agent_binary: self.path("AGENT_BINARY"),
+            agent_inside: None,
+            share_dir: self.path("SHARE_DIR"),
             sandbox_user: self.sandbox_user(),
             host_limits: self.host_limits(),
             default_network: self.get("DEFAULT_NETWORK", NetworkMode::Internet, network),

@@ -1,4 +1,5 @@
 use axum::Json;
+use axum::body::Body as RawBody;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::sse::Event as SseEvent;
@@ -10,11 +11,12 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::http::answer::Answer;
+use crate::http::description::Binary;
 use crate::http::layers;
 use crate::http::page::LongPage;
 use crate::http::request::{Body, Path, Query, Who};
 use crate::http::shared::Shared;
-use crate::http::stream;
+use crate::http::{stream, upload};
 
 /// List templates, ordered by name
 #[utoipa::path(
@@ -77,6 +79,29 @@ pub(super) async fn add(
     let events = ReceiverStream::new(receiver);
     let events = events.map(|event| Ok(SseEvent::default().data(serde_json::to_string(&event)?)));
     Ok(stream::respond(events))
+}
+
+/// Add a template with the image of a tar (plain, gzip or zstd)
+///
+/// The body is an archive with one image, as `docker save` writes it. The image
+/// keeps the name that the archive gives it.
+#[utoipa::path(
+    put, path = "/api/v1/templates/{name}/archive", operation_id = "templates_load", tag = "templates", params(("name" = String, Path)),
+    request_body(content = Binary, content_type = "application/x-tar"),
+    extensions(("x-elevo" = json!({"audit": "template.added", "body": "archive"}))),
+    responses((status = 201, description = "The template", body = api::Template))
+)]
+pub(super) async fn load(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(name): Path<String>,
+    body: RawBody,
+) -> Answer<(StatusCode, Json<api::Template>)> {
+    crate::platform::audit::about("template", crate::platform::audit::cut(&name));
+    who.needs(api::Scope::System)?;
+    let archive = upload::receive(&shared, &who, body).await?;
+    let added = shared.app.templates.load(&who, name, archive).await?;
+    Ok((StatusCode::CREATED, Json(added)))
 }
 
 /// Delete a template; the container engine keeps the image

@@ -30,8 +30,7 @@ pub(super) async fn receive(
     body: Body,
 ) -> Result<Box<dyn Read + Send>> {
     let app = &shared.app;
-    // The limit applies to the files; a tar also has headers and padding.
-    let most = app.config.limits.max_archive.saturating_mul(2) + (64 << 20);
+    let most = app.config.limits.most_archive_bytes();
     let mut pieces = body.into_data_stream();
     let (mut buffer, mut file, mut length) = (Vec::new(), None, 0);
     let mut held = None;

@@ -6,7 +6,8 @@ use crate::platform::audit::{Audit, Entry};
 use crate::platform::privacy::{close, private_directory};
 use anyhow::Context;
 use elevo_catalog::{SqliteCatalog, SqliteOptions};
-use std::fs::{self, File};
+use std::borrow::Cow;
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -41,56 +42,55 @@ pub(super) fn prepare(config: &Config) -> anyhow::Result<()> {
 /// mount it. If the agent is missing, the server starts but cannot create
 /// sandboxes.
 pub(super) fn install_agent(config: &Config) -> anyhow::Result<()> {
-    let from = match &config.agent_binary {
-        Some(path) => path.clone(),
-        None => {
-            let own = std::env::current_exe().context("cannot find the path of this program")?;
-            own.with_file_name("workspace-agent")
-        }
+    let Some((bytes, from)) = find_agent(config)? else {
+        return Ok(());
     };
-    if config.agent_binary.is_none() && !from.is_file() {
-        let path = from.display();
-        tracing::warn!(
-            %path,
-            "the workspace agent is missing, so no sandbox can be created; set AGENT_BINARY to \
-             its path and restart the server"
-        );
-        return Ok(());
-    }
     let into = config.data_dir.join("agent/workspace-agent");
-    // The agent is not copied if it is unchanged, so that a start on a full disk
+    // The agent is not written if it is unchanged, so that a start on a full disk
     // needs no space for it.
-    if is_same(&from, &into) {
+    if fs::read(&into).is_ok_and(|found| found == *bytes) {
         return Ok(());
     }
+    // Running sandboxes keep the file that they started with.
     let temporary = config.data_dir.join("agent/.new");
-    let copied = fs::copy(&from, &temporary).and_then(|_| {
+    let written = fs::write(&temporary, &bytes).and_then(|()| {
         fs::set_permissions(&temporary, fs::Permissions::from_mode(0o755))?;
         fs::rename(&temporary, &into)
     });
-    copied.with_context(|| {
-        let from = from.display();
-        format!(
-            "cannot copy the workspace agent {from}; build it with scripts/agent and set \
-                 AGENT_BINARY to its path"
-        )
-    })
+    written.with_context(|| format!("cannot copy the workspace agent {from}"))
 }
 
-/// Returns true if two files have the same content.
-pub(super) fn is_same(one: &Path, other: &Path) -> bool {
-    let (Ok(one), Ok(other)) = (File::open(one), File::open(other)) else {
-        return false;
+/// Returns the workspace agent and its place: the file of the settings, the one
+/// inside this program, or the file next to it. Returns `None` if there is none.
+fn find_agent(config: &Config) -> anyhow::Result<Option<(Cow<'static, [u8]>, String)>> {
+    let read = |path: &Path| {
+        let read = fs::read(path).with_context(|| {
+            let path = path.display();
+            format!(
+                "cannot read the workspace agent {path}; build it with scripts/agent and set \
+                 AGENT_BINARY to its path"
+            )
+        });
+        read.map(|bytes| Some((bytes.into(), path.display().to_string())))
     };
-    let length = |file: &File| file.metadata().map(|stat| stat.len()).ok();
-    if length(&one) != length(&other) {
-        return false;
+    if let Some(path) = &config.agent_binary {
+        return read(path);
     }
-    let hash = |file: File| {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update_reader(file).map(|hasher| hasher.finalize())
-    };
-    matches!((hash(one), hash(other)), (Ok(one), Ok(other)) if one == other)
+    if let Some(bytes) = config.agent_inside {
+        return Ok(Some((bytes.into(), "of this program".to_owned())));
+    }
+    let own = std::env::current_exe().context("cannot find the path of this program")?;
+    let path = own.with_file_name("workspace-agent");
+    if path.is_file() {
+        return read(&path);
+    }
+    let path = path.display();
+    tracing::warn!(
+        %path,
+        "the workspace agent is missing, so no sandbox can be created; set AGENT_BINARY to \
+         its path and restart the server"
+    );
+    Ok(None)
 }
 
 pub(super) async fn open_catalog(config: &Config) -> anyhow::Result<Arc<SqliteCatalog>> {

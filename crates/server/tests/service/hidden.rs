@@ -757,6 +757,14 @@ fn of_the_rest() -> Vec<Case> {
         case("GET", "/api/v1/templates", &[], "", 200),
         case("POST", "/api/v1/templates", &[], "", 403).json(name),
         case("DELETE", template, &["base"], "", 403),
+        case(
+            "PUT",
+            "/api/v1/templates/{name}/archive",
+            &["base"],
+            "",
+            403,
+        )
+        .bytes(tar(&["x"])),
         case("POST", "/api/v1/snapshots", &[], "", 201).bytes(tar(&["own.txt"])),
         case("GET", "/api/v1/snapshots", &[], "", 200),
         case("GET", "/api/v1/stats", &[], "", 403),

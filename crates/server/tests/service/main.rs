@@ -36,6 +36,7 @@ mod hidden;
 mod hostile;
 mod idempotency;
 mod installation;
+mod installed;
 mod keys;
 mod labels;
 mod lifecycle;

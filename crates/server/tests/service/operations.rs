@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use elevo_testkit::docker;
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
@@ -107,6 +108,10 @@ async fn keys_and_tenants(caller: &mut Caller) {
     let image = caller.service.image();
     let template = json!({"name": "mine", "image": image});
     caller.call("POST templates", &[], template).await;
+    let load = caller.request("PUT templates/{name}/archive", &["loaded"], "");
+    let load = load.body(docker::image_archive("elevo-test/loaded:1"));
+    let loaded = caller.send("PUT templates/{name}/archive", load).await;
+    assert_eq!(loaded["image"], "elevo-test/loaded:1");
     caller.read("GET templates", &[], "").await;
     caller
         .call("DELETE templates/{name}", &["mine"], Value::Null)

@@ -3,6 +3,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use elevo_testkit::docker;
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
@@ -93,6 +94,7 @@ impl Things {
             .replace("{ptyId}", &self.terminal)
             .replace("{event}", &self.event.to_string())
             .replace("{port}", "3000")
+            .replace("{name}", "loaded")
     }
 
     /// Adds a body that the route accepts.
@@ -117,6 +119,9 @@ impl Things {
             | "projects/{id}/archive"
             | "workspaces/{id}/archive" => {
                 return request.body(tar());
+            }
+            "templates/{name}/archive" => {
+                return request.body(docker::image_archive("elevo-test/replayed:1"));
             }
             "sandboxes/{id}/files" | "workspaces/{id}/files" => return request.body("content"),
             "sandboxes/{id}/files/move" | "workspaces/{id}/files/move" => {

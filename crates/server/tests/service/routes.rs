@@ -24,6 +24,7 @@ const OF_THE_TENANT: &[(&str, &str, u16, u16)] = &[
     ("get", "/api/v1/templates", 200, 200),
     ("post", "/api/v1/templates", 403, 403),
     ("delete", "/api/v1/templates/{name}", 403, 403),
+    ("put", "/api/v1/templates/{name}/archive", 403, 403),
     ("get", "/api/v1/keys", 200, 200),
     ("post", "/api/v1/keys", 201, 403),
     ("delete", "/api/v1/keys/{id}", 404, 404),

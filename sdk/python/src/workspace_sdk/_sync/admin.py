@@ -10,6 +10,7 @@ from .._deadline import Deadline
 from .._lazy import models
 from .._values import Option, Ref, body_of, ref, ref_or_none
 from .base import Service
+from .content import Data, content_of
 from .pages import Pages
 from .transport import VERY_LONG, Request, Transport
 
@@ -45,6 +46,13 @@ class Templates(Service):
         """Creates a template. The image is pulled if the container engine does not have it."""
         body = body_of(name=name, image=image, description=description, tags=tags, writable_root=writable_root)
         return self._post(models.Template.model_validate_json, body=body, timeout=VERY_LONG, **options)
+
+    def load(self, name: str, archive: Data, **options: Unpack[Call]) -> models.Template:
+        """Creates a template from an image archive, as `docker save` writes it: plain, gzip or zstd."""
+        headers = {"Content-Type": "application/x-tar"}
+        content = content_of(archive)
+        answer = self._send("PUT", name, "archive", content=content, headers=headers, timeout=VERY_LONG, **options)
+        return models.Template.model_validate_json(answer.content)
 
     def delete(self, name: str, **options: Unpack[Call]) -> None:
         """Deletes a template; the image stays."""
