@@ -5,16 +5,21 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::errors::Exit;
+use crate::local::data_directory::DataDirectory;
 use crate::local::server_run::{self, RunMode};
 use crate::local::server_start::{self, StartOptions};
 use crate::options::server_settings::ServerSettings;
+use crate::output::notes::print_note;
+use crate::output::server_greeting::Greeting;
 use crate::server_socket::Dispatch;
 
 /// Start the server on this machine.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Starts the server in the background, waits until it is ready, and prints its
-address, the place of its log, and commands to try. `elevo down` stops it.
+address, the place of its log, and commands to try. `elevo down` stops it. If a
+server runs already, prints its address. A server without a template gets that
+of the release, `busybox`.
 `elevo server start` does the same without the commands to try. The server
 starts again after a reboot only if a service manager runs it: see `elevo server
 run`.
@@ -74,6 +79,15 @@ pub(crate) fn run(args: &Up, dispatch: Dispatch) -> anyhow::Result<Exit> {
             detached: false,
         };
         server_run::run(args.settings.read(data)?, mode, dispatch)?;
+        return Ok(Exit::Done);
+    }
+    // The package's service may have started it.
+    let found = DataDirectory::new(Some(args.settings.read(data)?.data_dir));
+    if let Some(running) = found.running() {
+        if !args.quiet && !args.json {
+            print_note("the server is running already, with the settings of its start");
+        }
+        Greeting::new(&found, &running, false, true, None).print(args.json, false)?;
         return Ok(Exit::Done);
     }
     server_start::start(&StartOptions {
