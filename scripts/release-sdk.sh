@@ -13,7 +13,8 @@ pack_sdks() {
     node_bin=$node_tools/node_modules/node-24-$node_arch/bin
     # Tools write next to the sources, so they get a copy.
     mkdir -p "$sources"
-    tar --create --exclude=node_modules --exclude=dist --exclude=.build openapi sdk | tar --extract --directory "$sources"
+    tar --create --mode=u+rw,go=rX --exclude=node_modules --exclude=dist --exclude=.build openapi sdk |
+        tar --extract --directory "$sources"
     ln -s "$typescript_tools/node_modules" "$sources/sdk/typescript/node_modules"
     logged "$python_tools/python/bin/python" -m build --no-isolation --outdir "$1" "$sources/sdk/python"
     logged pinned_npm run build --prefix "$sources/sdk/typescript"
