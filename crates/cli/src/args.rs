@@ -8,6 +8,7 @@ use crate::commands::audit::Audit;
 use crate::commands::completions::Completions;
 use crate::commands::context::Context;
 use crate::commands::cp::Cp;
+use crate::commands::demo::Demo;
 use crate::commands::doctor::Doctor;
 use crate::commands::down::Down;
 use crate::commands::events::Events;
@@ -125,6 +126,7 @@ pub(crate) enum Command {
     Server(Server),
     Store(Store),
     Ws(Ws),
+    Demo(Demo),
     Doctor(Doctor),
     Version(Version),
     Help(Help),
@@ -164,6 +166,7 @@ impl Command {
             Self::Local(local) => local.global().json,
             Self::Store(store) => store.global().json,
             Self::Ws(ws) => ws.global.json,
+            Self::Demo(demo) => demo.json,
             Self::Doctor(doctor) => doctor.json,
             Self::Version(version) => version.json,
             Self::Help(_) | Self::Man(_) | Self::Completions(_) => false,

@@ -12,6 +12,7 @@ pub(crate) mod audit;
 pub(crate) mod completions;
 pub(crate) mod context;
 pub(crate) mod cp;
+pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod down;
 pub(crate) mod events;

@@ -9,6 +9,7 @@
 mod api;
 mod client;
 mod context;
+mod demo;
 mod described;
 mod directory;
 mod exit;
@@ -28,6 +29,7 @@ mod tag;
 mod workspace;
 
 pub(crate) use context::ContextProblem;
+pub(crate) use demo::DemoProblem;
 pub(crate) use directory::DirectoryProblem;
 pub(crate) use exit::Exit;
 pub(crate) use file::FileProblem;

@@ -29,9 +29,7 @@ pub(crate) struct Found {
 }
 
 pub(crate) fn look(data: Option<PathBuf>) -> anyhow::Result<Found> {
-    let host = std::env::var("DOCKER_HOST").ok();
-    let host = host.filter(|host| !host.is_empty());
-    let host = host.unwrap_or_else(|| DEFAULT_HOST.into());
+    let host = engine_host();
     let data = DataDirectory::new(data);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -55,9 +53,16 @@ pub(crate) fn look(data: Option<PathBuf>) -> anyhow::Result<Found> {
     Ok(found)
 }
 
+/// Returns the address of the container engine that the environment names.
+pub(crate) fn engine_host() -> String {
+    let host = std::env::var("DOCKER_HOST").ok();
+    let host = host.filter(|host| !host.is_empty());
+    host.unwrap_or_else(|| DEFAULT_HOST.into())
+}
+
 /// Returns the engine's description. Uses a server name that no installation has,
 /// so that no container of one is touched.
-async fn engine(host: &str) -> Result<RuntimeInfo, String> {
+pub(crate) async fn engine(host: &str) -> Result<RuntimeInfo, String> {
     let settings = DockerSettings {
         host: host.into(),
         server: "elevo-doctor".into(),

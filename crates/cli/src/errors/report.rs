@@ -6,6 +6,7 @@ use anstyle::{AnsiColor, Style};
 use serde_json::{Map, Value, json};
 
 use super::context::ContextProblem;
+use super::demo::DemoProblem;
 use super::described::{Advice, Described, plain_failure};
 use super::directory::DirectoryProblem;
 use super::exit::Exit;
@@ -125,6 +126,7 @@ fn of_command_line(error: &(dyn Error + 'static)) -> Option<Described> {
     }
     first_of!(
         ContextProblem,
+        DemoProblem,
         DirectoryProblem,
         FileProblem,
         LocalProblem,

@@ -122,6 +122,17 @@ fn errors() -> Vec<anyhow::Error> {
         },
         ProjectProblem::NotEditable,
     ];
+    let demo = [
+        DemoProblem::NoEngine {
+            host: "unix:///s".into(),
+            obstacle: "it does not respond".into(),
+        },
+        DemoProblem::NoTemplate,
+        DemoProblem::Command(name()),
+        DemoProblem::Unexpected("the fork failed"),
+        DemoProblem::Interrupted,
+        DemoProblem::Left(vec!["the mount /a".into(), "the process 7".into()]),
+    ];
     let sandbox = [
         SandboxProblem::NoTemplate,
         SandboxProblem::UnknownTemplate(name()),
@@ -234,6 +245,7 @@ fn errors() -> Vec<anyhow::Error> {
     all.extend(directory.map(Into::into));
     all.extend(workspace.map(Into::into));
     all.extend(project.map(Into::into));
+    all.extend(demo.map(Into::into));
     all.extend(sandbox.map(Into::into));
     all.extend(server.map(Into::into));
     all.extend(process.map(Into::into));

@@ -15,6 +15,7 @@ mod backup;
 mod batch;
 mod commands;
 mod deciding;
+mod demo;
 mod events;
 mod files;
 mod imports;

@@ -56,7 +56,7 @@ fn needed(name: &str, how: &str) -> String {
     value
 }
 
-fn agent() -> String {
+pub(crate) fn agent() -> String {
     needed("ELEVO_AGENT", "export ELEVO_AGENT=$(scripts/agent)")
 }
 
@@ -225,8 +225,8 @@ impl Drop for Server {
     }
 }
 
-/// Containers that mount files of this server.
-fn containers(data: &Path) -> Vec<String> {
+/// Containers that mount files in a directory.
+pub(crate) fn containers(data: &Path) -> Vec<String> {
     let all = docker(&["ps", "--all", "--quiet", "--filter", "label=elevo.server"]);
     let is_ours = |id: &&str| {
         let mounts = docker(&["inspect", "--format", "{{json .Mounts}}", id]);

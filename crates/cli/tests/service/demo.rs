@@ -1,0 +1,210 @@
+//! `elevo demo`: its steps, and that it leaves nothing behind however it ends.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use elevo_testkit::wait;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::server::{Ended, agent, containers, elevo};
+
+/// A directory for the temporary files of a demo.
+fn directory() -> TempDir {
+    let directory = tempfile::Builder::new().prefix("elevo-test-").tempdir();
+    directory.unwrap()
+}
+
+fn demo(directory: &Path, args: &[&str]) -> Command {
+    let mut command = elevo();
+    command
+        .arg("demo")
+        .args(args)
+        .env("TMPDIR", directory)
+        .env("DOCKER_HOST", elevo_testkit::docker::host())
+        .env("AGENT_BINARY", agent());
+    command
+}
+
+fn steps(output: &str) -> Vec<Value> {
+    let lines = output.lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+/// The result of the last step of a name.
+fn result<'a>(steps: &'a [Value], name: &str) -> Vec<&'a str> {
+    let step = steps.iter().rfind(|step| step["step"] == name).unwrap();
+    let lines = step["result"].as_array().unwrap().iter();
+    lines.map(|line| line.as_str().unwrap()).collect()
+}
+
+/// Checks that a demo has left no file, mount, process or container.
+fn assert_nothing_left(directory: &Path) {
+    let names = fs::read_dir(directory).unwrap();
+    let names: Vec<_> = names.map(|entry| entry.unwrap().path()).collect();
+    assert!(names.is_empty(), "{names:?}");
+    let path = directory.to_str().unwrap();
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let mounts: Vec<_> = mounts.lines().filter(|line| line.contains(path)).collect();
+    assert!(mounts.is_empty(), "{mounts:?}");
+    let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let command = fs::read(entry.unwrap().path().join("cmdline")).ok()?;
+        let command = String::from_utf8_lossy(&command).into_owned();
+        command.contains(path).then_some(command)
+    });
+    let processes: Vec<_> = processes.collect();
+    assert!(processes.is_empty(), "{processes:?}");
+    let containers = containers(directory);
+    assert!(containers.is_empty(), "{containers:?}");
+}
+
+fn assert_the_story(steps: &[Value]) {
+    let names: Vec<_> = steps
+        .iter()
+        .map(|it| it["step"].as_str().unwrap())
+        .collect();
+    let expected = "start project agents create create create exec exec exec fork exec \
+                    merge merge merge review accept log blame end";
+    assert_eq!(names.join(" "), expected);
+    assert_eq!(result(steps, "exec"), ["Mon-Fri 9-17", "Sat 10-14"]);
+    let sides = result(steps, "review");
+    assert_eq!(sides[1], "the project  coffee 3.20");
+    assert_eq!(sides[2], "cleo         coffee 2.90");
+    assert_eq!(result(steps, "log").len(), 4);
+    let blame = result(steps, "blame");
+    assert_eq!(blame[2], " 4  cleo  coffee 2.90");
+}
+
+#[test]
+fn three_agents_share_a_project_in_sandboxes() {
+    let directory = directory();
+    let image = elevo_testkit::docker::tiny_image();
+    let mut command = demo(directory.path(), &["--json", "--template", &image]);
+    // Settings of another server must not apply.
+    let elsewhere = directory.path().join("elsewhere");
+    command.env("WORKSPACE_ROOT", &elsewhere);
+    command.env("API_PORT", "1").env("ELEVO_DATA", &elsewhere);
+    let shown = Ended::new(command.output().unwrap()).text();
+    assert_the_story(&steps(&shown));
+    assert_nothing_left(directory.path());
+}
+
+#[test]
+fn three_agents_share_a_project_in_directories() {
+    let directory = directory();
+    let mut command = demo(directory.path(), &["--no-sandbox", "--json"]);
+    command.env_remove("AGENT_BINARY").env_remove("DOCKER_HOST");
+    let shown = Ended::new(command.output().unwrap()).text();
+    assert_the_story(&steps(&shown));
+    assert_nothing_left(directory.path());
+}
+
+#[test]
+fn without_an_engine_the_agents_work_in_directories() {
+    let directory = directory();
+    let mut command = demo(directory.path(), &[]);
+    command.env("DOCKER_HOST", "unix:///nowhere/docker.sock");
+    let ended = Ended::new(command.output().unwrap());
+    let note = "the container engine at unix:///nowhere/docker.sock does not respond";
+    assert!(ended.stderr.contains(note), "{}", ended.stderr);
+    let shown = ended.text();
+    for line in [
+        "$ elevo project create shop --from ./shop",
+        "$ ann=$(elevo ws create ann --project shop --agent ann)",
+        "$ elevo ws merge ann -m \"open on Saturday\"",
+        "    landed as step 2: hours.txt",
+        "$ elevo project blame shop prices.txt",
+        "No process, mount, container or file is left.",
+    ] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+    assert_nothing_left(directory.path());
+
+    let mut command = demo(directory.path(), &["--template", "any", "--json"]);
+    command.env("DOCKER_HOST", "unix:///nowhere/docker.sock");
+    let refused = Ended::new(command.output().unwrap());
+    assert_eq!(refused.name(), "engine_unavailable", "{}", refused.stderr);
+}
+
+#[test]
+fn a_failure_leaves_nothing_behind() {
+    let directory = directory();
+    // The server does not start.
+    let mut command = demo(directory.path(), &["--no-sandbox", "--json"]);
+    command.env("AGENT_BINARY", "/nonexistent");
+    let ended = Ended::new(command.output().unwrap());
+    assert_eq!(ended.code, 1, "{}", ended.stderr);
+    assert!(ended.stderr.contains("/nonexistent"), "{}", ended.stderr);
+    assert_nothing_left(directory.path());
+    // The built-in image is missing.
+    let mut command = demo(directory.path(), &["--json"]);
+    command.env("SHARE_DIR", "/nonexistent");
+    let ended = Ended::new(command.output().unwrap());
+    assert_eq!(ended.name(), "template_not_found", "{}", ended.stderr);
+    assert!(ended.stderr.contains("--no-sandbox"), "{}", ended.stderr);
+    assert_nothing_left(directory.path());
+}
+
+#[test]
+fn a_closed_output_leaves_nothing_behind() {
+    let directory = directory();
+    let mut running = spawn(demo(directory.path(), &["--no-sandbox", "--json"]));
+    let mut line = String::new();
+    let stdout = running.stdout.take().unwrap();
+    BufReader::new(stdout).read_line(&mut line).unwrap();
+    assert!(line.contains("start"), "{line}");
+    assert!(running.wait().unwrap().success());
+    assert_nothing_left(directory.path());
+}
+
+#[test]
+fn a_signal_during_the_start_leaves_nothing_behind() {
+    let directory = directory();
+    let running = spawn(demo(directory.path(), &["--no-sandbox", "--json"]));
+    wait::until("the server starts", || {
+        let mut found = fs::read_dir(directory.path()).unwrap();
+        let is_starting = |path: &Path| path.join("data/server.lock").exists();
+        found.find(|entry| is_starting(&entry.as_ref().unwrap().path()))
+    });
+    end(running, Signal::INT);
+    assert_nothing_left(directory.path());
+}
+
+#[test]
+fn a_signal_between_the_steps_leaves_nothing_behind() {
+    let directory = directory();
+    let image = elevo_testkit::docker::tiny_image();
+    for (step, signal) in [
+        ("start", Signal::TERM),
+        ("create", Signal::INT),
+        ("fork", Signal::HUP),
+        ("review", Signal::INT),
+    ] {
+        let command = demo(directory.path(), &["--json", "--template", &image]);
+        let mut running = spawn(command);
+        let mut lines = BufReader::new(running.stdout.take().unwrap()).lines();
+        let is_it = |line: &String| line.contains(&format!("\"step\":\"{step}\""));
+        assert!(lines.any(|line| is_it(&line.unwrap())), "{step}");
+        // The next step runs, or begins now.
+        let reading = std::thread::spawn(move || lines.for_each(drop));
+        end(running, signal);
+        reading.join().unwrap();
+        assert_nothing_left(directory.path());
+    }
+}
+
+fn spawn(mut command: Command) -> Child {
+    command.stdout(Stdio::piped()).spawn().unwrap()
+}
+
+/// Sends a signal, and checks that the demo ends because of it.
+fn end(mut running: Child, signal: Signal) {
+    kill_process(Pid::from_child(&running), signal).unwrap();
+    let status = running.wait().unwrap();
+    assert_eq!(status.code(), Some(128 + signal.as_raw()));
+}
