@@ -197,10 +197,6 @@ impl Server {
         recover(&app)
             .await
             .context("cannot recover from the last stop")?;
-        if let Err(failure) = app.templates.add_first().await {
-            let cause = failure.summary();
-            tracing::warn!(cause, "cannot add the template of the release");
-        }
         let addresses = listen_for_clients(&app, &mut tasks).await?;
         crate::http::admin_socket::listen(&app, &mut tasks)?;
         let working = app.clone();
@@ -316,7 +312,12 @@ async fn recover(app: &App) -> Result<(), Failure> {
     app.erasure.close_erased().await?;
     app.backups.resume_restored().await;
     app.requests.release_earlier().await;
-    app.recovery.run().await
+    app.recovery.run().await?;
+    if let Err(failure) = app.templates.add_first().await {
+        let cause = failure.summary();
+        tracing::warn!(cause, "cannot add the template of the release");
+    }
+    Ok(())
 }
 
 /// Increments the generation in the catalog and the store, by which the next start

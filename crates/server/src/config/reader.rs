@@ -128,6 +128,11 @@ impl Reader {
         }
     }
 
+    fn docker_host(&self) -> String {
+        let named = self.text("DOCKER_HOST");
+        named.unwrap_or("unix:///var/run/docker.sock".into())
+    }
+
     fn tls(&mut self) -> Option<Tls> {
         match (self.path("TLS_CERT"), self.path("TLS_KEY")) {
             (Some(certificate), Some(key)) => {
@@ -369,9 +374,7 @@ impl Reader {
             trusted_proxies: self.get("TRUSTED_PROXIES", Vec::new(), networks),
             allowed_origins: self.get("ALLOWED_ORIGINS", Vec::new(), origins),
             api_key: self.get("API_KEY", None, api_key),
-            docker_host: self
-                .text("DOCKER_HOST")
-                .unwrap_or("unix:///var/run/docker.sock".into()),
+            docker_host: self.docker_host(),
             docker_network: self.text("DOCKER_NETWORK"),
             registries: self.path("REGISTRY_AUTH_FILE"),
             agent_binary: self.path("AGENT_BINARY"),
