@@ -14,6 +14,7 @@ mod names;
 mod registries;
 mod rules;
 mod runtime;
+mod sight;
 mod stats;
 #[cfg(target_os = "linux")]
 mod terminals;

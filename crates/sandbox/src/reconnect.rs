@@ -1,6 +1,7 @@
 //! A Docker runtime that does not need the engine at startup.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -78,6 +79,10 @@ impl Reconnecting {
 impl SandboxRuntime for Reconnecting {
     async fn check(&self) -> Result<RuntimeInfo> {
         self.connected().await?.check().await
+    }
+
+    async fn sees(&self, path: &Path) -> Result<Option<bool>> {
+        self.connected().await?.sees(path).await
     }
 
     async fn create(&self, spec: &ContainerSpec) -> Result<ContainerId> {

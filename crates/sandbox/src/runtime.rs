@@ -1,5 +1,6 @@
 use std::fmt;
 use std::io;
+use std::path::Path;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -48,6 +49,13 @@ pub trait SandboxRuntime: fmt::Debug + Send + Sync {
     /// Returns the properties of the engine, and repairs the network rules that
     /// sandboxes rely on.
     async fn check(&self) -> Result<RuntimeInfo>;
+
+    /// Returns whether the engine sees a directory at this path of the caller, so
+    /// that it can mount it; `None` if the engine does not tell.
+    async fn sees(&self, path: &Path) -> Result<Option<bool>> {
+        let _ = path;
+        Ok(None)
+    }
 
     /// Creates a container without starting it. The container is named after
     /// the sandbox; if the name is taken, the call fails with a

@@ -6,6 +6,7 @@ pub(crate) mod audit;
 pub(crate) mod backup;
 pub(crate) mod clock;
 pub(crate) mod descriptors;
+pub(crate) mod engine_sight;
 pub(crate) mod files;
 pub(crate) mod installation;
 pub(crate) mod installed;

@@ -27,6 +27,7 @@ use crate::failure::Failure;
 use crate::jobs;
 use crate::platform::audit::{Audit, Entry, Level};
 use crate::platform::clock;
+use crate::platform::engine_sight::EngineSight;
 use crate::platform::installation::Installation;
 use crate::platform::room::Room;
 use crate::serve::data::{open_audit, open_catalog, prepare};
@@ -143,7 +144,7 @@ impl Server {
     /// Starts a server like [`Self::start`], but with a store that is already
     /// open. `runtime` replaces the Docker engine of the settings, if given.
     pub async fn start_with(
-        config: Config,
+        mut config: Config,
         store: Arc<LocalStore>,
         runtime: Option<Arc<dyn SandboxRuntime>>,
     ) -> anyhow::Result<Self> {
@@ -160,6 +161,8 @@ impl Server {
             Some(runtime) => runtime,
             None => Arc::new(connect_engine(&config, &*catalog).await?),
         };
+        let sight = EngineSight::look(&*runtime, &config).await;
+        sight.adapt(&mut config);
         let settings = Settings {
             terminals: config.limits.terminals,
             output_buffer: config.limits.output_buffer,
@@ -180,6 +183,7 @@ impl Server {
         let parts = Parts {
             catalog: catalog.clone(),
             runtime,
+            sight,
             links,
             pool,
             store: store.clone(),

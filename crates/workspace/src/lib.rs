@@ -47,6 +47,8 @@ mod mounts;
 mod namespace;
 mod owner;
 mod probe;
+#[cfg(target_os = "linux")]
+mod probe_mount;
 pub mod provider;
 mod record;
 mod registry;
@@ -64,6 +66,8 @@ pub use freeze::{Freeze, NeverFreeze};
 #[cfg(target_os = "linux")]
 pub use namespace::Entrance;
 pub use probe::{ProbeResult, default_of, probe};
+#[cfg(target_os = "linux")]
+pub use probe_mount::ProbeMount;
 pub use provider::{LazyServer, ProviderKind, WorkspaceProvider};
 #[cfg(target_os = "linux")]
 pub use provider::{is_pool_stuck, remount_pool};

@@ -18,6 +18,7 @@ mod deciding;
 mod demo;
 mod events;
 mod files;
+mod hidden_mounts;
 mod imports;
 mod labels;
 mod login;

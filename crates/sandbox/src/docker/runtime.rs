@@ -4,7 +4,7 @@ use super::engine::Engine;
 use super::failure::Subject;
 use super::{
     DockerRuntime, LABEL_SANDBOX, LABEL_SERVER, READING, create_request, images, logs, registries,
-    stats,
+    sight, stats,
 };
 use crate::error::{Error, Result};
 use crate::runtime::{
@@ -24,6 +24,7 @@ use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use std::collections::HashMap;
 use std::io;
+use std::path::Path;
 
 #[async_trait]
 impl SandboxRuntime for DockerRuntime {
@@ -37,6 +38,11 @@ impl SandboxRuntime for DockerRuntime {
             Err(error) => return Err(error),
         }
         Ok(info)
+    }
+
+    async fn sees(&self, path: &Path) -> Result<Option<bool>> {
+        let seen = sight::sees(&self.docker, path).await;
+        seen.map_err(|error| self.error(Subject::Engine, error))
     }
 
     async fn create(&self, spec: &ContainerSpec) -> Result<ContainerId> {

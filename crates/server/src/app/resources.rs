@@ -21,6 +21,7 @@ use crate::app::tenant_stores::TenantStores;
 use crate::app::timekeeping::Timekeeper;
 use crate::config::Config;
 use crate::platform::audit::Audit;
+use crate::platform::engine_sight::EngineSight;
 use crate::platform::installation::Installation;
 use crate::platform::room::Room;
 
@@ -32,6 +33,8 @@ pub struct Parts {
     pub catalog: Arc<dyn Catalog>,
     /// The container engine.
     pub runtime: Arc<dyn SandboxRuntime>,
+    /// The part of the server's directories that the engine sees.
+    pub(crate) sight: EngineSight,
     /// The connections to workspace agents.
     pub links: AgentLinks,
     /// The sandboxes of the warm pools.
@@ -51,6 +54,7 @@ pub(crate) struct Resources {
     pub(crate) catalog: Arc<dyn Catalog>,
     pub(crate) names: Arc<Names>,
     pub(crate) runtime: Arc<dyn SandboxRuntime>,
+    pub(crate) sight: Arc<EngineSight>,
     pub(crate) links: AgentLinks,
     pub(crate) audit: Arc<Audit>,
     pub(crate) stores: Arc<TenantStores>,
@@ -89,6 +93,7 @@ impl Resources {
             names: Arc::new(Names::new(parts.catalog.clone())),
             catalog: parts.catalog,
             runtime: parts.runtime,
+            sight: Arc::new(parts.sight),
             links: parts.links,
             audit: parts.audit,
             config,

@@ -21,6 +21,7 @@ use crate::app::tenant_stores::{TenantStores, blocking};
 use crate::config::Config;
 use crate::failure::{Result, chain};
 use crate::platform::clock;
+use crate::platform::engine_sight::EngineSight;
 use crate::platform::room::Room;
 
 /// Maximum age of the results of the probes.
@@ -60,6 +61,7 @@ pub(crate) struct System {
     links: AgentLinks,
     room: Arc<Room>,
     runtime: Arc<dyn SandboxRuntime>,
+    sight: Arc<EngineSight>,
     stopping: Arc<Stopping>,
     stores: Arc<TenantStores>,
     pools: Arc<WarmPools>,
@@ -78,6 +80,7 @@ impl System {
             pools: pools.clone(),
             room: resources.room.clone(),
             runtime: resources.runtime.clone(),
+            sight: resources.sight.clone(),
             stopping: resources.stopping.clone(),
             stores: resources.stores.clone(),
             probed: Mutex::default(),
@@ -146,10 +149,15 @@ impl System {
             Ok(()) => (true, "has free space".into()),
             Err(failure) => (false, failure.message),
         };
+        let mounts = (
+            *self.sight == EngineSight::Everything,
+            self.sight.describe(),
+        );
         let checks = [
             ("catalog", catalog),
             ("store", store),
             ("engine", engine),
+            ("mounts", mounts),
             ("disk", disk),
             ("server", stopping),
         ];
@@ -158,10 +166,10 @@ impl System {
             ok,
             message,
         });
-        // These two do not make the server unready. Projects, merges, reviews
-        // and workspaces need no container engine. On a full disk, clients must
+        // These do not make the server unready. Projects, merges, reviews and
+        // workspaces need no container engine. On a full disk, clients must
         // still reach the server to delete data.
-        let spared = ["engine", "disk"];
+        let spared = ["engine", "mounts", "disk"];
         let needed = checks.iter();
         let needed = needed.filter(|check| !spared.contains(&check.name.as_str()));
         api::Ready {

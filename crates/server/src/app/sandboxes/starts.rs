@@ -35,6 +35,7 @@ use crate::app::workspaces::create::NewWorkspace;
 use crate::config::Config;
 use crate::failure::{Failure, Result};
 use crate::platform::clock;
+use crate::platform::engine_sight::EngineSight;
 use crate::platform::trace::step;
 
 /// The source of the files of a sandbox.
@@ -61,6 +62,7 @@ pub(crate) struct Starts {
     links: AgentLinks,
     locks: Arc<SandboxLocks>,
     runtime: Arc<dyn SandboxRuntime>,
+    sight: Arc<EngineSight>,
     stores: Arc<TenantStores>,
     containers: Arc<Containers>,
     workspaces: Arc<Workspaces>,
@@ -81,6 +83,7 @@ impl Starts {
             links: resources.links.clone(),
             locks: resources.locks.clone(),
             runtime: resources.runtime.clone(),
+            sight: resources.sight.clone(),
             stores: resources.stores.clone(),
             workspaces: workspaces.clone(),
             makers: Arc::default(),
@@ -245,6 +248,7 @@ impl Starts {
     async fn make_workspace(&self, row: &Sandbox, spec: &Spec, source: Source) -> Result<Places> {
         let id = row.workspace.clone();
         let (created, limit) = (row.created, spec.disk);
+        let sight = self.sight.clone();
         let made = self.stores.with(row.tenant, move |workspaces| {
             let progress = Progress::new();
             let files = match source {
@@ -272,6 +276,7 @@ impl Starts {
                 false => None,
             };
             let record = workspaces.get(&id)?;
+            sight.check(record.provider)?;
             Ok(Places {
                 files: match &binding {
                     Some(binding) => binding.source().to_owned(),
