@@ -33,9 +33,11 @@ new_root() {
     mount --rbind /sys "$2/sys"
 }
 
-# start_engine ROOT: starts the container engine of a root that has docker.io, and sets engine_pid. An overlay
-# cannot be above another, so the data of the engine and of the server are outside of the root's overlay.
-# Two engines in one network would delete each other's bridge: call this in a network namespace.
+# start_engine ROOT: starts the container engine of a root that has docker.io. An overlay cannot be above
+# another, so the data of the engine and of the server are outside of the root's overlay.
+#
+# Call this in namespaces of networks and processes: two engines in one network would delete each other's
+# bridge, and the engine ends with the namespace.
 start_engine() {
     local directory end=$((SECONDS + 60))
     for directory in docker elevo; do
@@ -43,22 +45,14 @@ start_engine() {
         mount --bind "$1.$directory" "$1/var/lib/$directory"
     done
     in_root "$1" dockerd --log-level warn >"$1.engine.log" 2>&1 &
-    engine_pid=$!
+    local engine=$!
     until in_root "$1" docker version >/dev/null 2>&1; do
-        if ((SECONDS > end)) || [[ ! -d /proc/$engine_pid ]]; then
+        if ((SECONDS > end)) || [[ ! -d /proc/$engine ]]; then
             tail -n 20 "$1.engine.log" >&2
             die "the container engine in $1 did not start"
         fi
         sleep 0.1
     done
-}
-
-# stop_engine: ends the engine that start_engine started.
-stop_engine() {
-    [[ -n ${engine_pid:-} ]] || return 0
-    kill "$engine_pid" 2>/dev/null || true
-    wait "$engine_pid" || true
-    engine_pid=
 }
 
 # in_root ROOT COMMAND...: runs a program in a root, with the environment of a fresh login of root.
