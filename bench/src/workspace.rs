@@ -121,6 +121,7 @@ fn open(bench: &Bench, tree: &Tree, pool: Option<u64>) -> Result<Workspaces> {
         pool,
         owner: None,
         lazy: None,
+        hidden_mounts: false,
     };
     let root = bench.fresh("workspaces");
     Ok(Workspaces::open(&root, tree.repository(), &options)?)

@@ -53,6 +53,7 @@ fn make(
         pool: None,
         owner: None,
         lazy: Some(Arc::new(Threads(repository.clone()))),
+        hidden_mounts: false,
     };
     let workspaces = Workspaces::open(root, repository.clone(), &options)?;
     Ok(workspaces.create(&id(0)?, snapshot, now(), None, &Progress::new())?)

@@ -102,6 +102,7 @@ impl Side {
             pool: None,
             owner: None,
             lazy: None,
+            hidden_mounts: false,
         };
         Ok(Workspaces::open(
             &self.root,

@@ -66,6 +66,9 @@ pub struct Options {
     pub owner: Option<Owner>,
     /// Serves snapshots before they are written out, if set.
     pub lazy: Option<Arc<dyn LazyServer>>,
+    /// Whether the users of workspaces, such as containers, do not see the mounts
+    /// of this process. Read-only copies and clones are then links, not mounts.
+    pub hidden_mounts: bool,
 }
 
 /// The workspaces of one tenant, in a directory that several threads and

@@ -78,6 +78,7 @@ fn open(directory: &Path, kind: Kind) -> (Workspaces, SnapshotId) {
         pool: (kind == Kind::Pooled).then_some(1 << 30),
         owner: None,
         lazy: Some(Arc::new(Processes(directory.into()))),
+        hidden_mounts: false,
     };
     let root = directory.join("workspaces");
     (

@@ -50,6 +50,7 @@ fn open(directory: &Path, provider: ProviderKind, is_pooled: bool) -> (Workspace
         pool: is_pooled.then_some(1 << 30),
         owner: None,
         lazy: None,
+        hidden_mounts: false,
     };
     let (root, repository) = (directory.join("workspaces"), repository(directory));
     let workspaces = Workspaces::open(&root, repository.clone(), &options);

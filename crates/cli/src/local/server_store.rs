@@ -54,6 +54,7 @@ fn options(config: &Config) -> WorkspaceOptions {
         pool: (is_root && is_overlay).then_some(config.pool_size),
         owner: is_root.then_some(Owner { uid, gid }),
         lazy: None,
+        hidden_mounts: false,
     }
 }
 

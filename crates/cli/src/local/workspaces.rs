@@ -78,6 +78,7 @@ impl WorkspaceCall {
             pool,
             owner: None,
             lazy: self.lazy_server()?,
+            hidden_mounts: false,
         };
         Ok(Workspaces::open(&self.root, repository, &options)?)
     }

@@ -1,7 +1,7 @@
 //! `elevo demo`: its steps, and that it leaves nothing behind however it ends.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, PipeReader, Read, Write, pipe};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -153,7 +153,8 @@ fn a_failure_leaves_nothing_behind() {
 #[test]
 fn a_closed_output_leaves_nothing_behind() {
     let directory = directory();
-    let mut running = spawn(demo(directory.path(), &["--no-sandbox", "--json"]));
+    let mut command = demo(directory.path(), &["--no-sandbox", "--json"]);
+    let mut running = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     let stdout = running.stdout.take().unwrap();
     BufReader::new(stdout).read_line(&mut line).unwrap();
@@ -165,47 +166,61 @@ fn a_closed_output_leaves_nothing_behind() {
 #[test]
 fn a_signal_during_the_start_leaves_nothing_behind() {
     let directory = directory();
-    let running = spawn(demo(directory.path(), &["--no-sandbox", "--json"]));
+    let running = Blocked::start(demo(directory.path(), &["--no-sandbox", "--json"]), 0);
     wait::until("the server starts", || {
         let mut found = fs::read_dir(directory.path()).unwrap();
         let is_starting = |path: &Path| path.join("data/server.lock").exists();
         let found = found.any(|entry| is_starting(&entry.unwrap().path()));
         found.then_some(())
     });
-    end(running, Signal::INT);
+    running.end(Signal::INT);
     assert_nothing_left(directory.path());
 }
 
 #[test]
-fn a_signal_between_the_steps_leaves_nothing_behind() {
+fn a_signal_in_the_middle_leaves_nothing_behind() {
     let directory = directory();
     let image = elevo_testkit::docker::tiny_image();
-    for (step, signal) in [
-        ("start", Signal::TERM),
-        ("create", Signal::INT),
-        ("fork", Signal::HUP),
-        ("review", Signal::INT),
+    // The demo has three sandboxes, and then four with the fork.
+    for (count, bytes, signal) in [
+        (1, 800, Signal::TERM),
+        (3, 1200, Signal::INT),
+        (4, 1600, Signal::HUP),
     ] {
         let command = demo(directory.path(), &["--json", "--template", &image]);
-        let mut running = spawn(command);
-        let mut lines = BufReader::new(running.stdout.take().unwrap()).lines();
-        let is_it = |line: &String| line.contains(&format!("\"step\":\"{step}\""));
-        assert!(lines.any(|line| is_it(&line.unwrap())), "{step}");
-        // The next step runs, or begins now.
-        let reading = std::thread::spawn(move || lines.for_each(drop));
-        end(running, signal);
-        reading.join().unwrap();
+        let running = Blocked::start(command, bytes);
+        wait::until("the sandboxes", || {
+            (containers(directory.path()).len() >= count).then_some(())
+        });
+        running.end(signal);
         assert_nothing_left(directory.path());
     }
 }
 
-fn spawn(mut command: Command) -> Child {
-    command.stdout(Stdio::piped()).spawn().unwrap()
+/// A demo whose output is not read until it gets a signal, so it cannot end
+/// before.
+struct Blocked {
+    demo: Child,
+    output: PipeReader,
 }
 
-/// Sends a signal, and checks that the demo ends because of it.
-fn end(mut running: Child, signal: Signal) {
-    kill_process(Pid::from_child(&running), signal).unwrap();
-    let status = running.wait().unwrap();
-    assert_eq!(status.code(), Some(128 + signal.as_raw()));
+/// Bytes that a pipe holds.
+const PIPE: usize = 64 << 10;
+
+impl Blocked {
+    /// Starts a demo that can write this number of bytes.
+    fn start(mut command: Command, bytes: usize) -> Self {
+        let (output, mut input) = pipe().unwrap();
+        input.write_all(&vec![b'\n'; PIPE - bytes]).unwrap();
+        let demo = command.stdout(input).spawn().unwrap();
+        Self { demo, output }
+    }
+
+    /// Sends a signal, and checks that the demo ends because of it.
+    fn end(mut self, signal: Signal) {
+        kill_process(Pid::from_child(&self.demo), signal).unwrap();
+        self.output.read_to_end(&mut Vec::new()).unwrap();
+        let status = self.demo.wait().unwrap();
+        assert_eq!(status.code(), Some(128 + signal.as_raw()));
+    }
 }

@@ -75,7 +75,7 @@ impl Resources {
     pub(crate) fn new(config: Config, parts: Parts) -> Self {
         let config = Arc::new(config);
         Self {
-            stores: Arc::new(TenantStores::new(parts.store, &config)),
+            stores: Arc::new(TenantStores::new(parts.store, &config, &parts.sight)),
             local_store: parts.local_store,
             room: Arc::new(Room::new(&config)),
             installation: Arc::new(Installation::new(&config)),

@@ -13,6 +13,7 @@ use tracing::Instrument;
 
 use crate::config::Config;
 use crate::failure::{Failure, Result, log_failure};
+use crate::platform::engine_sight::EngineSight;
 use crate::platform::installation::tenant_from;
 use crate::platform::share::Shares;
 
@@ -39,7 +40,7 @@ struct Open {
 }
 
 impl TenantStores {
-    pub(crate) fn new(store: Arc<dyn Store>, config: &Config) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>, config: &Config, sight: &EngineSight) -> Self {
         let provider: Option<ProviderKind> =
             config.provider.as_ref().and_then(|name| name.parse().ok());
         let (uid, gid) = config.sandbox_user;
@@ -52,6 +53,7 @@ impl TenantStores {
             pool: (is_root && is_overlay).then_some(config.pool_size),
             owner: is_root.then_some(Owner { uid, gid }),
             lazy: None,
+            hidden_mounts: matches!(sight, EngineSight::Files(_)),
         };
         Self {
             store,

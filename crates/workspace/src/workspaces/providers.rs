@@ -30,7 +30,10 @@ pub(super) fn providers(
     let copy = FullProvider::copy(repository.clone(), options.threads);
     let reflink = FullProvider::reflink(repository.clone(), options.threads, root);
     #[cfg(target_os = "linux")]
-    let [copy, reflink] = [copy, reflink].map(|provider| provider.with_view_mounts(root));
+    let [copy, reflink] = [copy, reflink].map(|provider| match options.hidden_mounts {
+        true => provider,
+        false => provider.with_view_mounts(root),
+    });
     let mut providers: Vec<Box<dyn WorkspaceProvider>> = vec![Box::new(reflink), Box::new(copy)];
     providers.extend(overlays(root, repository, options)?);
     let providers = providers.into_iter();

@@ -231,6 +231,7 @@ impl Fixture {
             root,
             repository,
             lazy: self.lazy.clone(),
+            hidden_mounts: false,
             owner: (!is_rootless).then_some(AGENT),
             ..*self
         }
