@@ -163,15 +163,6 @@ impl Server {
         };
         let sight = EngineSight::look(&*runtime, &config).await;
         sight.adapt(&mut config);
-        let settings = Settings {
-            terminals: config.limits.terminals,
-            output_buffer: config.limits.output_buffer,
-            // The server considers an agent lost after `agent_timeout`, which
-            // must be at least three heartbeats.
-            heartbeat: (config.limits.agent_timeout / 3).min(Settings::default().heartbeat),
-            observe: Some(crate::platform::trace::agent_did),
-            ..Settings::default()
-        };
         let pool = Arc::new(WarmPool::default());
         let audit = open_audit(&config).await?;
         let tokens = Tokens {
@@ -179,7 +170,7 @@ impl Server {
             pool: pool.clone(),
             audit: audit.clone(),
         };
-        let links = AgentLinks::new(Arc::new(tokens), settings);
+        let links = AgentLinks::new(Arc::new(tokens), link_settings(&config));
         let parts = Parts {
             catalog: catalog.clone(),
             runtime,
@@ -287,6 +278,18 @@ impl Server {
         // The operator can compare this hash with the files of the audit log to
         // detect a change of the files.
         tracing::info!(head = %self.app.audit.head(), "head of the audit log");
+    }
+}
+
+fn link_settings(config: &Config) -> Settings {
+    Settings {
+        terminals: config.limits.terminals,
+        output_buffer: config.limits.output_buffer,
+        // The server considers an agent lost after `agent_timeout`, which must be
+        // at least three heartbeats.
+        heartbeat: (config.limits.agent_timeout / 3).min(Settings::default().heartbeat),
+        observe: Some(crate::platform::trace::agent_did),
+        ..Settings::default()
     }
 }
 
