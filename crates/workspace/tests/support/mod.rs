@@ -231,7 +231,6 @@ impl Fixture {
             root,
             repository,
             lazy: self.lazy.clone(),
-            hidden_mounts: false,
             owner: (!is_rootless).then_some(AGENT),
             ..*self
         }
@@ -245,6 +244,7 @@ impl Fixture {
             pool: self.pool,
             owner: self.owner,
             lazy: self.lazy.clone(),
+            hidden_mounts: false,
         }
     }
 
