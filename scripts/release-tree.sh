@@ -1,5 +1,5 @@
 # Sourced by scripts/release: the file tree of a release, its archive and its Debian package.
-# shellcheck shell=bash disable=SC2154 # scripts/release sets scratch, binaries and zstd_level
+# shellcheck shell=bash disable=SC2154 # scripts/release sets scratch, binaries and gzip_level
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 # stage_tree ARCH BOOK TREE: fills TREE with the files that are unpacked over /usr/local. BOOK is the
@@ -25,11 +25,12 @@ stage_tree() {
     "$elevo_root/deploy/release/licences.py" >"$share/doc/elevo/LICENSES-OF-CRATES"
 }
 
-# pack_tar TREE FILE: the directory TREE with its name, the same bytes for the same files.
+# pack_tar TREE FILE: the directory TREE with its name, the same bytes for the same files. Compressed by
+# gzip, because a bare system has no other program for it.
 pack_tar() {
     tar --create --format=gnu --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \
         --mode=u+rw,go=rX --directory "$(dirname "$1")" "$(basename "$1")" |
-        zstd "-$zstd_level" --threads=0 --quiet -o "$2"
+        gzip --no-name "-$gzip_level" >"$2"
 }
 
 # pack_deb TREE ARCH FILE
