@@ -59,7 +59,7 @@ list_binary() {
     git archive HEAD | tar --extract --directory "$sources"
     (cd "$sources" && cargo cyclonedx --quiet --manifest-path crates/cli/Cargo.toml --format json --spec-version 1.5 \
         --target all --no-build-deps --override-filename sbom)
-    without_run "$sources/crates/cli/sbom.json" >"$1/elevo-$version.cdx.json"
+    without_run "$sources/crates/cli/sbom.json" | sed "s|$sources|/elevo|g" >"$1/elevo-$version.cdx.json"
 }
 
 # without_run FILE: prints an SBOM without the parts that differ from run to run.
