@@ -264,6 +264,8 @@ impl From<elevo_workspace::Error> for Failure {
         use elevo_workspace::Error;
         match &error {
             Error::Busy(_) => Self::new(ErrorCode::WorkspaceBusy, error.to_string()).retry_after(1),
+            Error::NoBtrfs => Self::new(ErrorCode::RuntimeUnavailable, error.to_string())
+                .remediation("Install the package btrfs-progs on the server's machine, and retry."),
             Error::ReadOnly(_) => Self::new(ErrorCode::WorkspaceReadOnly, error.to_string()),
             Error::Engine(elevo_engine::Error::InTheWay { .. }) => {
                 let message = format!("the workspace was changed concurrently: {}", chain(&error));

@@ -28,6 +28,12 @@ pub enum Error {
          `lazy`, and a pool"
     )]
     NoLimit,
+    /// The program that creates a pool is missing.
+    #[error(
+        "limits of disk space need the program mkfs.btrfs, which this machine does not have; \
+         install the package btrfs-progs"
+    )]
+    NoBtrfs,
     /// Overlays or a pool were requested on a system without overlays.
     #[error(
         "overlays, and the pool that holds their changes, work only on Linux; use the provider \

@@ -49,12 +49,14 @@ impl Client {
             .connect_timeout(CONNECT)
             .redirect(reqwest::redirect::Policy::none())
             .user_agent(concat!("elevo/", env!("CARGO_PKG_VERSION")));
-        // A server on this machine is reached without a proxy.
-        let http = match is_loopback(&base) {
-            true => http.no_proxy(),
-            false => http,
+        // A server on this machine is reached without a proxy and, without TLS, on a
+        // system that has no certificates.
+        let http = match (is_loopback(&base), base.scheme()) {
+            (true, "http") => http.no_proxy().tls_certs_only([]),
+            (true, _) => trust.apply(http.no_proxy())?,
+            (false, _) => trust.apply(http)?,
         };
-        let http = trust.apply(http)?.build().map_err(ClientError::Setup)?;
+        let http = http.build().map_err(ClientError::Setup)?;
         let key = HeaderValue::from_str(&format!("Bearer {}", key.unwrap_or_default()));
         let mut key = key.map_err(|_| ClientError::KeyUnusable)?;
         key.set_sensitive(true);

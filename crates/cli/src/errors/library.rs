@@ -155,6 +155,12 @@ fn of_workspace(error: &elevo_workspace::Error) -> Described {
             Value::Null,
             "leave out --limit, or run as root with --provider overlay",
         ),
+        Error::NoBtrfs => describe(
+            Exit::Failed,
+            "btrfs_missing",
+            Value::Null,
+            "install the package btrfs-progs, or leave out --limit",
+        ),
         Error::Engine(error) => of_engine(error),
         Error::Io { path, .. } => describe(
             Exit::Failed,

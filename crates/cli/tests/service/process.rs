@@ -96,7 +96,10 @@ fn a_server_in_the_background_starts_and_stops() {
     assert_eq!((second.code, second.name().as_str()), (4, "server_running"));
     let up = server.start_command(&["up"], "0").output().unwrap();
     let up = value(Ended::new(up));
-    assert_eq!((&up["server"], &up["pid"]), (&started["server"], &started["pid"]));
+    assert_eq!(
+        (&up["server"], &up["pid"]),
+        (&started["server"], &started["pid"])
+    );
 
     let logs = server.ok(["server", "logs", "-n", "1000"]);
     assert!(logs.contains("listening"), "{logs}");

@@ -20,15 +20,25 @@ pub fn choose_cryptography() {
 /// to public addresses unless `allow_private` is set.
 pub(crate) fn client(timeout: Duration, allow_private: bool) -> anyhow::Result<Client> {
     choose_cryptography();
-    let client = Client::builder()
-        .timeout(timeout)
-        .redirect(reqwest::redirect::Policy::none())
-        .no_proxy()
-        .pool_max_idle_per_host(4)
-        .pool_idle_timeout(Duration::from_secs(30))
-        .user_agent(concat!("elevo/", env!("CARGO_PKG_VERSION")))
-        .dns_resolver(Arc::new(Public { allow_private }));
-    Ok(client.build()?)
+    let client = || {
+        Client::builder()
+            .timeout(timeout)
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .pool_max_idle_per_host(4)
+            .pool_idle_timeout(Duration::from_secs(30))
+            .user_agent(concat!("elevo/", env!("CARGO_PKG_VERSION")))
+            .dns_resolver(Arc::new(Public { allow_private }))
+    };
+    client().build().or_else(|error| {
+        let cause = format!("{:#}", anyhow::Error::from(error));
+        tracing::warn!(
+            cause,
+            "requests to https addresses will fail; install the package ca-certificates and \
+             restart the server"
+        );
+        Ok(client().tls_certs_only([]).build()?)
+    })
 }
 
 /// Checks the URL of an outgoing request. The addresses of a host name are

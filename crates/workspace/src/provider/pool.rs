@@ -55,7 +55,11 @@ impl Pool {
         let failed = |error| Error::io("create a pool of uppers in", root)(error);
         // Several processes may open it for the first time at once.
         let _lock = lock::exclusive(&volume::lock_of(root)).map_err(failed)?;
-        volume::prepare(&directory, bytes).map_err(failed)?;
+        volume::prepare(&directory, bytes).map_err(|error| match error.kind() {
+            // The directories exist, so it is the program that was not found.
+            io::ErrorKind::NotFound => Error::NoBtrfs,
+            _ => failed(error),
+        })?;
         Ok(Self { directory })
     }
 
