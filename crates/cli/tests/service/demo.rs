@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, PipeReader, Read, Write, pipe};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 use elevo_testkit::wait;
 use rustix::process::{Pid, Signal, kill_process};
@@ -27,6 +27,20 @@ fn demo(directory: &Path, args: &[&str]) -> Command {
         .env("DOCKER_HOST", elevo_testkit::docker::host())
         .env("AGENT_BINARY", agent());
     command
+}
+
+/// The files of a release, with a small image as its template.
+fn release() -> TempDir {
+    let share = directory();
+    let archive = share.path().join("images/busybox.tar.zst");
+    fs::create_dir(archive.parent().unwrap()).unwrap();
+    let mut save = Command::new("docker");
+    save.env("DOCKER_HOST", elevo_testkit::docker::host());
+    save.args(["save", &elevo_testkit::docker::tiny_image()]);
+    // The server recognizes an archive that is not compressed.
+    let saved = save.stdout(fs::File::create(archive).unwrap()).status();
+    assert!(saved.unwrap().success());
+    share
 }
 
 fn steps(output: &str) -> Vec<Value> {
@@ -83,14 +97,16 @@ fn assert_the_story(steps: &[Value]) {
 #[test]
 fn three_agents_share_a_project_in_sandboxes() {
     let directory = directory();
-    let image = elevo_testkit::docker::tiny_image();
-    let mut command = demo(directory.path(), &["--json", "--template", &image]);
+    let share = release();
+    let mut command = demo(directory.path(), &["--json"]);
+    command.env("SHARE_DIR", share.path());
     // Settings of another server must not apply.
     let elsewhere = directory.path().join("elsewhere");
     command.env("WORKSPACE_ROOT", &elsewhere);
     command.env("API_PORT", "1").env("ELEVO_DATA", &elsewhere);
     let shown = Ended::new(command.output().unwrap()).text();
     assert_the_story(&steps(&shown));
+    assert!(shown.contains("elevo sandbox create busybox --name ann"));
     assert_nothing_left(directory.path());
 }
 
@@ -197,7 +213,25 @@ fn a_signal_in_the_middle_leaves_nothing_behind() {
     }
 }
 
-/// A demo whose output is not read until it gets a signal, so it cannot end
+#[test]
+fn a_killed_server_leaves_nothing_behind() {
+    let directory = directory();
+    let image = elevo_testkit::docker::tiny_image();
+    let command = demo(directory.path(), &["--json", "--template", &image]);
+    let running = Blocked::start(command, 800);
+    wait::until("a sandbox", || {
+        (!containers(directory.path()).is_empty()).then_some(())
+    });
+    let demo = fs::read_dir(directory.path()).unwrap().next().unwrap();
+    let server = fs::read(demo.unwrap().path().join("data/server.json")).unwrap();
+    let server: Value = serde_json::from_slice(&server).unwrap();
+    let pid = i32::try_from(server["pid"].as_i64().unwrap()).unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    assert!(!running.wait().success());
+    assert_nothing_left(directory.path());
+}
+
+/// A demo whose output is not read until a signal was sent, so it cannot end
 /// before.
 struct Blocked {
     demo: Child,
@@ -217,10 +251,14 @@ impl Blocked {
     }
 
     /// Sends a signal, and checks that the demo ends because of it.
-    fn end(mut self, signal: Signal) {
+    fn end(self, signal: Signal) {
         kill_process(Pid::from_child(&self.demo), signal).unwrap();
+        assert_eq!(self.wait().code(), Some(128 + signal.as_raw()));
+    }
+
+    /// Reads the output until the demo ends.
+    fn wait(mut self) -> ExitStatus {
         self.output.read_to_end(&mut Vec::new()).unwrap();
-        let status = self.demo.wait().unwrap();
-        assert_eq!(status.code(), Some(128 + signal.as_raw()));
+        self.demo.wait().unwrap()
     }
 }

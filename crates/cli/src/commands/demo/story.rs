@@ -46,7 +46,7 @@ fn create_project(stage: &mut Stage, client: &Client, files: &Path) -> anyhow::R
             policy: None,
             retention: None,
         };
-        let _: api::Project = client.create(&PROJECTS, &wish).await?;
+        let _: api::Project = client.post(&PROJECTS, &wish).await?;
         let wish = api::ImportSource {
             directory: Some(files.to_string_lossy().into_owned()),
             message: "the first files".into(),
@@ -58,7 +58,7 @@ fn create_project(stage: &mut Stage, client: &Client, files: &Path) -> anyhow::R
             dry_run: false,
         };
         let path = project_path(PROJECT, &["import"]);
-        let imported: api::ImportResult = client.create(&path, &wish).await?;
+        let imported: api::ImportResult = client.post(&path, &wish).await?;
         Ok(imported.merge.landed)
     };
     let (landed, time) = stage.timed("creating the project", creating)?;
@@ -152,7 +152,7 @@ impl Play<'_> {
                 ..api::Merge::default()
             };
             let path = workspace_path(&workplace.id, &["merge"]);
-            let merging = async { Ok(self.client.create(&path, &wish).await?) };
+            let merging = async { Ok(self.client.post(&path, &wish).await?) };
             let (merged, time): (api::MergeResult, _) = self.stage.timed("merging", merging)?;
             let command = format!("elevo ws merge {} -m \"{}\"", part.agent, part.message);
             self.stage
@@ -184,7 +184,7 @@ impl Play<'_> {
             message: "try it".into(),
         };
         let path = review_path(id, &["resolve"]);
-        let deciding = async { Ok(self.client.create(&path, &wish).await?) };
+        let deciding = async { Ok(self.client.post(&path, &wish).await?) };
         let (review, time): (api::Review, _) = self.stage.timed("merging", deciding)?;
         if review.state != api::ReviewState::Resolved {
             return Err(DemoProblem::Unexpected("the review is not resolved").into());

@@ -88,7 +88,7 @@ impl Workplaces {
                     workspace: Some(api::WorkspaceSource::Project(source)),
                     ..api::CreateSandbox::default()
                 };
-                let made: api::Sandbox = client.create(&SANDBOXES, &wish).await?;
+                let made: api::Sandbox = client.post(&SANDBOXES, &wish).await?;
                 Ok(made.into())
             }
             Self::Directories => {
@@ -102,7 +102,7 @@ impl Workplaces {
                     read_only: false,
                     sync: api::Sync::default(),
                 };
-                let made: api::Workspace = client.create(&WORKSPACES, &wish).await?;
+                let made: api::Workspace = client.post(&WORKSPACES, &wish).await?;
                 Ok(made.into())
             }
         }
@@ -123,13 +123,13 @@ impl Workplaces {
                     ..api::Fork::default()
                 };
                 let path = sandbox_path(&workplace.id, &["fork"]);
-                let forked: api::Forked = client.create(&path, &wish).await?;
+                let forked: api::Forked = client.post(&path, &wish).await?;
                 forked.succeeded.into_iter().next().map(Workplace::from)
             }
             Self::Directories => {
                 let wish = api::ForkWorkspace { count: None, name };
                 let path = workspace_path(&workplace.id, &["fork"]);
-                let forked: api::WorkspacesForked = client.create(&path, &wish).await?;
+                let forked: api::WorkspacesForked = client.post(&path, &wish).await?;
                 forked.succeeded.into_iter().next().map(Workplace::from)
             }
         };
