@@ -16,6 +16,21 @@ pub enum Error {
     /// Another process is writing this log.
     #[error("another process is writing the audit log in {}", .0.display())]
     InUse(PathBuf),
+    /// A newer version of Elevo wrote the log.
+    #[error(
+        "the audit log in {} has format {found}, and this version of Elevo reads up to {known}; \
+         install the version that wrote it or a newer one, or restore a backup from before the \
+         upgrade",
+        directory.display()
+    )]
+    Newer {
+        /// The directory of the log.
+        directory: PathBuf,
+        /// Format of the log.
+        found: u32,
+        /// The newest format that this version reads.
+        known: u32,
+    },
     /// A record is longer than [`MAX_LINE_BYTES`](crate::MAX_LINE_BYTES).
     #[error("a record of {0} bytes is too long for a line of the audit log")]
     TooLong(usize),

@@ -21,10 +21,12 @@
 //! segment has one JSON object per line; the first member is `n`, the record's
 //! number, the last is `hash`: the hash of the previous record's hash and of the
 //! line's bytes up to `,"hash"`. The first record of a segment has the previous
-//! hash in `prev`, so that old segments can be deleted.
+//! hash in `prev`, so that old segments can be deleted. A file `FORMAT`, which
+//! format 1 does not have, has the version of a later format.
 
 mod append;
 mod error;
+mod format;
 mod line;
 mod log;
 mod read;
@@ -33,6 +35,7 @@ mod verify;
 
 pub use append::Appender;
 pub use error::{Error, Result};
+pub use format::check_format;
 pub use line::{Checked, Head, LineError, MAX_LINE_BYTES, check_line};
 pub use log::{Log, Ticket};
 pub use read::read;

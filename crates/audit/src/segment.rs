@@ -5,6 +5,7 @@ use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Result, at};
+use crate::format::check_format;
 use crate::line::MAX_LINE_BYTES;
 
 /// Options of a log.
@@ -39,8 +40,9 @@ pub(crate) fn name(first: u64) -> String {
 type Segment = (u64, PathBuf);
 
 /// Returns the segments of a directory in order, and the files that were set
-/// aside.
+/// aside. Fails if the log has a newer format.
 pub(crate) fn list(directory: &Path) -> Result<(Vec<Segment>, Vec<PathBuf>)> {
+    check_format(directory)?;
     let (mut segments, mut aside) = (Vec::new(), Vec::new());
     for entry in fs::read_dir(directory).map_err(at(directory))? {
         let entry = entry.map_err(at(directory))?;

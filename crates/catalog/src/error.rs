@@ -111,10 +111,16 @@ pub enum Error {
     #[error("the disk of the catalog is full")]
     Full,
     /// A newer version of the program has migrated the database.
-    #[error("a newer version of Elevo wrote the catalog (format {version}); use that version")]
+    #[error(
+        "the catalog has format {found}, and this version of Elevo reads up to {known}; install \
+         the version that wrote it or a newer one, or restore the copy `catalog.db.version-{known}` \
+         or a backup from before the upgrade"
+    )]
     Newer {
-        /// The first migration that this version does not know.
-        version: i64,
+        /// Format of the catalog: its newest migration.
+        found: i64,
+        /// The newest format that this version reads.
+        known: i64,
     },
     /// The data that was read cannot have been written by this program.
     #[error("the catalog is damaged ({0}); restore it from a backup")]

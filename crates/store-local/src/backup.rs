@@ -37,7 +37,7 @@ use list::FileList;
 
 pub use restore::{Restored, restore};
 
-pub(crate) use list::is_backup;
+pub(crate) use list::{check_format, is_backup};
 
 const LOCK: &str = "lock";
 const UNFINISHED: &str = "unfinished";

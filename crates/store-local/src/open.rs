@@ -30,14 +30,29 @@ pub enum OpenError {
     },
     /// The store was written by a newer version of Elevo.
     #[error(
-        "the store {} has format {found}, this version reads up to {supported}; \
-         use the version of Elevo that wrote it, or a newer one",
+        "the store {} has format {found}, and this version of Elevo reads up to {supported}; \
+         install the version that wrote it or a newer one, or restore a backup from before the \
+         upgrade",
         path.display()
     )]
     NewerFormat {
         /// Path of the store.
         path: PathBuf,
         /// Format of the store.
+        found: u32,
+        /// The newest format that this version reads.
+        supported: u32,
+    },
+    /// A newer version of Elevo made the backup.
+    #[error(
+        "the backup {} has format {found}, and this version of Elevo reads up to {supported}; \
+         install the version that made it or a newer one, or use an earlier backup",
+        path.display()
+    )]
+    NewerBackup {
+        /// Path of the backup.
+        path: PathBuf,
+        /// Format of the backup.
         found: u32,
         /// The newest format that this version reads.
         supported: u32,
@@ -159,8 +174,9 @@ impl LocalStore {
     /// returned, and none that comes later. To see later ones, open it again. A
     /// backup can be opened in the same way.
     pub fn open_read_only(path: &Path, options: &Options) -> Result<Self, OpenError> {
-        if !backup::is_backup(path) {
-            format::check(path)?;
+        match backup::is_backup(path) {
+            true => backup::check_format(path)?,
+            false => format::check(path)?,
         }
         let database = path.join(rocks::DIRECTORY);
         let attempt = || {

@@ -68,6 +68,15 @@ pub fn is_store(path: &Path) -> Result<bool, OpenError> {
     }
 }
 
+/// Fails if a newer version of Elevo wrote the store at `path`, if there is one.
+/// Changes nothing.
+pub fn check_format(path: &Path) -> Result<(), OpenError> {
+    match format::check(path) {
+        Err(OpenError::NotAStore { .. }) => Ok(()),
+        checked => checked,
+    }
+}
+
 /// Returns the server that uses the store, or the backup of a store, at `path`;
 /// `None` if no server ever did.
 pub fn server_stamp(path: &Path) -> Result<Option<ServerStamp>, OpenError> {

@@ -185,7 +185,7 @@ fn a_store_of_a_newer_format_is_left_alone() {
         assert!(
             error
                 .to_string()
-                .contains("use the version of Elevo that wrote it"),
+                .contains("install the version that wrote it or a newer one"),
             "{error}"
         );
     }

@@ -1,6 +1,6 @@
 //! Shared helpers for tests of several crates: commits derived from a number,
 //! processes that are killed during their work, disks that lose power, the
-//! clock of a file system, the length of long tests, the Docker engine for
+//! clock of a file system, the data of released versions, the length of long tests, the Docker engine for
 //! tests, the network that a sandbox could reach, the imports between the files
 //! of a crate, and waits for changes that no event announces.
 //!
@@ -20,6 +20,7 @@ pub mod crash;
 pub mod disk;
 pub mod docker;
 pub mod file_clock;
+pub mod fixtures;
 pub mod imports;
 pub mod long;
 pub mod outside;

@@ -84,6 +84,20 @@ pub enum Error {
         /// The number of the line, starting at 1.
         line: usize,
     },
+    /// A newer version of Elevo wrote the registry.
+    #[error(
+        "{} has format {found}, and this version of Elevo reads up to {known}; install the version \
+         that wrote it or a newer one, or restore a backup from before the upgrade",
+        path.display()
+    )]
+    NewerRegistry {
+        /// The log of the registry.
+        path: PathBuf,
+        /// Format of the registry.
+        found: u32,
+        /// The newest format that this version reads.
+        known: u32,
+    },
     /// Workspaces exist, but the registry that describes them is missing.
     #[error(
         "{} is missing or empty although workspaces exist; restore it from a backup",

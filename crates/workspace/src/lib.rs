@@ -72,6 +72,7 @@ pub use provider::{LazyServer, ProviderKind, WorkspaceProvider};
 #[cfg(target_os = "linux")]
 pub use provider::{is_pool_stuck, remount_pool};
 pub use record::{Record, State};
+pub use registry::check_format;
 #[doc(hidden)]
 pub use registry::read_any_registry;
 #[cfg(target_os = "linux")]

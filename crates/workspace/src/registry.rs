@@ -2,6 +2,7 @@
 //! one JSON line for each change, synced before the change takes effect.
 //! Readers and writers hold the lock file.
 
+mod format;
 mod fuzzing;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,9 @@ use crate::error::{Error, Result};
 use crate::record::{Record, RecordJson};
 use elevo_core::WorkspaceId;
 
+use format::{FORMAT, Rejected};
+
+pub use format::check_format;
 pub use fuzzing::read_any_registry;
 
 /// The log is rewritten when the registry is opened, if it has at least this
@@ -49,6 +53,8 @@ struct LogState {
 enum LogLine {
     Set(Vec<RecordJson>),
     Remove(String),
+    /// Version of the format. Only later versions write it.
+    Format(u32),
 }
 
 impl LogLine {
@@ -60,21 +66,24 @@ impl LogLine {
 }
 
 impl LogState {
-    /// Applies one line of the log; `None` if it cannot be parsed.
-    fn apply(&mut self, line: &[u8]) -> Option<()> {
-        match serde_json::from_slice(line).ok()? {
+    /// Applies one line of the log.
+    fn apply(&mut self, line: &[u8]) -> std::result::Result<(), Rejected> {
+        match serde_json::from_slice(line).map_err(|_| Rejected::Damaged)? {
             LogLine::Set(written) => {
                 let records = written.into_iter().map(RecordJson::parse);
-                for record in records.collect::<Option<Vec<_>>>()? {
+                let records = records.collect::<Option<Vec<_>>>();
+                for record in records.ok_or(Rejected::Damaged)? {
                     self.records.insert(record.id.clone(), record);
                 }
             }
             LogLine::Remove(id) => {
-                let id: WorkspaceId = id.parse().ok()?;
+                let id: WorkspaceId = id.parse().map_err(|_| Rejected::Damaged)?;
                 self.records.remove(&id);
             }
+            LogLine::Format(FORMAT) => {}
+            LogLine::Format(found) => return Err(Rejected::Newer(found)),
         }
-        Some(())
+        Ok(())
     }
 }
 
@@ -232,10 +241,8 @@ impl LockedRegistry<'_> {
         let whole = whole.map_or(0, |end| end + 1);
         for line in text[..whole].split_inclusive(|byte| *byte == b'\n') {
             self.state.lines += 1;
-            self.state.apply(line).ok_or_else(|| Error::Registry {
-                path: self.registry.log.clone(),
-                line: self.state.lines,
-            })?;
+            let applied = self.state.apply(line);
+            applied.map_err(|rejected| rejected.error(&self.registry.log, self.state.lines))?;
             self.state.end += line.len() as u64;
         }
         if whole < text.len() {
@@ -359,6 +366,41 @@ mod tests {
         fs::write(&log, [b"nonsense\n".as_slice(), &good].concat()).unwrap();
         let damaged = open(&directory).unwrap_err();
         assert!(matches!(damaged, Error::Registry { line: 1, .. }));
+    }
+
+    #[test]
+    fn a_registry_of_a_newer_format_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let registry = open(&directory).unwrap();
+        registry.lock().unwrap().set(record(1)).unwrap();
+        let log = directory.path().join("registry/log");
+        let good = fs::read(&log).unwrap();
+        let newer = [b"{\"format\":3}\nof another kind\n".as_slice(), &good].concat();
+        fs::write(&log, &newer).unwrap();
+        for rejected in [
+            open(&directory).map(drop),
+            registry.lock().map(drop),
+            check_format(directory.path()),
+        ] {
+            let error = rejected.unwrap_err();
+            assert!(
+                matches!(
+                    error,
+                    Error::NewerRegistry {
+                        found: 3,
+                        known: 1,
+                        ..
+                    }
+                ),
+                "{error:?}"
+            );
+            let text = error.to_string();
+            assert!(text.contains("install the version that wrote it"), "{text}");
+        }
+        assert_eq!(fs::read(&log).unwrap(), newer);
+        fs::write(&log, [b"{\"format\":1}\n".as_slice(), &good].concat()).unwrap();
+        check_format(directory.path()).unwrap();
+        assert_eq!(ids(&open(&directory).unwrap()), ["ws-1"]);
     }
 
     #[test]

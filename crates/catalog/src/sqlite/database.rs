@@ -150,16 +150,18 @@ impl Database {
 
 /// Keeps a copy of a database that [`migrate`] is about to change.
 async fn copy_before_migrating(writer: &mut SqliteConnection, file: &Path) -> Result<()> {
-    if !found::has_table(writer, "_sqlx_migrations").await? {
-        return Ok(());
-    }
-    let select = sqlx::query_scalar("SELECT max(version) FROM _sqlx_migrations");
-    let version: Option<i64> = select.fetch_one(&mut *writer).await.map_err(failure::of)?;
-    let newest = MIGRATIONS.iter().map(|migration| migration.version).max();
-    match version {
-        Some(version) if Some(version) < newest => copies::keep_copy(writer, file, version).await,
+    match found::format(writer).await? {
+        Some(version) if version < newest_format() => {
+            copies::keep_copy(writer, file, version).await
+        }
         _ => Ok(()),
     }
+}
+
+/// Returns the format that this version migrates a catalog to.
+pub(super) fn newest_format() -> i64 {
+    let versions = MIGRATIONS.iter().map(|migration| migration.version);
+    versions.max().unwrap_or_default()
 }
 
 /// Migrates the database in one transaction, so that a second process waits and

@@ -72,7 +72,9 @@ pub(super) fn of_naming(what: Kind) -> impl Fn(sqlx::Error) -> Error {
 
 pub(super) fn of_migrating(error: MigrateError) -> Error {
     match error {
-        MigrateError::VersionMissing(version) => Error::Newer { version },
+        MigrateError::VersionMissing(version) => {
+            Error::Damaged(format!("this version does not know migration {version}"))
+        }
         MigrateError::VersionMismatch(version) => Error::Damaged(format!(
             "migration {version} differs from the one that this version knows"
         )),

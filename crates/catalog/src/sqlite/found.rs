@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
 
+use super::database::newest_format;
 use super::failure;
 use crate::error::{Error, Result};
 
@@ -46,7 +47,7 @@ impl FoundCatalog {
 }
 
 /// Reads `file` without changing or migrating it. Returns `None` if there is no
-/// such file.
+/// such file. Fails if it has a newer format.
 pub(super) async fn find(file: &Path) -> Result<Option<FoundCatalog>> {
     if !file.try_exists().map_err(failed)? {
         return Ok(None);
@@ -58,6 +59,7 @@ pub(super) async fn find(file: &Path) -> Result<Option<FoundCatalog>> {
 }
 
 async fn read(connection: &mut SqliteConnection) -> Result<FoundCatalog> {
+    format(connection).await?;
     if !has_table(connection, "settings").await? {
         return Ok(FoundCatalog::default());
     }
@@ -76,6 +78,21 @@ async fn read(connection: &mut SqliteConnection) -> Result<FoundCatalog> {
         has_tenants: has_row(connection, "tenants", HAS_TENANTS).await?,
         has_workspaces: has_sandboxes || has_workspaces,
     })
+}
+
+/// Returns the newest migration of a database; `None` if it has none. Fails if
+/// this version does not know that migration.
+pub(super) async fn format(connection: &mut SqliteConnection) -> Result<Option<i64>> {
+    if !has_table(connection, "_sqlx_migrations").await? {
+        return Ok(None);
+    }
+    let select = sqlx::query_scalar("SELECT max(version) FROM _sqlx_migrations");
+    let found: Option<i64> = select.fetch_one(connection).await.map_err(failure::of)?;
+    let known = newest_format();
+    match found {
+        Some(found) if found > known => Err(Error::Newer { found, known }),
+        found => Ok(found),
+    }
 }
 
 async fn setting(connection: &mut SqliteConnection, name: &str) -> Result<Option<String>> {

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 
+use elevo_server::Refusal;
 use serde_json::{Value, json};
 
 use super::api::describe_body;
@@ -18,9 +19,13 @@ const ENGINE: &str = "start Docker (`systemctl start docker`), check that you ma
 pub(super) fn described(error: &(dyn Error + 'static)) -> Option<Described> {
     if let Some(error) = error.downcast_ref() {
         Some(of_client(error))
-    } else if let Some(refusal) = error.downcast_ref::<elevo_server::Refusal>() {
+    } else if let Some(refusal) = error.downcast_ref::<Refusal>() {
+        let exit = match refusal {
+            Refusal::NewerCatalog { .. } | Refusal::NewerDirectory { .. } => Exit::Damaged,
+            _ => Exit::Conflict,
+        };
         Some(describe(
-            Exit::Conflict,
+            exit,
             refusal.name(),
             Value::Null,
             refusal.advice(),

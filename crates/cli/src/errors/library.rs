@@ -24,6 +24,8 @@ pub(super) fn described(error: &(dyn Error + 'static)) -> Option<Described> {
         Some(of_backup(error))
     } else if let Some(error) = error.downcast_ref() {
         Some(of_restore(error))
+    } else if let Some(error) = error.downcast_ref() {
+        of_audit(error)
     } else {
         error.downcast_ref().map(of_open)
     }
@@ -137,6 +139,9 @@ fn of_workspace(error: &elevo_workspace::Error) -> Described {
             json!({ "path": lossy(path), "line": line }),
             Advice::None,
         ),
+        Error::NewerRegistry { path, found, known } => {
+            newer(json!({ "path": lossy(path), "found": found, "supported": known }))
+        }
         Error::NoRegistry(path) => describe(
             Exit::Damaged,
             "registry_missing",
@@ -232,12 +237,12 @@ fn of_open(error: &OpenError) -> Described {
             path,
             found,
             supported,
-        } => describe(
-            Exit::Damaged,
-            "newer_format",
-            json!({ "store": lossy(path), "found": found, "supported": supported }),
-            Advice::None,
-        ),
+        } => newer(json!({ "store": lossy(path), "found": found, "supported": supported })),
+        OpenError::NewerBackup {
+            path,
+            found,
+            supported,
+        } => newer(json!({ "path": lossy(path), "found": found, "supported": supported })),
         OpenError::NotAStore { path } => describe(
             Exit::NotFound,
             "store_not_found",
@@ -360,6 +365,18 @@ fn of_restore(error: &RestoreError) -> Described {
             path_of(path),
             "restore into a new directory, or delete the one that an interrupted restore left",
         ),
+        RestoreError::Newer {
+            path,
+            part: _,
+            found,
+            known,
+        } => describe(
+            Exit::Damaged,
+            "newer_format",
+            json!({ "path": lossy(path), "found": found, "supported": known }),
+            "nothing was restored; install the version that made the backup or a newer one, or \
+             use an earlier backup",
+        ),
         RestoreError::Store(error) => of_backup(error),
         _ => describe(
             Exit::Failed,
@@ -368,6 +385,25 @@ fn of_restore(error: &RestoreError) -> Described {
             "check that the disk is not full and that you may write there",
         ),
     }
+}
+
+fn of_audit(error: &elevo_audit::Error) -> Option<Described> {
+    match error {
+        elevo_audit::Error::Newer {
+            directory,
+            found,
+            known,
+        } => Some(newer(
+            json!({ "path": lossy(directory), "found": found, "supported": known }),
+        )),
+        _ => None,
+    }
+}
+
+/// Describes an error of data that a newer version wrote. Its text has the
+/// remedy.
+fn newer(details: Value) -> Described {
+    describe(Exit::Damaged, "newer_format", details, Advice::None)
 }
 
 fn damaged() -> Described {

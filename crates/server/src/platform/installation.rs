@@ -33,6 +33,7 @@
 //! store. Data directories of versions without these ids are adopted in the
 //! same way. While `adopting` is set, a start continues the adoption.
 
+mod format;
 pub(crate) mod found;
 pub(crate) mod refusal;
 pub(crate) mod roots;
@@ -69,6 +70,7 @@ const HOLD: Duration = Duration::from_secs(24 * 3600);
 /// The paths of an installation.
 #[derive(Debug)]
 pub(crate) struct Installation {
+    data: PathBuf,
     catalog: PathBuf,
     store: PathBuf,
     root: PathBuf,
@@ -85,6 +87,7 @@ pub(crate) struct Installation {
 impl Installation {
     pub(crate) fn new(config: &Config) -> Self {
         Self {
+            data: config.data_dir.clone(),
             catalog: config.data_dir.join("catalog.db"),
             store: config.data_dir.join("store"),
             root: config.workspace_root.clone(),
@@ -96,9 +99,11 @@ impl Installation {
         }
     }
 
-    /// Fails with a [`Refusal`] if the parts do not belong together, unless an
-    /// adoption is requested or in progress. Does not change the parts.
+    /// Fails if a newer version of Elevo wrote a part. Fails with a [`Refusal`]
+    /// if the parts do not belong together, unless an adoption is requested or
+    /// in progress. Does not change the parts.
     pub(crate) async fn check(&self) -> anyhow::Result<()> {
+        format::check(self)?;
         let _still = self.block_writers().await?;
         let found = Found::look(self).await?;
         if self.adopt || found.is_adopting() {

@@ -9,17 +9,23 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{self, Read, Write as _};
+use std::io::{self, BufRead, BufReader, Read, Write as _};
 use std::path::Path;
 
 use blake3::Hash;
 
 use super::BackupError;
+use crate::open::OpenError;
 
 const FILE: &str = "BACKUP";
-const WORDS: &str = "elevo backup 1\n";
+/// The format that this code reads and writes. It also grows with the format of
+/// the store.
+const FORMAT: u32 = 1;
+const WORDS: &str = "elevo backup ";
 /// Maximum size of a list: some million files.
 const LARGEST: u64 = 256 << 20;
+/// Maximum size of the first line.
+const MAX_FIRST: u64 = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ListedFile {
@@ -34,6 +40,27 @@ pub(crate) struct FileList(BTreeMap<String, ListedFile>);
 /// Whether this directory itself is a backup.
 pub(crate) fn is_backup(path: &Path) -> bool {
     path.join(FILE).is_file()
+}
+
+/// Fails if a newer version of Elevo made the backup in `path`.
+pub(crate) fn check_format(path: &Path) -> Result<(), OpenError> {
+    let mut first = Vec::new();
+    let read = File::open(path.join(FILE))
+        .and_then(|file| BufReader::new(file.take(MAX_FIRST)).read_until(b'\n', &mut first));
+    read.map_err(|error| OpenError::io(path, error))?;
+    let version = str::from_utf8(&first).ok().and_then(|line| {
+        let version = line.strip_prefix(WORDS)?.strip_suffix('\n')?;
+        version.parse().ok()
+    });
+    match version {
+        Some(found) if found > FORMAT => Err(OpenError::NewerBackup {
+            path: path.into(),
+            found,
+            supported: FORMAT,
+        }),
+        // The hash at the end of the list shows whether the line is damaged.
+        _ => Ok(()),
+    }
 }
 
 impl FileList {
@@ -72,6 +99,7 @@ impl FileList {
             }
             _ => {}
         }
+        check_format(path)?;
         Self::parse(&text).ok_or_else(|| BackupError::Damaged {
             path: path.into(),
             file: FILE.into(),
@@ -89,7 +117,7 @@ impl FileList {
     }
 
     pub(crate) fn text(&self) -> String {
-        let mut text = WORDS.to_owned();
+        let mut text = format!("{WORDS}{FORMAT}\n");
         for (name, ListedFile { size, hash }) in self.iter() {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{hash} {size} {name}");
@@ -107,7 +135,9 @@ impl FileList {
             return None;
         }
         let mut list = Self::default();
-        for line in lines.strip_prefix(WORDS)?.lines() {
+        let mut lines = lines.lines();
+        lines.next()?;
+        for line in lines {
             let mut words = line.splitn(3, ' ');
             let hash = words.next()?.parse().ok()?;
             let size = words.next()?.parse().ok()?;

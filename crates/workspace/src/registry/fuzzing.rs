@@ -12,20 +12,17 @@ use crate::record::RecordJson;
 pub fn read_any_registry(log: &[u8]) {
     let mut state = LogState::default();
     for line in log.split_inclusive(|byte| *byte == b'\n') {
-        if state.apply(line).is_none() {
+        if state.apply(line).is_err() {
             break;
         }
     }
     let written = state.records.values().map(RecordJson::from).collect();
     let mut again = LogState::default();
-    assert!(again.apply(&LogLine::Set(written).text()).is_some());
+    assert_eq!(again.apply(&LogLine::Set(written).text()), Ok(()));
     assert_eq!(again.records, state.records);
     for id in state.records.keys() {
-        assert!(
-            again
-                .apply(&LogLine::Remove(id.to_string()).text())
-                .is_some()
-        );
+        let removed = again.apply(&LogLine::Remove(id.to_string()).text());
+        assert_eq!(removed, Ok(()));
     }
     assert!(again.records.is_empty());
 }

@@ -7,6 +7,7 @@ use serde_json::json;
 use sqlx::Row;
 
 use super::super::SqliteCatalog;
+use super::super::database::newest_format;
 use super::{Temporary, id_of};
 use crate::conformance::Backend;
 use crate::error::Error;
@@ -56,11 +57,24 @@ async fn a_catalog_of_a_newer_version_is_not_opened() {
              VALUES (9999, 'from the future', TRUE, x'00', 0)",
         )
         .await;
-    let opened = temporary.try_open().await;
-    assert!(
-        matches!(opened, Err(Error::Newer { version: 9999 })),
-        "{opened:?}"
-    );
+    let known = newest_format();
+    let found = SqliteCatalog::find(&temporary.file()).await.map(drop);
+    for opened in [temporary.try_open().await.map(drop), found] {
+        let Err(error @ Error::Newer { found: 9999, .. }) = opened else {
+            panic!("{opened:?}");
+        };
+        let text = error.to_string();
+        assert!(
+            text.contains(&format!(
+                "format 9999, and this version of Elevo reads up to {known}"
+            )),
+            "{text}"
+        );
+        assert!(
+            text.contains(&format!("`catalog.db.version-{known}`")),
+            "{text}"
+        );
+    }
 }
 
 #[tokio::test]

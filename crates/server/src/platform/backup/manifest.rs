@@ -19,7 +19,10 @@ use std::path::{Component, Path};
 use blake3::Hash;
 
 pub(crate) const FILE: &str = "SERVER-BACKUP";
-const WORDS: &str = "elevo server backup 1";
+/// The format that this code reads and writes. It also grows with the format of
+/// the data directory and of the audit log.
+pub(crate) const FORMAT: u32 = 1;
+const WORDS: &str = "elevo server backup ";
 /// Maximum size of a manifest.
 const LARGEST: u64 = 64 << 20;
 
@@ -46,15 +49,31 @@ pub(crate) fn is_backup(path: &Path) -> bool {
     path.join(FILE).is_file()
 }
 
+/// A manifest as it is found in a backup.
+#[derive(Debug)]
+pub(crate) enum FoundManifest {
+    Whole(Manifest),
+    Damaged,
+    /// A newer version of Elevo wrote it, in this format.
+    Newer(u32),
+}
+
 impl Manifest {
-    /// Reads the manifest of a backup; `None` if it is damaged.
-    pub(crate) fn read(backup: &Path) -> io::Result<Option<Self>> {
+    /// Reads the manifest of a backup.
+    pub(crate) fn read(backup: &Path) -> io::Result<FoundManifest> {
         let mut text = String::new();
         let file = File::open(backup.join(FILE))?;
         match file.take(LARGEST).read_to_string(&mut text) {
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(None),
-            read => read.map(|_| Self::parse(&text)),
-        }
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                return Ok(FoundManifest::Damaged);
+            }
+            read => read?,
+        };
+        Ok(match (format_of(&text), Self::parse(&text)) {
+            (Some(found), _) if found > FORMAT => FoundManifest::Newer(found),
+            (_, Some(manifest)) => FoundManifest::Whole(manifest),
+            (_, None) => FoundManifest::Damaged,
+        })
     }
 
     /// Writes the manifest, which makes a directory a backup, and syncs it. The
@@ -77,7 +96,7 @@ impl Manifest {
     }
 
     fn text(&self) -> String {
-        let mut text = format!("{WORDS}\ninstallation {}\n", self.installation);
+        let mut text = format!("{WORDS}{FORMAT}\ninstallation {}\n", self.installation);
         // Writing into a string cannot fail.
         let _ = writeln!(text, "generation {}", self.generation);
         let _ = writeln!(text, "begun {}\nended {}", self.begun, self.ended);
@@ -97,7 +116,7 @@ impl Manifest {
             return None;
         }
         let mut lines = lines.lines();
-        lines.next().filter(|line| *line == WORDS)?;
+        lines.next()?;
         let mut field = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
         let mut manifest = Self {
             installation: field("installation")?.to_owned(),
@@ -115,6 +134,11 @@ impl Manifest {
         }
         (manifest.text() == text).then_some(manifest)
     }
+}
+
+/// Returns the format that the first line of a manifest states.
+fn format_of(text: &str) -> Option<u32> {
+    text.lines().next()?.strip_prefix(WORDS)?.parse().ok()
 }
 
 /// Returns whether a path stays in the directory that it is joined to.

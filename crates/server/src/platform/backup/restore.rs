@@ -9,7 +9,7 @@ use elevo_catalog::{INSTALLATION, SqliteCatalog, SqliteOptions};
 use elevo_engine::Progress;
 use elevo_store_local::{BackupError, LocalStore, Options, ServerStamp, set_server_stamp};
 
-use crate::platform::backup::manifest::{self, Manifest};
+use crate::platform::backup::manifest::{self, FoundManifest, Manifest};
 use crate::platform::backup::{CATALOG, STORE, UNFINISHED, WORKSPACES, all, files};
 use crate::platform::installation::{self, Missing};
 use crate::platform::{clock, vault};
@@ -40,6 +40,21 @@ pub enum RestoreError {
         path: PathBuf,
         /// The damaged file.
         file: String,
+    },
+    /// A newer version of Elevo made the backup.
+    #[error(
+        "{part} {} has format {found}, and this version of Elevo reads up to {known}",
+        path.display()
+    )]
+    Newer {
+        /// The backup.
+        path: PathBuf,
+        /// The part of the backup that has the format, for the message.
+        part: &'static str,
+        /// Format of this part.
+        found: i64,
+        /// The newest format that this version reads.
+        known: i64,
     },
     /// The directory to restore into is not empty.
     #[error("{} is not empty; restore into an empty or a new directory", path.display())]
@@ -188,10 +203,23 @@ impl Places {
         progress: &Progress,
     ) -> Result<RestoredServer, RestoreError> {
         let manifest = Manifest::read(backup).map_err(RestoreError::io(backup))?;
-        let manifest = manifest.ok_or_else(|| RestoreError::Damaged {
-            path: backup.into(),
-            file: manifest::FILE.into(),
-        })?;
+        let manifest = match manifest {
+            FoundManifest::Whole(manifest) => manifest,
+            FoundManifest::Damaged => {
+                return Err(RestoreError::Damaged {
+                    path: backup.into(),
+                    file: manifest::FILE.into(),
+                });
+            }
+            FoundManifest::Newer(found) => {
+                return Err(RestoreError::Newer {
+                    path: backup.into(),
+                    part: "the backup",
+                    found: found.into(),
+                    known: manifest::FORMAT.into(),
+                });
+            }
+        };
         for path in [&self.data, &self.workspaces] {
             let mut builder = DirBuilder::new();
             let made = builder.recursive(true).mode(0o700).create(path);
@@ -257,7 +285,16 @@ impl Places {
     /// catalog. Returns the id of the key of the catalog's secrets.
     async fn check_catalog(&self, backup: &Path, id: &str) -> Result<Option<String>, RestoreError> {
         let path = self.data.join(RESTORING);
-        let catalog = SqliteCatalog::open(&path, &SqliteOptions::default()).await?;
+        let catalog = SqliteCatalog::open(&path, &SqliteOptions::default()).await;
+        let catalog = catalog.map_err(|error| match error {
+            elevo_catalog::Error::Newer { found, known } => RestoreError::Newer {
+                path: backup.into(),
+                part: "the catalog of the backup",
+                found,
+                known,
+            },
+            error => error.into(),
+        })?;
         let store = LocalStore::open_read_only(&self.data.join(STORE), &Options::default());
         let store = store.map_err(BackupError::from)?;
         let missing = installation::missing(&catalog, &store).await;
@@ -313,4 +350,62 @@ fn copy(from: &Path, to: &Path) -> Result<manifest::Listed, RestoreError> {
         made.map_err(RestoreError::io(directory))?;
     }
     files::copy(from, to, u64::MAX).map_err(RestoreError::io(to))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use elevo_testkit::fixtures;
+
+    use super::*;
+
+    /// Returns the error of restoring a backup. Nothing may be left of it.
+    async fn refused(backup: &Path) -> RestoreError {
+        let data = backup.with_file_name("restored");
+        let restored = restore_server(backup, &data, None, &Progress::new()).await;
+        let left = fs::read_dir(&data).map_or(0, Iterator::count);
+        assert_eq!(left, 0, "files are left");
+        restored.unwrap_err()
+    }
+
+    #[tokio::test]
+    async fn a_backup_of_a_newer_format_is_refused() {
+        let unpacked = fixtures::all()[0].unpack("backup.tar.gz");
+        let backup = find(&unpacked.path().join("backups")).unwrap();
+        let manifest = backup.join(manifest::FILE);
+        let text = fs::read_to_string(&manifest).unwrap();
+        let newer = text.replacen("elevo server backup 1", "elevo server backup 2", 1);
+        fs::write(&manifest, newer).unwrap();
+        let error = refused(&backup).await;
+        let text = error.to_string();
+        assert!(text.starts_with("the backup /"), "{text}");
+        let formats = "has format 2, and this version of Elevo reads up to 1";
+        assert!(text.ends_with(formats), "{text}");
+    }
+
+    #[tokio::test]
+    async fn a_backup_with_a_catalog_of_a_newer_format_is_refused() {
+        let unpacked = fixtures::all()[0].unpack("backup.tar.gz");
+        let backup = find(&unpacked.path().join("backups")).unwrap();
+        let FoundManifest::Whole(mut manifest) = Manifest::read(&backup).unwrap() else {
+            panic!("the manifest cannot be read");
+        };
+        let catalog = backup.join(CATALOG);
+        let add = "insert into _sqlx_migrations (version, description, success, checksum, \
+                   execution_time) values (9999, 'new', true, x'00', 0)";
+        let changed = Command::new("sqlite3").arg(&catalog).arg(add).status();
+        assert!(changed.unwrap().success());
+        let listed = files::look(&catalog).unwrap();
+        manifest.files.insert(CATALOG.into(), listed);
+        Manifest::remove(&backup).unwrap();
+        manifest.write(&backup).unwrap();
+        let error = refused(&backup).await;
+        assert!(
+            matches!(error, RestoreError::Newer { found: 9999, .. }),
+            "{error:?}"
+        );
+        let text = error.to_string();
+        assert!(text.starts_with("the catalog of the backup /"), "{text}");
+    }
 }

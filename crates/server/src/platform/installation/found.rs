@@ -56,7 +56,18 @@ impl Found {
     /// Finds all parts, without changing anything.
     pub(crate) async fn look(places: &Installation) -> anyhow::Result<Self> {
         let path = &places.catalog;
-        let catalog = SqliteCatalog::find(path).await;
+        let catalog = match SqliteCatalog::find(path).await {
+            Err(elevo_catalog::Error::Newer { found, known }) => {
+                let catalog = path.clone();
+                return Err(Refusal::NewerCatalog {
+                    catalog,
+                    found,
+                    known,
+                }
+                .into());
+            }
+            catalog => catalog,
+        };
         let catalog = catalog.with_context(|| format!("cannot read {}", path.display()))?;
         let catalog = catalog.filter(|catalog| !catalog.is_unused());
         let (store, root) = (places.store.clone(), places.root.clone());

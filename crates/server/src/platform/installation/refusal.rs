@@ -91,11 +91,40 @@ pub enum Refusal {
         /// The workspace root.
         root: PathBuf,
     },
+    /// A newer version of Elevo wrote the catalog.
+    #[error(
+        "the catalog {} has format {found}, and this version of Elevo reads up to {known}",
+        catalog.display()
+    )]
+    NewerCatalog {
+        /// The catalog.
+        catalog: PathBuf,
+        /// Format of the catalog.
+        found: i64,
+        /// The newest format that this version reads.
+        known: i64,
+    },
+    /// A newer version of Elevo wrote the data directory.
+    #[error(
+        "the data directory {} has format {found}, and this version of Elevo reads up to {known}",
+        data.display()
+    )]
+    NewerDirectory {
+        /// The data directory.
+        data: PathBuf,
+        /// Format of the directory.
+        found: u32,
+        /// The newest format that this version reads.
+        known: u32,
+    },
 }
 
 const ADOPT: &str = "To continue with the existing data, start once with --adopt: workspaces that the \
                      catalog does not know go to the quarantine (QUARANTINE_KEEP), and no garbage is \
                      collected for a day.";
+
+const NEWER: &str = "Install the version that wrote it or a newer one, or restore a backup from before \
+                     the upgrade into another directory";
 
 impl Refusal {
     /// Returns a name for programs.
@@ -109,6 +138,7 @@ impl Refusal {
             Self::MissingRoots { .. } => "snapshots_missing",
             Self::UnknownWorkspaces { .. } => "workspaces_unknown",
             Self::NoWorkspaces { .. } => "workspaces_missing",
+            Self::NewerCatalog { .. } | Self::NewerDirectory { .. } => "newer_format",
         }
     }
 
@@ -138,6 +168,16 @@ impl Refusal {
             }
             Self::NoWorkspaces { .. } => {
                 "Check WORKSPACE_ROOT, and that its disk is mounted.".into()
+            }
+            // `--adopt` does not help against a newer format.
+            Self::NewerDirectory { .. } => return format!("{NEWER}."),
+            Self::NewerCatalog { catalog, known, .. } => {
+                let catalog = catalog.display();
+                return format!(
+                    "{NEWER}. The copy {catalog}.version-{known}, if it exists, is the catalog \
+                     before the upgrade: move it to {catalog} and start once with --adopt; later \
+                     changes are lost."
+                );
             }
         };
         format!("{first} {ADOPT}")
