@@ -376,7 +376,10 @@ mod tests {
         let log = directory.path().join("registry/log");
         let good = fs::read(&log).unwrap();
         let newer = [b"{\"format\":3}\nof another kind\n".as_slice(), &good].concat();
-        fs::write(&log, &newer).unwrap();
+        // A newer version replaces the log, as `compact` does.
+        let new = log.with_extension("new");
+        fs::write(&new, &newer).unwrap();
+        fs::rename(&new, &log).unwrap();
         for rejected in [
             open(&directory).map(drop),
             registry.lock().map(drop),

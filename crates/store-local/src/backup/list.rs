@@ -188,7 +188,7 @@ mod tests {
         let hash = blake3::hash(b"");
         let line = |size: &str, name: &str| format!("{hash} {size} {name}\n");
         let sealed = |lines: &str| {
-            let text = format!("{WORDS}{lines}");
+            let text = format!("{WORDS}{FORMAT}\n{lines}");
             let hash = blake3::hash(text.as_bytes());
             text + &format!("{hash}\n")
         };
