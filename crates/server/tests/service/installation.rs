@@ -57,7 +57,7 @@ async fn workspace_of(service: &Service, project: &serde_json::Value) -> PathBuf
 }
 
 /// Starts the server, which must fail and change nothing. Returns its output.
-fn refused(service: &mut Service) -> String {
+pub(crate) fn refused(service: &mut Service) -> String {
     let before = tree(&service.data);
     let words = service.try_run(&[]).expect_err("the server started");
     let after = tree(&service.data);

@@ -21,6 +21,7 @@ mod changes;
 mod command_ids;
 mod deciding;
 mod descriptors;
+mod downgrade;
 mod elsewhere;
 mod engineless;
 mod errors;
