@@ -11,6 +11,7 @@ mod damage;
 mod diff;
 mod docs;
 mod errors;
+mod fixtures;
 mod gc;
 mod hostile;
 mod ignored;
