@@ -17,3 +17,4 @@ mod recording;
 mod support;
 mod terminals;
 mod tunnels;
+mod upgrade;

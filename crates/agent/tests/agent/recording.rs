@@ -3,17 +3,18 @@
 //! this is how `crates/agent-proto/fixtures/VERSION` is created.
 
 use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use elevo_agent_link::{Event, Settings, Terminal};
+use elevo_agent_link::{Event, FileCondition, PutFile, Settings, Terminal};
 use elevo_agent_proto::Message;
 use elevo_agent_proto::v1::agent_service_client::AgentServiceClient;
 use elevo_agent_proto::v1::agent_service_server::{AgentService, AgentServiceServer};
 use elevo_agent_proto::v1::{
-    AgentMessage, ServerMessage, TunnelPiece, agent_message, server_message,
+    AgentMessage, ServerMessage, TunnelPiece, agent_message, open_tunnel, server_message,
 };
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -150,7 +151,17 @@ fn agent_kind(message: &AgentMessage) -> String {
 
 fn server_kind(message: &ServerMessage) -> String {
     let payload: &server_message::Payload = message.payload.as_ref().unwrap();
-    snake(&format!("{payload:?}"))
+    let kind = snake(&format!("{payload:?}"));
+    match payload {
+        server_message::Payload::OpenTunnel(open) => match &open.target {
+            Some(open_tunnel::Target::File(file)) => {
+                let operation = file.operation.as_ref().unwrap();
+                format!("{kind}_{}", snake(&format!("{operation:?}")))
+            }
+            _ => kind,
+        },
+        _ => kind,
+    }
 }
 
 fn piece_kind(piece: &TunnelPiece) -> String {
@@ -262,7 +273,34 @@ async fn use_tunnels(pair: &Pair) {
     assert!(within(pair.link.open_port(port)).await.is_err());
 }
 
-const KINDS: [&str; 32] = [
+async fn use_files(pair: &Pair) {
+    let link = &pair.link;
+    let directory = pair.directory.path().join("directory");
+    let [file, moved] = ["file", "moved"].map(|name| directory.join(name));
+    let path = |path: &Path| path.as_os_str().as_bytes().to_vec();
+    within(link.make_directory(&path(&directory), Some(0o750), true))
+        .await
+        .unwrap();
+    let mut upload = within(link.put_file(&path(&file), PutFile::default()))
+        .await
+        .unwrap();
+    within(upload.write(b"content")).await.unwrap();
+    within(upload.finish()).await.unwrap();
+    let opened = within(link.open_file(&path(&file))).await.unwrap();
+    let mut content = opened.read(1, 3);
+    let read = within(content.next_data()).await.unwrap();
+    assert_eq!(read.as_deref(), Some(b"ont".as_slice()));
+    let listed = within(link.list_files(&path(&directory), Vec::new(), 10)).await;
+    assert_eq!(listed.unwrap().entries.len(), 1);
+    within(link.rename_file(&path(&file), &path(&moved), false))
+        .await
+        .unwrap();
+    within(link.remove_file(&path(&moved), false, FileCondition::default()))
+        .await
+        .unwrap();
+}
+
+const KINDS: [&str; 41] = [
     "agent-answer",
     "agent-answer_cannot_start",
     "agent-answer_ended",
@@ -282,12 +320,21 @@ const KINDS: [&str; 32] = [
     "agent-register",
     "piece-data",
     "piece-end",
+    "piece-entries",
+    "piece-file",
+    "piece-range",
     "server-acknowledge",
     "server-command_input",
     "server-create_pty",
     "server-kill_command",
     "server-kill_pty",
     "server-open_tunnel",
+    "server-open_tunnel_list",
+    "server-open_tunnel_make_directory",
+    "server-open_tunnel_open",
+    "server-open_tunnel_put",
+    "server-open_tunnel_remove",
+    "server-open_tunnel_rename",
     "server-pty_input",
     "server-register_response",
     "server-resize_pty",
@@ -304,6 +351,7 @@ async fn every_message_of_the_contract_is_used() {
     use_commands(&pair).await;
     use_terminals(&pair).await;
     use_tunnels(&pair).await;
+    use_files(&pair).await;
     within(pair.link.shut_down(Duration::from_secs(1)))
         .await
         .unwrap();
