@@ -235,7 +235,7 @@ pub(crate) fn containers(data: &Path) -> Vec<String> {
     all.lines().filter(is_ours).map(str::to_owned).collect()
 }
 
-fn docker(args: &[&str]) -> String {
+pub(crate) fn docker(args: &[&str]) -> String {
     let mut command = Command::new("docker");
     command.env("DOCKER_HOST", elevo_testkit::docker::host());
     let output = command.args(args).output();
