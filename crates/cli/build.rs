@@ -2,7 +2,10 @@
 //! names its binary, which `scripts/agent` builds; without the variable the
 //! program contains none.
 
-#![allow(clippy::disallowed_methods, reason = "Cargo passes values in the environment")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "Cargo passes values in the environment"
+)]
 
 use std::path::PathBuf;
 

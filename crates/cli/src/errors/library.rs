@@ -105,6 +105,7 @@ fn of_workspace(error: &elevo_workspace::Error) -> Described {
     use elevo_workspace::Error;
     let workspace = |id: &elevo_workspace::WorkspaceId| json!({ "workspace": id.as_str() });
     let without_advice = |exit, name, id| describe(exit, name, workspace(id), Advice::None);
+    let unsupported = |name, advice: &'static str| describe(Exit::Usage, name, Value::Null, advice);
     match error {
         Error::NotFound(id) => describe(
             Exit::NotFound,
@@ -148,24 +149,15 @@ fn of_workspace(error: &elevo_workspace::Error) -> Described {
             json!({ "path": lossy(path) }),
             Advice::None,
         ),
-        Error::NoOverlays => describe(
-            Exit::Usage,
+        Error::NoOverlays => unsupported(
             "overlay_unsupported",
-            Value::Null,
             "`elevo doctor` shows which providers work here",
         ),
-        Error::NoLimit => describe(
-            Exit::Usage,
+        Error::NoLimit => unsupported(
             "limit_unsupported",
-            Value::Null,
             "leave out --limit, or run as root with --provider overlay",
         ),
-        Error::NoBtrfs => describe(
-            Exit::Failed,
-            "btrfs_missing",
-            Value::Null,
-            "install the package btrfs-progs, or leave out --limit",
-        ),
+        Error::NoBtrfs => unsupported("btrfs_missing", "leave out --limit"),
         Error::Engine(error) => of_engine(error),
         Error::Io { path, .. } => describe(
             Exit::Failed,

@@ -111,15 +111,17 @@ impl Installation {
         }
         match found.verdict(self) {
             Verdict::Fresh | Verdict::Known => Ok(()),
-            Verdict::Unstamped => match roots::missing_in_files(self).await? {
-                None => Ok(()),
-                Some(missing) => Err(Refusal::MissingRoots {
-                    store: self.store.clone(),
-                    catalog: self.catalog.clone(),
-                    missing,
+            Verdict::Unstamped => {
+                match roots::missing_in_files(&self.catalog, &self.store).await? {
+                    None => Ok(()),
+                    Some(missing) => Err(Refusal::MissingRoots {
+                        store: self.store.clone(),
+                        catalog: self.catalog.clone(),
+                        missing,
+                    }
+                    .into()),
                 }
-                .into()),
-            },
+            }
             Verdict::Refused(refusal) => Err(refusal.into()),
         }
     }

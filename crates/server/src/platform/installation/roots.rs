@@ -1,6 +1,7 @@
 //! Checks that a store has the snapshots that a catalog refers to.
 
 use std::fmt;
+use std::path::Path;
 
 use anyhow::Context;
 use elevo_catalog::{Catalog, SqliteCatalog, SqliteOptions};
@@ -8,8 +9,6 @@ use elevo_core::TenantId;
 use elevo_engine::Store;
 use elevo_objects::SnapshotId;
 use elevo_store_local::{LocalStore, Options};
-
-use crate::platform::installation::Installation;
 
 /// Maximum roots read at a time.
 const PAGE: u32 = 1000;
@@ -78,17 +77,19 @@ async fn note_absent(
 
 /// Returns the missing roots of an installation without changing its files: the
 /// check opens a copy of the catalog, which is migrated to the current format.
-pub(crate) async fn missing_in_files(places: &Installation) -> anyhow::Result<Option<Missing>> {
-    let directory = places
-        .catalog
+pub(crate) async fn missing_in_files(
+    catalog: &Path,
+    store: &Path,
+) -> anyhow::Result<Option<Missing>> {
+    let directory = catalog
         .parent()
         .context("the path of the catalog names no directory")?;
     let scratch = tempfile::TempDir::with_prefix_in(".catalog-", directory);
     let scratch = scratch.context("cannot copy the catalog")?;
     let copy = scratch.path().join("catalog.db");
-    SqliteCatalog::copy_file(&places.catalog, &copy).await?;
+    SqliteCatalog::copy_file(catalog, &copy).await?;
     let catalog = SqliteCatalog::open(&copy, &SqliteOptions::default()).await?;
-    let path = places.store.clone();
+    let path = store.to_owned();
     let opening = move || LocalStore::open_read_only(&path, &Options::default());
     let store = tokio::task::spawn_blocking(opening).await??;
     let missing = missing(&catalog, &store).await;
