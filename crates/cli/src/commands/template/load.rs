@@ -21,7 +21,7 @@ images of a release are such archives. The image must have /bin/sh. Needs a key
 with the scope `system`.
 
 Examples:
-  elevo template load elevo-python-3.13-x86_64.tar.zst --name python
+  elevo template load elevo-image-python-3.13-linux-x86_64.tar.zst --name python
   docker save my-image:1 | gzip > my-image.tar.gz && elevo template load my-image.tar.gz")]
 pub(super) struct Load {
     /// The archive
