@@ -17,7 +17,9 @@ cached_root() {
     if [[ ! -e $directory.complete ]]; then
         install_packages mmdebstrap
         rm -rf --one-file-system "$directory"
-        mmdebstrap --quiet --variant=minbase ${packages:+"--include=$packages"} "$suite" "$directory" >&2
+        # In namespaces of its own, so that its mounts end with it.
+        unshare --mount --propagation private --pid --fork --kill-child --mount-proc \
+            mmdebstrap --quiet --variant=minbase ${packages:+"--include=$packages"} "$suite" "$directory" >&2
         touch "$directory.complete"
     fi
     flock --unlock "$lock"
