@@ -114,7 +114,8 @@ pub enum Error {
     #[error(
         "the catalog has format {found}, and this version of Elevo reads up to {known}; install \
          the version that wrote it or a newer one, or restore the copy `catalog.db.version-{known}` \
-         or a backup from before the upgrade"
+         (without the files `catalog.db-wal` and `catalog.db-shm`) or a backup from before the \
+         upgrade"
     )]
     Newer {
         /// Format of the catalog: its newest migration.

@@ -87,7 +87,8 @@ pub(crate) fn run(args: &Up, dispatch: Dispatch) -> anyhow::Result<Exit> {
         if !args.quiet && !args.json {
             print_note("the server is running already, with the settings of its start");
         }
-        Greeting::new(&found, &running, false, true, None).print(args.json, false)?;
+        let template = server_start::template_of(&found, &running)?;
+        Greeting::new(&found, &running, false, true, template).print(args.json, true)?;
         return Ok(Exit::Done);
     }
     server_start::start(&StartOptions {

@@ -7,10 +7,13 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use elevo_api as api;
 use elevo_server::Config;
 
+use crate::client::Client;
+use crate::client::paths::TEMPLATES;
 use crate::errors::{Exit, FileProblem, ProcessProblem};
-use crate::local::data_directory::DataDirectory;
+use crate::local::data_directory::{DataDirectory, RunningServer};
 use crate::options::server_settings::ServerSettings;
 use crate::output::progress::{self, Watch};
 use crate::output::server_greeting::Greeting;
@@ -61,6 +64,20 @@ pub(crate) fn start(options: &StartOptions<'_>) -> anyhow::Result<Exit> {
         (Some(code), _) => Ok(Exit::of_command(code)),
         (None, signal) => Err(ProcessProblem::Died { signal, log }.into()),
     }
+}
+
+/// Returns the name of a template of a server that runs, if the server tells.
+pub(crate) fn template_of(
+    data: &DataDirectory,
+    running: &RunningServer,
+) -> anyhow::Result<Option<String>> {
+    let client = Client::local(running, data.owner_key().as_deref())?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let page = runtime.block_on(client.get::<api::TemplatePage>(&TEMPLATES));
+    let templates = page.map(|page| page.items).unwrap_or_default();
+    Ok(templates.into_iter().next().map(|template| template.name))
 }
 
 fn spawn(options: &StartOptions<'_>, config: &Config) -> std::io::Result<Child> {

@@ -1,4 +1,5 @@
 use std::io;
+use std::time::Duration;
 
 use bollard::Docker;
 use bollard::auth::DockerCredentials;
@@ -15,6 +16,9 @@ use super::failure::{self, Subject};
 use crate::error::{Error, Result};
 use crate::runtime::{Image, PullProgress};
 use crate::spec::validate_image;
+
+/// Maximum time to load an archive.
+const LOADING: Duration = Duration::from_secs(15 * 60);
 
 /// Maximum number of volumes that an image may declare.
 const MAX_VOLUMES: usize = 16;
@@ -91,6 +95,8 @@ pub(super) async fn load(
     archive: BoxStream<'static, io::Result<Bytes>>,
 ) -> Result<Vec<String>> {
     let options = ImportImageOptionsBuilder::default().build();
+    // The engine responds when it has read the whole archive.
+    let docker = docker.clone().with_timeout(LOADING);
     let mut steps = docker.import_image_stream(options, archive, None);
     let mut names = Vec::new();
     while let Some(step) = steps.next().await {

@@ -2,7 +2,6 @@
 //! server. A server in a container may have a data directory that is not at the
 //! same path on the host, or mounts that do not propagate to the host.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use elevo_core::ErrorCode;
@@ -33,14 +32,17 @@ impl EngineSight {
     pub(crate) async fn look(runtime: &dyn SandboxRuntime, config: &Config) -> Self {
         let root = &config.workspace_root;
         for directory in [&config.data_dir, root] {
-            let path = unique_path(directory);
-            if fs::create_dir(&path).is_err() {
+            let probe = tempfile::Builder::new()
+                .prefix(".sight-")
+                .tempdir_in(directory);
+            let Ok(probe) = probe else {
                 continue;
-            }
-            let seen = runtime.sees(&path).await;
-            let _ = fs::remove_dir(&path);
-            if matches!(seen, Ok(Some(false))) {
-                return Self::Nothing(directory.clone());
+            };
+            match runtime.sees(probe.path()).await {
+                Ok(Some(false)) => return Self::Nothing(directory.clone()),
+                // An engine that does not respond is not asked again.
+                Err(_) => return Self::Everything,
+                Ok(_) => {}
             }
         }
         // A server that may not mount makes no mounts that could be hidden.

@@ -90,3 +90,20 @@ async fn a_server_without_the_documentation_reports_the_remedy() {
     assert_eq!(response.status(), StatusCode::NOT_FOUND);
     assert!(response.text().await.unwrap().contains("SHARE_DIR"));
 }
+
+mod on_docker {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_damaged_archive_is_refused_with_its_cause() {
+        let service = Service::with_docker().await;
+        let archive = docker::image_archive("elevo-test/damaged:1");
+        let mut packed = zstd::encode_all(&archive[..], 3).unwrap();
+        packed.truncate(packed.len() / 2);
+        let put = service.request(Method::PUT, "/api/v1/templates/damaged/archive");
+        let response = put.body(packed).send().await.unwrap();
+        assert_eq!(response.status(), StatusCode::UNPROCESSABLE_ENTITY);
+        let text = response.text().await.unwrap();
+        assert!(text.contains("cannot be read"), "{text}");
+    }
+}

@@ -16,13 +16,15 @@ pub(super) async fn empty(data: &DataDirectory, engine: Option<&str>) -> anyhow:
     let workspaces = data.path().join("workspaces");
     // A server without this file has not reached the engine yet.
     let installation = fs::read_to_string(workspaces.join("INSTALLATION")).ok();
-    if let (Some(host), Some(server)) = (engine, &installation) {
-        delete_containers(host, server.trim()).await?;
-    }
-    for tenant in directories(&workspaces)? {
-        elevo_workspace::erase(&tenant)?;
-    }
-    Ok(())
+    let deleted = match (engine, &installation) {
+        (Some(host), Some(server)) => delete_containers(host, server.trim()).await,
+        _ => Ok(()),
+    };
+    let erase = |tenant: PathBuf| elevo_workspace::erase(&tenant);
+    // Each workspace is erased, also if the engine or another workspace fails.
+    let erased: Vec<_> = directories(&workspaces)?.into_iter().map(erase).collect();
+    deleted?;
+    Ok(erased.into_iter().collect::<Result<(), _>>()?)
 }
 
 async fn delete_containers(host: &str, server: &str) -> elevo_sandbox::Result<()> {

@@ -21,6 +21,7 @@ use super::{cleanup, script};
 use crate::client::Client;
 use crate::errors::{Exit, FileProblem, ProcessProblem};
 use crate::local::data_directory::DataDirectory;
+use crate::output::notes::print_note;
 use crate::server_socket;
 
 /// Settings of the environment that the server gets. The others could place
@@ -152,10 +153,18 @@ impl Installation {
             path: path.clone(),
             source,
         });
-        stopped?;
-        emptied?;
-        deleted?;
-        cleanup::check(&path)
+        let done = stopped
+            .map_err(Into::into)
+            .and(emptied)
+            .and(deleted.map_err(Into::into));
+        match (cleanup::check(&path), done) {
+            (Ok(()), done) => done,
+            (Err(left), Ok(())) => Err(left),
+            (Err(left), Err(cause)) => {
+                print_note(&format!("{cause:#}"));
+                Err(left)
+            }
+        }
     }
 
     /// Stops the server. Kills it if it does not stop in time.

@@ -15,6 +15,7 @@ use elevo_core::ErrorCode;
 use elevo_sandbox::SandboxRuntime;
 use futures::StreamExt;
 use futures::stream::BoxStream;
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -144,12 +145,16 @@ impl Templates {
         archive: Box<dyn Read + Send>,
     ) -> Result<api::Template> {
         let refused = |message: String| Failure::new(ErrorCode::ArchiveRefused, message);
-        let loaded = self.runtime.load(pieces(archive, self.most)).await;
-        let images = loaded.map_err(|error| match error {
-            elevo_sandbox::Error::Refused { why, .. } => refused(format!(
+        let broken = Arc::new(Mutex::new(None));
+        let pieces = pieces(archive, self.most, broken.clone());
+        let loaded = self.runtime.load(pieces).await;
+        let images = loaded.map_err(|error| match (broken.lock().take(), error) {
+            // The engine only sees that the archive ends too early.
+            (Some(why), _) => refused(format!("the archive cannot be read: {why}")),
+            (None, elevo_sandbox::Error::Refused { why, .. }) => refused(format!(
                 "the container engine cannot read the archive: {why}"
             )),
-            error => error.into(),
+            (None, error) => error.into(),
         })?;
         let [image] = &images[..] else {
             let count = images.len();
@@ -245,8 +250,13 @@ impl Templates {
 const PIECE: usize = 256 << 10;
 
 /// Returns the decompressed bytes of an archive, up to `most`. A thread reads
-/// them, which ends with the stream.
-fn pieces(archive: Box<dyn Read + Send>, most: u64) -> BoxStream<'static, io::Result<Bytes>> {
+/// them, which ends with the stream. `broken` gets the reason if the archive
+/// cannot be read.
+fn pieces(
+    archive: Box<dyn Read + Send>,
+    most: u64,
+    broken: Arc<Mutex<Option<String>>>,
+) -> BoxStream<'static, io::Result<Bytes>> {
     let (sender, receiver) = mpsc::channel(4);
     tokio::task::spawn_blocking(move || {
         let read = elevo_archive::decompress(archive).and_then(|mut plain| {
@@ -263,6 +273,7 @@ fn pieces(archive: Box<dyn Read + Send>, most: u64) -> BoxStream<'static, io::Re
             }
         });
         if let Err(error) = read {
+            *broken.lock() = Some(error.to_string());
             let _ = sender.blocking_send(Err(error));
         }
     });

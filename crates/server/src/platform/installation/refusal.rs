@@ -175,8 +175,8 @@ impl Refusal {
                 let catalog = catalog.display();
                 return format!(
                     "{NEWER}. The copy {catalog}.version-{known}, if it exists, is the catalog \
-                     before the upgrade: move it to {catalog} and start once with --adopt; later \
-                     changes are lost."
+                     before the upgrade: delete {catalog}-wal and {catalog}-shm, move the copy to \
+                     {catalog} and start once with --adopt; later changes are lost."
                 );
             }
         };
