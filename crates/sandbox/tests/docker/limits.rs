@@ -52,7 +52,12 @@ fn a_memory_hog_is_killed_alone() {
 #[test]
 fn files_in_memory_count_as_memory() {
     with_installation(async |own| {
-        let mut spec = own.spec("sleep 1000 & dd if=/dev/zero of=/tmp/x bs=1M count=100; wait");
+        // The files stay when `dd` is killed, so the first process must not need
+        // memory any more: its end would lose the event.
+        let mut spec = own.spec(
+            "(until [ \"$(cat /proc/$$/comm)\" = sleep ]; do :; done; \
+             dd if=/dev/zero of=/tmp/x bs=1M count=100) & exec sleep 1000",
+        );
         spec.memory = 24 * MIB;
         spec.tmpfs[0].1 = 200 * MIB;
         let id = own.start(&spec).await;
