@@ -38,11 +38,13 @@ fn a_fork_bomb_stays_within_its_limit_of_processes_and_harms_no_other_sandbox() 
 fn a_memory_hog_is_killed_alone() {
     with_installation(async |own| {
         let neighbour = own.start(&own.spec("sleep 1000")).await;
-        let mut spec = own.spec("sleep 1000 & tail /dev/zero; echo ended with $?; wait");
+        let script = "sleep 1000 & tail /dev/zero; echo ended with $?; wait";
+        let mut spec = own.spec(&format!("{WAIT_FOR_SIGNAL} {script}"));
         spec.memory = 24 * MIB;
         let hog = own.start(&spec).await;
-        own.wrote(&hog, "ended with 137").await;
         out_of_memory(&own, &hog).await;
+        own.wrote(&hog, "ended with 137").await;
+        killed_for_memory(&own, &hog).await;
         let status = own.status(&neighbour).await;
         assert_eq!(status.state, ContainerState::Running);
         assert!(!status.oom_killed);
@@ -54,24 +56,39 @@ fn files_in_memory_count_as_memory() {
     with_installation(async |own| {
         // The files stay when `dd` is killed, so the first process must not need
         // memory any more: its end would lose the event.
-        let mut spec = own.spec(
-            "(until [ \"$(cat /proc/$$/comm)\" = sleep ]; do :; done; \
-             dd if=/dev/zero of=/tmp/x bs=1M count=100) & exec sleep 1000",
-        );
+        let script = "(until [ \"$(cat /proc/$$/comm)\" = sleep ]; do :; done; \
+                      dd if=/dev/zero of=/tmp/x bs=1M count=100) & exec sleep 1000";
+        let mut spec = own.spec(&format!("{WAIT_FOR_SIGNAL} {script}"));
         spec.memory = 24 * MIB;
         spec.tmpfs[0].1 = 200 * MIB;
         let id = own.start(&spec).await;
         out_of_memory(&own, &id).await;
+        killed_for_memory(&own, &id).await;
     });
 }
 
-/// Waits until the engine has reported that a process ran out of memory, kills
-/// the container, and checks its status.
+/// Waits for the signal of `out_of_memory`.
+const WAIT_FOR_SIGNAL: &str =
+    "go=; trap go=1 USR1; echo ready; until [ \"$go\" ]; do sleep 0.1; done;";
+
+/// Lets the script of a container go on, and waits until the engine has
+/// reported that a process in it ran out of memory.
+///
+/// With cgroups of version 1, the engine registers for the event of the kernel
+/// only after it has started the first process, and loses an earlier event. So
+/// the script must not need the memory before the start has returned.
+async fn out_of_memory(own: &Installation, id: &ContainerId) {
+    own.wrote(id, "ready").await;
+    // The engine keeps only its last events, so the request is sent before the
+    // other tests can have caused many.
+    tokio::join!(own.event(id, "oom"), own.signal(id, "USR1"));
+}
+
+/// Kills a container that ran out of memory, and checks its status.
 ///
 /// The engine receives the event of the kernel separately from the end of the
 /// container, and loses the event if the container ends first.
-async fn out_of_memory(own: &Installation, id: &ContainerId) {
-    own.event(id, "oom").await;
+async fn killed_for_memory(own: &Installation, id: &ContainerId) {
     own.runtime.kill(id).await.unwrap();
     let status = own.ended(id).await;
     assert!(status.oom_killed, "{status:?}");

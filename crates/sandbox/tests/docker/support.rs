@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bollard::models::ContainerInspectResponse;
-use bollard::query_parameters::{EventsOptionsBuilder, ListImagesOptionsBuilder};
+use bollard::query_parameters::{
+    EventsOptionsBuilder, KillContainerOptionsBuilder, ListImagesOptionsBuilder,
+};
 use elevo_sandbox::conformance::Subject;
 use elevo_sandbox::{
     ContainerId, ContainerSpec, ContainerState, ContainerStatus, DockerRuntime, DockerSettings,
@@ -240,6 +242,15 @@ impl Installation {
         let mut events = Box::pin(self.engine.events(Some(options.build())));
         let next = tokio::time::timeout(Duration::from_secs(30), events.next()).await;
         next.unwrap().unwrap().unwrap();
+    }
+
+    /// Sends a signal to the first process.
+    pub(crate) async fn signal(&self, id: &ContainerId, name: &str) {
+        let options = KillContainerOptionsBuilder::default().signal(name).build();
+        self.engine
+            .kill_container(id.as_str(), Some(options))
+            .await
+            .unwrap();
     }
 
     pub(crate) async fn inspect(&self, id: &ContainerId) -> ContainerInspectResponse {
