@@ -8,6 +8,10 @@
 //! gives one `#[test]` per check, each on a new store, which must be empty. The
 //! argument returns any value that dereferences to a store, so the value can
 //! own a directory or a server as well. Checks panic when they fail.
+//!
+//! Every check runs in a Tokio runtime with several threads, so a store may use
+//! sockets and timers. The crate with the tests depends on `tokio` with the
+//! feature `rt-multi-thread`.
 
 mod collections;
 mod commits;
@@ -22,7 +26,7 @@ use std::ops::Deref;
 use bytes::Bytes;
 use elevo_core::{TenantId, Timestamp};
 use elevo_objects::{Hash, Kind, ObjectKey, Snapshot, SnapshotId, Tree};
-use futures::executor::block_on;
+use tokio::runtime::Handle;
 
 pub use collections::*;
 pub use commits::*;
@@ -84,7 +88,8 @@ macro_rules! conformance_tests {
         $(
             #[test]
             fn $check() {
-                $crate::conformance::run($make, async |store| {
+                let runtime = ::tokio::runtime::Runtime::new().expect("a runtime");
+                $crate::conformance::run(runtime.handle(), $make, async |store| {
                     $crate::conformance::$check(store).await
                 });
             }
@@ -92,10 +97,17 @@ macro_rules! conformance_tests {
     };
 }
 
-/// Runs one check on a new store.
-pub fn run<T: Deref<Target: Store + Sized>>(make: impl Fn() -> T, check: impl AsyncFn(&T::Target)) {
+/// Runs one check on a new store. The runtime must have threads of its own: some
+/// checks block this thread while other threads wait for the store.
+pub fn run<T: Deref<Target: Store + Sized>>(
+    runtime: &Handle,
+    make: impl Fn() -> T,
+    check: impl AsyncFn(&T::Target),
+) {
+    // The store is also created and dropped inside the runtime.
+    let _inside = runtime.enter();
     let store = make();
-    block_on(check(&store));
+    runtime.block_on(check(&store));
 }
 
 const ALICE: TenantId = TenantId::new([0xa1; 16]);

@@ -4,7 +4,7 @@
 use std::thread;
 
 use elevo_objects::{Hash, Kind, Snapshot, SnapshotId};
-use futures::executor::block_on;
+use tokio::runtime::Handle;
 
 use super::{
     ALICE, BOB, assert_moved, assert_refused, bare, chunk, commit, directory, get, id, is_stored,
@@ -123,6 +123,7 @@ pub async fn commits_of_many_threads_all_arrive(store: &impl Store) {
             snapshot(Some(root.key.hash), format!("{thread}.{n}")),
         )
     };
+    let runtime = &Handle::current();
     thread::scope(|scope| {
         for worker in 0..THREADS {
             scope.spawn(move || {
@@ -137,7 +138,8 @@ pub async fn commits_of_many_threads_all_arrive(store: &impl Store) {
                         snapshots: vec![snapshot],
                         references,
                     };
-                    block_on(store.commit(ALICE, commit)).expect("commit");
+                    let stored = runtime.block_on(store.commit(ALICE, commit));
+                    stored.expect("commit");
                 }
             });
         }

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use futures::executor::block_on;
+use tokio::runtime::Handle;
 
 use super::{
     ALICE, assert_moved, assert_refused, bare, commit, id, is_stored, of_references, of_snapshots,
@@ -72,6 +72,7 @@ pub async fn one_of_several_commits_that_expect_the_same_value_wins(store: &impl
     const THREADS: usize = 6;
     let record = |round: usize, thread: usize| bare(format!("{round} by {thread}"));
     let mut expected = Expected::Absent;
+    let runtime = Handle::current();
     for round in 0..10 {
         let outcomes: Vec<_> = thread::scope(|scope| {
             let race = |thread| {
@@ -82,7 +83,7 @@ pub async fn one_of_several_commits_that_expect_the_same_value_wins(store: &impl
                     references,
                     ..Commit::default()
                 };
-                block_on(store.commit(ALICE, commit))
+                runtime.block_on(store.commit(ALICE, commit))
             };
             let racers: Vec<_> = (0..THREADS)
                 .map(|thread| scope.spawn(move || race(thread)))
