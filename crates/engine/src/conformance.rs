@@ -75,6 +75,7 @@ macro_rules! conformance_tests {
             objects_written_or_found_during_a_collection_stay
             objects_put_during_the_sweep_stay
             a_held_snapshot_arrives_at_collections
+            a_hold_returns_the_records_of_its_snapshots
             a_collection_counts_older_writers
             a_commit_of_an_older_writer_arrives_at_the_collection
             a_commit_holds_its_snapshots

@@ -381,8 +381,7 @@ impl<'a> Importer<'a> {
             return Ok(None);
         };
         match self.workers.wait(self.repository.hold(id)) {
-            Ok(held) => {
-                let snapshot = self.workers.wait(self.repository.snapshot(id))?;
+            Ok((held, snapshot)) => {
                 let before = LastRead {
                     read_as: Some((snapshot.tree, snapshot.times)),
                     seen: None,

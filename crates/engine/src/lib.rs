@@ -68,8 +68,8 @@ pub use stat_cache::read_any_stat_cache;
 pub use stat_cache::{NewStatCache, StatCache};
 pub use state::{Attributes, CommitInfo, EntryKind, Stat, StateTree};
 pub use store::{
-    Collection, Commit, Committed, Expected, GcScope, Object, ReferenceUpdate, Store, StoreError,
-    StoreResult, Swept,
+    Collection, Commit, Committed, Expected, GcScope, Held, Object, ReferenceUpdate, Store,
+    StoreError, StoreResult, Swept,
 };
 pub use store_layer::StoreLayer;
 pub use text::DEFAULT_MAX_TEXT_BYTES;

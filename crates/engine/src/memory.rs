@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use crate::guards::{Guard, Guards};
 use crate::store::{
-    Collection, Commit, Committed, GcScope, Object, Store, StoreError, StoreResult,
+    Collection, Commit, Committed, GcScope, Held, Object, Store, StoreError, StoreResult,
     check_reference_name,
 };
 use collect::Marks;
@@ -231,15 +231,20 @@ impl Store for MemoryStore {
         Ok(Guard::new(self.guards.writing(tenant)))
     }
 
-    async fn hold(&self, tenant: TenantId, snapshots: &[SnapshotId]) -> StoreResult<Option<Guard>> {
+    async fn hold(&self, tenant: TenantId, snapshots: &[SnapshotId]) -> StoreResult<Option<Held>> {
         // All of this happens under the lock, so that the phase belongs to the
         // collection whose marks are checked.
         Ok(self.with(tenant, |found| {
             let (holding, phase) = self.guards.hold(tenant, snapshots);
-            let mut ids = snapshots.iter();
-            let are_there =
-                ids.all(|id| found.snapshots.contains_key(id) && found.marks.may_hold(*id, phase));
-            are_there.then(|| Guard::new(holding))
+            let ids = snapshots.iter();
+            let ids = ids.filter(|id| found.marks.may_hold(**id, phase));
+            let records: Vec<_> = ids
+                .filter_map(|id| found.snapshots.get(id).cloned())
+                .collect();
+            (records.len() == snapshots.len()).then(|| Held {
+                guard: Guard::new(holding),
+                snapshots: records,
+            })
         }))
     }
 

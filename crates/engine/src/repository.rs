@@ -147,10 +147,13 @@ impl Repository {
         self.ahead.lock().take();
     }
 
-    /// Protects a snapshot, which must exist, and everything it needs.
-    pub async fn hold(&self, id: SnapshotId) -> Result<Guard> {
+    /// Protects a snapshot, which must exist, and everything it needs. Also
+    /// returns its record.
+    pub async fn hold(&self, id: SnapshotId) -> Result<(Guard, Snapshot)> {
         let held = self.store.hold(self.tenant, &[id]).await?;
-        held.ok_or(Error::NoSuchSnapshot(id))
+        let held = held.ok_or(Error::NoSuchSnapshot(id))?;
+        let record = held.snapshots.into_iter().next();
+        Ok((held.guard, record.ok_or(Error::NoSuchSnapshot(id))?))
     }
 
     /// Returns a snapshot, which must exist.

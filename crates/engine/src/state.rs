@@ -124,10 +124,10 @@ impl StateTree {
     /// protect the snapshot from garbage collection until they are committed or
     /// dropped.
     pub async fn open(repository: &Repository, id: SnapshotId) -> Result<Self> {
-        let held = Some(Arc::new(repository.hold(id).await?));
-        let tree = Self::at(repository, &repository.snapshot(id).await?);
+        let (guard, snapshot) = repository.hold(id).await?;
+        let tree = Self::at(repository, &snapshot);
         let root = tree.current().root;
-        tree.publish(root, held);
+        tree.publish(root, Some(Arc::new(guard)));
         Ok(tree)
     }
 

@@ -39,6 +39,15 @@ pub struct Committed {
     pub held: Guard,
 }
 
+/// Snapshots that a collection does not delete, with their records.
+#[derive(Debug)]
+pub struct Held {
+    /// Protects the snapshots and everything they need until it is dropped.
+    pub guard: Guard,
+    /// The snapshots, in the order of their ids in the call.
+    pub snapshots: Vec<Snapshot>,
+}
+
 /// Moves a ref, if it has the value that the caller expects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReferenceUpdate {
@@ -198,9 +207,9 @@ pub trait Store: Send + Sync {
     /// so do not hold this for long.
     async fn writing(&self, tenant: TenantId) -> StoreResult<Guard>;
 
-    /// Protects snapshots and everything they need; `None` if one is not
-    /// stored.
-    async fn hold(&self, tenant: TenantId, snapshots: &[SnapshotId]) -> StoreResult<Option<Guard>>;
+    /// Protects snapshots and everything they need, and returns their records;
+    /// `None` if one is not stored.
+    async fn hold(&self, tenant: TenantId, snapshots: &[SnapshotId]) -> StoreResult<Option<Held>>;
 
     /// Begins a collection of one tenant's garbage. Rejected while another one
     /// is running. Dropping it early only leaves garbage.

@@ -6,7 +6,7 @@ use elevo_core::TenantId;
 use elevo_objects::{ObjectKey, Snapshot, SnapshotId};
 
 use crate::guards::Guard;
-use crate::store::{Collection, Commit, Committed, GcScope, Object, Store, StoreResult};
+use crate::store::{Collection, Commit, Committed, GcScope, Held, Object, Store, StoreResult};
 
 /// A [`Store`] that changes some calls of another store. Every layer is a
 /// `Store`: an implementation names the store below it and overrides the calls
@@ -86,7 +86,7 @@ pub trait StoreLayer: Send + Sync {
     }
 
     /// See [`Store::hold`].
-    async fn hold(&self, tenant: TenantId, snapshots: &[SnapshotId]) -> StoreResult<Option<Guard>> {
+    async fn hold(&self, tenant: TenantId, snapshots: &[SnapshotId]) -> StoreResult<Option<Held>> {
         self.below().hold(tenant, snapshots).await
     }
 
@@ -157,7 +157,7 @@ impl<L: StoreLayer> Store for L {
         StoreLayer::writing(self, tenant).await
     }
 
-    async fn hold(&self, tenant: TenantId, snapshots: &[SnapshotId]) -> StoreResult<Option<Guard>> {
+    async fn hold(&self, tenant: TenantId, snapshots: &[SnapshotId]) -> StoreResult<Option<Held>> {
         StoreLayer::hold(self, tenant, snapshots).await
     }
 

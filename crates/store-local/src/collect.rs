@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use async_trait::async_trait;
 use elevo_core::TenantId;
 use elevo_engine::guards::{Collecting, Holding, Phase};
-use elevo_engine::{Collection, GcScope, Guard, StoreError, StoreResult, Swept};
+use elevo_engine::{Collection, GcScope, Guard, Held, StoreError, StoreResult, Swept};
 use elevo_objects::{Kind, ObjectKey, SnapshotId};
 use parking_lot::Mutex;
 use rocksdb::{WriteBatch, WriteOptions};
@@ -114,8 +114,9 @@ impl LocalStore {
         &self,
         tenant: TenantId,
         snapshots: &[SnapshotId],
-    ) -> StoreResult<Option<Guard>> {
+    ) -> StoreResult<Option<Held>> {
         let (holding, sweeping) = self.hold_beside_collections(tenant, snapshots);
+        let mut records = Vec::with_capacity(snapshots.len());
         for id in snapshots {
             let is_safe = match &sweeping {
                 // If the collection has ended, the marks may be those of the
@@ -125,11 +126,18 @@ impl LocalStore {
                 }
                 None => true,
             };
-            if !is_safe || self.snapshot(tenant, *id)?.is_none() {
+            if !is_safe {
                 return Ok(None);
             }
+            match self.snapshot(tenant, *id)? {
+                Some(record) => records.push(record),
+                None => return Ok(None),
+            }
         }
-        Ok(Some(Guard::new(holding)))
+        Ok(Some(Held {
+            guard: Guard::new(holding),
+            snapshots: records,
+        }))
     }
 
     fn is_needed(&self, tenant: TenantId, active: &Active, id: SnapshotId) -> StoreResult<bool> {

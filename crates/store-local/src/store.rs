@@ -8,7 +8,7 @@ use bytes::Bytes;
 use elevo_core::TenantId;
 use elevo_engine::guards::Guards;
 use elevo_engine::{
-    Collection, Commit, Committed, GcScope, Guard, Object, Store, StoreError, StoreResult,
+    Collection, Commit, Committed, GcScope, Guard, Held, Object, Store, StoreError, StoreResult,
 };
 use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId};
 use parking_lot::Mutex;
@@ -255,7 +255,7 @@ impl Store for LocalStore {
         Ok(Guard::new(self.guards.writing(tenant)))
     }
 
-    async fn hold(&self, tenant: TenantId, snapshots: &[SnapshotId]) -> StoreResult<Option<Guard>> {
+    async fn hold(&self, tenant: TenantId, snapshots: &[SnapshotId]) -> StoreResult<Option<Held>> {
         self.hold_now(tenant, snapshots)
     }
 

@@ -64,7 +64,7 @@ impl World {
             }
             7 => {
                 let (id, files) = unnamed(repository, random);
-                let held = block_on(repository.hold(id)).unwrap();
+                let (held, _) = block_on(repository.hold(id)).unwrap();
                 self.held.push((held, id, files));
             }
             8 if !self.held.is_empty() => {

@@ -160,11 +160,11 @@ pub async fn a_held_snapshot_arrives_at_collections(store: &impl Store) {
     let ids = [id(&held), id(&later), id(&gone)];
     commit(store, of_snapshots(vec![held, later, gone])).await;
     let hold = async |id| store.hold(ALICE, &[id]).await.expect("hold");
-    let guard = hold(ids[0]).await.expect("it is there");
+    let guard = hold(ids[0]).await.expect("it is there").guard;
     assert!(hold(id(&bare("never"))).await.is_none());
     let collection = begin(store, GcScope::Full).await;
     assert_eq!(collection.arrivals(), [ids[0]]);
-    let second = hold(ids[1]).await.expect("it is there");
+    let second = hold(ids[1]).await.expect("it is there").guard;
     assert!(!collection.close(), "a hold arrived");
     assert_eq!(collection.arrivals(), [ids[1]]);
     let keys = [key(ids[0]), key(ids[1])];
@@ -179,6 +179,24 @@ pub async fn a_held_snapshot_arrives_at_collections(store: &impl Store) {
     let collection = begin(store, GcScope::Full).await;
     assert_eq!(collection.arrivals(), [], "nothing is held any more");
     drop(collection);
+}
+
+/// A hold returns the records of its snapshots, in the order of the ids.
+pub async fn a_hold_returns_the_records_of_its_snapshots(store: &impl Store) {
+    let (first, second) = (bare("first"), bare("second"));
+    commit(store, of_snapshots(vec![first.clone(), second.clone()])).await;
+    let ids = [id(&second), id(&first), id(&second)];
+    let held = store.hold(ALICE, &ids).await.expect("hold");
+    let held = held.expect("they are there");
+    assert_eq!(held.snapshots, [second.clone(), first.clone(), second]);
+    drop(held);
+    let one_is_missing = [id(&first), id(&bare("never"))];
+    let held = store.hold(ALICE, &one_is_missing).await.expect("hold");
+    assert!(held.is_none(), "one is not stored");
+    let held = store.hold(BOB, &[id(&first)]).await.expect("hold");
+    assert!(held.is_none(), "another tenant's");
+    let held = store.hold(ALICE, &[]).await.expect("hold");
+    assert_eq!(held.expect("nothing is missing").snapshots, []);
 }
 
 /// A collection waits for earlier writers, not for later ones.

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use elevo_core::TenantId;
 use elevo_engine::{
-    Collection, Commit, Committed, GcScope, Guard, MemoryStore, Object, Store, StoreError,
+    Collection, Commit, Committed, GcScope, Guard, Held, MemoryStore, Object, Store, StoreError,
     StoreResult,
 };
 use elevo_objects::{ObjectKey, Snapshot, SnapshotId};
@@ -266,7 +266,7 @@ impl Store for SimStore {
         self.read("writing", 0, call).await
     }
 
-    async fn hold(&self, tenant: TenantId, snapshots: &[SnapshotId]) -> StoreResult<Option<Guard>> {
+    async fn hold(&self, tenant: TenantId, snapshots: &[SnapshotId]) -> StoreResult<Option<Held>> {
         let call = self.disk.memory.hold(tenant, snapshots);
         self.read("hold", snapshots.len(), call).await
     }

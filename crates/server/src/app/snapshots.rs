@@ -11,7 +11,7 @@ use elevo_catalog::Catalog;
 use elevo_catalog::{Project, Retention};
 use elevo_core::{ErrorCode, ProjectId, TenantId};
 use elevo_engine::{CommitInfo, Error as EngineError, Guard, Loss, LossKind, Repository};
-use elevo_objects::{SnapshotId, Tree};
+use elevo_objects::{Snapshot, SnapshotId, Tree};
 use futures::executor::block_on;
 
 use crate::app::access::principal::Principal;
@@ -26,27 +26,31 @@ use crate::platform::clock;
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
     pub(crate) id: SnapshotId,
+    pub(crate) snapshot: Arc<Snapshot>,
     _guard: Arc<Guard>,
 }
 
 impl Kept {
     /// Keeps a snapshot. Fails if it does not exist.
     pub(crate) async fn of(repository: &Repository, id: SnapshotId) -> Result<Self> {
-        Ok(Self::guarded(id, repository.hold(id).await?))
+        Ok(Self::held(id, repository.hold(id).await?))
     }
 
     /// Keeps a snapshot; `None` if it does not exist.
     async fn if_there(repository: &Repository, id: SnapshotId) -> Result<Option<Self>> {
         match repository.hold(id).await {
-            Ok(guard) => Ok(Some(Self::guarded(id, guard))),
+            Ok(held) => Ok(Some(Self::held(id, held))),
             Err(EngineError::NoSuchSnapshot(_)) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
-    fn guarded(id: SnapshotId, guard: Guard) -> Self {
-        let _guard = Arc::new(guard);
-        Self { id, _guard }
+    fn held(id: SnapshotId, (guard, snapshot): (Guard, Snapshot)) -> Self {
+        Self {
+            id,
+            snapshot: Arc::new(snapshot),
+            _guard: Arc::new(guard),
+        }
     }
 }
 
@@ -189,8 +193,7 @@ impl Snapshots {
         let Some(agent) = &who.agent else {
             return Ok(kept);
         };
-        let repository = self.stores.repository(who.tenant);
-        let snapshot = repository.snapshot(kept.id).await?;
+        let snapshot = &kept.snapshot;
         let is_shared = snapshot.labels.contains_key(SHARED);
         if *agent == *snapshot.author && !is_shared {
             return Ok(kept);

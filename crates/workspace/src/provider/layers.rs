@@ -337,8 +337,7 @@ impl LowerLayer {
         id: SnapshotId,
         owner: Option<Owner>,
     ) -> elevo_engine::Result<Self> {
-        let guard = block_on(repository.hold(id))?;
-        let snapshot = block_on(repository.snapshot(id))?;
+        let (guard, snapshot) = block_on(repository.hold(id))?;
         Ok(Self {
             layer: layer_id(&snapshot, owner),
             snapshot,

@@ -143,8 +143,7 @@ impl Workspaces {
     /// Returns a snapshot with a guard that keeps it from garbage collection
     /// until a record refers to it.
     pub(super) fn guarded_snapshot(&self, id: SnapshotId) -> Result<(Guard, Snapshot)> {
-        let guard = block_on(self.repository.hold(id))?;
-        Ok((guard, self.snapshot_of(id)?))
+        Ok(block_on(self.repository.hold(id))?)
     }
 
     /// Returns the empty snapshot, and stores it if necessary.

@@ -64,7 +64,6 @@ impl Files {
         let target = self.target(who, &of, Need::Read).await?;
         let from = self.compared_with(who, &target, from).await?;
         let id = target.id.clone();
-        let repository = self.stores.repository(target.tenant);
         let compared = self.stores.with(target.tenant, move |workspaces| {
             let progress = Progress::new();
             // Lines can be compared only if the contents of the files are stored.
@@ -75,7 +74,7 @@ impl Files {
             let (base, before) = match &from {
                 Against::Start => (workspaces.get(&id)?.start, changes.start()),
                 Against::Last => (changes.base, changes.before()),
-                Against::Snapshot(from) => (from.id, block_on(repository.snapshot(from.id))?.tree),
+                Against::Snapshot(from) => (from.id, from.snapshot.tree),
             };
             let diff = Diff::new(changes.repository(), before, changes.tree);
             block_on(compared(diff, base, options))

@@ -41,21 +41,20 @@ pub(crate) struct StoredTree {
 
 impl StoredTree {
     /// Opens the tree of a snapshot.
-    pub(crate) async fn open(
+    pub(crate) fn open(
         stores: &Arc<TenantStores>,
         tenant: TenantId,
         (kept, noun): (Kept, &'static str),
         view: View,
-    ) -> Result<Self> {
+    ) -> Self {
         let repository = stores.repository(tenant);
-        let snapshot = repository.snapshot(kept.id).await?;
-        Ok(Self {
+        Self {
             stores: stores.clone(),
+            tree: StateTree::at(&repository, &kept.snapshot),
             kept,
-            tree: StateTree::at(&repository, &snapshot),
             view,
             noun,
-        })
+        }
     }
 
     fn repository(&self) -> &Repository {
@@ -172,12 +171,11 @@ impl StoredTree {
         if self.visible(&path).await?.is_none() {
             return Err(self.missing(&path));
         }
-        let snapshot = self.repository().snapshot(self.kept.id).await?;
         let (shares, tenant) = (&self.stores.clone().shares, self.repository().tenant());
         let packing = move || {
             let export = Export {
                 repository: self.repository(),
-                snapshot: &snapshot,
+                snapshot: &self.kept.snapshot,
                 path: &path,
                 form: &ExportContent::Plain,
                 threads: 1,

@@ -62,7 +62,7 @@ impl Projects {
         let project = self.find(who, project).await?;
         let view = self.view(who, &project).await?;
         let version = (self.version(&project, at).await?, NOUN);
-        StoredTree::open(&self.stores, who.tenant, version, view).await
+        Ok(StoredTree::open(&self.stores, who.tenant, version, view))
     }
 
     /// Returns the visible changes between two versions of a project.
@@ -131,7 +131,7 @@ impl Projects {
             None => self.before(&after).await?,
         };
         let repository = after.tree.repository().clone();
-        let before = repository.snapshot(from.id).await?.tree;
+        let before = from.snapshot.tree;
         let diff = Diff::new(&repository, before, after.tree.tree().await?);
         Ok((diff, after, from))
     }
@@ -189,8 +189,8 @@ impl Projects {
             return Ok(of.clone());
         }
         let repository = self.stores.repository(who.tenant);
-        let snapshot = repository.snapshot(of.id).await?;
-        let tree = StateTree::at(&repository, &snapshot);
+        let snapshot = &of.snapshot;
+        let tree = StateTree::at(&repository, snapshot);
         hide(&tree, view).await?;
         if tree.tree().await? == snapshot.tree {
             return Ok(of.clone());

@@ -13,6 +13,7 @@ impl Snapshots {
     pub(crate) async fn files(&self, who: &Principal, text: &str) -> Result<StoredTree> {
         who.needs_any(&[Scope::SandboxesRead, Scope::ProjectsRead])?;
         let kept = (self.snapshot_id(who, text).await?, "this snapshot");
-        StoredTree::open(&self.stores, who.tenant, kept, View::everything()).await
+        let (stores, tenant) = (&self.stores, who.tenant);
+        Ok(StoredTree::open(stores, tenant, kept, View::everything()))
     }
 }

@@ -128,7 +128,7 @@ impl Snapshots {
         if let Some(record) = self.catalog.client_snapshot(who.tenant, kept.id).await? {
             return Ok(out(&record));
         }
-        let snapshot = self.stores.repository(who.tenant).snapshot(kept.id).await?;
+        let snapshot = &kept.snapshot;
         Ok(api::Snapshot {
             id: kept.id.to_string(),
             tree: tree_text(&snapshot.tree),
@@ -136,7 +136,7 @@ impl Snapshots {
             workspace: None,
             agent: None,
             key: None,
-            message: snapshot.message,
+            message: snapshot.message.clone(),
             created_at: clock::text(snapshot.created),
         })
     }
@@ -159,12 +159,12 @@ impl Snapshots {
                 .ok_or_else(|| no_snapshot(text));
         };
         check_form(&name)?;
-        let snapshot = self.stores.repository(who.tenant).snapshot(kept.id).await?;
+        let snapshot = &kept.snapshot;
         let named = TakenSnapshot {
             id: kept.id,
             tree: snapshot.tree,
             workspace: None,
-            message: snapshot.message,
+            message: snapshot.message.clone(),
             name: Some(name),
         };
         Ok(out(&self.record(who, named).await?))
@@ -181,8 +181,7 @@ impl Snapshots {
         let from = self.snapshot_id(who, from).await?;
         let to = self.snapshot_id(who, to).await?;
         let repository = self.stores.repository(who.tenant);
-        let before = repository.snapshot(from.id).await?.tree;
-        let after = repository.snapshot(to.id).await?.tree;
+        let (before, after) = (from.snapshot.tree, to.snapshot.tree);
         compared(Diff::new(&repository, before, after), from.id, options).await
     }
 }

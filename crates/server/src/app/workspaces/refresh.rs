@@ -261,9 +261,9 @@ impl Workspaces {
             unsettled: &BTreeSet::new(),
         };
         let sides = Sides {
-            base: &repository.snapshot(before.id).await?,
+            base: &before.snapshot,
             ours: &StateTree::open(&repository, taken.id).await?,
-            theirs: &repository.snapshot(theirs.id).await?,
+            theirs: &theirs.snapshot,
         };
         let mut merge = merge_trees(&sides, &rules, &self.drivers, &Limits::default()).await?;
         let mut notes = Notes::new(self.catalog.unsettled(row.tenant, &row.id).await?);

@@ -253,8 +253,7 @@ impl Changes {
         if path.is_root() {
             return Ok((base, files.clone()));
         }
-        let replacing = tree.repository().snapshot(files.id).await?.tree;
-        replace(&tree, path, replacing).await?;
+        replace(&tree, path, files.snapshot.tree).await?;
         let said = info(who, format!("files for {}", project.name));
         Ok((base, committed(&tree, said).await?))
     }

@@ -121,17 +121,16 @@ impl Preparer {
         // The guard keeps this snapshot from garbage collection, because a
         // refresh may move the base of the workspace away from it during the
         // merge.
-        let _from = base.repository.hold(from).await?;
-        let from = base.repository.snapshot(from).await?;
-        let theirs = base.repository.snapshot(job.theirs.id).await?;
-        let taken = StateTree::at(&base.repository, &theirs);
+        let (_held, from) = base.repository.hold(from).await?;
+        let theirs = &*job.theirs.snapshot;
+        let taken = StateTree::at(&base.repository, theirs);
         // Files with conflict markers of a refresh must not land. They are
         // merged as unchanged, and reported as refused below.
         let standing = Standing::of(&taken, &job.unsettled).await?;
-        let kept = standing.without_marked(&base.repository, &from, &theirs);
+        let kept = standing.without_marked(&base.repository, &from, theirs);
         let kept = kept.await?;
         let theirs = match &kept {
-            Some(kept) => base.repository.snapshot(kept.id).await?,
+            Some(kept) => &*kept.snapshot,
             None => theirs,
         };
         let precedence = ByPriority {
@@ -158,7 +157,7 @@ impl Preparer {
         let sides = Sides {
             base: &from,
             ours: &base.tree,
-            theirs: &theirs,
+            theirs,
         };
         let mut merge = merge_trees(&sides, &rules, &self.drivers, &limits).await?;
         standing.refuse(&mut merge);
