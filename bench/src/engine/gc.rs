@@ -183,6 +183,7 @@ fn collect(repository: &Repository, scope: GcScope) -> Result<GcReport> {
 
 /// Stores a snapshot of this number of directories, with distinct files.
 fn fill(store: &dyn Store, directories: usize, seed: u64) -> Result<SnapshotId> {
+    let writer = block_on(store.writing(TENANT))?;
     let mut root = TreeBuilder::<DirItem>::new();
     let mode = Mode::EXECUTABLE;
     for directory in 0..directories {
@@ -205,7 +206,7 @@ fn fill(store: &dyn Store, directories: usize, seed: u64) -> Result<SnapshotId> 
             });
         }
         let tree = finish(&mut files, &mut objects)?;
-        block_on(store.put(TENANT, objects))?;
+        block_on(store.put(TENANT, &writer, objects))?;
         root.push(DirItem {
             name: Name::copy_from(format!("d{directory:05}").as_bytes())?,
             entry: Entry::Directory { mode, tree },
@@ -225,7 +226,8 @@ fn fill(store: &dyn Store, directories: usize, seed: u64) -> Result<SnapshotId> 
     let commit = Commit {
         objects,
         snapshots: vec![snapshot],
-        references: Vec::new(),
+        after: vec![writer.id()],
+        ..Commit::default()
     };
     let ids = block_on(store.commit(TENANT, commit))?.ids;
     ids.first().copied().context("one snapshot")

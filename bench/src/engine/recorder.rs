@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use elevo_core::TenantId;
-use elevo_engine::{Commit, Committed, Object, Store, StoreLayer, StoreResult};
+use elevo_engine::{Commit, Committed, Object, Store, StoreLayer, StoreResult, Writer};
 use elevo_objects::{ObjectKey, Snapshot};
 use parking_lot::Mutex;
 
@@ -68,9 +68,14 @@ impl StoreLayer for Recorder {
         Ok(found)
     }
 
-    async fn put(&self, tenant: TenantId, objects: Vec<Object>) -> StoreResult<()> {
+    async fn put(
+        &self,
+        tenant: TenantId,
+        writer: &Writer,
+        objects: Vec<Object>,
+    ) -> StoreResult<()> {
         self.log.lock().put.extend(objects.iter().cloned());
-        self.below.put(tenant, objects).await
+        self.below.put(tenant, writer, objects).await
     }
 
     async fn commit(&self, tenant: TenantId, commit: Commit) -> StoreResult<Committed> {

@@ -52,10 +52,6 @@ pub struct Received {
     pub losses: Vec<Loss>,
     /// Number of entries in the archive, without those below `.elevo`.
     pub entries: u64,
-    /// The layer before it was applied to the base, if there is a base.
-    /// Protects the objects of the layer, which `tree` uses, from garbage
-    /// collection.
-    _layer: Option<StateTree>,
 }
 
 /// Reads an archive, plain or compressed with gzip or zstd, into the store. Of
@@ -91,16 +87,12 @@ pub fn import(
     let builder = built?;
     let entries = read?;
     let (state, losses, left_out) = builder.finish();
-    let (state, layer) = match base {
-        Some(base) => {
-            let applied = workers.wait(layer::apply(&state, base.clone()))?;
-            (applied, Some(state))
-        }
-        None => (state, None),
+    let state = match base {
+        Some(base) => workers.wait(layer::apply(&state, base))?,
+        None => state,
     };
     let (tree, times) = workers.wait(state.settle())?;
     Ok(Received {
-        _layer: layer,
         state,
         tree,
         times,

@@ -19,6 +19,7 @@ mod inspection;
 mod model;
 mod objects;
 mod references;
+mod writers;
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -34,7 +35,9 @@ pub use inspection::*;
 pub use model::*;
 pub use objects::*;
 pub use references::*;
+pub use writers::*;
 
+use crate::guards::Writer;
 use crate::store::{Commit, Expected, Object, ReferenceUpdate, Store, StoreError, StoreResult};
 
 /// Expands to one test per check of [`conformance`](crate::conformance).
@@ -46,6 +49,10 @@ macro_rules! conformance_tests {
             nothing_crosses_tenants
             results_keep_the_order_of_the_keys
             a_put_object_can_be_read_at_once
+            a_commit_makes_the_objects_of_the_writers_that_it_names_durable
+            a_failed_commit_can_name_its_writers_again
+            a_commit_that_names_an_ended_writer_is_refused
+            each_writer_has_its_own_id
             an_empty_store_has_nothing
             putting_an_object_again_changes_nothing
             an_object_is_found_only_as_the_kind_it_was_put_as
@@ -182,6 +189,13 @@ fn of_references(references: Vec<ReferenceUpdate>) -> Commit {
     }
 }
 
+fn of_writers(writers: &[&Writer]) -> Commit {
+    Commit {
+        after: writers.iter().map(|writer| writer.id()).collect(),
+        ..Commit::default()
+    }
+}
+
 async fn get(store: &impl Store, tenant: TenantId, object: &Object) -> Option<Bytes> {
     let mut answer = store.get(tenant, &[object.key]).await.expect("get");
     let contains = store
@@ -201,9 +215,23 @@ async fn is_stored(store: &impl Store, tenant: TenantId, id: SnapshotId) -> bool
     store.snapshots(tenant, &[id]).await.expect("snapshots")[0].is_some()
 }
 
+/// Puts objects, and makes them durable.
 async fn put(store: &impl Store, objects: &[&Object]) {
     let objects = objects.iter().map(|object| (*object).clone()).collect();
-    store.put(ALICE, objects).await.expect("put");
+    put_for(store, ALICE, objects).await;
+}
+
+async fn put_for(store: &impl Store, tenant: TenantId, objects: Vec<Object>) {
+    let writer = put_ahead(store, tenant, objects).await;
+    let commit = store.commit(tenant, of_writers(&[&writer])).await;
+    commit.expect("commit");
+}
+
+/// Puts objects, and returns the writer for the commit that needs them.
+async fn put_ahead(store: &impl Store, tenant: TenantId, objects: Vec<Object>) -> Writer {
+    let writer = store.writing(tenant).await.expect("a writer");
+    store.put(tenant, &writer, objects).await.expect("put");
+    writer
 }
 
 async fn commit(store: &impl Store, commit: Commit) -> Vec<SnapshotId> {

@@ -33,6 +33,35 @@ impl fmt::Debug for Guard {
     }
 }
 
+/// Names a [`Writer`]. A store gives each id once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WriterId(pub u64);
+
+/// A registered writer, until dropped. Protects the objects that it has put or
+/// found present from being collected; see [`Store::writing`].
+///
+/// [`Store::writing`]: crate::Store::writing
+#[derive(Debug)]
+pub struct Writer {
+    id: WriterId,
+    _guard: Guard,
+}
+
+impl Writer {
+    /// Creates a writer that lasts as long as `held` lives.
+    pub fn new(id: WriterId, held: impl Any + Send + Sync) -> Self {
+        Self {
+            id,
+            _guard: Guard::new(held),
+        }
+    }
+
+    /// Id by which commits name this writer.
+    pub const fn id(&self) -> WriterId {
+        self.id
+    }
+}
+
 /// Phase of a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
@@ -47,12 +76,18 @@ pub enum Phase {
 
 /// The guards of all tenants.
 #[derive(Clone, Debug, Default)]
-pub struct Guards(Arc<Mutex<HashMap<TenantId, Tenant>>>);
+pub struct Guards(Arc<Mutex<All>>);
+
+#[derive(Debug, Default)]
+struct All {
+    /// Sequence number of the last writer of any tenant.
+    last: u64,
+    tenants: HashMap<TenantId, Tenant>,
+}
 
 #[derive(Debug)]
 struct Tenant {
     phase: Phase,
-    next: u64,
     /// Sequence number of the last writer that began before the collection.
     older: u64,
     /// Writers that put objects ahead of a commit, by sequence number.
@@ -68,7 +103,6 @@ impl Default for Tenant {
     fn default() -> Self {
         Self {
             phase: Phase::Idle,
-            next: 0,
             older: 0,
             writers: BTreeSet::new(),
             held: BTreeMap::new(),
@@ -79,12 +113,12 @@ impl Default for Tenant {
 
 impl Guards {
     fn with<T>(&self, tenant: TenantId, action: impl FnOnce(&mut Tenant) -> T) -> T {
-        action(self.0.lock().entry(tenant).or_default())
+        action(self.0.lock().tenants.entry(tenant).or_default())
     }
 
     /// Runs `action`, and removes the tenant if no guard of it is left.
     fn release(&self, tenant: TenantId, action: impl FnOnce(&mut Tenant)) {
-        let mut tenants = self.0.lock();
+        let tenants = &mut self.0.lock().tenants;
         if let Some(found) = tenants.get_mut(&tenant) {
             action(found);
             if found.phase == Phase::Idle && found.writers.is_empty() && found.held.is_empty() {
@@ -95,18 +129,42 @@ impl Guards {
 
     /// Registers a writer.
     pub fn writing(&self, tenant: TenantId) -> Writing {
-        let began = self.with(tenant, |tenant| {
-            // The numbers restart when no guard is left, and then nothing
-            // compares them.
-            tenant.next += 1;
-            tenant.writers.insert(tenant.next);
-            tenant.next
-        });
+        let mut all = self.0.lock();
+        all.last += 1;
+        let began = all.last;
+        let writers = &mut all.tenants.entry(tenant).or_default().writers;
+        writers.insert(began);
+        drop(all);
         Writing {
             guards: self.clone(),
             tenant,
             began,
         }
+    }
+
+    /// Registers a commit as a writer; `None` if a writer that it names has
+    /// ended, so that its objects may be gone.
+    pub fn committing(&self, tenant: TenantId, after: &[WriterId]) -> Option<Writing> {
+        let mut all = self.0.lock();
+        let began = all.last + 1;
+        let found = all.tenants.entry(tenant).or_default();
+        if !after.iter().all(|WriterId(id)| found.writers.contains(id)) {
+            return None;
+        }
+        found.writers.insert(began);
+        all.last = began;
+        drop(all);
+        Some(Writing {
+            guards: self.clone(),
+            tenant,
+            began,
+        })
+    }
+
+    /// Registers a writer that puts objects ahead of a commit.
+    pub fn writer(&self, tenant: TenantId) -> Writer {
+        let writing = self.writing(tenant);
+        Writer::new(WriterId(writing.began), writing)
     }
 
     /// Holds snapshots. Also returns the phase of the collection at that
@@ -154,15 +212,16 @@ impl Guards {
 
     /// Begins a collection; `None` if one is running.
     pub fn begin(&self, tenant: TenantId) -> Option<Collecting> {
-        self.with(tenant, |tenant| {
-            if tenant.phase != Phase::Idle {
-                return None;
-            }
-            (tenant.phase, tenant.older) = (Phase::Marking, tenant.next);
-            tenant.arrived = tenant.held.keys().copied().collect();
-            Some(tenant.next)
-        })
-        .map(|began| Collecting {
+        let mut all = self.0.lock();
+        let began = all.last;
+        let found = all.tenants.entry(tenant).or_default();
+        if found.phase != Phase::Idle {
+            return None;
+        }
+        (found.phase, found.older) = (Phase::Marking, began);
+        found.arrived = found.held.keys().copied().collect();
+        drop(all);
+        Some(Collecting {
             guards: self.clone(),
             tenant,
             began,

@@ -28,7 +28,7 @@ use rustix::fs::Stat;
 use crate::blocking::Workers;
 use crate::disk::{self, Device, RootDirectory};
 use crate::error::{Error, Result, at_root};
-use crate::guards::Guard;
+use crate::guards::{Guard, Writer};
 use crate::progress::Progress;
 use crate::repository::Repository;
 use crate::stat_cache::{CachedStat, Fingerprint, NewStatCache, RecordRef, StatCache};
@@ -64,7 +64,7 @@ pub struct Imported {
     pub losses: Vec<Loss>,
     rest: Vec<Object>,
     /// Protects objects that were put or found during the import.
-    _writing: Guard,
+    writer: Writer,
 }
 
 /// A property of the directory that a snapshot does not store.
@@ -170,16 +170,16 @@ impl<'a> Job<'a> {
     /// Reads the directory into the store.
     fn into_store(self, read: impl FnOnce(Importer<'_>) -> ImportResult) -> Result<Imported> {
         let workers = Workers::start(self.options.threads).map_err(at_root("start threads for"))?;
-        let sink = Sink::store(self.repository, &workers);
         let (store, tenant) = (self.repository.store(), self.repository.tenant());
-        let writing = workers.wait(store.writing(tenant))?;
+        let writer = workers.wait(store.writing(tenant))?;
+        let sink = Sink::store(self.repository, &workers, &writer);
         let (read, losses) = read(Importer::open(&self, &workers, &sink)?)?;
         Ok(Imported {
             tree: read.tree,
             times: read.times,
             losses,
             rest: sink.into_rest(),
-            _writing: writing,
+            writer,
         })
     }
 
@@ -218,7 +218,8 @@ impl Imported {
 
     /// Commits the imported tree as a snapshot; durable when this returns.
     pub async fn commit(self, repository: &Repository, info: CommitInfo) -> Result<SnapshotId> {
-        let (id, commit) = info.into_commit(self.tree, self.times, self.rest)?;
+        let after = vec![self.writer.id()];
+        let (id, commit) = info.into_commit(self.tree, self.times, self.rest, after)?;
         repository
             .store()
             .commit(repository.tenant(), commit)

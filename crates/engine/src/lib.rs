@@ -49,7 +49,7 @@ pub use file::{
     CHUNKS_AHEAD, ChunkReader, ContentBuilder, FilePiece, SeekTarget, content_of, read_range, seek,
 };
 pub use gc::{GcOptions, GcProgress, GcReport, GcRoot, GcRun, collect_garbage};
-pub use guards::Guard;
+pub use guards::{Guard, Writer, WriterId};
 pub use import::{
     Ignore, Ignoring, ImportOptions, Imported, Loss, LossKind, OverlayXattrs, import, import_upper,
     import_with_cache, record_checkout, scan_upper, scan_with_cache,

@@ -3,7 +3,7 @@
 mod collect;
 mod inspect;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -11,15 +11,16 @@ use elevo_core::TenantId;
 use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId};
 use parking_lot::Mutex;
 
-use crate::guards::{Guard, Guards};
+use crate::guards::{Guard, Guards, Writer, WriterId};
 use crate::store::{
     Collection, Commit, Committed, GcScope, Held, Object, Store, StoreError, StoreResult,
     check_reference_name,
 };
 use collect::Marks;
 
-/// A [`Store`] in memory, for tests. Stricter than the real ones: it hashes
-/// every object and rejects bytes that do not match their key.
+/// A [`Store`] in memory, for tests. Stricter than the local one: it hashes every
+/// object and rejects bytes that do not match their key, and an object that was
+/// put counts as stored only after a commit that names the writer.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     tenants: Mutex<HashMap<TenantId, Tenant>>,
@@ -29,6 +30,9 @@ pub struct MemoryStore {
 #[derive(Debug, Default)]
 struct Tenant {
     objects: HashMap<ObjectKey, Bytes>,
+    /// Objects that no commit has made durable, with the writers that have put
+    /// them.
+    ahead: HashMap<ObjectKey, BTreeSet<WriterId>>,
     snapshots: BTreeMap<SnapshotId, Snapshot>,
     references: BTreeMap<String, SnapshotId>,
     marks: Marks,
@@ -69,6 +73,26 @@ fn check_object(object: &Object) -> StoreResult<()> {
 }
 
 impl Tenant {
+    fn put_ahead(&mut self, writer: WriterId, objects: &[Object]) {
+        for Object { key, .. } in objects {
+            if !self.is_durable(key) {
+                self.ahead.entry(*key).or_default().insert(writer);
+            }
+        }
+    }
+
+    /// Makes everything durable that these writers have put.
+    fn settle(&mut self, writers: &[WriterId]) {
+        if !writers.is_empty() {
+            let is_named = |writer: &WriterId| writers.contains(writer);
+            self.ahead.retain(|_, by| !by.iter().any(is_named));
+        }
+    }
+
+    fn is_durable(&self, key: &ObjectKey) -> bool {
+        self.objects.contains_key(key) && !self.ahead.contains_key(key)
+    }
+
     fn add(&mut self, objects: Vec<Object>) {
         for object in objects {
             self.marks.keep(object.key);
@@ -88,8 +112,12 @@ impl Tenant {
             });
             for root in tree.into_iter().chain(times) {
                 let in_commit = commit.objects.iter().any(|object| object.key == root);
-                if !in_commit && !self.objects.contains_key(&root) {
-                    return Err(StoreError::Refused(format!("root {root:?} is not stored")));
+                if !in_commit && !self.is_durable(&root) {
+                    let message = format!(
+                        "root {root:?} is not stored, or was put by a writer that the commit does \
+                         not name"
+                    );
+                    return Err(StoreError::Refused(message));
                 }
             }
         }
@@ -125,22 +153,31 @@ impl Store for MemoryStore {
         Ok(self.with(tenant, |tenant| {
             let find = |key: &ObjectKey| {
                 tenant.marks.keep(*key);
-                tenant.objects.contains_key(key)
+                tenant.is_durable(key)
             };
             keys.iter().map(find).collect()
         }))
     }
 
-    async fn put(&self, tenant: TenantId, objects: Vec<Object>) -> StoreResult<()> {
+    async fn put(
+        &self,
+        tenant: TenantId,
+        writer: &Writer,
+        objects: Vec<Object>,
+    ) -> StoreResult<()> {
         objects.iter().try_for_each(check_object)?;
-        let _writing = self.guards.writing(tenant);
-        self.with(tenant, |tenant| tenant.add(objects));
+        self.with(tenant, |tenant| {
+            tenant.put_ahead(writer.id(), &objects);
+            tenant.add(objects);
+        });
         Ok(())
     }
 
     async fn commit(&self, tenant: TenantId, commit: Commit) -> StoreResult<Committed> {
         commit.objects.iter().try_for_each(check_object)?;
-        let _writing = self.guards.writing(tenant);
+        let ended = || StoreError::Refused("a writer that the commit names has ended".into());
+        let writing = self.guards.committing(tenant, &commit.after);
+        let _writing = writing.ok_or_else(ended)?;
         let ids = commit
             .snapshots
             .iter()
@@ -148,8 +185,12 @@ impl Store for MemoryStore {
             .collect::<Result<Vec<_>, _>>()
             .map_err(|error| StoreError::Refused(error.to_string()))?;
         let ids = self.with(tenant, |tenant| {
+            tenant.settle(&commit.after);
             tenant.check_roots(&commit)?;
             tenant.check_references(&commit)?;
+            for object in &commit.objects {
+                tenant.ahead.remove(&object.key);
+            }
             tenant.add(commit.objects);
             for id in &ids {
                 tenant.marks.keep(ObjectKey {
@@ -227,8 +268,8 @@ impl Store for MemoryStore {
         }))
     }
 
-    async fn writing(&self, tenant: TenantId) -> StoreResult<Guard> {
-        Ok(Guard::new(self.guards.writing(tenant)))
+    async fn writing(&self, tenant: TenantId) -> StoreResult<Writer> {
+        Ok(self.guards.writer(tenant))
     }
 
     async fn hold(&self, tenant: TenantId, snapshots: &[SnapshotId]) -> StoreResult<Option<Held>> {

@@ -18,7 +18,7 @@ use quick_cache::sync::Cache;
 
 use crate::error::{Error, Result};
 use crate::file;
-use crate::guards::Guard;
+use crate::guards::{Guard, Writer, WriterId};
 use crate::store::{Object, Store};
 
 pub use cache::NodeCache;
@@ -37,8 +37,8 @@ pub struct Repository {
     ahead: Arc<Ahead>,
 }
 
-/// Guard on objects that were put ahead of a commit.
-type Ahead = Mutex<Option<Arc<Guard>>>;
+/// Writers of the objects that were put ahead of a commit. The last one puts more.
+type Ahead = Mutex<Vec<Arc<Writer>>>;
 
 impl fmt::Debug for Repository {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -94,15 +94,15 @@ impl Repository {
 
     /// Returns a copy in which `objects` are visible as if they were stored.
     pub(crate) fn overlay(&self, objects: Arc<HashMap<ObjectKey, Bytes>>) -> Self {
-        self.overlay_while(objects, Vec::new())
+        self.overlay_while(objects, Guard::new(()))
     }
 
-    /// Like [`overlay`](Self::overlay), and keeps the guards `held` alive with
+    /// Like [`overlay`](Self::overlay), and keeps the guard `held` alive with
     /// the copy.
     pub(crate) fn overlay_while(
         &self,
         objects: Arc<HashMap<ObjectKey, Bytes>>,
-        held: Vec<Arc<Guard>>,
+        held: Guard,
     ) -> Self {
         let store = Arc::new(Overlay {
             objects,
@@ -118,9 +118,19 @@ impl Repository {
         }
     }
 
-    /// Returns a copy with its own guard on objects put ahead. The copy starts
-    /// with the current guard, and changes to one do not affect the other.
-    pub(crate) fn with_own_guard(&self) -> Self {
+    /// Returns a copy with a registered writer. Trees over the copy put objects
+    /// with this writer, and their commits name it.
+    pub async fn writing(&self) -> Result<Self> {
+        let writer = self.store.writing(self.tenant).await?;
+        Ok(Self {
+            ahead: Arc::new(Mutex::new(vec![Arc::new(writer)])),
+            ..self.clone()
+        })
+    }
+
+    /// Returns a copy that registers and releases writers by itself. The copy
+    /// starts with the current ones.
+    pub(crate) fn with_own_writers(&self) -> Self {
         Self {
             ahead: Arc::new(Mutex::new(self.ahead.lock().clone())),
             ..self.clone()
@@ -130,21 +140,41 @@ impl Repository {
     /// Stores objects ahead of the commit that will need them, and protects
     /// them until [`release_objects_ahead`](Self::release_objects_ahead).
     pub(crate) async fn put_ahead(&self, objects: Vec<Object>) -> Result<()> {
-        if self.ahead.lock().is_none() {
-            let guard = Arc::new(self.store.writing(self.tenant).await?);
-            self.ahead.lock().get_or_insert(guard);
-        }
-        Ok(self.store.put(self.tenant, objects).await?)
+        let known = self.ahead.lock().last().cloned();
+        let writer = match known {
+            Some(writer) => writer,
+            None => {
+                let writer = Arc::new(self.store.writing(self.tenant).await?);
+                self.ahead.lock().push(writer.clone());
+                writer
+            }
+        };
+        Ok(self.store.put(self.tenant, &writer, objects).await?)
     }
 
-    /// The guard on the objects put ahead so far.
-    pub(crate) fn guard_of_objects_ahead(&self) -> Option<Arc<Guard>> {
+    /// The writers of the objects put ahead so far.
+    pub(crate) fn writers_ahead(&self) -> Vec<Arc<Writer>> {
         self.ahead.lock().clone()
     }
 
-    /// Releases the guard: every object put ahead is now part of a snapshot.
+    /// Adds writers whose objects a tree of this copy refers to.
+    pub(crate) fn add_writers(&self, writers: Vec<Arc<Writer>>) {
+        let mut ahead = self.ahead.lock();
+        for writer in writers {
+            if !ahead.iter().any(|known| known.id() == writer.id()) {
+                ahead.push(writer);
+            }
+        }
+    }
+
+    /// Ids of the writers that a commit of the objects put ahead so far names.
+    pub(crate) fn ids_of_writers_ahead(&self) -> Vec<WriterId> {
+        self.ahead.lock().iter().map(|writer| writer.id()).collect()
+    }
+
+    /// Releases the writers: every object put ahead is now part of a snapshot.
     pub(crate) fn release_objects_ahead(&self) {
-        self.ahead.lock().take();
+        self.ahead.lock().clear();
     }
 
     /// Protects a snapshot, which must exist, and everything it needs. Also

@@ -19,7 +19,7 @@ use tokio::sync::Mutex;
 use crate::diff::Diff;
 use crate::error::{Error, Result};
 use crate::file;
-use crate::guards::Guard;
+use crate::guards::{Guard, Writer};
 use crate::repository::Repository;
 pub use commit::CommitInfo;
 use directory::{Directory, Leaf, Slot};
@@ -41,15 +41,15 @@ pub struct StateTree {
     writer: Mutex<()>,
 }
 
-/// The state of a tree at one moment. Its guards, if any, keep its stored objects
-/// from garbage collection while a copy of it exists.
+/// The state of a tree at one moment. Its guard and its writers, if any, keep its
+/// stored objects from garbage collection while a copy of it exists.
 #[derive(Clone, Debug)]
 struct State {
     root: Arc<Directory>,
     /// Holds the snapshot that the tree was opened at or committed as.
     held: Option<Arc<Guard>>,
-    /// Protects the objects that were put ahead of the next commit.
-    ahead: Option<Arc<Guard>>,
+    /// Have put objects ahead of the next commit.
+    ahead: Vec<Arc<Writer>>,
 }
 
 /// Metadata of an entry.
@@ -101,7 +101,7 @@ pub struct Attributes {
 impl Clone for StateTree {
     fn clone(&self) -> Self {
         Self {
-            repository: self.repository.with_own_guard(),
+            repository: self.repository.with_own_writers(),
             root: RwLock::new(self.current()),
             writer: Mutex::new(()),
         }
@@ -131,13 +131,21 @@ impl StateTree {
         Ok(tree)
     }
 
+    /// Returns a copy that may refer to objects that trees over `repository` have
+    /// put: its commits name their writers as well.
+    pub fn with_writers_of(&self, repository: &Repository) -> Self {
+        let copy = self.clone();
+        copy.repository.add_writers(repository.writers_ahead());
+        copy
+    }
+
     fn over(repository: &Repository, root: Directory) -> Self {
         Self {
-            repository: repository.with_own_guard(),
+            repository: repository.with_own_writers(),
             root: RwLock::new(State {
                 root: Arc::new(root),
                 held: None,
-                ahead: None,
+                ahead: Vec::new(),
             }),
             writer: Mutex::new(()),
         }
@@ -148,7 +156,7 @@ impl StateTree {
     }
 
     fn publish(&self, root: Arc<Directory>, held: Option<Arc<Guard>>) {
-        let ahead = self.repository.guard_of_objects_ahead();
+        let ahead = self.repository.writers_ahead();
         let state = State { root, held, ahead };
         *self.root.write() = state;
     }
@@ -229,13 +237,10 @@ impl StateTree {
         let after = seal(&self.repository, &states[1].root).await?;
         let objects = before.objects.into_iter().chain(after.objects);
         let objects = objects.map(|object| (object.key, object.data)).collect();
-        let held = states
-            .into_iter()
-            .flat_map(|state| [state.held, state.ahead])
-            .flatten();
+        let held = states.map(|state| (state.held, state.ahead));
         let repository = self
             .repository
-            .overlay_while(Arc::new(objects), held.collect());
+            .overlay_while(Arc::new(objects), Guard::new(held));
         Ok(Diff::new(&repository, before.tree, after.tree))
     }
 

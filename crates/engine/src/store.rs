@@ -6,7 +6,7 @@ use bytes::Bytes;
 use elevo_core::TenantId;
 use elevo_objects::{ObjectKey, Snapshot, SnapshotId};
 
-use crate::guards::Guard;
+use crate::guards::{Guard, Writer, WriterId};
 
 /// An object on its way into a store.
 #[derive(Clone, Debug)]
@@ -27,6 +27,9 @@ pub struct Commit {
     /// Refs to move. If one does not have its expected value, nothing of the
     /// commit happens.
     pub references: Vec<ReferenceUpdate>,
+    /// Writers whose objects the snapshots need. Everything they have put
+    /// becomes durable with this commit, so they must still be registered.
+    pub after: Vec<WriterId>,
 }
 
 /// Result of a commit.
@@ -128,26 +131,30 @@ pub type StoreResult<T> = Result<T, StoreError>;
 ///    position; a key given twice gets two results.
 /// 3. *Objects are immutable*: putting a key that is stored changes nothing. A
 ///    store never returns bytes other than those put.
-/// 4. *`put` defers durability*: objects can be read at once, and are durable
-///    no later than the next `commit` that returns. A crash before that may
+/// 4. *`put` defers durability*: while the writer is registered, its objects
+///    can be read at once through the same store. They are durable, and can be
+///    read through every other store over the same data, once a `commit` that
+///    [names](Commit::after) the writer has returned. A crash before that may
 ///    lose any part of them.
 /// 5. *`commit` is all or nothing, and durable*: when it returns `Ok`, all of
-///    it survives power loss, together with everything `put` before it began;
-///    when it returns an error, none of its snapshots and refs are visible (its
-///    objects may be).
+///    it survives power loss, together with everything that the writers it
+///    names had put before it began; when it returns an error, none of its
+///    snapshots and refs are visible (its objects may be).
 /// 6. *Snapshots need their roots*: a commit is rejected if a root node of one
-///    of its snapshots is neither stored nor in the commit.
+///    of its snapshots is neither durable, nor in the commit, nor put by a
+///    writer that the commit names. A store in which any commit makes all
+///    objects durable accepts every stored root.
 /// 7. *Refs move one at a time*: of two commits that expect the same value of a
 ///    ref, one fails with [`StoreError::ReferenceMoved`].
 /// 8. *Batches are the unit of work*: a call may cost a network round trip,
 ///    regardless of the number of keys in it.
 /// 9. *Work in progress is safe from collections*: a collection deletes no
-///    object that was put or found present under a [`writing`](Self::writing)
-///    guard until that guard is dropped, and no object that a snapshot under a
-///    [`hold`](Self::hold) guard needs. `commit` protects the objects it writes
-///    and everything its snapshots need, provided that one of these guards
-///    protected the objects that are not part of the commit when it began; the
-///    guard it returns is a `hold` guard on its snapshots.
+///    object that was put by a [writer](Self::writing), or found present while
+///    it was registered, until that writer is dropped, and no object that a
+///    snapshot under a [`hold`](Self::hold) guard needs. `commit` protects the objects it writes
+///    and everything its snapshots need, provided that a writer or one of these
+///    guards protected the objects that are not part of the commit when it
+///    began; the guard it returns is a `hold` guard on its snapshots.
 ///
 /// A call may block the thread for as long as a disk takes; an implementation
 /// over a network suspends instead. Dropping a future leaves the store
@@ -157,11 +164,15 @@ pub trait Store: Send + Sync {
     /// Returns the bytes of objects, `None` for each that is not stored.
     async fn get(&self, tenant: TenantId, keys: &[ObjectKey]) -> StoreResult<Vec<Option<Bytes>>>;
 
-    /// Returns whether each object is stored.
+    /// Returns whether each object is stored and durable. Returns false, or
+    /// true, for one that was put by a writer that no commit has named yet; true
+    /// only if any later commit of this store makes it durable.
     async fn contains(&self, tenant: TenantId, keys: &[ObjectKey]) -> StoreResult<Vec<bool>>;
 
-    /// Stores objects ahead of the commit that will need them.
-    async fn put(&self, tenant: TenantId, objects: Vec<Object>) -> StoreResult<()>;
+    /// Stores objects ahead of the commit that will need them, and that names
+    /// the writer.
+    async fn put(&self, tenant: TenantId, writer: &Writer, objects: Vec<Object>)
+    -> StoreResult<()>;
 
     /// Stores objects and snapshots and moves refs, atomically; returns
     /// when all of it is durable.
@@ -205,7 +216,7 @@ pub trait Store: Send + Sync {
     /// Registers a writer that puts objects, or relies on existing ones, ahead
     /// of its commit. A collection waits for earlier writers before it marks,
     /// so do not hold this for long.
-    async fn writing(&self, tenant: TenantId) -> StoreResult<Guard>;
+    async fn writing(&self, tenant: TenantId) -> StoreResult<Writer>;
 
     /// Protects snapshots and everything they need, and returns their records;
     /// `None` if one is not stored.

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use elevo_core::TenantId;
 use elevo_objects::{ObjectKey, Snapshot, SnapshotId};
 
-use crate::guards::Guard;
+use crate::guards::Writer;
 use crate::store::{Collection, Commit, Committed, GcScope, Held, Object, Store, StoreResult};
 
 /// A [`Store`] that changes some calls of another store. Every layer is a
@@ -30,8 +30,13 @@ pub trait StoreLayer: Send + Sync {
     }
 
     /// See [`Store::put`].
-    async fn put(&self, tenant: TenantId, objects: Vec<Object>) -> StoreResult<()> {
-        self.below().put(tenant, objects).await
+    async fn put(
+        &self,
+        tenant: TenantId,
+        writer: &Writer,
+        objects: Vec<Object>,
+    ) -> StoreResult<()> {
+        self.below().put(tenant, writer, objects).await
     }
 
     /// See [`Store::commit`].
@@ -81,7 +86,7 @@ pub trait StoreLayer: Send + Sync {
     }
 
     /// See [`Store::writing`].
-    async fn writing(&self, tenant: TenantId) -> StoreResult<Guard> {
+    async fn writing(&self, tenant: TenantId) -> StoreResult<Writer> {
         self.below().writing(tenant).await
     }
 
@@ -110,8 +115,13 @@ impl<L: StoreLayer> Store for L {
         StoreLayer::contains(self, tenant, keys).await
     }
 
-    async fn put(&self, tenant: TenantId, objects: Vec<Object>) -> StoreResult<()> {
-        StoreLayer::put(self, tenant, objects).await
+    async fn put(
+        &self,
+        tenant: TenantId,
+        writer: &Writer,
+        objects: Vec<Object>,
+    ) -> StoreResult<()> {
+        StoreLayer::put(self, tenant, writer, objects).await
     }
 
     async fn commit(&self, tenant: TenantId, commit: Commit) -> StoreResult<Committed> {
@@ -153,7 +163,7 @@ impl<L: StoreLayer> Store for L {
         StoreLayer::stored_bytes(self, tenant).await
     }
 
-    async fn writing(&self, tenant: TenantId) -> StoreResult<Guard> {
+    async fn writing(&self, tenant: TenantId) -> StoreResult<Writer> {
         StoreLayer::writing(self, tenant).await
     }
 

@@ -65,6 +65,17 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Stores the content of later commits with the writer of `repository`, which
+    /// has the same store. The trees that were read before stay the business of
+    /// the earlier writer.
+    pub fn continue_with(&mut self, repository: &Repository) -> Result<()> {
+        let (_, commit) = block_on(self.tree.staged(unnamed()))?;
+        if let Some(snapshot) = commit.snapshots.first() {
+            self.tree = StateTree::at(repository, snapshot);
+        }
+        Ok(())
+    }
+
     /// Returns the files of a commit. Reads only the differences to the commit
     /// that was read before. After an error the reader cannot be used any more.
     pub fn read(&mut self, commit: &Commit) -> Result<Tree> {
@@ -203,13 +214,7 @@ impl<'a> Reader<'a> {
     /// Moves new content into the store. Afterwards `tree` refers to the stored
     /// content.
     fn store(&mut self) -> Result<()> {
-        let repository = self.tree.repository().clone();
-        let (_, commit) = block_on(self.tree.staged(unnamed()))?;
-        let stored = block_on(repository.store().put(repository.tenant(), commit.objects));
-        stored.map_err(elevo_engine::Error::from)?;
-        if let Some(snapshot) = commit.snapshots.first() {
-            self.tree = StateTree::at(&repository, snapshot);
-        }
+        block_on(self.tree.settle())?;
         (self.bytes, self.entries) = (0, 0);
         Ok(())
     }

@@ -67,7 +67,9 @@ impl Collections {
     fn of(&self, tenant: TenantId) -> Option<Arc<Active>> {
         // Without a collection, a call takes no lock. A relaxed read is enough:
         // a writer that begins after the collection acquires the lock of the
-        // guards after the collection did, and so sees the count.
+        // guards after the collection did, and so sees the count. The objects of
+        // an earlier writer need not be kept, because the collection waits for
+        // it and walks the snapshots that it commits.
         if self.count.load(Ordering::Relaxed) == 0 {
             return None;
         }

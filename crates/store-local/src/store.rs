@@ -8,7 +8,7 @@ use bytes::Bytes;
 use elevo_core::TenantId;
 use elevo_engine::guards::Guards;
 use elevo_engine::{
-    Collection, Commit, Committed, GcScope, Guard, Held, Object, Store, StoreError, StoreResult,
+    Collection, Commit, Committed, GcScope, Held, Object, Store, StoreError, StoreResult, Writer,
 };
 use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId};
 use parking_lot::Mutex;
@@ -202,7 +202,7 @@ impl Store for LocalStore {
         keys.iter().map(|key| presence.has(key)).collect()
     }
 
-    async fn put(&self, tenant: TenantId, objects: Vec<Object>) -> StoreResult<()> {
+    async fn put(&self, tenant: TenantId, _: &Writer, objects: Vec<Object>) -> StoreResult<()> {
         self.check_writable()?;
         self.check_room()?;
         self.put_now(tenant, &objects)
@@ -251,8 +251,8 @@ impl Store for LocalStore {
         self.stored_bytes_now(tenant)
     }
 
-    async fn writing(&self, tenant: TenantId) -> StoreResult<Guard> {
-        Ok(Guard::new(self.guards.writing(tenant)))
+    async fn writing(&self, tenant: TenantId) -> StoreResult<Writer> {
+        Ok(self.guards.writer(tenant))
     }
 
     async fn hold(&self, tenant: TenantId, snapshots: &[SnapshotId]) -> StoreResult<Option<Held>> {

@@ -34,7 +34,6 @@ enum Effort {
 
 impl LocalStore {
     pub(crate) fn put_now(&self, tenant: TenantId, objects: &[Object]) -> StoreResult<()> {
-        let _writing = self.guards.writing(tenant);
         // Protected before the lookup: an existing object is not written again,
         // and a sweep could delete it in between.
         self.keep(tenant, objects.iter().map(|object| object.key))?;
@@ -54,7 +53,9 @@ impl LocalStore {
             .references
             .iter()
             .try_for_each(|update| check_reference_name(&update.name))?;
-        let _writing = self.guards.writing(tenant);
+        let ended = || StoreError::Refused("a writer that the commit names has ended".into());
+        let writing = self.guards.committing(tenant, &commit.after);
+        let _writing = writing.ok_or_else(ended)?;
         // Protected before the lookups below, as in `put_now`.
         self.keep(tenant, needed(commit))?;
         self.check_roots(tenant, commit)?;

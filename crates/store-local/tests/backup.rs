@@ -113,9 +113,10 @@ fn a_backup_has_every_returned_commit_and_no_partial_one() {
             while !stop.load(Ordering::Relaxed) {
                 let commit = commits::numbered(n);
                 let objects = commit.objects.clone();
-                block_on(store.put(TENANT, objects)).unwrap();
+                let ahead = commits::put(&store, TENANT, objects);
                 let commit = Commit {
                     objects: Vec::new(),
+                    after: vec![ahead.id()],
                     ..commit
                 };
                 block_on(store.commit(TENANT, commit)).unwrap();

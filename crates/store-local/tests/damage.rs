@@ -30,10 +30,11 @@ fn make(directory: &Path) -> (PathBuf, LocalStore) {
     let (ahead, logged): (Vec<_>, Vec<_>) = (0..COMMITS).partition(|n| n % 4 != 0);
     // These objects are not logged, so that a commit must flush them.
     let objects = ahead.iter().flat_map(|n| commits::numbered(*n).objects);
-    block_on(store.put(TENANT, objects.collect())).unwrap();
+    let writer = commits::put(&store, TENANT, objects.collect());
     for n in ahead {
         let commit = Commit {
             objects: Vec::new(),
+            after: vec![writer.id()],
             ..commits::numbered(n)
         };
         block_on(store.commit(TENANT, commit)).unwrap();

@@ -83,7 +83,9 @@ impl World {
                     key: elevo_objects::Kind::Chunk.key(&objects),
                     data: objects.into(),
                 }];
-                block_on(repository.store().put(TENANT, objects)).unwrap();
+                let store = repository.store();
+                let writer = block_on(store.writing(TENANT)).unwrap();
+                block_on(store.put(TENANT, &writer, objects)).unwrap();
             }
         }
     }

@@ -57,15 +57,15 @@ fn commit_without_end(victim: &Victim) {
                 loop {
                     let batch = next.fetch_add(1, Ordering::Relaxed);
                     let numbers = first + batch * 100..first + batch * 100 + 30;
-                    let is_ahead = batch.is_multiple_of(3);
-                    if is_ahead {
+                    let ahead = batch.is_multiple_of(3).then(|| {
                         let objects = numbers.clone().flat_map(|n| commits::numbered(n).objects);
-                        block_on(store.put(TENANT, objects.collect())).unwrap();
-                    }
+                        commits::put(&store, TENANT, objects.collect())
+                    });
                     for n in numbers {
                         let mut commit = commits::numbered(n);
-                        if is_ahead {
+                        if let Some(ahead) = &ahead {
                             commit.objects.clear();
+                            commit.after.push(ahead.id());
                         }
                         block_on(store.commit(TENANT, commit)).unwrap();
                         victim.acknowledge(n);
@@ -80,7 +80,7 @@ fn commit_without_end(victim: &Victim) {
 fn put_without_end(victim: &Victim) {
     let store = open(victim.directory());
     for n in victim.seed() >> 20.. {
-        block_on(store.put(TENANT, commits::numbered(n).objects)).unwrap();
+        commits::put(&store, TENANT, commits::numbered(n).objects);
         victim.acknowledge(n);
     }
 }
@@ -197,8 +197,9 @@ fn live_on(directory: &Path, numbers: std::ops::Range<u64>) {
     for n in numbers {
         let store = open(directory);
         let mut commit = commits::numbered(n);
-        block_on(store.put(TENANT, std::mem::take(&mut commit.objects))).unwrap();
-        block_on(store.put(TENANT, commits::numbered(n + 1).objects)).unwrap();
+        let ahead = commits::put(&store, TENANT, std::mem::take(&mut commit.objects));
+        commit.after.push(ahead.id());
+        commits::put(&store, TENANT, commits::numbered(n + 1).objects);
         block_on(store.commit(TENANT, commit)).unwrap();
     }
 }

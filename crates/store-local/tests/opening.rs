@@ -119,7 +119,8 @@ fn commits_continue_after_a_log_that_was_cut_off() {
             .into_iter()
             .for_each(|n| commits::assert_whole(&store, TENANT, n));
         let mut next = commits::numbered(n);
-        block_on(store.put(TENANT, std::mem::take(&mut next.objects))).unwrap();
+        let ahead = commits::put(&store, TENANT, std::mem::take(&mut next.objects));
+        next.after.push(ahead.id());
         block_on(store.commit(TENANT, next)).unwrap();
     }
 }
@@ -129,7 +130,7 @@ fn uncommitted_puts_survive_an_orderly_end() {
     let (_directory, path) = place();
     let Commit { objects, .. } = commits::numbered(1);
     let store = LocalStore::create(&path, &options()).unwrap();
-    block_on(store.put(TENANT, objects.clone())).unwrap();
+    drop(commits::put(&store, TENANT, objects.clone()));
     drop(store);
     let store = LocalStore::open(&path, &options()).unwrap();
     for object in objects {
@@ -343,7 +344,8 @@ fn a_reader_writes_nothing() {
     let reader = LocalStore::open_read_only(&path, &options()).unwrap();
     commits::assert_whole(&reader, TENANT, 1);
     let commit = commits::numbered(2);
-    let put = block_on(reader.put(TENANT, commit.objects.clone()));
+    let writer = block_on(reader.writing(TENANT)).unwrap();
+    let put = block_on(reader.put(TENANT, &writer, commit.objects.clone()));
     assert!(matches!(put, Err(StoreError::ReadOnly)), "{put:?}");
     let committed = block_on(reader.commit(TENANT, commit));
     assert!(

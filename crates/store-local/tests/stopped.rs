@@ -31,7 +31,8 @@ fn a_store_that_rejects_writes_reports_it_until_it_is_opened_again() {
 
     let mut commit = commits::numbered(2);
     let objects = std::mem::take(&mut commit.objects);
-    block_on(store.put(TENANT, objects)).unwrap();
+    let ahead = commits::put(&store, TENANT, objects);
+    commit.after.push(ahead.id());
     let limit = getrlimit(Resource::Nofile);
     let free = File::open("/dev/null").unwrap().as_raw_fd();
     let none = Rlimit {

@@ -5,7 +5,7 @@
 use std::thread;
 
 use elevo_core::TenantId;
-use elevo_engine::{Commit, Store};
+use elevo_engine::{Commit, Store, Writer};
 use elevo_store_local::{LocalStore, Options};
 use elevo_testkit::commits;
 use futures::executor::block_on;
@@ -29,10 +29,11 @@ fn commits_of_many_threads_survive_closing_and_opening() {
             scope.spawn(move || {
                 for n in thread * COMMITS..(thread + 1) * COMMITS {
                     let mut commit = commits::numbered(n);
-                    if n % 3 == 0 {
+                    let ahead = (n % 3 == 0).then(|| {
                         let objects = std::mem::take(&mut commit.objects);
-                        block_on(store.put(tenant(thread), objects)).unwrap();
-                    }
+                        commits::put(store, tenant(thread), objects)
+                    });
+                    commit.after.extend(ahead.iter().map(Writer::id));
                     block_on(store.commit(tenant(thread), commit)).unwrap();
                     commits::assert_whole(store, tenant(thread), n);
                 }
@@ -55,7 +56,7 @@ fn objects_that_another_thread_is_putting_are_read_whole_or_not_at_all() {
         scope.spawn(move || {
             for n in 0..200 {
                 let Commit { objects, .. } = commits::numbered(n);
-                block_on(store.put(tenant, objects)).unwrap();
+                commits::put(store, tenant, objects);
             }
         });
         for n in (0..200).cycle().take(400) {

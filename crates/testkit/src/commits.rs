@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use elevo_core::{TenantId, Timestamp};
-use elevo_engine::{Commit, Object, Store};
+use elevo_engine::{Commit, Object, Store, Writer};
 use elevo_objects::{Kind, Snapshot, SnapshotId, Tree};
 use futures::executor::block_on;
 use rand::rngs::SmallRng;
@@ -43,8 +43,15 @@ pub fn numbered(n: u64) -> Commit {
     Commit {
         objects,
         snapshots: vec![snapshot],
-        references: Vec::new(),
+        ..Commit::default()
     }
+}
+
+/// Puts objects, and returns the writer for the commit that needs them.
+pub fn put(store: &impl Store, tenant: TenantId, objects: Vec<Object>) -> Writer {
+    let writer = block_on(store.writing(tenant)).unwrap();
+    block_on(store.put(tenant, &writer, objects)).unwrap();
+    writer
 }
 
 /// Returns the id of the snapshot in commit number `n`.

@@ -12,8 +12,10 @@ const SETTLE: usize = 1 << 16;
 
 /// Applies a layer to the tree below it. The order of entries in a layer has no
 /// meaning: whiteouts are applied first, then all other entries.
-pub(super) async fn apply(layer: &StateTree, onto: StateTree) -> Result<StateTree> {
+pub(super) async fn apply(layer: &StateTree, onto: &StateTree) -> Result<StateTree> {
     let (tree, times) = layer.settle().await?;
+    // The result refers to the files of the layer.
+    let onto = onto.with_writers_of(layer.repository());
     for pass in [Pass::Gone, Pass::Put] {
         let mut walk = Walk::new(layer.repository(), tree, times).await?;
         let mut count = 0;

@@ -5,7 +5,7 @@ use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId};
 use super::model::Random;
 use super::{
     ALICE, BOB, assert_refused, bare, chunk, commit, directory, get, id, is_stored, of_snapshots,
-    put, snapshot,
+    of_writers, put, put_ahead, put_for, snapshot,
 };
 use crate::store::{Collection, Commit, GcScope, Object, Store};
 
@@ -46,7 +46,7 @@ pub async fn a_full_collection_deletes_unmarked_objects(store: &impl Store) {
     let (named, unnamed) = (bare("named"), bare("unnamed"));
     commit(store, of_snapshots(vec![named.clone(), unnamed.clone()])).await;
     let others = chunk("gone");
-    store.put(BOB, vec![others.clone()]).await.expect("put");
+    put_for(store, BOB, vec![others.clone()]).await;
 
     let collection = begin(store, GcScope::Full).await;
     assert_eq!(collection.scope(), GcScope::Full);
@@ -121,7 +121,7 @@ pub async fn objects_written_or_found_during_a_collection_stay(store: &impl Stor
     let of = Commit {
         objects,
         snapshots,
-        references: Vec::new(),
+        ..Commit::default()
     };
     commit(store, of).await;
     let held = store.hold(ALICE, &[id(&made)]).await.expect("hold");
@@ -201,10 +201,10 @@ pub async fn a_hold_returns_the_records_of_its_snapshots(store: &impl Store) {
 
 /// A collection waits for earlier writers, not for later ones.
 pub async fn a_collection_counts_older_writers(store: &impl Store) {
-    let before = store.writing(ALICE).await.expect("a guard");
+    let before = store.writing(ALICE).await.expect("a writer");
     let collection = begin(store, GcScope::Full).await;
     assert_eq!(collection.older_writers(), 1);
-    let after = store.writing(ALICE).await.expect("a guard");
+    let after = store.writing(ALICE).await.expect("a writer");
     assert_eq!(collection.older_writers(), 1);
     drop(before);
     assert_eq!(collection.older_writers(), 0);
@@ -215,12 +215,15 @@ pub async fn a_collection_counts_older_writers(store: &impl Store) {
 /// An object that was put before the collection began has no mark and is not
 /// kept, so the collection must walk the snapshot that needs it.
 pub async fn a_commit_of_an_older_writer_arrives_at_the_collection(store: &impl Store) {
-    let before = store.writing(ALICE).await.expect("a guard");
     let root = directory("put before");
-    put(store, &[&root]).await;
+    let before = put_ahead(store, ALICE, vec![root.clone()]).await;
     let collection = begin(store, GcScope::Full).await;
     let made = snapshot(Some(root.key.hash), "committed by an older writer");
-    commit(store, of_snapshots(vec![made.clone()])).await;
+    let of = Commit {
+        snapshots: vec![made.clone()],
+        ..of_writers(&[&before])
+    };
+    commit(store, of).await;
     drop(before);
     assert_eq!(collection.older_writers(), 0);
     assert_eq!(collection.arrivals(), [id(&made)]);

@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 
 use super::{
     ALICE, BOB, assert_moved, assert_refused, bare, chunk, commit, directory, get, id, is_stored,
-    object, of_snapshots, put, snapshot, update,
+    object, of_snapshots, put, put_for, snapshot, update,
 };
 use crate::store::{Commit, Expected, Store};
 
@@ -24,6 +24,7 @@ pub async fn a_commit_shows_all_of_itself(store: &impl Store) {
             objects: vec![content.clone(), root.clone()],
             snapshots: vec![record.clone()],
             references: vec![update("head", Expected::Absent, Some(id(&record)))],
+            after: Vec::new(),
         },
     )
     .await;
@@ -60,6 +61,7 @@ pub async fn a_moved_reference_leaves_nothing_of_the_commit_visible(store: &impl
             update("other", Expected::Any, Some(id(&new))),
             update("head", Expected::Absent, Some(id(&new))),
         ],
+        after: Vec::new(),
     };
     assert_moved(store.commit(ALICE, late).await, Some(id(&old)));
     assert!(!is_stored(store, ALICE, id(&new)).await);
@@ -107,7 +109,8 @@ pub async fn a_refused_commit_leaves_nothing_visible(store: &impl Store) {
 pub async fn a_commit_that_is_never_polled_does_nothing(store: &impl Store) {
     let record = bare("dropped");
     drop(store.commit(ALICE, of_snapshots(vec![record.clone()])));
-    drop(store.put(ALICE, vec![chunk("dropped")]));
+    let writer = store.writing(ALICE).await.expect("a writer");
+    drop(store.put(ALICE, &writer, vec![chunk("dropped")]));
     assert!(!is_stored(store, ALICE, id(&record)).await);
     assert_eq!(get(store, ALICE, &chunk("dropped")).await, None);
 }
@@ -137,6 +140,7 @@ pub async fn commits_of_many_threads_all_arrive(store: &impl Store) {
                         objects: vec![root],
                         snapshots: vec![snapshot],
                         references,
+                        after: Vec::new(),
                     };
                     let stored = runtime.block_on(store.commit(ALICE, commit));
                     stored.expect("commit");
@@ -170,7 +174,7 @@ pub async fn a_snapshot_needs_its_root(store: &impl Store) {
     );
 
     // Neither the root of another tenant nor an object of another kind counts.
-    store.put(BOB, vec![root.clone()]).await.expect("put");
+    put_for(store, BOB, vec![root.clone()]).await;
     let other_kind = object(Kind::Times, "root");
     let mut wrong = of_snapshots(vec![snapshot(Some(other_kind.key.hash), "x")]);
     wrong.objects.push(other_kind);
@@ -205,7 +209,7 @@ pub async fn a_snapshot_needs_the_root_of_its_times(store: &impl Store) {
     let with_times = Commit {
         objects: vec![times.clone()],
         snapshots: vec![record.clone()],
-        references: Vec::new(),
+        ..Commit::default()
     };
     commit(store, with_times).await;
     commit(

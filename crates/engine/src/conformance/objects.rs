@@ -6,7 +6,7 @@ use elevo_objects::{Kind, MAX_CHUNK, ObjectKey};
 use super::model::Random;
 use super::{
     ALICE, BOB, assert_refused, bare, chunk, commit, directory, get, id, is_stored, keys, object,
-    of_references, of_snapshots, put, snapshot, update,
+    of_references, of_snapshots, put, put_for, snapshot, update,
 };
 use crate::store::{Commit, Expected, Object, Store};
 
@@ -18,6 +18,7 @@ pub async fn nothing_crosses_tenants(store: &impl Store) {
         objects: vec![content.clone(), root.clone()],
         snapshots: vec![record.clone()],
         references: vec![update("head", Expected::Absent, Some(id(&record)))],
+        after: Vec::new(),
     };
     store.commit(ALICE, commit.clone()).await.expect("commit");
     assert_eq!(get(store, BOB, &content).await, None);
@@ -57,7 +58,7 @@ pub async fn results_keep_the_order_of_the_keys(store: &impl Store) {
             )
         })
         .collect();
-    store.put(ALICE, stored.clone()).await.expect("put");
+    put_for(store, ALICE, stored.clone()).await;
     let missing = chunk("missing");
     let mut asked: Vec<_> = stored.iter().rev().cloned().collect();
     asked.insert(3, missing.clone());
@@ -97,15 +98,6 @@ pub async fn results_keep_the_order_of_the_keys(store: &impl Store) {
         found,
         [Some(c.clone()), None, Some(a.clone()), Some(c.clone())]
     );
-}
-
-/// First half of promise 4.
-pub async fn a_put_object_can_be_read_at_once(store: &impl Store) {
-    for kind in [Kind::Chunk, Kind::Directory, Kind::Times, Kind::ChunkList] {
-        let object = object(kind, format!("{kind:?}"));
-        put(store, &[&object]).await;
-        assert_eq!(get(store, ALICE, &object).await, Some(object.data));
-    }
 }
 
 /// An empty store has nothing.
@@ -187,7 +179,8 @@ pub async fn an_object_is_found_only_as_the_kind_it_was_put_as(store: &impl Stor
 pub async fn a_snapshot_is_not_put_as_an_object(store: &impl Store) {
     let (_, data) = bare("x").encode().expect("within limits");
     let objects = vec![object(Kind::Snapshot, data)];
-    assert_refused(store.put(ALICE, objects.clone()).await);
+    let writer = store.writing(ALICE).await.expect("a writer");
+    assert_refused(store.put(ALICE, &writer, objects.clone()).await);
     assert_refused(
         store
             .commit(
@@ -216,7 +209,7 @@ pub async fn empty_calls_succeed(store: &impl Store) {
         store.snapshots(ALICE, &[]).await.expect("snapshots"),
         Vec::new()
     );
-    store.put(ALICE, Vec::new()).await.expect("put");
+    put(store, &[]).await;
     assert_eq!(commit(store, Commit::default()).await, []);
     commit(store, of_snapshots(vec![bare("x")])).await;
     assert_eq!(
@@ -242,7 +235,7 @@ pub async fn the_largest_chunk_and_the_empty_one_are_kept(store: &impl Store) {
         objects.push(chunk(vec![b'a'; length]));
     }
     let (first, second) = objects.split_at(objects.len() / 2);
-    store.put(ALICE, first.to_vec()).await.expect("put");
+    put_for(store, ALICE, first.to_vec()).await;
     commit(
         store,
         Commit {
@@ -271,10 +264,7 @@ pub async fn a_batch_may_hold_thousands_of_objects(store: &impl Store) {
         )
     };
     let objects: Vec<_> = (0..4000).map(made).collect();
-    store
-        .put(ALICE, objects[..2000].to_vec())
-        .await
-        .expect("put");
+    put_for(store, ALICE, objects[..2000].to_vec()).await;
     commit(
         store,
         Commit {

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 
 use crate::blocking::Workers;
 use crate::error::Result;
+use crate::guards::Writer;
 use crate::repository::Repository;
 use crate::store::Object;
 
@@ -16,8 +17,15 @@ pub(crate) type Nodes = HashMap<ObjectKey, Bytes>;
 
 /// Destination of the objects of an import.
 pub(super) struct Sink<'a> {
-    target: Option<(&'a Repository, &'a Workers)>,
+    target: Option<Target<'a>>,
     batch: Mutex<Batch>,
+}
+
+/// Where batches are put.
+struct Target<'a> {
+    repository: &'a Repository,
+    workers: &'a Workers,
+    writer: &'a Writer,
 }
 
 #[derive(Default)]
@@ -33,9 +41,17 @@ const BATCH_BYTES: usize = 4 * 1024 * 1024;
 impl<'a> Sink<'a> {
     /// Puts objects into the store, a batch at a time, on the thread that fills
     /// the batch: while the store is busy, the readers wait.
-    pub(super) fn store(repository: &'a Repository, workers: &'a Workers) -> Self {
+    pub(super) fn store(
+        repository: &'a Repository,
+        workers: &'a Workers,
+        writer: &'a Writer,
+    ) -> Self {
         Self {
-            target: Some((repository, workers)),
+            target: Some(Target {
+                repository,
+                workers,
+                writer,
+            }),
             batch: Mutex::default(),
         }
     }
@@ -65,7 +81,7 @@ impl<'a> Sink<'a> {
 
     pub(super) fn add(&self, objects: Vec<Object>) -> Result<()> {
         let mut batch = self.batch.lock();
-        let Some((repository, workers)) = self.target else {
+        let Some(target) = &self.target else {
             batch.objects.extend(
                 objects
                     .into_iter()
@@ -84,7 +100,9 @@ impl<'a> Sink<'a> {
         }
         let full = std::mem::take(&mut *batch);
         drop(batch);
-        workers.wait(repository.store().put(repository.tenant(), full.objects))?;
+        let (store, tenant) = (target.repository.store(), target.repository.tenant());
+        let put = store.put(tenant, target.writer, full.objects);
+        target.workers.wait(put)?;
         Ok(())
     }
 

@@ -12,9 +12,12 @@ use crate::store::{StoreError, StoreResult, check_reference_name};
 impl MemoryStore {
     /// Replaces or deletes an object's bytes, as a bad disk would.
     pub fn damage(&self, tenant: TenantId, key: ObjectKey, data: Option<Bytes>) {
-        self.with(tenant, |tenant| match data {
-            Some(data) => tenant.objects.insert(key, data),
-            None => tenant.objects.remove(&key),
+        self.with(tenant, |tenant| {
+            tenant.ahead.remove(&key);
+            match data {
+                Some(data) => tenant.objects.insert(key, data),
+                None => tenant.objects.remove(&key),
+            }
         });
     }
 }
@@ -58,6 +61,7 @@ impl Inspect for MemoryStore {
         self.with(tenant, |tenant| {
             for object in repair.objects {
                 tenant.marks.keep(object.key);
+                tenant.ahead.remove(&object.key);
                 tenant.objects.insert(object.key, object.data);
             }
             for id in ids {

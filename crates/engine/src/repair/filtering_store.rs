@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 
 use crate::blocking::Workers;
 use crate::error::Result;
+use crate::guards::{Guard, Writer};
 use crate::import::{ImportOptions, import};
 use crate::inspect::{Inspect, RowRepair};
 use crate::progress::Progress;
@@ -74,7 +75,7 @@ impl StoreLayer for FilteringStore {
         &*self.below
     }
 
-    async fn put(&self, tenant: TenantId, objects: Vec<Object>) -> StoreResult<()> {
+    async fn put(&self, tenant: TenantId, _: &Writer, objects: Vec<Object>) -> StoreResult<()> {
         let is_wanted = |object: &Object| self.wanted.contains(&object.key);
         let objects: Vec<_> = objects.into_iter().filter(is_wanted).collect();
         if objects.is_empty() {
@@ -91,9 +92,10 @@ impl StoreLayer for FilteringStore {
     }
 
     async fn commit(&self, tenant: TenantId, commit: Commit) -> StoreResult<Committed> {
-        let held = self.below.writing(tenant).await?;
-        StoreLayer::put(self, tenant, commit.objects).await?;
+        let writer = self.below.writing(tenant).await?;
+        StoreLayer::put(self, tenant, &writer, commit.objects).await?;
         let ids = Vec::new();
+        let held = Guard::new(writer);
         Ok(Committed { ids, held })
     }
 

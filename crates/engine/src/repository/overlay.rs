@@ -17,7 +17,7 @@ pub(super) struct Overlay {
     pub(super) objects: Arc<HashMap<ObjectKey, Bytes>>,
     pub(super) below: Arc<dyn Store>,
     /// Released when the overlay is dropped.
-    pub(super) _held: Vec<Arc<Guard>>,
+    pub(super) _held: Guard,
 }
 
 #[async_trait]

@@ -10,6 +10,7 @@ use super::StateTree;
 use super::directory::Directory;
 use super::seal::{Sealed, seal};
 use crate::error::Result;
+use crate::guards::WriterId;
 use crate::store::{Commit, Expected, Object, ReferenceUpdate};
 
 /// Maximum bytes of objects in one commit; the others are put ahead of it.
@@ -34,12 +35,13 @@ pub struct CommitInfo {
 
 impl CommitInfo {
     /// Returns the snapshot of `tree` and `times` with this metadata, and its
-    /// commit.
+    /// commit, which names the writers `after`.
     pub(crate) fn into_commit(
         self,
         tree: Tree,
         times: Option<Hash>,
         objects: Vec<Object>,
+        after: Vec<WriterId>,
     ) -> Result<(SnapshotId, Commit)> {
         let snapshot = Snapshot {
             tree,
@@ -66,6 +68,7 @@ impl CommitInfo {
                 objects,
                 snapshots: vec![snapshot],
                 references,
+                after,
             },
         ))
     }
@@ -81,7 +84,8 @@ impl StateTree {
             times,
             objects,
         } = self.seal_ahead().await?;
-        let (id, commit) = info.into_commit(tree, times, objects)?;
+        let after = self.repository.ids_of_writers_ahead();
+        let (id, commit) = info.into_commit(tree, times, objects, after)?;
         let (store, tenant) = (self.repository.store(), self.repository.tenant());
         let held = store.commit(tenant, commit).await?.held;
         self.repository.release_objects_ahead();

@@ -141,15 +141,17 @@ impl StateTree {
     }
 
     /// Returns the commit that [`Self::commit`] would make, for a caller that
-    /// stores several snapshots in one batch. The caller has to store the
-    /// commit. If it is large, most of its objects have been put ahead of it.
+    /// stores several snapshots in one batch. The caller has to store the commit
+    /// while this tree or a clone of it exists: if the commit is large, most of
+    /// its objects have been put ahead of it, by a writer of the tree.
     pub async fn staged(&self, info: CommitInfo) -> Result<(SnapshotId, Commit)> {
         let Sealed {
             tree,
             times,
             objects,
         } = self.seal_ahead().await?;
-        info.into_commit(tree, times, objects)
+        let after = self.repository.ids_of_writers_ahead();
+        info.into_commit(tree, times, objects, after)
     }
 
     /// The repository with the objects of this tree.

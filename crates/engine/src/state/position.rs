@@ -67,7 +67,7 @@ impl<'a> WritePosition<'a> {
         let state = State {
             root: changed,
             held: self.held,
-            ahead: None,
+            ahead: Vec::new(),
         };
         (state, self.guard)
     }

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use elevo_core::TenantId;
 use elevo_engine::{
-    Collection, Commit, Committed, GcScope, Guard, Held, MemoryStore, Object, Store, StoreError,
-    StoreResult,
+    Collection, Commit, Committed, GcScope, Held, MemoryStore, Object, Store, StoreError,
+    StoreResult, Writer, WriterId,
 };
 use elevo_objects::{ObjectKey, Snapshot, SnapshotId};
 
@@ -18,8 +18,8 @@ use super::executor::Sim;
 use super::{Settings, TENANT};
 
 /// The data that survives a crash. Commits, deletions of snapshots and ends of
-/// collections are durable at once; puts become durable with the next commit
-/// that begins after them, and deletions of objects at any time.
+/// collections are durable at once; puts become durable with a commit that names
+/// their writer and begins after them, and deletions of objects at any time.
 #[derive(Debug, Default)]
 pub struct Disk {
     pub memory: Arc<MemoryStore>,
@@ -28,8 +28,9 @@ pub struct Disk {
 
 #[derive(Debug, Default)]
 struct Unsynced {
-    /// Objects that were put, each with its position in the order of puts.
-    puts: BTreeMap<ObjectKey, u64>,
+    /// Objects that were put, each with its writers and the position of their
+    /// first put of it in the order of puts.
+    puts: BTreeMap<ObjectKey, BTreeMap<WriterId, u64>>,
     next: u64,
     /// Objects that were deleted.
     removed: BTreeMap<ObjectKey, Bytes>,
@@ -40,26 +41,41 @@ impl Disk {
         self.unsynced.lock().expect("no holder panics")
     }
 
-    async fn put(&self, objects: Vec<Object>) -> StoreResult<()> {
+    async fn put(&self, writer: &Writer, objects: Vec<Object>) -> StoreResult<()> {
         let keys: Vec<_> = objects.iter().map(|object| object.key).collect();
         let found = self.memory.get(TENANT, &keys).await?;
         {
             let mut unsynced = self.lock();
             unsynced.next += 1;
             let next = unsynced.next;
-            for (key, _) in keys.iter().zip(found).filter(|(_, data)| data.is_none()) {
-                unsynced.puts.insert(*key, next);
-                unsynced.removed.remove(key);
+            for (key, data) in keys.iter().zip(found) {
+                if data.is_none() || unsynced.puts.contains_key(key) {
+                    let writers = unsynced.puts.entry(*key).or_default();
+                    writers.entry(writer.id()).or_insert(next);
+                    unsynced.removed.remove(key);
+                }
             }
         }
-        self.memory.put(TENANT, objects).await
+        self.memory.put(TENANT, writer, objects).await
+    }
+
+    /// Returns whether objects are stored and survive a crash.
+    async fn contains(&self, keys: &[ObjectKey]) -> StoreResult<Vec<bool>> {
+        let found = self.memory.contains(TENANT, keys).await?;
+        let unsynced = self.lock();
+        let is_durable = |(key, found)| found && !unsynced.puts.contains_key(key);
+        Ok(keys.iter().zip(found).map(is_durable).collect())
     }
 
     async fn commit(&self, commit: Commit, began: u64) -> StoreResult<Committed> {
         let keys: Vec<_> = commit.objects.iter().map(|object| object.key).collect();
+        let after = commit.after.clone();
         let committed = self.memory.commit(TENANT, commit).await?;
         let mut unsynced = self.lock();
-        unsynced.puts.retain(|_, put| *put > began);
+        let is_late = |writer: &WriterId, put| !after.contains(writer) || put > began;
+        unsynced
+            .puts
+            .retain(|_, puts| puts.iter().all(|(writer, put)| is_late(writer, *put)));
         for key in keys {
             unsynced.puts.remove(&key);
             unsynced.removed.remove(&key);
@@ -143,7 +159,7 @@ impl SimStore {
         Ok(answer)
     }
 
-    async fn put_some(&self, mut objects: Vec<Object>) -> StoreResult<()> {
+    async fn put_some(&self, writer: &Writer, mut objects: Vec<Object>) -> StoreResult<()> {
         // Sorted, since objects arrive in the order of a hash map, which
         // differs between runs.
         objects.sort_unstable_by_key(|object| object.key);
@@ -151,9 +167,9 @@ impl SimStore {
         let some = self.sim.below(objects.len() + 1);
         let rest = objects.split_off(some);
         self.sim.note("put", (objects.len(), rest.len()));
-        self.disk.put(objects).await?;
+        self.disk.put(writer, objects).await?;
         self.may_fail("put").await?;
-        self.disk.put(rest).await?;
+        self.disk.put(writer, rest).await?;
         self.takes_time().await;
         Ok(())
     }
@@ -166,7 +182,9 @@ impl SimStore {
             // If an error follows, the commit has stored only some of its
             // objects.
             let some = self.sim.below(commit.objects.len() + 1);
-            self.disk.put(commit.objects[..some].to_vec()).await?;
+            let some = commit.objects[..some].to_vec();
+            let writer = self.disk.memory.writing(TENANT).await?;
+            self.disk.put(&writer, some).await?;
             self.may_fail("commit").await?;
         }
         let count = commit.objects.len();
@@ -179,7 +197,8 @@ impl SimStore {
     }
 
     async fn commit_after_puts(&self, mut commit: Commit) -> StoreResult<Committed> {
-        let _writing = self.writing(TENANT).await?;
+        let writer = self.writing(TENANT).await?;
+        commit.after.push(writer.id());
         let mut objects = std::mem::take(&mut commit.objects);
         objects.sort_unstable_by_key(|object| object.key);
         let size = 1 + self.sim.below(8);
@@ -189,7 +208,7 @@ impl SimStore {
             let missing = some.iter().zip(found).filter(|(_, found)| !found);
             let missing: Vec<_> = missing.map(|(object, _)| object.clone()).collect();
             if !missing.is_empty() {
-                self.put_some(missing).await?;
+                self.put_some(&writer, missing).await?;
             }
         }
         self.commit_all(commit).await
@@ -203,13 +222,13 @@ impl Store for SimStore {
         self.read("get", keys.len(), call).await
     }
 
-    async fn contains(&self, tenant: TenantId, keys: &[ObjectKey]) -> StoreResult<Vec<bool>> {
-        let call = self.disk.memory.contains(tenant, keys);
-        self.read("contains", keys.len(), call).await
+    async fn contains(&self, _: TenantId, keys: &[ObjectKey]) -> StoreResult<Vec<bool>> {
+        self.read("contains", keys.len(), self.disk.contains(keys))
+            .await
     }
 
-    async fn put(&self, _: TenantId, objects: Vec<Object>) -> StoreResult<()> {
-        self.put_some(objects).await
+    async fn put(&self, _: TenantId, writer: &Writer, objects: Vec<Object>) -> StoreResult<()> {
+        self.put_some(writer, objects).await
     }
 
     async fn commit(&self, _: TenantId, commit: Commit) -> StoreResult<Committed> {
@@ -261,7 +280,7 @@ impl Store for SimStore {
         self.read("stored bytes", 0, call).await
     }
 
-    async fn writing(&self, tenant: TenantId) -> StoreResult<Guard> {
+    async fn writing(&self, tenant: TenantId) -> StoreResult<Writer> {
         let call = self.disk.memory.writing(tenant);
         self.read("writing", 0, call).await
     }

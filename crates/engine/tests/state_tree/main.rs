@@ -375,7 +375,8 @@ fn a_read_at_an_offset_needs_only_the_chunk_there() {
         end += object.data.len();
         (start..end).contains(&offset)
     });
-    block_on(Store::put(&*store, support::TENANT, objects)).unwrap();
+    let writer = block_on(store.writing(support::TENANT)).unwrap();
+    block_on(store.put(support::TENANT, &writer, objects)).unwrap();
     let opened = ChunkReader::open(&repository, &content, offset as u64);
     let (mut reader, start) = block_on(opened).unwrap();
     let chunk = block_on(reader.next_of(1)).unwrap().unwrap();

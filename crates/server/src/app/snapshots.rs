@@ -54,12 +54,12 @@ impl Kept {
     }
 }
 
-/// Keeps newly written objects from garbage collection until the guard is
-/// dropped. Needed by callers that write objects without a `StateTree`, which has
-/// such a guard itself. Blocks the thread.
-pub(crate) fn writing(repository: &Repository) -> Result<Guard> {
-    let writing = block_on(repository.store().writing(repository.tenant()));
-    Ok(writing.map_err(EngineError::from)?)
+/// Returns a copy of a repository with a writer, which keeps newly written
+/// objects from garbage collection until the copy and the trees over it are
+/// dropped. Needed by callers that write objects in one tree and commit another
+/// one. Blocks the thread.
+pub(crate) fn writing(repository: &Repository) -> Result<Repository> {
+    Ok(block_on(repository.writing())?)
 }
 
 /// Maximum attempts to keep a head while it moves and the old head is dropped.

@@ -155,9 +155,8 @@ impl Workspaces {
             found => return Ok(found.map(|_| id)?),
         }
         let commit = Commit {
-            objects: Vec::new(),
             snapshots: vec![empty],
-            references: Vec::new(),
+            ..Commit::default()
         };
         let (store, tenant) = (self.repository.store(), self.repository.tenant());
         let committed = block_on(store.commit(tenant, commit));

@@ -29,7 +29,7 @@ use tracing::Instrument;
 
 use crate::app::projects::heads::Heads;
 use crate::app::projects::landing::job::{Done, Job, Waiting};
-use crate::app::projects::landing::prepare::{Prepared, Preparer};
+use crate::app::projects::landing::prepare::{Prepared, Preparer, Staged};
 use crate::app::projects::landing::queue::Queues;
 use crate::app::projects::landing::review_plan::under_review;
 use crate::app::projects::{Projects, out};
@@ -357,7 +357,12 @@ async fn store(repository: &Repository, prepared: &mut [Prepared]) -> Result<Opt
     let mut objects: HashMap<ObjectKey, Object> = HashMap::new();
     let mut order = Vec::new();
     let mut snapshots = Vec::new();
-    for commit in prepared.iter_mut().flat_map(|done| done.commits.drain(..)) {
+    let mut after = Vec::new();
+    // The trees keep their writers until the commit has returned.
+    let mut trees = Vec::new();
+    for Staged { commit, tree } in prepared.iter_mut().flat_map(|done| done.commits.drain(..)) {
+        trees.push(tree);
+        after.extend(commit.after);
         for object in commit.objects {
             let key = object.key;
             // Each job is merged into the results of the jobs before it, so its
@@ -375,7 +380,8 @@ async fn store(repository: &Repository, prepared: &mut [Prepared]) -> Result<Opt
     let commit = Commit {
         objects,
         snapshots,
-        references: Vec::new(),
+        after,
+        ..Commit::default()
     };
     let stored = repository.store().commit(repository.tenant(), commit).await;
     let stored = stored.map_err(elevo_engine::Error::from)?;

@@ -179,9 +179,8 @@ async fn store_snapshot(store: &LocalStore) -> SnapshotId {
     };
     let (id, _) = snapshot.encode().unwrap();
     let commit = Commit {
-        objects: Vec::new(),
         snapshots: vec![snapshot],
-        references: Vec::new(),
+        ..Commit::default()
     };
     store.commit(TenantId::LOCAL, commit).await.unwrap();
     id

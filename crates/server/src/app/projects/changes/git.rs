@@ -7,7 +7,7 @@ use std::sync::Arc;
 use elevo_api as api;
 use elevo_catalog::LandingKind;
 use elevo_core::{ErrorCode, Timestamp};
-use elevo_engine::{Guard, Repository, StateTree};
+use elevo_engine::{Repository, StateTree};
 use elevo_git::{Commit, Reader, Source};
 use elevo_objects::{Snapshot, Tree};
 use tokio::sync::mpsc;
@@ -41,9 +41,9 @@ struct Read {
     /// Number of commits of the history that are still to be read.
     left: usize,
     submodules: u64,
-    /// Keeps the stored objects from garbage collection until a snapshot
-    /// contains them.
-    _writing: Guard,
+    /// Its writer has put the files, and keeps them from garbage collection
+    /// until a snapshot contains them.
+    repository: Repository,
 }
 
 impl Changes {
@@ -54,18 +54,17 @@ impl Changes {
         target: &Target,
         (path, revision): (PathBuf, String),
     ) -> Result<ImportedFiles> {
-        let repository = self.stores.repository(target.who.tenant);
-        let store = repository.clone();
+        let store = self.stores.repository(target.who.tenant);
         let tenant = target.who.tenant;
         let read = self.stores.blocking(tenant, move || {
             let source = Source::open(&path, &revision)?;
             let commit = source.tip()?;
-            let mut reader = Reader::new(&source, &store);
-            let writing = writing(&store)?;
+            let repository = writing(&store)?;
+            let mut reader = Reader::new(&source, &repository);
             let tree = reader.read(&commit)?;
-            Ok((commit, tree, reader.submodules(), writing))
+            Ok((commit, tree, reader.submodules(), repository))
         });
-        let (commit, tree, submodules, _writing) = read.await?;
+        let (commit, tree, submodules, repository) = read.await?;
         let tree = tree_at(&repository, &target.who, tree);
         let said = info(&target.who, format!("commit {}", commit.id));
         Ok(ImportedFiles {
@@ -143,13 +142,14 @@ fn read_all(
     let mut history = source.history(COMMITS)?;
     while let Some(commit) = history.next() {
         let commit = commit?;
-        let writing = writing(store)?;
+        let repository = writing(store)?;
+        reader.continue_with(&repository)?;
         let read = Read {
             tree: reader.read(&commit)?,
             commit,
             left: history.len(),
             submodules: reader.submodules(),
-            _writing: writing,
+            repository,
         };
         if sender.blocking_send(read).is_err() {
             return Ok(());
@@ -163,9 +163,9 @@ fn read_all(
 async fn snapshot_of(target: &Target, around: &StateTree, read: &Read) -> Result<Kept> {
     let Target { who, path, .. } = target;
     let tree = match path.is_root() {
-        true => tree_at(around.repository(), who, read.tree),
+        true => tree_at(&read.repository, who, read.tree),
         false => {
-            let tree = around.clone();
+            let tree = around.with_writers_of(&read.repository);
             replace(&tree, path, read.tree).await?;
             tree
         }

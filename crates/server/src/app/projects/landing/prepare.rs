@@ -32,9 +32,16 @@ pub(crate) struct Prepared {
     pub(crate) step: Step,
     pub(crate) merge: TreeMerge,
     pub(crate) reviews: HashMap<TreePath, ReviewId>,
-    pub(crate) commits: Vec<Commit>,
+    pub(crate) commits: Vec<Staged>,
     /// Keeps the snapshot that was merged, if it is not the one of the job.
     _kept: Option<Kept>,
+}
+
+/// A commit that is not stored yet, and the tree that has put some of its objects
+/// ahead of it.
+pub(crate) struct Staged {
+    pub(crate) commit: Commit,
+    pub(crate) tree: StateTree,
 }
 
 /// The result of merging one job.
@@ -185,7 +192,8 @@ impl Preparer {
             base.head
         } else {
             let (snapshot, commit) = merge.tree.staged(head_info(base, job)).await?;
-            commits.push(commit);
+            let tree = merge.tree.clone();
+            commits.push(Staged { commit, tree });
             snapshot
         };
         let start = start_of(base, job, workspace.as_ref());
@@ -310,7 +318,7 @@ async fn base_move(
     job: &Job,
     row: &Workspace,
     merge: &TreeMerge,
-    commits: &mut Vec<Commit>,
+    commits: &mut Vec<Staged>,
 ) -> Result<BaseMove> {
     Ok(BaseMove {
         expected: row.base,
@@ -329,7 +337,7 @@ async fn agreed(
     job: &Job,
     row: &Workspace,
     merge: &TreeMerge,
-    commits: &mut Vec<Commit>,
+    commits: &mut Vec<Staged>,
 ) -> Result<SnapshotId> {
     // Everything landed: the files of the workspace are the common state.
     if merge.is_complete() {
@@ -340,7 +348,8 @@ async fn agreed(
         return Ok(row.base);
     }
     let (id, commit) = merge.agreed.staged(agreed_info(base, &row.id)).await?;
-    commits.push(commit);
+    let tree = merge.agreed.clone();
+    commits.push(Staged { commit, tree });
     Ok(id)
 }
 

@@ -1,14 +1,14 @@
 //! The effects of a decision on its review and on the workspace of the review.
 
 use crate::app::projects::landing::job::Decision;
-use crate::app::projects::landing::prepare::{LandingBase, Preparer, agreed_info};
+use crate::app::projects::landing::prepare::{LandingBase, Preparer, Staged, agreed_info};
 use crate::app::projects::out;
 use crate::app::projects::trees::put;
 use crate::failure::Result;
 use elevo_catalog::{
     BaseMove, Review, ReviewChange, ReviewState, ReviewStep, Sides as ReviewSides,
 };
-use elevo_engine::{Commit, StateTree};
+use elevo_engine::StateTree;
 use elevo_merge::{Merged, TreeMerge, Versions};
 use serde_json::Value;
 
@@ -49,7 +49,7 @@ impl Preparer {
         &self,
         base: &LandingBase,
         decision: &Decision,
-        commits: &mut Vec<Commit>,
+        commits: &mut Vec<Staged>,
     ) -> Result<Option<BaseMove>> {
         let review = &decision.review;
         let Some(id) = &review.workspace else {
@@ -64,7 +64,7 @@ impl Preparer {
             put(&tree, &from, None).await?;
         }
         let (agreed, commit) = tree.staged(agreed_info(base, id)).await?;
-        commits.push(commit);
+        commits.push(Staged { commit, tree });
         Ok(Some(BaseMove {
             expected: row.base,
             base: agreed,
