@@ -169,7 +169,7 @@ fn collect(repository: &Repository, scope: GcScope) -> Result<GcReport> {
     let options = GcOptions {
         scope,
         dry_run: false,
-        keep_since: None,
+        keep_recent: None,
     };
     let mut wait = |_| {
         thread::sleep(Duration::from_millis(1));

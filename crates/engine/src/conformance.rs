@@ -76,6 +76,7 @@ macro_rules! conformance_tests {
             a_removed_reference_is_gone
             names_that_no_reference_can_have_are_refused
             snapshots_are_listed_in_pages
+            recent_snapshots_are_listed_in_pages
             references_are_listed_in_pages
             references_are_listed_by_prefix
             a_full_collection_deletes_unmarked_objects

@@ -11,20 +11,19 @@ mod remove;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use elevo_core::Timestamp;
 use elevo_objects::{Kind, ObjectKey, SnapshotId};
 use futures::executor::block_on;
 
 use crate::error::{Error, Result};
 use crate::repository::Repository;
-use crate::store::{Collection, GcScope, StoreError};
+use crate::store::{Collection, GcScope, Recent, StoreError};
 use needs::{history_key, needed_by, roots_of, snapshot_key};
 use remove::remove_rest;
 
 /// Snapshots and refs listed at a time.
 const PAGE: usize = 1000;
-/// Nodes read at a time.
-const NODES: usize = 256;
+/// Snapshots marked, and nodes read, at a time.
+const BATCH: usize = 256;
 /// If more nodes than this wait to be examined, nodes are read one at a time,
 /// the deepest first. The list then grows by at most one path of a tree.
 const MANY: usize = 100_000;
@@ -36,9 +35,9 @@ pub struct GcOptions {
     pub scope: GcScope,
     /// Only counts the objects that would be deleted. Always a full collection.
     pub dry_run: bool,
-    /// Keeps snapshots that were created at this time or later, even if nothing
-    /// refers to them: their creator may be about to record a reference.
-    pub keep_since: Option<Timestamp>,
+    /// Keeps recent snapshots, even if nothing refers to them: their creator may
+    /// be about to record a reference.
+    pub keep_recent: Option<Recent>,
 }
 
 /// A snapshot that must be kept.
@@ -57,6 +56,48 @@ impl GcRoot {
             snapshot,
             history: false,
         }
+    }
+}
+
+/// A snapshot that is to be marked.
+struct Next {
+    root: GcRoot,
+    /// Whether it was asked for, not found as a parent of another one.
+    is_root: bool,
+    /// Whether the snapshot itself is marked.
+    is_marked: bool,
+}
+
+impl Next {
+    const fn root(root: GcRoot) -> Self {
+        Self {
+            root,
+            is_root: true,
+            is_marked: false,
+        }
+    }
+
+    const fn ancestor(snapshot: SnapshotId) -> Self {
+        let root = GcRoot {
+            snapshot,
+            history: true,
+        };
+        Self {
+            is_root: false,
+            ..Self::root(root)
+        }
+    }
+
+    /// Returns the keys of the snapshot's marks. A history has its own mark,
+    /// because the mark of a snapshot does not mean that its ancestors are
+    /// marked. The walk of a history ends at a snapshot with both marks.
+    fn keys(&self) -> Vec<ObjectKey> {
+        let GcRoot { snapshot, history } = self.root;
+        let history = history.then(|| history_key(snapshot));
+        [snapshot_key(snapshot)]
+            .into_iter()
+            .chain(history)
+            .collect()
     }
 }
 
@@ -123,15 +164,20 @@ pub fn collect_garbage(
     let mut run = block_on(GcRun::begin(repository, options, progress))?;
     wait_for_writers(&run, wait)?;
     block_on(run.references())?;
-    for root in roots {
-        block_on(run.root(root?))?;
+    loop {
+        let some: Result<Vec<_>> = roots.take(BATCH).collect();
+        let some = some?;
+        if some.is_empty() {
+            break;
+        }
+        block_on(run.roots(some))?;
     }
     block_on(run.finish())
 }
 
 fn wait_for_writers(run: &GcRun<'_>, wait: &mut dyn FnMut(usize) -> bool) -> Result<()> {
     loop {
-        let count = run.older_writers();
+        let count = block_on(run.older_writers())?;
         if count == 0 {
             return Ok(());
         }
@@ -190,10 +236,10 @@ impl<'a> GcRun<'a> {
     }
 
     /// Number of writers that began earlier: mark nothing until it is 0.
-    pub fn older_writers(&self) -> usize {
-        let count = self.collection.older_writers();
+    pub async fn older_writers(&self) -> Result<usize> {
+        let count = self.collection.older_writers().await?;
         self.progress.waiting.store(count as u64, Ordering::Relaxed);
-        count
+        Ok(count)
     }
 
     /// Marks the snapshots of all refs with their histories.
@@ -203,13 +249,11 @@ impl<'a> GcRun<'a> {
         loop {
             let page = store.list_references(tenant, "", after.as_deref(), PAGE);
             let page = page.await?;
-            for (_, snapshot) in &page {
-                let root = GcRoot {
-                    snapshot: *snapshot,
-                    history: true,
-                };
-                self.root(root).await?;
-            }
+            let root = |(_, snapshot): &(String, SnapshotId)| GcRoot {
+                snapshot: *snapshot,
+                history: true,
+            };
+            self.roots(page.iter().map(root)).await?;
             match page.into_iter().nth(PAGE - 1) {
                 Some((name, _)) => after = Some(name),
                 None => return Ok(()),
@@ -217,69 +261,77 @@ impl<'a> GcRun<'a> {
         }
     }
 
-    /// Marks the snapshots created at `since` or later.
-    async fn recent(&mut self, since: Timestamp) -> Result<()> {
+    /// Marks the recent snapshots.
+    async fn recent(&mut self, recent: Recent) -> Result<()> {
         let (store, tenant) = (self.repository.store(), self.repository.tenant());
         let mut after = None;
         loop {
-            let ids = store.list_snapshots(tenant, after, PAGE).await?;
-            let found = store.snapshots(tenant, &ids).await?;
-            for (id, snapshot) in ids.iter().zip(found) {
-                if snapshot.is_some_and(|snapshot| snapshot.created >= since) {
-                    self.mark_snapshot(GcRoot::alone(*id)).await?;
-                }
-            }
-            match ids.get(PAGE - 1) {
-                Some(last) => after = Some(*last),
+            let ids = store.snapshots_since(tenant, recent, after, PAGE).await?;
+            let last = ids.get(PAGE - 1).copied();
+            // One that was deleted meanwhile is not an error.
+            self.mark_snapshots(ids.into_iter().map(GcRoot::alone))
+                .await?;
+            match last {
+                Some(last) => after = Some(last),
                 None => return Ok(()),
             }
         }
     }
 
-    /// Marks a root and everything it needs. A missing root is an error: the
+    /// Marks roots and everything they need. A missing root is an error: the
     /// store is damaged, and a collection would make it worse.
-    pub async fn root(&mut self, root: GcRoot) -> Result<()> {
-        if self.mark_snapshot(root).await? {
-            Ok(())
-        } else {
-            Err(Error::NoSuchSnapshot(root.snapshot))
+    pub async fn roots(&mut self, roots: impl IntoIterator<Item = GcRoot>) -> Result<()> {
+        match self.mark_snapshots(roots).await? {
+            None => Ok(()),
+            Some(missing) => Err(Error::NoSuchSnapshot(missing)),
         }
     }
 
-    /// Marks a snapshot and everything it needs; false if it is not stored.
-    async fn mark_snapshot(&mut self, root: GcRoot) -> Result<bool> {
-        let mut next = vec![root.snapshot];
-        let mut is_there = true;
-        while let Some(at) = next.pop() {
-            // A history has its own mark, because the mark of a snapshot does
-            // not mean that its ancestors are marked. The walk of a history
-            // ends at a snapshot with both marks.
-            let both = [snapshot_key(at), history_key(at)];
-            let keys = if root.history { &both[..] } else { &both[..1] };
-            let marked = self.collection.marked(keys).await?;
-            if !marked.contains(&false) {
+    /// Marks snapshots and everything they need, many at a time. Returns one of
+    /// `roots` that is not stored.
+    async fn mark_snapshots(
+        &mut self,
+        roots: impl IntoIterator<Item = GcRoot>,
+    ) -> Result<Option<SnapshotId>> {
+        let mut next: Vec<_> = roots.into_iter().map(Next::root).collect();
+        let mut missing = None;
+        while !next.is_empty() {
+            let mut some = next.split_off(next.len().saturating_sub(BATCH));
+            let keys: Vec<_> = some.iter().flat_map(Next::keys).collect();
+            let mut marked = self.collection.marked(&keys).await?.into_iter();
+            some.retain_mut(|next| {
+                let marks: Vec<_> = marked.by_ref().take(next.keys().len()).collect();
+                next.is_marked = marks.first() == Some(&true);
+                marks.contains(&false)
+            });
+            if some.is_empty() {
                 continue;
             }
-            let found = match self.repository.snapshot(at).await {
-                // Ancestors may have been deleted.
-                Err(Error::NoSuchSnapshot(_)) => {
-                    is_there &= at != root.snapshot;
+            let ids: Vec<_> = some.iter().map(|next| next.root.snapshot).collect();
+            let (store, tenant) = (self.repository.store(), self.repository.tenant());
+            let found = store.snapshots(tenant, &ids).await?;
+            // Mark only those that were found: a snapshot that is missing may
+            // be stored later, and then has to be walked.
+            let (mut keys, mut needed) = (Vec::new(), Vec::new());
+            for (at, found) in some.into_iter().zip(found) {
+                let Some(found) = found else {
+                    // Ancestors may have been deleted.
+                    missing = missing.or(at.is_root.then_some(at.root.snapshot));
                     continue;
+                };
+                keys.extend(at.keys());
+                if !at.is_marked {
+                    needed.extend(roots_of(&found));
                 }
-                found => found?,
-            };
-            // Mark only now: a snapshot that is missing may be stored later,
-            // and then has to be walked.
-            self.collection.mark(keys).await?;
-            if !marked[0] {
-                self.mark(roots_of(&found)).await?;
-                self.mark_below().await?;
+                if at.root.history {
+                    next.extend(found.parents.into_iter().map(Next::ancestor));
+                }
             }
-            if root.history {
-                next.extend(found.parents);
-            }
+            self.collection.mark(&keys).await?;
+            self.mark(needed).await?;
+            self.mark_below().await?;
         }
-        Ok(is_there)
+        Ok(missing)
     }
 
     /// Marks objects. Nodes that had no mark wait to be examined.
@@ -316,16 +368,16 @@ impl<'a> GcRun<'a> {
 
     /// Marks recent and held snapshots, and deletes the rest.
     pub async fn finish(mut self) -> Result<GcReport> {
-        if let Some(since) = self.options.keep_since {
-            self.recent(since).await?;
+        if let Some(recent) = self.options.keep_recent {
+            self.recent(recent).await?;
         }
         loop {
             // More snapshots may be held while these are marked; `close` ends
             // the marking only if all held snapshots are marked or kept.
-            for id in self.collection.arrivals() {
-                self.mark_snapshot(GcRoot::alone(id)).await?;
-            }
-            if self.collection.close() {
+            let arrivals = self.collection.arrivals().await?;
+            self.mark_snapshots(arrivals.into_iter().map(GcRoot::alone))
+                .await?;
+            if self.collection.close().await? {
                 break;
             }
         }
@@ -336,6 +388,6 @@ impl<'a> GcRun<'a> {
 
 /// Takes the last nodes of a list: a batch, or one if the list is long.
 fn take_last(from: &mut Vec<ObjectKey>) -> Vec<ObjectKey> {
-    let count = if from.len() > MANY { 1 } else { NODES };
+    let count = if from.len() > MANY { 1 } else { BATCH };
     from.split_off(from.len().saturating_sub(count))
 }

@@ -68,7 +68,7 @@ pub use stat_cache::read_any_stat_cache;
 pub use stat_cache::{NewStatCache, StatCache};
 pub use state::{Attributes, CommitInfo, EntryKind, Stat, StateTree};
 pub use store::{
-    Collection, Commit, Committed, Expected, GcScope, Held, Object, ReferenceUpdate, Store,
+    Collection, Commit, Committed, Expected, GcScope, Held, Object, Recent, ReferenceUpdate, Store,
     StoreError, StoreResult, Swept,
 };
 pub use store_layer::StoreLayer;

@@ -4,6 +4,7 @@ mod collect;
 mod inspect;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -13,7 +14,7 @@ use parking_lot::Mutex;
 
 use crate::guards::{Guard, Guards, Writer, WriterId};
 use crate::store::{
-    Collection, Commit, Committed, GcScope, Held, Object, Store, StoreError, StoreResult,
+    Collection, Commit, Committed, GcScope, Held, Object, Recent, Store, StoreError, StoreResult,
     check_reference_name,
 };
 use collect::Marks;
@@ -232,9 +233,24 @@ impl Store for MemoryStore {
         limit: usize,
     ) -> StoreResult<Vec<SnapshotId>> {
         Ok(self.with(tenant, |tenant| {
-            let after = after.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
-            let range = tenant.snapshots.range((after, std::ops::Bound::Unbounded));
+            let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+            let range = tenant.snapshots.range((after, Bound::Unbounded));
             range.map(|(id, _)| *id).take(limit).collect()
+        }))
+    }
+
+    async fn snapshots_since(
+        &self,
+        tenant: TenantId,
+        recent: Recent,
+        after: Option<SnapshotId>,
+        limit: usize,
+    ) -> StoreResult<Vec<SnapshotId>> {
+        let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+        Ok(self.with(tenant, |tenant| {
+            let all = tenant.snapshots.range((after, Bound::Unbounded));
+            let found = all.filter(|(_, snapshot)| snapshot.created >= recent.since());
+            found.map(|(id, _)| *id).take(limit).collect()
         }))
     }
 

@@ -1,9 +1,11 @@
 //! Storage of objects, snapshots and refs. One trait, several stores;
 //! `conformance` checks the promises written here on every one of them.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use bytes::Bytes;
-use elevo_core::TenantId;
+use elevo_core::{TenantId, Timestamp};
 use elevo_objects::{ObjectKey, Snapshot, SnapshotId};
 
 use crate::guards::{Guard, Writer, WriterId};
@@ -194,6 +196,19 @@ pub trait Store: Send + Sync {
         limit: usize,
     ) -> StoreResult<Vec<SnapshotId>>;
 
+    /// Returns ids of recent snapshots after `after`, in byte order, at most
+    /// `limit`. A store whose writers share a clock measures the age of a
+    /// snapshot by that clock, from when it was stored; another store compares
+    /// when the snapshot was [`created`](Snapshot::created) with the caller's
+    /// clock.
+    async fn snapshots_since(
+        &self,
+        tenant: TenantId,
+        recent: Recent,
+        after: Option<SnapshotId>,
+        limit: usize,
+    ) -> StoreResult<Vec<SnapshotId>>;
+
     /// Returns the snapshot that a ref points to.
     async fn reference(&self, tenant: TenantId, name: &str) -> StoreResult<Option<SnapshotId>>;
 
@@ -229,6 +244,28 @@ pub trait Store: Send + Sync {
         tenant: TenantId,
         scope: GcScope,
     ) -> StoreResult<Box<dyn Collection + '_>>;
+}
+
+/// The time until now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recent {
+    /// Length of the time.
+    pub age: Duration,
+    /// Its end by the caller's clock, for stores without a clock.
+    pub now: Timestamp,
+}
+
+impl Recent {
+    /// Its beginning by the caller's clock.
+    pub fn since(self) -> Timestamp {
+        const SECOND: i64 = 1_000_000_000;
+        let nanos = i64::from(self.now.nanos()) - i64::from(self.age.subsec_nanos());
+        let age = i64::try_from(self.age.as_secs()).unwrap_or(i64::MAX);
+        let seconds = self.now.seconds().saturating_sub(age);
+        let seconds = seconds.saturating_add(nanos.div_euclid(SECOND));
+        let nanos = u32::try_from(nanos.rem_euclid(SECOND)).unwrap_or_default();
+        Timestamp::new(seconds, nanos).unwrap_or(Timestamp::EPOCH)
+    }
 }
 
 /// Scope of a collection.
@@ -267,11 +304,11 @@ pub trait Collection: Send + Sync {
     fn scope(&self) -> GcScope;
 
     /// Number of active writers that began before this collection.
-    fn older_writers(&self) -> usize;
+    async fn older_writers(&self) -> StoreResult<usize>;
 
     /// Returns the snapshots that are held, and those committed while there
     /// were older writers. Each call returns only new ones.
-    fn arrivals(&self) -> Vec<SnapshotId>;
+    async fn arrivals(&self) -> StoreResult<Vec<SnapshotId>>;
 
     /// Returns whether each key was marked since the last full collection
     /// began.
@@ -285,7 +322,7 @@ pub trait Collection: Send + Sync {
     /// Ends marking and returns true, unless a caller holds a snapshot that is
     /// neither marked nor kept. From then on, [`hold`](Store::hold) fails for
     /// such a snapshot.
-    fn close(&self) -> bool;
+    async fn close(&self) -> StoreResult<bool>;
 
     /// Returns snapshots after `after` that are neither marked nor kept, at
     /// most `limit`.

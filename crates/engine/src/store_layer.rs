@@ -6,7 +6,9 @@ use elevo_core::TenantId;
 use elevo_objects::{ObjectKey, Snapshot, SnapshotId};
 
 use crate::guards::Writer;
-use crate::store::{Collection, Commit, Committed, GcScope, Held, Object, Store, StoreResult};
+use crate::store::{
+    Collection, Commit, Committed, GcScope, Held, Object, Recent, Store, StoreResult,
+};
 
 /// A [`Store`] that changes some calls of another store. Every layer is a
 /// `Store`: an implementation names the store below it and overrides the calls
@@ -61,6 +63,18 @@ pub trait StoreLayer: Send + Sync {
         limit: usize,
     ) -> StoreResult<Vec<SnapshotId>> {
         self.below().list_snapshots(tenant, after, limit).await
+    }
+
+    /// See [`Store::snapshots_since`].
+    async fn snapshots_since(
+        &self,
+        tenant: TenantId,
+        recent: Recent,
+        after: Option<SnapshotId>,
+        limit: usize,
+    ) -> StoreResult<Vec<SnapshotId>> {
+        let below = self.below();
+        below.snapshots_since(tenant, recent, after, limit).await
     }
 
     /// See [`Store::reference`].
@@ -143,6 +157,16 @@ impl<L: StoreLayer> Store for L {
         limit: usize,
     ) -> StoreResult<Vec<SnapshotId>> {
         StoreLayer::list_snapshots(self, tenant, after, limit).await
+    }
+
+    async fn snapshots_since(
+        &self,
+        tenant: TenantId,
+        recent: Recent,
+        after: Option<SnapshotId>,
+        limit: usize,
+    ) -> StoreResult<Vec<SnapshotId>> {
+        StoreLayer::snapshots_since(self, tenant, recent, after, limit).await
     }
 
     async fn reference(&self, tenant: TenantId, name: &str) -> StoreResult<Option<SnapshotId>> {

@@ -319,12 +319,12 @@ impl Collection for LocalCollection<'_> {
         self.scope
     }
 
-    fn older_writers(&self) -> usize {
-        self.collecting.older_writers()
+    async fn older_writers(&self) -> StoreResult<usize> {
+        Ok(self.collecting.older_writers())
     }
 
-    fn arrivals(&self) -> Vec<SnapshotId> {
-        self.collecting.arrivals()
+    async fn arrivals(&self) -> StoreResult<Vec<SnapshotId>> {
+        Ok(self.collecting.arrivals())
     }
 
     async fn marked(&self, keys: &[ObjectKey]) -> StoreResult<Vec<bool>> {
@@ -339,11 +339,11 @@ impl Collection for LocalCollection<'_> {
         Ok(answers)
     }
 
-    fn close(&self) -> bool {
+    async fn close(&self) -> StoreResult<bool> {
         // A snapshot whose mark cannot be read counts as unknown, so that the
         // marking goes on and reports the error.
         let is_known = |id: &SnapshotId| self.is_needed(id).unwrap_or(false);
-        self.collecting.close(is_known)
+        Ok(self.collecting.close(is_known))
     }
 
     async fn unmarked_snapshots(

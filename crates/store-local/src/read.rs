@@ -2,7 +2,7 @@
 //! fails them is [`StoreError::Damaged`], never other bytes.
 
 use bytes::Bytes;
-use elevo_core::TenantId;
+use elevo_core::{TenantId, Timestamp};
 use elevo_engine::{StoreError, StoreResult};
 use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId};
 use rocksdb::ReadOptions;
@@ -12,6 +12,9 @@ use crate::presence::Rows;
 use crate::rocks;
 use crate::store::{LocalStore, name, read_failed};
 use crate::value;
+
+/// Number of snapshots read at a time.
+const PAGE: usize = 1000;
 
 /// Checks whether objects are stored, with iterators that are reused.
 pub(crate) struct Presence<'a> {
@@ -132,6 +135,35 @@ impl LocalStore {
         self.scan(rocks::SNAPSHOTS, prefix, &start, limit, |row, _| {
             keys::snapshot_id(row)
         })
+    }
+
+    /// Returns ids of snapshots that were created at `since` or later, after
+    /// `after`.
+    pub(crate) fn scan_recent(
+        &self,
+        tenant: TenantId,
+        since: Timestamp,
+        mut after: Option<SnapshotId>,
+        limit: usize,
+    ) -> StoreResult<Vec<SnapshotId>> {
+        let prefix = tenant.as_bytes().as_slice();
+        let mut found = Vec::new();
+        while found.len() < limit {
+            let start = after.map_or(prefix.to_vec(), |id| next(&keys::snapshot(tenant, id)));
+            let read = |row: &[u8], value: &[u8]| {
+                let snapshot = Snapshot::decode(&Bytes::copy_from_slice(value)).ok()?;
+                Some((keys::snapshot_id(row)?, snapshot.created >= since))
+            };
+            let page = self.scan(rocks::SNAPSHOTS, prefix, &start, PAGE, read)?;
+            let recent = page.iter().filter(|(_, is_recent)| *is_recent);
+            found.extend(recent.map(|(id, _)| *id));
+            match page.get(PAGE - 1) {
+                Some((last, _)) => after = Some(*last),
+                None => break,
+            }
+        }
+        found.truncate(limit);
+        Ok(found)
     }
 
     pub(crate) fn scan_references(

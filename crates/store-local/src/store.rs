@@ -8,7 +8,8 @@ use bytes::Bytes;
 use elevo_core::TenantId;
 use elevo_engine::guards::Guards;
 use elevo_engine::{
-    Collection, Commit, Committed, GcScope, Held, Object, Store, StoreError, StoreResult, Writer,
+    Collection, Commit, Committed, GcScope, Held, Object, Recent, Store, StoreError, StoreResult,
+    Writer,
 };
 use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId};
 use parking_lot::Mutex;
@@ -231,6 +232,16 @@ impl Store for LocalStore {
         limit: usize,
     ) -> StoreResult<Vec<SnapshotId>> {
         self.scan_snapshots(tenant, after, limit)
+    }
+
+    async fn snapshots_since(
+        &self,
+        tenant: TenantId,
+        recent: Recent,
+        after: Option<SnapshotId>,
+        limit: usize,
+    ) -> StoreResult<Vec<SnapshotId>> {
+        self.scan_recent(tenant, recent.since(), after, limit)
     }
 
     async fn reference(&self, tenant: TenantId, name: &str) -> StoreResult<Option<SnapshotId>> {

@@ -2,7 +2,9 @@
 //! snapshot needs is missing.
 
 use std::thread;
+use std::time::Duration;
 
+use elevo_core::Timestamp;
 use elevo_objects::{Hash, Kind, Snapshot, SnapshotId};
 use tokio::runtime::Handle;
 
@@ -10,7 +12,7 @@ use super::{
     ALICE, BOB, assert_moved, assert_refused, bare, chunk, commit, directory, get, id, is_stored,
     object, of_snapshots, put, put_for, snapshot, update,
 };
-use crate::store::{Commit, Expected, Store};
+use crate::store::{Commit, Expected, Recent, Store};
 
 /// Promise 5: objects, snapshots and refs arrive together.
 pub async fn a_commit_shows_all_of_itself(store: &impl Store) {
@@ -252,6 +254,37 @@ pub async fn a_snapshot_over_a_limit_is_refused(store: &impl Store) {
         store.list_snapshots(ALICE, None, 9).await.expect("list"),
         []
     );
+}
+
+/// New snapshots are recent, and are listed in byte order, each once.
+pub async fn recent_snapshots_are_listed_in_pages(store: &impl Store) {
+    let now = Timestamp::new(1_800_000_000, 5).expect("a time");
+    let made = |n: u32| Snapshot {
+        created: now,
+        ..bare(format!("{n}"))
+    };
+    let mut expected = commit(store, of_snapshots((0..23).map(made).collect())).await;
+    expected.sort();
+    let age = Duration::from_secs(3600);
+    let recent = Recent { age, now };
+    for limit in [1, 4, 23, 100] {
+        let mut seen = Vec::new();
+        loop {
+            let after = seen.last().copied();
+            let page = store.snapshots_since(ALICE, recent, after, limit).await;
+            let page = page.expect("a page");
+            assert!(page.len() <= limit);
+            if page.is_empty() {
+                break;
+            }
+            seen.extend(page);
+        }
+        assert_eq!(seen, expected, "in pages of {limit}");
+    }
+    let others = store.snapshots_since(BOB, recent, None, 9).await;
+    assert_eq!(others.expect("a page"), []);
+    let none = store.snapshots_since(ALICE, recent, None, 0).await;
+    assert_eq!(none.expect("a page"), []);
 }
 
 /// Snapshots are listed in byte order, each once, for every size of a page.

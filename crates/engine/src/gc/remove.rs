@@ -73,12 +73,9 @@ async fn remove_snapshots(
         .into_iter()
         .zip(removed)
         .filter(|(_, removed)| *removed);
-    let mut needed = HashSet::new();
-    for snapshot in gone.filter_map(|(snapshot, _)| snapshot) {
-        let roots = roots_of(&snapshot);
-        remove_below(repository, collection, roots, &mut needed, progress).await?;
-    }
-    Ok(())
+    let gone = gone.filter_map(|(snapshot, _)| snapshot);
+    let roots = gone.flat_map(|snapshot| roots_of(&snapshot)).collect();
+    remove_below(repository, collection, roots, progress).await
 }
 
 /// Deletes the objects reached from a deleted snapshot, down to those that are
@@ -88,11 +85,14 @@ async fn remove_below(
     repository: &Repository,
     collection: &dyn Collection,
     mut waiting: Vec<ObjectKey>,
-    known: &mut HashSet<ObjectKey>,
     progress: &GcProgress,
 ) -> Result<()> {
+    let mut known = HashSet::new();
     while !waiting.is_empty() {
         let mut keys = take_last(&mut waiting);
+        // Several snapshots may refer to one object.
+        keys.sort_unstable();
+        keys.dedup();
         keys.retain(|key| !known.contains(key));
         let store = repository.store();
         let nodes: Vec<_> = keys

@@ -109,12 +109,12 @@ impl Collection for MemoryCollection<'_> {
         self.scope
     }
 
-    fn older_writers(&self) -> usize {
-        self.collecting.older_writers()
+    async fn older_writers(&self) -> StoreResult<usize> {
+        Ok(self.collecting.older_writers())
     }
 
-    fn arrivals(&self) -> Vec<SnapshotId> {
-        self.collecting.arrivals()
+    async fn arrivals(&self) -> StoreResult<Vec<SnapshotId>> {
+        Ok(self.collecting.arrivals())
     }
 
     async fn marked(&self, keys: &[ObjectKey]) -> StoreResult<Vec<bool>> {
@@ -131,11 +131,11 @@ impl Collection for MemoryCollection<'_> {
         }))
     }
 
-    fn close(&self) -> bool {
-        self.with(|tenant| {
+    async fn close(&self) -> StoreResult<bool> {
+        Ok(self.with(|tenant| {
             let marks = &tenant.marks;
             self.collecting.close(|id| marks.has(&snapshot_key(*id)))
-        })
+        }))
     }
 
     async fn unmarked_snapshots(

@@ -128,7 +128,7 @@ fn collect(repository: &Repository, roots: &[SnapshotId], dry_run: bool) -> GcRe
     let options = GcOptions {
         scope: GcScope::Full,
         dry_run,
-        keep_since: None,
+        keep_recent: None,
     };
     let root = |snapshot: &SnapshotId| {
         Ok(GcRoot {

@@ -61,12 +61,16 @@ impl Collection for SimCollection<'_> {
         self.below.scope()
     }
 
-    fn older_writers(&self) -> usize {
-        self.below.older_writers()
+    async fn older_writers(&self) -> StoreResult<usize> {
+        self.store.may_fail("older writers").await?;
+        self.below.older_writers().await
     }
 
-    fn arrivals(&self) -> Vec<SnapshotId> {
-        self.below.arrivals()
+    async fn arrivals(&self) -> StoreResult<Vec<SnapshotId>> {
+        self.store.may_fail("arrivals").await?;
+        let arrivals = self.below.arrivals().await?;
+        self.store.takes_time().await;
+        Ok(arrivals)
     }
 
     async fn marked(&self, keys: &[ObjectKey]) -> StoreResult<Vec<bool>> {
@@ -82,8 +86,11 @@ impl Collection for SimCollection<'_> {
         Ok(first)
     }
 
-    fn close(&self) -> bool {
-        self.below.close()
+    async fn close(&self) -> StoreResult<bool> {
+        self.store.may_fail("close").await?;
+        let is_closed = self.below.close().await?;
+        self.store.takes_time().await;
+        Ok(is_closed)
     }
 
     async fn unmarked_snapshots(

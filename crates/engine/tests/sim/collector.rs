@@ -1,6 +1,10 @@
 //! Clients that collect garbage while the others work.
 
-use elevo_engine::{Error, GcOptions, GcProgress, GcRoot, GcRun, GcScope, Result, StoreError};
+use std::time::Duration;
+
+use elevo_engine::{
+    Error, GcOptions, GcProgress, GcRoot, GcRun, GcScope, Recent, Result, StoreError,
+};
 use elevo_objects::SnapshotId;
 use rand::RngExt;
 
@@ -18,16 +22,15 @@ impl Client {
                     GcScope::Full
                 },
                 dry_run: random.random_bool(0.15),
-                keep_since: None,
+                keep_recent: None,
             });
-            let now = self.sim.now();
-            let since = self.settings.keep.map(|keep| now.saturating_sub(keep));
-            let keep_since = since.map(timestamp);
+            let now = timestamp(self.sim.now());
+            let keep = self.settings.keep.map(Duration::from_micros);
             let options = GcOptions {
-                keep_since,
+                keep_recent: keep.map(|age| Recent { age, now }),
                 ..options
             };
-            self.sim.note("collection", (options.dry_run, since));
+            self.sim.note("collection", (options.dry_run, keep));
             match self.collect_once(&options).await {
                 Err(Error::Store(StoreError::Refused(_))) => {}
                 Err(error) if !is_injected(&error) => panic!("collection: {error:?}"),
@@ -43,19 +46,21 @@ impl Client {
         let repository = self.repository();
         let mut run = GcRun::begin(repository, options, &progress).await?;
         for _ in 0..200 {
-            if run.older_writers() == 0 {
+            if run.older_writers().await? == 0 {
                 break;
             }
             self.sim.delay(500).await;
         }
-        if run.older_writers() > 0 {
+        if run.older_writers().await? > 0 {
             return Ok(());
         }
         run.references().await?;
-        for snapshot in self.root_ids() {
-            let history = false;
-            run.root(GcRoot { snapshot, history }).await?;
-        }
+        let alone = |snapshot| GcRoot {
+            snapshot,
+            history: false,
+        };
+        let roots = self.root_ids().into_iter().map(alone);
+        run.roots(roots).await?;
         let report = run.finish().await?;
         let counts = (report.snapshots_removed, report.objects_removed);
         self.sim.note("collected", counts);

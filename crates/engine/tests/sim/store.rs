@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use elevo_core::TenantId;
 use elevo_engine::{
-    Collection, Commit, Committed, GcScope, Held, MemoryStore, Object, Store, StoreError,
+    Collection, Commit, Committed, GcScope, Held, MemoryStore, Object, Recent, Store, StoreError,
     StoreResult, Writer, WriterId,
 };
 use elevo_objects::{ObjectKey, Snapshot, SnapshotId};
@@ -256,6 +256,18 @@ impl Store for SimStore {
     ) -> StoreResult<Vec<SnapshotId>> {
         let call = self.disk.memory.list_snapshots(tenant, after, limit);
         self.read("list snapshots", limit, call).await
+    }
+
+    async fn snapshots_since(
+        &self,
+        tenant: TenantId,
+        recent: Recent,
+        after: Option<SnapshotId>,
+        limit: usize,
+    ) -> StoreResult<Vec<SnapshotId>> {
+        let memory = &self.disk.memory;
+        let call = memory.snapshots_since(tenant, recent, after, limit);
+        self.read("snapshots since", limit, call).await
     }
 
     async fn reference(&self, tenant: TenantId, name: &str) -> StoreResult<Option<SnapshotId>> {

@@ -319,7 +319,7 @@ fn collect_all(repository: &Repository) -> u64 {
     let options = GcOptions {
         scope: GcScope::Full,
         dry_run: false,
-        keep_since: None,
+        keep_recent: None,
     };
     let (mut roots, progress) = (std::iter::empty(), GcProgress::default());
     let mut wait = |_| panic!("no writer is active");

@@ -102,7 +102,7 @@ pub fn collect(
     let options = GcOptions {
         scope,
         dry_run,
-        keep_since: None,
+        keep_recent: None,
     };
     // Other threads are about to end the older writers.
     let began = Instant::now();

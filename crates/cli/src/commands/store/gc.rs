@@ -3,8 +3,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use elevo_core::Timestamp;
-use elevo_engine::{GcOptions, GcProgress, GcReport, GcRoot, GcScope, collect_garbage};
+use elevo_engine::{GcOptions, GcProgress, GcReport, GcRoot, GcScope, Recent, collect_garbage};
 use elevo_objects::SnapshotId;
 use serde_json::json;
 
@@ -60,7 +59,7 @@ pub(crate) fn run(session: &mut Session, args: &Gc) -> anyhow::Result<()> {
     let options = GcOptions {
         scope,
         dry_run: args.dry_run,
-        keep_since: since(args.keep),
+        keep_recent: recent(args.keep),
     };
     let until = Instant::now() + Duration::from_secs(session.global.wait);
     let mut wait = |_| {
@@ -81,12 +80,10 @@ pub(crate) fn run(session: &mut Session, args: &Gc) -> anyhow::Result<()> {
     print(session, args.dry_run, &report)
 }
 
-fn since(days: u32) -> Option<Timestamp> {
-    if days == 0 {
-        return None;
-    }
+fn recent(days: u32) -> Option<Recent> {
+    let age = Duration::from_hours(24 * u64::from(days));
     let now = format::now();
-    Timestamp::new(now.seconds() - i64::from(days) * 24 * 3600, 0)
+    (days > 0).then_some(Recent { age, now })
 }
 
 /// The snapshots that the working directory and workspaces need.

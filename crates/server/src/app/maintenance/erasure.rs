@@ -217,7 +217,7 @@ fn erase_from(repository: &Repository) -> std::result::Result<bool, EngineError>
     let options = GcOptions {
         scope: GcScope::Full,
         dry_run: false,
-        keep_since: None,
+        keep_recent: None,
     };
     // No request and no job works for the tenant, so there are no writers to
     // wait for.

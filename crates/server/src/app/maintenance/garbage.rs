@@ -10,7 +10,7 @@ use elevo_api::Scope;
 use elevo_catalog::{Catalog, RootPlace};
 use elevo_core::{ErrorCode, TenantId, Timestamp};
 use elevo_engine::{
-    Error as EngineError, GcOptions, GcReport, GcRoot, GcScope, StoreError, collect_garbage,
+    Error as EngineError, GcOptions, GcReport, GcRoot, GcScope, Recent, StoreError, collect_garbage,
 };
 use elevo_objects::SnapshotId;
 use tokio::runtime::Handle;
@@ -286,7 +286,8 @@ impl Garbage {
     /// does not keep, and collects all objects that neither the catalog nor a
     /// workspace needs. Returns the number of deleted versions and the report.
     async fn collect_garbage(&self, tenant: TenantId, how: How) -> Result<(u64, GcReport)> {
-        let since = clock::before(self.time.settled().await?, self.config.garbage.keep_unnamed);
+        let (now, age) = (self.time.settled().await?, self.config.garbage.keep_unnamed);
+        let since = clock::before(now, age);
         let How { scope, dry_run } = how;
         let dropped = self
             .projects
@@ -295,7 +296,7 @@ impl Garbage {
         let options = GcOptions {
             scope,
             dry_run,
-            keep_since: Some(since),
+            keep_recent: Some(Recent { age, now }),
         };
         let repository = self.stores.repository(tenant);
         let (catalog, workspaces) = (self.catalog.clone(), self.stores.directory(tenant));
