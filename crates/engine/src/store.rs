@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use elevo_core::{TenantId, Timestamp};
+use elevo_core::{Retry, TenantId, Timestamp};
 use elevo_objects::{ObjectKey, Snapshot, SnapshotId};
 
 use crate::guards::{Guard, Writer, WriterId};
@@ -115,9 +115,34 @@ pub enum StoreError {
     /// The disk is full. It is certain that a failed commit did not happen.
     #[error("the disk is full")]
     Full,
-    /// The underlying storage failed.
+    /// The storage cannot be reached. It is certain that the call changed
+    /// nothing.
+    #[error("the store is unavailable")]
+    Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// Other processes have declared this store lost, and it changes nothing any
+    /// more. The process must end and start anew.
+    #[error("this store was declared lost; restart the process")]
+    Lost,
+    /// The outcome of a commit is not known, although the store has tried to find
+    /// out.
+    #[error("the outcome of the commit is unknown")]
+    Unknown(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The storage of this machine failed.
     #[error("storage failed")]
     Storage(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl StoreError {
+    /// Whether the same call may succeed later, and whether it is certain that
+    /// the failed one changed nothing: unless this is [`Retry::Unknown`], it is.
+    pub const fn retry(&self) -> Retry {
+        match self {
+            Self::Refused(_) | Self::Damaged(_) | Self::ReadOnly => Retry::Never,
+            Self::ReferenceMoved { .. } | Self::Lost => Retry::AfterChange,
+            Self::Full | Self::Unavailable(_) => Retry::Later,
+            Self::Unknown(_) | Self::Storage(_) => Retry::Unknown,
+        }
+    }
 }
 
 /// Result of a call into a store.
@@ -141,7 +166,8 @@ pub type StoreResult<T> = Result<T, StoreError>;
 /// 5. *`commit` is all or nothing, and durable*: when it returns `Ok`, all of
 ///    it survives power loss, together with everything that the writers it
 ///    names had put before it began; when it returns an error, none of its
-///    snapshots and refs are visible (its objects may be).
+///    snapshots and refs are visible (its objects may be). Only an error whose
+///    [retry](StoreError::retry) is unknown leaves that open.
 /// 6. *Snapshots need their roots*: a commit is rejected if a root node of one
 ///    of its snapshots is neither durable, nor in the commit, nor put by a
 ///    writer that the commit names. A store in which any commit makes all
@@ -157,6 +183,8 @@ pub type StoreResult<T> = Result<T, StoreError>;
 ///    and everything its snapshots need, provided that a writer or one of these
 ///    guards protected the objects that are not part of the commit when it
 ///    began; the guard it returns is a `hold` guard on its snapshots.
+/// 10. *A lost store changes nothing*: once other processes act on the loss of
+///    this one, its `put`, `commit` and `hold` fail with [`StoreError::Lost`].
 ///
 /// A call may block the thread for as long as a disk takes; an implementation
 /// over a network suspends instead. Dropping a future leaves the store
@@ -355,4 +383,38 @@ pub fn check_reference_name(name: &str) -> StoreResult<()> {
         )));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_before_now_begins_its_length_earlier() {
+        let since = |seconds, nanos, age| {
+            let now = Timestamp::new(seconds, nanos).unwrap();
+            let since = Recent { age, now }.since();
+            (since.seconds(), since.nanos())
+        };
+        assert_eq!(since(10, 5, Duration::from_secs(3)), (7, 5));
+        assert_eq!(since(10, 5, Duration::from_nanos(6)), (9, 999_999_999));
+        assert_eq!(since(1, 0, Duration::from_millis(2500)), (-2, 500_000_000));
+        let (seconds, _) = since(0, 0, Duration::MAX);
+        assert!(seconds < -i64::MAX + 10, "{seconds}");
+    }
+
+    #[test]
+    fn only_some_failures_leave_the_outcome_open() {
+        let cause = || "a cause".into();
+        for (error, retry) in [
+            (StoreError::Unavailable(cause()), Retry::Later),
+            (StoreError::Full, Retry::Later),
+            (StoreError::Lost, Retry::AfterChange),
+            (StoreError::Unknown(cause()), Retry::Unknown),
+            (StoreError::Storage(cause()), Retry::Unknown),
+            (StoreError::ReadOnly, Retry::Never),
+        ] {
+            assert_eq!(error.retry(), retry, "{error}");
+        }
+    }
 }

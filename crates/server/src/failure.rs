@@ -262,6 +262,11 @@ impl From<elevo_sandbox::Error> for Failure {
 impl From<elevo_workspace::Error> for Failure {
     fn from(error: elevo_workspace::Error) -> Self {
         use elevo_workspace::Error;
+        if let Error::Engine(elevo_engine::Error::Store(store)) = &error
+            && let Some(failure) = of_store(store)
+        {
+            return failure;
+        }
         match &error {
             Error::Busy(_) => Self::new(ErrorCode::WorkspaceBusy, error.to_string()).retry_after(1),
             Error::NoBtrfs => Self::new(ErrorCode::RuntimeUnavailable, error.to_string())
@@ -270,9 +275,6 @@ impl From<elevo_workspace::Error> for Failure {
             Error::Engine(elevo_engine::Error::InTheWay { .. }) => {
                 let message = format!("the workspace was changed concurrently: {}", chain(&error));
                 Self::new(ErrorCode::WorkspaceBusy, message).retry_after(1)
-            }
-            Error::Engine(elevo_engine::Error::Store(StoreError::Full)) => {
-                Self::full("the server's disk is full")
             }
             Error::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
                 Self::full("the server's disk is full").caused_by(&error)
@@ -286,8 +288,10 @@ impl From<elevo_workspace::Error> for Failure {
 
 impl From<elevo_engine::Error> for Failure {
     fn from(error: elevo_engine::Error) -> Self {
-        if let elevo_engine::Error::Store(StoreError::Full) = error {
-            return Self::full("the server's disk is full");
+        if let elevo_engine::Error::Store(store) = &error
+            && let Some(failure) = of_store(store)
+        {
+            return failure;
         }
         if let elevo_engine::Error::TooMuchText = error {
             return Self::new(ErrorCode::PayloadTooLarge, error.to_string())
@@ -297,6 +301,23 @@ impl From<elevo_engine::Error> for Failure {
             .caused_by(&error)
             .retry_after(5)
     }
+}
+
+/// Returns the failure of a call to the store that certainly changed nothing, and
+/// that may succeed later; `None` for other errors.
+fn of_store(error: &StoreError) -> Option<Failure> {
+    let failure = match error {
+        StoreError::Full => return Some(Failure::full("the server's disk is full")),
+        StoreError::Unavailable(_) => {
+            Failure::new(ErrorCode::Overloaded, "the store cannot be reached").retry_after(1)
+        }
+        StoreError::Lost => {
+            let message = "this server has lost its store and must start anew";
+            Failure::new(ErrorCode::ShuttingDown, message).retry_after(5)
+        }
+        _ => return None,
+    };
+    Some(failure.caused_by(error))
 }
 
 impl From<elevo_merge::Error> for Failure {

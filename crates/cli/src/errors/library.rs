@@ -92,6 +92,24 @@ fn of_store(error: &StoreError) -> Described {
             Value::Null,
             "free space on the disk of the store: `elevo store gc` collects unreachable objects",
         ),
+        StoreError::Unavailable(_) => describe(
+            Exit::Failed,
+            "storage_failed",
+            Value::Null,
+            "nothing was changed; retry when the storage can be reached",
+        ),
+        StoreError::Unknown(_) => describe(
+            Exit::Failed,
+            "storage_failed",
+            Value::Null,
+            "check whether the command took effect before you repeat it",
+        ),
+        StoreError::Lost => describe(
+            Exit::Failed,
+            "storage_failed",
+            Value::Null,
+            "nothing was changed; run the command again",
+        ),
         StoreError::Storage(_) => describe(
             Exit::Failed,
             "storage_failed",
