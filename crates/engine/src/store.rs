@@ -194,9 +194,9 @@ pub trait Store: Send + Sync {
     /// Returns the bytes of objects, `None` for each that is not stored.
     async fn get(&self, tenant: TenantId, keys: &[ObjectKey]) -> StoreResult<Vec<Option<Bytes>>>;
 
-    /// Returns whether each object is stored and durable. Returns false, or
-    /// true, for one that was put by a writer that no commit has named yet; true
-    /// only if any later commit of this store makes it durable.
+    /// Returns whether each object is stored, so that it need not be put. May
+    /// return false for an object that no commit has made durable, and has to
+    /// unless any later commit of this store makes it durable.
     async fn contains(&self, tenant: TenantId, keys: &[ObjectKey]) -> StoreResult<Vec<bool>>;
 
     /// Stores objects ahead of the commit that will need them, and that names

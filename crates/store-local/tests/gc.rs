@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use elevo_core::TenantId;
+use elevo_core::{TenantId, Timestamp};
 use elevo_engine::{
-    Expected, GcRoot, GcScope, Guard, MemoryStore, Repository, StateTree, Store, StoreError,
+    Expected, GcRoot, GcScope, Guard, MemoryStore, Recent, Repository, StateTree, Store, StoreError,
 };
 use elevo_objects::SnapshotId;
 use elevo_store_local::{LocalStore, Options};
@@ -229,6 +229,42 @@ fn a_young_collection_survives_the_process() {
     drop(store);
     let store = LocalStore::open_read_only(&path, &options).unwrap();
     assert_holds(&repository(Arc::new(store)), kept, &files);
+}
+
+/// These stores compare the time in the snapshot with the caller's clock.
+#[test]
+fn only_snapshots_of_the_given_age_are_recent() {
+    const COUNT: i64 = 2500;
+    let directory = tempfile::tempdir().unwrap();
+    let local = LocalStore::create(&directory.path().join("store"), &Options::default()).unwrap();
+    let stores: [Arc<dyn Store>; 2] = [Arc::new(local), Arc::new(MemoryStore::new())];
+    for store in stores {
+        let numbered = |n| elevo_objects::Snapshot {
+            tree: elevo_objects::Tree::EMPTY,
+            times: None,
+            parents: Vec::new(),
+            author: String::new(),
+            message: String::new(),
+            created: Timestamp::new(n, 0).unwrap(),
+            labels: BTreeMap::new(),
+        };
+        let commit = elevo_engine::Commit {
+            snapshots: (0..COUNT).map(numbered).collect(),
+            ..elevo_engine::Commit::default()
+        };
+        let ids = block_on(store.commit(TENANT, commit)).unwrap().ids;
+        for age in [0, 1, 1700, 5000] {
+            let recent = Recent {
+                age: Duration::from_secs(age),
+                now: Timestamp::new(COUNT - 1, 0).unwrap(),
+            };
+            let first = ids.len().saturating_sub(age as usize + 1);
+            let mut expected = ids[first..].to_vec();
+            expected.sort();
+            let found = store.snapshots_since(TENANT, recent, None, ids.len());
+            assert_eq!(block_on(found).unwrap(), expected, "{age}");
+        }
+    }
 }
 
 #[test]
