@@ -1,8 +1,10 @@
 //! Shared helpers for tests of several crates: commits derived from a number,
 //! processes that are killed during their work, disks that lose power, the
-//! clock of a file system, the data of released versions, the length of long tests, the Docker engine for
-//! tests, the network that a sandbox could reach, the imports between the files
-//! of a crate, and waits for changes that no event announces.
+//! clock of a file system, the data of released versions, the length of long
+//! tests, the Docker engine and the PostgreSQL server for tests, a proxy that
+//! counts round trips and injects faults, the network that a sandbox could
+//! reach, the imports between the files of a crate, and waits for changes that
+//! no event announces.
 //!
 //! This crate is for tests only; no released program depends on it. A helper
 //! that cannot do its work panics with the reason: a test is never silently
@@ -24,4 +26,6 @@ pub mod fixtures;
 pub mod imports;
 pub mod long;
 pub mod outside;
+pub mod postgres;
 pub mod wait;
+pub mod wire;
