@@ -8,6 +8,8 @@ mod deliveries;
 mod events;
 mod keys;
 mod landings;
+mod leases;
+mod nodes;
 mod policies;
 mod projects;
 mod requests;
@@ -34,6 +36,8 @@ pub use self::deliveries::Deliveries;
 pub use self::events::Events;
 pub use self::keys::Keys;
 pub use self::landings::Landings;
+pub use self::leases::Leases;
+pub use self::nodes::Nodes;
 pub use self::policies::Policies;
 pub use self::projects::Projects;
 pub use self::requests::Requests;
@@ -57,7 +61,8 @@ use crate::error::Result;
 /// across all traits; the ones that are missing here belong to one area:
 /// [`Sandboxes`] 6, [`Landings`] 11 to 14, [`Reviews`] 15, [`VersionRetention`]
 /// 16 and 17, [`Events`] 18 and 19, [`Deliveries`] 20, [`Tenants`] 21,
-/// [`Requests`] 22, [`SnapshotRoots`] 23, [`Commands`] 24.
+/// [`Requests`] 22, [`SnapshotRoots`] 23, [`Commands`] 24, [`Leases`] 25 and 26,
+/// [`Nodes`] 27.
 ///
 /// 1. *Acknowledged means durable*: the changes of a call that has returned `Ok`
 ///    survive a crash of the process and a loss of power.
@@ -68,8 +73,8 @@ use crate::error::Result;
 ///    [`forget_idempotent`](Requests::forget_idempotent) delete in several
 ///    changes, each of which is all or nothing.
 /// 3. *Reads see every acknowledged change*: a read sees all changes that were
-///    acknowledged before it began, through any handle and in any process. A
-///    list and its total are of the same moment.
+///    acknowledged before it began, through any handle and in any process; for
+///    events see [`Events`] 19. A list and its total are of the same moment.
 /// 4. *Tenants are separate*: a call that names a tenant reads and changes only
 ///    the records of that tenant; a record of another tenant is unknown to it. A
 ///    call that concerns records of tenants, but names no tenant, says so in
@@ -99,6 +104,8 @@ pub trait Catalog:
     + Events
     + Keys
     + Landings
+    + Leases
+    + Nodes
     + Policies
     + Projects
     + Requests
@@ -120,7 +127,8 @@ pub trait Catalog:
 {
     /// Moves the expiry of all sandboxes that are not being removed, of all
     /// workspaces and open reviews that have one, and the `keep_until` of all
-    /// requests by `by` microseconds. Sets a setting in the same change.
+    /// requests by `by` microseconds, and that of leases and sessions unless the
+    /// database uses its own clock for them. Sets a setting in the same change.
     async fn move_expiry(&self, by: i64, setting: &str, value: &str) -> Result<()>;
 
     /// Checks that the catalog can be read and written now.

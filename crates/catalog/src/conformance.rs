@@ -17,7 +17,9 @@ mod deliveries;
 mod events;
 mod keys;
 mod landings;
+mod leases;
 mod names;
+mod nodes;
 mod policies;
 mod projects;
 mod requests;
@@ -43,7 +45,9 @@ pub use self::deliveries::*;
 pub use self::events::*;
 pub use self::keys::*;
 pub use self::landings::*;
+pub use self::leases::*;
 pub use self::names::*;
+pub use self::nodes::*;
 pub use self::policies::*;
 pub use self::projects::*;
 pub use self::requests::*;
@@ -120,7 +124,18 @@ macro_rules! conformance_tests {
             a_released_request_is_begun_again_with_its_note
             only_the_process_that_runs_a_request_changes_it
             requests_of_dead_processes_are_begun_again
+            only_requests_of_a_dead_process_are_released
             one_of_several_equal_concurrent_requests_is_new
+            // leases
+            one_of_several_concurrent_takers_gets_a_lease
+            a_lease_is_renewed_by_its_holder_alone
+            an_expired_lease_passes_to_another_session
+            the_token_of_an_expired_lease_is_rejected
+            a_released_lease_can_be_taken_at_once
+            // nodes
+            a_node_has_one_session_at_a_time
+            the_newest_session_of_a_node_is_renewed
+            concurrent_sessions_have_different_numbers
             // commands
             the_id_of_a_command_is_claimed_once
             a_claim_lasts_until_it_is_released_or_its_sandbox_removed

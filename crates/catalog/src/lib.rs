@@ -29,9 +29,9 @@ mod sqlite;
 mod stored;
 
 pub use catalog::{
-    Agents, Catalog, Commands, Deliveries, Events, Keys, Landings, Policies, Projects, Requests,
-    Reviews, Sandboxes, Settings, SnapshotRoots, Snapshots, Tags, Templates, Tenants,
-    VersionRetention, Versions, Webhooks, Workspaces,
+    Agents, Catalog, Commands, Deliveries, Events, Keys, Landings, Leases, Nodes, Policies,
+    Projects, Requests, Reviews, Sandboxes, Settings, SnapshotRoots, Snapshots, Tags, Templates,
+    Tenants, VersionRetention, Versions, Webhooks, Workspaces,
 };
 pub use change::SandboxChange;
 pub use error::{Error, Kind, Limit, Result};
@@ -47,11 +47,11 @@ pub use query::{AddLimits, Page, Position, SandboxQuery};
 pub use records::{
     Agent, ApiKey, Attempt, BaseMove, Begun, Claimed, ClientSnapshot, CommandClaim, Delivery,
     DeliveryState, Event, EventKind, EventQuery, FileVersion, IdempotentRequest, KeyLimits, Landed,
-    LandedStep, Landing, LandingKind, LogEntry, NewEvent, PathChange, Project, ProjectChange,
-    ProjectPolicy, ProjectQuery, RequestRun, Retention, Review, ReviewChange, ReviewQuery,
-    ReviewState, ReviewStep, RootPlace, Roots, Sandbox, SandboxFailure, Sides, SnapshotQuery, Step,
-    TENANT_LIMITS, Tag, Template, Tenant, TenantLimits, Unkept, UnkeptQuery, Unsettled,
-    VersionKind, Webhook, WebhookChange, Workspace, WorkspaceChange, WorkspaceQuery,
-    WorkspaceState,
+    LandedStep, Landing, LandingKind, Lease, LogEntry, NewEvent, Node, NodeId, PathChange, Project,
+    ProjectChange, ProjectPolicy, ProjectQuery, RequestRun, Retention, Review, ReviewChange,
+    ReviewQuery, ReviewState, ReviewStep, RootPlace, Roots, Sandbox, SandboxFailure, ServerSession,
+    Sides, SnapshotQuery, Step, TENANT_LIMITS, Tag, Template, Tenant, TenantLimits, Unkept,
+    UnkeptQuery, Unsettled, VersionKind, Webhook, WebhookChange, Workspace, WorkspaceChange,
+    WorkspaceQuery, WorkspaceState,
 };
 pub use sqlite::{ADOPTING, FoundCatalog, GENERATION, INSTALLATION, SqliteCatalog, SqliteOptions};

@@ -3,6 +3,7 @@
 mod command;
 mod event;
 mod landing;
+mod node;
 mod project;
 mod request;
 mod retention;
@@ -32,6 +33,7 @@ pub use event::{
     WebhookChange,
 };
 pub use landing::{BaseMove, Landed, LandedStep, Landing, LandingKind, LogEntry, ReviewStep, Step};
+pub use node::{Lease, Node, NodeId, ServerSession};
 pub use project::{Project, ProjectChange, ProjectPolicy, ProjectQuery};
 pub use request::{Begun, IdempotentRequest, RequestRun};
 pub(crate) use retention::ReplacedVersion;

@@ -19,6 +19,8 @@ mod failure;
 mod found;
 mod keys;
 mod landings;
+mod leases;
+mod nodes;
 mod pages;
 mod policies;
 mod projects;

@@ -1,12 +1,14 @@
 //! Bounds on single values, and their stored forms.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use elevo_core::Timestamp;
 use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::limits::{MAX_NAME_BYTES, MAX_PAGE, MAX_REASON_BYTES, MAX_TEXT_BYTES, MAX_WORDS};
+use crate::records::ServerSession;
 
 /// Returns the stored form of JSON.
 pub(crate) fn json(what: &str, value: &Value, limit: usize) -> Result<String> {
@@ -39,6 +41,18 @@ pub(crate) fn micros(time: Timestamp) -> Result<i64> {
     let seconds = time.seconds().checked_mul(1_000_000);
     let micros = seconds.and_then(|micros| micros.checked_add(i64::from(time.nanos() / 1000)));
     micros.map_or_else(|| refuse("a time is out of bounds"), Ok)
+}
+
+/// Returns the stored form of the time `duration` after a time.
+pub(crate) fn micros_after(time: Timestamp, duration: Duration) -> Result<i64> {
+    let duration = i64::try_from(duration.as_micros()).ok();
+    let sum = duration.and_then(|duration| micros(time).ok()?.checked_add(duration));
+    sum.map_or_else(|| refuse("a time is out of bounds"), Ok)
+}
+
+/// Returns the stored form of a session.
+pub(crate) fn session(session: ServerSession) -> Result<i64> {
+    number("a session", session.0)
 }
 
 /// Returns a time as it is read back after it was stored.

@@ -15,17 +15,21 @@ use crate::records::{Event, EventQuery, NewEvent};
 ///     event.
 /// 19. *Events are numbered in the order in which they become visible*: a reader
 ///     that has read up to an event has missed none with a lower number. A number
-///     is never used again.
+///     is never used again. An event can become visible some time after the call
+///     that recorded it has returned, because another process may give it its
+///     number. It is not lost then: a reader that waits sees it. The events of one
+///     call become visible in the order in which the call recorded them, and after
+///     those of every call that had returned before it began.
 #[async_trait]
 pub trait Events {
-    /// Records an event that no other call records; returns its number.
-    async fn add_event(&self, event: &NewEvent) -> Result<u64>;
+    /// Records an event that no other call records.
+    async fn add_event(&self, event: &NewEvent) -> Result<()>;
 
     /// Returns events in the order of their numbers.
     async fn events(&self, query: &EventQuery) -> Result<Vec<Event>>;
 
-    /// Returns the number of the newest event ever recorded, also if it was
-    /// deleted; 0 if there was none.
+    /// Returns the number of the newest event that has ever been visible, also if
+    /// it was deleted; 0 if there was none.
     async fn last_event(&self) -> Result<u64>;
 
     /// Returns the number of the newest deleted event of a tenant; 0 if none was

@@ -40,8 +40,13 @@ pub trait Requests {
     /// does not run the request.
     async fn abandon(&self, run: &RequestRun) -> Result<()>;
 
-    /// Releases the unfinished requests of all processes except those in `alive`;
+    /// Releases the unfinished requests of a process that is known to have ended;
     /// returns how many.
+    async fn release_of(&self, process: &str) -> Result<u64>;
+
+    /// Releases the unfinished requests of all processes except those in `alive`;
+    /// returns how many. For a catalog of one server: among several, a server
+    /// that has just started may be missing in `alive`.
     async fn release_all_but(&self, alive: &[&str]) -> Result<u64>;
 
     /// Deletes the requests whose `keep_until` has passed at `now`; returns how

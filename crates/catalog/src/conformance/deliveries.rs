@@ -2,7 +2,7 @@
 
 use crate::catalog::*;
 use crate::conformance::backend::Backend;
-use crate::conformance::events::note;
+use crate::conformance::events::{add_events, note};
 use crate::conformance::samples::{ALICE, BOB, at, furnished, id_of};
 use crate::conformance::webhooks::webhook;
 use crate::records::{Attempt, DeliveryState, EventKind, NewEvent, Webhook};
@@ -11,7 +11,7 @@ use crate::records::{Attempt, DeliveryState, EventKind, NewEvent, Webhook};
 /// added, and no event that it may not see.
 pub async fn a_webhook_gets_the_events_that_it_may_see(backend: &impl Backend) {
     let catalog = furnished(backend).await;
-    catalog.add_event(&note("before", 0)).await.expect("added");
+    add_events(&catalog, &[note("before", 0)]).await;
     catalog.add_webhook(&webhook("a")).await.expect("added");
     let some = Webhook {
         kinds: vec![EventKind::SandboxError],
@@ -27,9 +27,7 @@ pub async fn a_webhook_gets_the_events_that_it_may_see(backend: &impl Backend) {
         kind: EventKind::SandboxError,
         ..note("a", 2)
     };
-    for event in [&others, &error, &note("a", 3)] {
-        catalog.add_event(event).await.expect("added");
-    }
+    add_events(&catalog, &[others, error.clone(), note("a", 3)]).await;
     let queue = async |id: &str, limit| {
         let queued = catalog
             .queue_deliveries(Some(ALICE), &id_of(id), limit, at(200))
@@ -60,10 +58,7 @@ pub async fn a_webhook_gets_the_events_that_it_may_see(backend: &impl Backend) {
 pub async fn attempts_are_recorded_and_deliveries_replayed(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     catalog.add_webhook(&webhook("a")).await.expect("added");
-    let mut ids = Vec::new();
-    for n in 0..3 {
-        ids.push(catalog.add_event(&note("s", n)).await.expect("added"));
-    }
+    let ids = add_events(&catalog, &[0, 1, 2].map(|n| note("s", n))).await;
     catalog
         .queue_deliveries(Some(ALICE), &id_of("a"), 10, at(200))
         .await

@@ -1,8 +1,11 @@
 //! Checks of events.
 
+use std::time::Duration;
+
 use elevo_core::SandboxState;
 use futures::future::join_all;
 use serde_json::json;
+use tokio::time::{sleep, timeout};
 
 use crate::catalog::*;
 use crate::change::SandboxChange;
@@ -25,6 +28,40 @@ pub(crate) fn all() -> EventQuery {
         limit: MAX_PAGE,
         ..EventQuery::default()
     }
+}
+
+/// Returns the events of a query as soon as at least `count` are visible.
+pub(crate) async fn visible(
+    catalog: &impl Catalog,
+    query: &EventQuery,
+    count: usize,
+) -> Vec<Event> {
+    let waiting = async {
+        loop {
+            let events = catalog.events(query).await.expect("events");
+            if events.len() >= count {
+                return events;
+            }
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let found = timeout(Duration::from_secs(60), waiting).await;
+    found.expect("every recorded event becomes visible")
+}
+
+/// Adds events; returns their numbers as soon as all of them are visible. All
+/// earlier events of their kinds must be visible.
+pub(crate) async fn add_events(catalog: &impl Catalog, events: &[NewEvent]) -> Vec<u64> {
+    let query = EventQuery {
+        after: catalog.last_event().await.expect("last"),
+        kinds: events.iter().map(|event| event.kind).collect(),
+        ..all()
+    };
+    for event in events {
+        catalog.add_event(event).await.expect("added");
+    }
+    let found = visible(catalog, &query, events.len()).await;
+    found.iter().map(|event| event.id).collect()
 }
 
 async fn kinds(catalog: &impl Catalog, query: &EventQuery) -> Vec<EventKind> {
@@ -52,8 +89,7 @@ pub async fn a_webhook_keeps_no_events_of_other_tenants(backend: &impl Backend) 
         tenant: BOB,
         ..note("theirs", 1)
     };
-    catalog.add_event(&note("ours", 0)).await.expect("added");
-    catalog.add_event(&theirs).await.expect("added");
+    add_events(&catalog, &[note("ours", 0), theirs]).await;
     let forgotten = catalog.forget_events(at(1000)).await;
     assert_eq!(forgotten.expect("forgotten"), 1);
     let left = catalog.events(&all()).await.expect("listed");
@@ -103,7 +139,7 @@ pub async fn a_change_of_a_sandbox_records_an_event(backend: &impl Backend) {
             .await
             .expect("remove")
     );
-    let events = catalog.events(&all()).await.expect("events");
+    let events = visible(&catalog, &all(), 4).await;
     let expected = [
         (EventKind::SandboxStarting, "starting", 100),
         (EventKind::SandboxRunning, "running", 101),
@@ -156,7 +192,7 @@ pub async fn the_event_of_an_expiry_states_whether_the_workspace_is_parked(backe
         kinds: vec![EventKind::SandboxExpired, EventKind::WorkspaceExpired],
         ..all()
     };
-    let events = catalog.events(&query).await.expect("events");
+    let events = visible(&catalog, &query, 3).await;
     let data = |n: usize| &events[n].event.data;
     assert_eq!(data(0)["parked"], true);
     assert_eq!(data(0)["workspace"], "workspace-of-a");
@@ -179,7 +215,7 @@ pub async fn a_landing_records_its_events(backend: &impl Backend) {
         after: before,
         ..all()
     };
-    let events = catalog.events(&query).await.expect("events");
+    let events = visible(&catalog, &query, 3).await;
     let told: Vec<_> = events
         .iter()
         .map(|event| (event.event.kind, event.event.data.clone()))
@@ -217,10 +253,7 @@ pub async fn events_are_found_by_every_filter(backend: &impl Backend) {
             ..mine(EventKind::SandboxError, Some(AGENT), "a")
         },
     ];
-    let mut ids = Vec::new();
-    for event in &made {
-        ids.push(catalog.add_event(event).await.expect("added"));
-    }
+    let ids = add_events(&catalog, &made).await;
     assert!(ids.is_sorted_by(|one, next| one < next));
     assert_eq!(catalog.last_event().await.expect("last"), ids[4]);
     let found = catalog.events(&all()).await.expect("events");
@@ -315,10 +348,8 @@ pub async fn events_are_seen_in_the_order_of_their_numbers(backend: &impl Backen
 pub async fn only_old_delivered_events_are_deleted(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     catalog.add_webhook(&webhook("a")).await.expect("added");
-    let mut ids = Vec::new();
-    for n in 0..4 {
-        ids.push(catalog.add_event(&note("s", n)).await.expect("added"));
-    }
+    let events = [0, 1, 2, 3].map(|n| note("s", n));
+    let ids = add_events(&catalog, &events).await;
     let forget = async |before| catalog.forget_events(at(before)).await.expect("forgotten");
     assert_eq!(forget(1000).await, 0, "nothing was queued");
     catalog
@@ -360,6 +391,6 @@ pub async fn only_old_delivered_events_are_deleted(backend: &impl Backend) {
     assert_eq!(forget(1000).await, 1);
     assert_eq!(kinds(&catalog, &all()).await, []);
     assert_eq!(catalog.last_event().await.expect("last"), ids[3]);
-    let next = catalog.add_event(&note("s", 9)).await.expect("added");
-    assert!(next > ids[3], "no number is used twice");
+    let next = add_events(&catalog, &[note("s", 9)]).await;
+    assert!(next[0] > ids[3], "no number is used twice");
 }

@@ -235,6 +235,28 @@ pub async fn requests_of_dead_processes_are_begun_again(backend: &impl Backend) 
     assert_eq!(release(&[]).await, 3);
 }
 
+/// Releasing the requests of one process leaves those of all others alone, and also
+/// its finished ones.
+pub async fn only_requests_of_a_dead_process_are_released(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
+    let of_dead = request_of(run(ALICE, 1, "dead"));
+    let of_other = request_of(run(ALICE, 2, "other"));
+    let finished = request_of(run(ALICE, 3, "dead"));
+    for request in [&of_dead, &of_other, &finished] {
+        begin(&catalog, request).await;
+    }
+    let done = catalog.finish(&finished.run, 204, None).await;
+    done.expect("it is at work");
+    let release = async |process| catalog.release_of(process).await.expect("release");
+    assert_eq!(release("unknown").await, 0);
+    assert_eq!(release("dead").await, 1);
+    assert_eq!(release("dead").await, 0);
+    assert_eq!(begin(&catalog, &elsewhere(&of_dead)).await, again(None));
+    assert_eq!(begin(&catalog, &elsewhere(&of_other)).await, Begun::Running);
+    let again = begin(&catalog, &elsewhere(&finished)).await;
+    assert!(matches!(again, Begun::Done { .. }), "{again:?}");
+}
+
 /// Checks promise 22 through two handles, with a different process for each
 /// call.
 pub async fn one_of_several_equal_concurrent_requests_is_new(backend: &impl Backend) {

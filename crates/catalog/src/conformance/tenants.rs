@@ -6,6 +6,7 @@ use serde_json::json;
 use crate::catalog::*;
 use crate::conformance::assertions::{assert_exists, assert_not_found, assert_refused};
 use crate::conformance::backend::Backend;
+use crate::conformance::events::{add_events, note};
 use crate::conformance::requests::request;
 use crate::conformance::samples::{
     AGENT, ALICE, BOB, KEY, NO_LIMITS, add, add_project, add_workspace, added, at, furnished,
@@ -17,9 +18,7 @@ use crate::conformance::webhooks::webhook;
 use crate::conformance::workspaces::{unsettled, with_unsettled};
 use crate::error::{Error, Kind};
 use crate::limits::MAX_PAGE;
-use crate::records::{
-    EventKind, EventQuery, NewEvent, ReviewQuery, Step, Tenant, Webhook, WorkspaceQuery,
-};
+use crate::records::{EventQuery, NewEvent, ReviewQuery, Step, Tenant, Webhook, WorkspaceQuery};
 
 /// The id and the name of a tenant are unique.
 pub async fn a_tenant_is_added_once(backend: &impl Backend) {
@@ -120,17 +119,12 @@ async fn fill(catalog: &impl Catalog, id: TenantId) {
         ..webhook(&name("hook"))
     };
     catalog.add_webhook(&hook).await.expect("a webhook");
-    for n in 0..600 {
-        let event = NewEvent {
-            tenant: id,
-            agent: None,
-            kind: EventKind::AgentConnected,
-            subject: name("subject"),
-            at: at(n),
-            data: json!({ "n": n }),
-        };
-        catalog.add_event(&event).await.expect("an event");
-    }
+    let events = (0..600).map(|n| NewEvent {
+        tenant: id,
+        subject: name("subject"),
+        ..note("", n)
+    });
+    add_events(catalog, &events.collect::<Vec<_>>()).await;
     let queued = catalog
         .queue_deliveries(Some(id), &hook.id, MAX_PAGE, at(70))
         .await;

@@ -10,8 +10,9 @@
 //!                       released
 //! ```
 //!
-//! The requests of a process that crashes stay running;
-//! [`release_all_but`](crate::Requests::release_all_but) then releases them.
+//! The requests of a process that crashes stay running, until
+//! [`release_of`](crate::Requests::release_of) or
+//! [`release_all_but`](crate::Requests::release_all_but) releases them.
 
 use elevo_core::{TenantId, Timestamp};
 
@@ -22,7 +23,7 @@ pub struct RequestRun {
     pub tenant: TenantId,
     /// Hash of the sender's API key, the route and the `Idempotency-Key`.
     pub name: [u8; 32],
-    /// The server process.
+    /// The server process: a text that no other session of a server has.
     pub process: String,
 }
 

@@ -8,12 +8,14 @@ use crate::error::Result;
 
 /// Each statement moves the expiry of one kind of record by the bound
 /// microseconds.
-const MOVES: [&str; 5] = [
+const MOVES: [&str; 7] = [
     "UPDATE sandboxes SET expires = expires + ? WHERE removing = 0",
     "UPDATE workspaces SET expires = expires + ? WHERE expires IS NOT NULL",
     "UPDATE reviews SET expires = expires + ? WHERE state = 'open' AND expires IS NOT NULL",
     "UPDATE requests SET keep_until = keep_until + ?",
     "UPDATE webhooks SET previous_until = previous_until + ? WHERE previous_until IS NOT NULL",
+    "UPDATE leases SET expires = expires + ? WHERE expires > 0",
+    "UPDATE nodes SET expires = expires + ? WHERE session > 0",
 ];
 
 #[async_trait]

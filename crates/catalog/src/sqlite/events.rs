@@ -41,11 +41,10 @@ const DELETE_BATCH: u32 = 5000;
 
 #[async_trait]
 impl Events for SqliteCatalog {
-    async fn add_event(&self, event: &NewEvent) -> Result<u64> {
+    async fn add_event(&self, event: &NewEvent) -> Result<()> {
         let mut transaction = self.database.write().await?;
-        let id = insert(&mut transaction, event).await?;
-        transaction.commit().await?;
-        Ok(id)
+        insert(&mut transaction, event).await?;
+        transaction.commit().await
     }
 
     async fn events(&self, query: &EventQuery) -> Result<Vec<Event>> {
@@ -107,9 +106,9 @@ impl Events for SqliteCatalog {
     }
 }
 
-pub(super) async fn insert(connection: &mut SqliteConnection, event: &NewEvent) -> Result<u64> {
+pub(super) async fn insert(connection: &mut SqliteConnection, event: &NewEvent) -> Result<()> {
     bounds::event(event)?;
-    let done = sqlx::query(INSERT)
+    sqlx::query(INSERT)
         .bind(&event.tenant.as_bytes()[..])
         .bind(event.agent.as_deref())
         .bind(event.kind.name())
@@ -119,7 +118,7 @@ pub(super) async fn insert(connection: &mut SqliteConnection, event: &NewEvent) 
         .execute(connection)
         .await
         .map_err(failure::of)?;
-    Ok(done.last_insert_rowid() as u64)
+    Ok(())
 }
 
 /// Records an event about a sandbox.
@@ -150,7 +149,7 @@ pub(super) async fn record_of_sandbox(
         at,
         data,
     };
-    insert(connection, &event).await.map(drop)
+    insert(connection, &event).await
 }
 
 /// Records an event about a workspace.
@@ -174,7 +173,7 @@ pub(super) async fn record_of_workspace(
             "expiresAt": workspace.expires.map(micros).transpose()?,
         }),
     };
-    insert(connection, &event).await.map(drop)
+    insert(connection, &event).await
 }
 
 /// Selects a page of events.

@@ -245,7 +245,7 @@ pub(super) async fn record_event(
             "state": values::to_word(review.state),
         }),
     };
-    events::insert(connection, &event).await.map(drop)
+    events::insert(connection, &event).await
 }
 
 /// Appends the table and the filters. Names the index, since SQLite would

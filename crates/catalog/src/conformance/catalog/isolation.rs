@@ -7,7 +7,7 @@ use elevo_objects::SnapshotId;
 use crate::catalog::*;
 use crate::conformance::assertions::assert_not_found;
 use crate::conformance::backend::Backend;
-use crate::conformance::events::note;
+use crate::conformance::events::{add_events, note};
 use crate::conformance::samples::{
     ALICE, BOB, KEY, add, at, first, full_step, furnished, furnished_with_project, get,
     get_project, id_of, land, of_state, path, removing, sandbox, snapshot, whole_log,
@@ -160,7 +160,7 @@ pub async fn a_webhook_of_another_owner_is_unknown(backend: &impl Backend) {
     for one in [&of_alice, &server] {
         catalog.add_webhook(one).await.expect("added");
     }
-    let event = catalog.add_event(&note("s", 1)).await.expect("added");
+    let event = add_events(&catalog, &[note("s", 1)]).await[0];
     for (owner, id) in [(Some(ALICE), &of_alice.id), (None, &server.id)] {
         let queued = catalog.queue_deliveries(owner, id, 10, at(200)).await;
         queued.expect("queued");

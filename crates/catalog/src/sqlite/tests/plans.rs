@@ -55,7 +55,9 @@ fn position() -> Position {
 async fn no_statement_reads_a_whole_table_or_sorts_it() {
     use super::super::commands::SELECT;
     use super::super::keys::SELECT_BY_HASH;
-    use super::super::requests::{DELETE_OLD, RELEASE_ALL_BUT};
+    use super::super::leases::{CHECK, RELEASE};
+    use super::super::nodes::{NAME_FIRST, RENEW};
+    use super::super::requests::{DELETE_OLD, RELEASE_ALL_BUT, RELEASE_OF};
     use super::super::sandboxes::{
         COUNT_ALL, COUNT_OF_KEY, DELETE_METADATA, SELECT_BY_NAME, SELECT_EXPIRED, count_by_state,
         select_page,
@@ -91,6 +93,11 @@ async fn no_statement_reads_a_whole_table_or_sorts_it() {
         ),
         (DELETE_OLD, "requests_by_age (keep_until<?)"),
         (RELEASE_ALL_BUT, "requests_at_work (process>?)"),
+        (RELEASE_OF, "requests_at_work (process=?)"),
+        (CHECK, "leases USING PRIMARY KEY (name=?)"),
+        (RELEASE, "leases USING PRIMARY KEY (name=?)"),
+        (NAME_FIRST, "nodes USING INTEGER PRIMARY KEY (rowid=?)"),
+        (RENEW, "nodes_by_session (session=?)"),
     ] {
         let plan = plan(&catalog, statement).await;
         assert!(plan.contains(index), "{statement}:\n{plan}");
