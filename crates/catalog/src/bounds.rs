@@ -46,6 +46,7 @@ pub(crate) fn sandbox(sandbox: &Sandbox) -> Result<()> {
     if let Some(container) = &sandbox.container {
         text("the container of a sandbox", container)?;
     }
+    number("a generation", sandbox.generation)?;
     metadata(&sandbox.metadata)?;
     for time in [sandbox.created, sandbox.expires, sandbox.updated] {
         micros(time)?;

@@ -10,8 +10,8 @@ use elevo_core::{SandboxState, Timestamp, WorkspaceId};
 use serde_json::Value;
 
 use crate::bounds;
-use crate::error::{Error, Result};
-use crate::records::{EventKind, Sandbox, SandboxFailure};
+use crate::error::{Error, Kind, Result};
+use crate::records::{EventKind, NodeId, Sandbox, SandboxFailure};
 
 /// A change of a sandbox, which is made only if the state of the sandbox allows
 /// it. Fields that are `None` stay as they are.
@@ -19,6 +19,8 @@ use crate::records::{EventKind, Sandbox, SandboxFailure};
 pub struct SandboxChange {
     /// The states that the sandbox may be in; `None` for any.
     pub from: Option<Vec<SandboxState>>,
+    /// The generation that the sandbox must have; `None` for any.
+    pub generation: Option<u64>,
     /// The new state; the present one must be able to become it.
     pub to: Option<SandboxState>,
     /// New reason for the state.
@@ -42,6 +44,8 @@ pub struct SandboxChange {
     pub keep_workspace: Option<bool>,
     /// Whether it was started before.
     pub started_before: Option<bool>,
+    /// New node, which also increases the generation by one.
+    pub node: Option<NodeId>,
     /// New specification.
     pub spec: Option<Value>,
     /// New metadata, which replaces all present pairs.
@@ -74,6 +78,8 @@ impl SandboxChange {
             removing: change.removing.unwrap_or(sandbox.removing),
             keep_workspace: change.keep_workspace.unwrap_or(sandbox.keep_workspace),
             started_before: change.started_before.unwrap_or(sandbox.started_before),
+            node: change.node.unwrap_or(sandbox.node),
+            generation: sandbox.generation + u64::from(change.node.is_some()),
             spec: change.spec.unwrap_or(sandbox.spec),
             metadata: change.metadata.unwrap_or(sandbox.metadata),
             updated: bounds::truncated(now),
@@ -84,6 +90,11 @@ impl SandboxChange {
     }
 
     fn check(&self, sandbox: &Sandbox) -> Result<()> {
+        let expected = self.generation.unwrap_or(sandbox.generation);
+        if expected != sandbox.generation {
+            let what = Kind::Sandbox;
+            return Err(Error::Changed { what });
+        }
         let is = sandbox.state;
         let is_expected = self.from.as_ref().is_none_or(|from| from.contains(&is));
         let is_legal = self.to.is_none_or(|to| is.can_become(to));

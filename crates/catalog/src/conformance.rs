@@ -136,6 +136,8 @@ macro_rules! conformance_tests {
             a_node_has_one_session_at_a_time
             the_newest_session_of_a_node_is_renewed
             concurrent_sessions_have_different_numbers
+            a_sandbox_of_another_generation_is_not_changed
+            a_workspace_of_another_generation_is_not_changed
             // commands
             the_id_of_a_command_is_claimed_once
             a_claim_lasts_until_it_is_released_or_its_sandbox_removed

@@ -1,6 +1,7 @@
 //! Everything the service records except files: tenants, agents and their keys,
 //! sandboxes, templates, and the requests that were already carried out; projects
-//! with their log, policies, reviews and workspaces; events and webhooks.
+//! with their log, policies, reviews and workspaces; events and webhooks; the nodes
+//! that servers run on, and their leases.
 //!
 //! Depends on `elevo-core` and `elevo-objects`. Reads no clock, no random source
 //! and no environment: times, ids and secrets are passed in. Stores snapshot ids
@@ -52,6 +53,6 @@ pub use records::{
     ReviewQuery, ReviewState, ReviewStep, RootPlace, Roots, Sandbox, SandboxFailure, ServerSession,
     Sides, SnapshotQuery, Step, TENANT_LIMITS, Tag, Template, Tenant, TenantLimits, Unkept,
     UnkeptQuery, Unsettled, VersionKind, Webhook, WebhookChange, Workspace, WorkspaceChange,
-    WorkspaceQuery, WorkspaceState,
+    WorkspaceFiles, WorkspaceQuery, WorkspaceState,
 };
 pub use sqlite::{ADOPTING, FoundCatalog, GENERATION, INSTALLATION, SqliteCatalog, SqliteOptions};

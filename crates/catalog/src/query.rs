@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use elevo_core::{AgentId, SandboxState, TenantId, Timestamp};
 
 use crate::limits::MAX_PAGE;
+use crate::records::NodeId;
 
 /// A list of sandboxes, newest first: by time of creation, then by id, both
 /// descending.
@@ -21,6 +22,8 @@ pub struct SandboxQuery {
     pub name_prefix: Option<String>,
     /// Only sandboxes with all these pairs of metadata.
     pub metadata: BTreeMap<String, String>,
+    /// Only sandboxes of this node.
+    pub node: Option<NodeId>,
     /// Only sandboxes that are, or are not, being removed.
     pub removing: Option<bool>,
     /// Only sandboxes after this position. A walk by position returns every
@@ -43,6 +46,7 @@ impl Default for SandboxQuery {
             state: None,
             name_prefix: None,
             metadata: BTreeMap::new(),
+            node: None,
             removing: None,
             after: None,
             page: 1,

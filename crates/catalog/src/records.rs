@@ -44,7 +44,9 @@ pub use roots::{RootPlace, Roots};
 pub use snapshot::{ClientSnapshot, SnapshotQuery};
 pub use tag::Tag;
 pub use version::{FileVersion, PathChange, VersionKind};
-pub use workspace::{Unsettled, Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState};
+pub use workspace::{
+    Unsettled, Workspace, WorkspaceChange, WorkspaceFiles, WorkspaceQuery, WorkspaceState,
+};
 
 /// The owner of agents, keys and sandboxes.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
@@ -263,6 +265,13 @@ pub struct Sandbox {
     pub keep_workspace: bool,
     /// Whether it was started before; `false` during its first start.
     pub started_before: bool,
+    /// The node that it runs on.
+    #[sqlx(try_from = "Column<NodeId>")]
+    pub node: NodeId,
+    /// How often it has got a node, starting at 1. A change that the server of an
+    /// earlier node makes is rejected by it.
+    #[sqlx(try_from = "Column<u64>")]
+    pub generation: u64,
     /// The requested specification. The catalog only reads its `memory` and
     /// `disk`, for the limits of tenants.
     #[sqlx(try_from = "Column<Value>")]

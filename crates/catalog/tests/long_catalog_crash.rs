@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use elevo_catalog::{
-    AddLimits, ApiKey, BaseMove, Error, KeyLimits, Landed, Landing, LandingKind, MAX_PAGE,
+    AddLimits, ApiKey, BaseMove, Error, KeyLimits, Landed, Landing, LandingKind, MAX_PAGE, NodeId,
     PathChange, Project, Retention, Sandbox, SandboxChange, SqliteCatalog, SqliteOptions, Step,
-    Tenant, VersionKind, Workspace, WorkspaceState,
+    Tenant, VersionKind, Workspace, WorkspaceFiles, WorkspaceState,
 };
 use elevo_core::{Id, SandboxId, SandboxState, TenantId, Timestamp, TreePath, WorkspaceId};
 use elevo_objects::{Kind, SnapshotId};
@@ -106,6 +106,8 @@ fn sandbox(id: &SandboxId) -> Sandbox {
         removing: false,
         keep_workspace: false,
         started_before: false,
+        node: NodeId::FIRST,
+        generation: 1,
         // More than a page, so that a row takes several writes.
         spec: Value::from(id.repeat(400)),
         metadata: BTreeMap::new(),
@@ -177,6 +179,9 @@ fn workspace(id: &str) -> Workspace {
         read_only: false,
         follows: false,
         state: WorkspaceState::Live,
+        node: NodeId::FIRST,
+        generation: 1,
+        files: WorkspaceFiles::default(),
         last_merge: None,
         expires: None,
         created: NOW,

@@ -33,6 +33,11 @@ use crate::platform::room::Room;
 use crate::serve::data::{open_audit, open_catalog, prepare};
 use crate::serve::listening::{listen_for_agents, listen_for_clients};
 
+/// Name of the only node of a catalog in one file.
+const NODE: &str = "local";
+/// Time after which a session expires. Nothing renews the session of the only
+/// node: no other server would take over its work.
+const SESSION: Duration = Duration::from_secs(10);
 /// Maximum time for open streams to send their last message once the grace
 /// period is over.
 const CUTTING: Duration = Duration::from_secs(3);
@@ -172,6 +177,7 @@ impl Server {
         };
         let links = AgentLinks::new(Arc::new(tokens), link_settings(&config));
         let parts = Parts {
+            node: catalog.begin_session(NODE, SESSION, clock::now()).await?,
             catalog: catalog.clone(),
             runtime,
             sight,

@@ -52,6 +52,11 @@ pub(crate) fn snapshot(snapshot: &ClientSnapshot) -> Result<()> {
 pub(crate) fn workspace(workspace: &Workspace) -> Result<()> {
     optional_name("the name of a workspace", &workspace.name)?;
     number("the number of merges", workspace.merges)?;
+    number("a generation", workspace.generation)?;
+    number(
+        "the limit of a workspace",
+        workspace.files.limit.unwrap_or_default(),
+    )?;
     times([
         Some(workspace.created),
         Some(workspace.updated),

@@ -15,6 +15,7 @@ use crate::records::{RootPlace, Roots};
 pub trait SnapshotRoots {
     /// Returns snapshots of a tenant that must be kept: present and earlier heads
     /// that were not dropped, tags, the base and the synced head of workspaces,
+    /// the files of parked workspaces in the store,
     /// the three sides of open reviews, and snapshots with a name. Continues at a cursor, or starts
     /// at the beginning. `limit` is the number of records to read. A snapshot may be
     /// returned more than once.

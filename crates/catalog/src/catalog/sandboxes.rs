@@ -6,7 +6,7 @@ use elevo_core::{KeyId, SandboxId, SandboxState, TenantId, Timestamp, WorkspaceI
 use crate::change::SandboxChange;
 use crate::error::Result;
 use crate::query::{AddLimits, Page, SandboxQuery};
-use crate::records::Sandbox;
+use crate::records::{NodeId, Sandbox};
 
 /// Sandboxes.
 ///
@@ -53,17 +53,19 @@ pub trait Sandboxes {
     /// Returns a page of sandboxes, newest first.
     async fn sandboxes(&self, query: &SandboxQuery) -> Result<Page<Sandbox>>;
 
-    /// Returns at most `limit` sandboxes of all tenants that have expired at
-    /// `now` and are not being removed, earliest expiry first.
+    /// Returns at most `limit` sandboxes of a node, of all tenants, that have
+    /// expired at `now` and are not being removed, earliest expiry first.
     async fn expired_sandboxes_of_all_tenants(
         &self,
+        node: NodeId,
         now: Timestamp,
         limit: u32,
     ) -> Result<Vec<Sandbox>>;
 
     /// Changes a sandbox if it is in a state that `change` expects, and records
     /// the events of `change`; returns the changed sandbox. Otherwise `NotFound`,
-    /// `WrongState`, `Removing` or `NameTaken`.
+    /// `Changed` if it has another generation, `WrongState`, `Removing` or
+    /// `NameTaken`.
     async fn change_sandbox(
         &self,
         tenant: TenantId,

@@ -3,7 +3,7 @@ use elevo_core::{TenantId, Timestamp, WorkspaceId};
 
 use crate::error::Result;
 use crate::query::Page;
-use crate::records::{Unsettled, Workspace, WorkspaceChange, WorkspaceQuery};
+use crate::records::{NodeId, Unsettled, Workspace, WorkspaceChange, WorkspaceQuery};
 
 /// Workspaces, and their conflicts that are not settled yet.
 #[async_trait]
@@ -26,10 +26,11 @@ pub trait Workspaces {
     /// Returns a page of workspaces, newest first.
     async fn workspaces(&self, query: &WorkspaceQuery) -> Result<Page<Workspace>>;
 
-    /// Returns at most `limit` parked workspaces of all tenants that have expired
-    /// at `now`, earliest expiry first.
+    /// Returns at most `limit` parked workspaces of a node, of all tenants, that
+    /// have expired at `now`, earliest expiry first.
     async fn expired_workspaces_of_all_tenants(
         &self,
+        node: NodeId,
         now: Timestamp,
         limit: u32,
     ) -> Result<Vec<Workspace>>;

@@ -13,6 +13,9 @@ impl WorkspaceChange {
         let is_expected = self.expected.is_none_or(|expected| expected == is)
             && self.from.is_none_or(|from| from == workspace.state)
             && self
+                .generation
+                .is_none_or(|expected| expected == workspace.generation)
+            && self
                 .expired_by
                 .is_none_or(|now| workspace.expires.is_some_and(|expires| expires <= now));
         if !is_expected {
@@ -33,6 +36,9 @@ impl WorkspaceChange {
             read_only: change.read_only.unwrap_or(workspace.read_only),
             follows: change.follows.unwrap_or(workspace.follows),
             state: change.state.unwrap_or(workspace.state),
+            node: change.node.unwrap_or(workspace.node),
+            generation: workspace.generation + u64::from(change.node.is_some()),
+            files: change.files.unwrap_or(workspace.files),
             expires: change
                 .expires
                 .map_or(workspace.expires, |expires| expires.map(bounds::truncated)),

@@ -3,14 +3,22 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use elevo_core::SandboxId;
 use futures::future::join_all;
 
 use crate::catalog::*;
-use crate::conformance::assertions::assert_refused;
+use crate::change::SandboxChange;
+use crate::conformance::assertions::{assert_changed, assert_refused};
 use crate::conformance::backend::Backend;
-use crate::conformance::samples::at;
+use crate::conformance::samples::{
+    ALICE, add, add_workspace, at, furnished, get, id_of, sandbox, snapshot, workspace,
+};
+use crate::error::Kind;
 use crate::limits::MAX_NAME_BYTES;
-use crate::records::{Node, NodeId, ServerSession};
+use crate::query::SandboxQuery;
+use crate::records::{
+    Node, NodeId, ServerSession, WorkspaceChange, WorkspaceFiles, WorkspaceQuery,
+};
 
 const LEASE: Duration = Duration::from_secs(10);
 
@@ -66,4 +74,83 @@ pub async fn concurrent_sessions_have_different_numbers(backend: &impl Backend) 
     assert_eq!(sessions.len(), 16);
     let nodes: BTreeSet<_> = begun.iter().map(|node| (&node.name, node.id)).collect();
     assert_eq!(nodes.len(), 8);
+}
+
+/// A sandbox that has moved to another node is changed only by a caller that knows
+/// so.
+pub async fn a_sandbox_of_another_generation_is_not_changed(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
+    add(&catalog, &sandbox(ALICE, "a")).await;
+    add(&catalog, &sandbox(ALICE, "b")).await;
+    let change = async |generation, node| {
+        let change = SandboxChange {
+            generation,
+            node,
+            ..SandboxChange::default()
+        };
+        catalog
+            .change_sandbox(ALICE, &id_of("a"), &change, at(101))
+            .await
+    };
+    assert_changed(change(Some(2), None).await, Kind::Sandbox);
+    let moved = change(Some(1), Some(NodeId(7))).await.expect("moved");
+    assert_eq!((moved.node, moved.generation), (NodeId(7), 2));
+    assert_eq!(get(&catalog, "a").await, Some(moved));
+    assert_changed(change(Some(1), None).await, Kind::Sandbox);
+    assert_changed(change(Some(1), Some(NodeId(8))).await, Kind::Sandbox);
+    let same = change(Some(2), None).await.expect("changed");
+    assert_eq!((same.node, same.generation), (NodeId(7), 2));
+    for (node, expected) in [(NodeId::FIRST, "b"), (NodeId(7), "a")] {
+        let query = SandboxQuery {
+            node: Some(node),
+            ..SandboxQuery::default()
+        };
+        let found = catalog.sandboxes(&query).await.expect("sandboxes");
+        assert_eq!(found.total, 1);
+        assert_eq!(found.items[0].id, id_of::<SandboxId>(expected));
+    }
+}
+
+/// The same for a workspace, which also leaves its files in the store.
+pub async fn a_workspace_of_another_generation_is_not_changed(backend: &impl Backend) {
+    let catalog = furnished(backend).await;
+    add_workspace(&catalog, &workspace(ALICE, "a", None)).await;
+    add_workspace(&catalog, &workspace(ALICE, "b", None)).await;
+    let files = WorkspaceFiles {
+        base: Some(snapshot(5)),
+        limit: Some(7),
+        ..WorkspaceFiles::default()
+    };
+    let change = async |generation, node, files| {
+        let change = WorkspaceChange {
+            generation,
+            node,
+            files,
+            ..WorkspaceChange::default()
+        };
+        catalog
+            .change_workspace(ALICE, &id_of("a"), &change, at(101))
+            .await
+    };
+    assert_changed(change(Some(2), None, None).await, Kind::Workspace);
+    let parked = change(Some(1), None, Some(files)).await.expect("parked");
+    assert_eq!((parked.generation, parked.files), (1, files));
+    let moved = change(Some(1), Some(NodeId(7)), None).await.expect("moved");
+    assert_eq!((moved.node, moved.generation), (NodeId(7), 2));
+    assert_eq!(moved.files, files);
+    let found = catalog.workspace(ALICE, &moved.id).await;
+    assert_eq!(found.expect("workspace"), Some(moved));
+    assert_changed(change(Some(1), None, None).await, Kind::Workspace);
+    let none = WorkspaceFiles::default();
+    let live = change(Some(2), None, Some(none)).await.expect("changed");
+    assert_eq!(live.files, none);
+    for (node, expected) in [(NodeId::FIRST, "b"), (NodeId(7), "a")] {
+        let query = WorkspaceQuery {
+            node: Some(node),
+            ..WorkspaceQuery::default()
+        };
+        let found = catalog.workspaces(&query).await.expect("workspaces");
+        assert_eq!(found.total, 1);
+        assert_eq!(&*found.items[0].id, expected);
+    }
 }

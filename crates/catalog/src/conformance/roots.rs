@@ -14,7 +14,7 @@ use crate::conformance::samples::{
 };
 use crate::conformance::tags::tag;
 use crate::limits::MAX_PAGE;
-use crate::records::{Review, ReviewChange, ReviewState, Sides};
+use crate::records::{Review, ReviewChange, ReviewState, Sides, WorkspaceFiles};
 
 pub(crate) async fn all_roots(
     catalog: &impl Catalog,
@@ -26,7 +26,7 @@ pub(crate) async fn all_roots(
     loop {
         let page = catalog.roots(tenant, after.as_ref(), limit).await;
         let page = page.expect("roots");
-        assert!(page.snapshots.len() <= 3 * limit as usize);
+        assert!(page.snapshots.len() <= 5 * limit as usize);
         seen.extend(page.snapshots);
         after = page.next;
         if after.is_none() {
@@ -46,8 +46,8 @@ fn of_sides(review: Review, first: u64) -> Review {
 }
 
 /// Checks promise 23 in pages of several lengths: the roots of a tenant are its
-/// present and earlier heads, its tags, the bases and synced heads of its
-/// workspaces, and the sides of its open reviews.
+/// present and earlier heads, its tags, the bases, synced heads and parked files of
+/// its workspaces, and the sides of its open reviews.
 pub async fn all_snapshots_that_records_need_are_roots(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let mut expected = [(ALICE, BTreeSet::new()), (BOB, BTreeSet::new())];
@@ -66,8 +66,14 @@ pub async fn all_snapshots_that_records_need_are_roots(backend: &impl Backend) {
             expected.extend((0..=n).map(|k| snapshot(number + k)));
             let mut branch = workspace(*tenant, &id, Some(&id));
             (branch.base, branch.synced) = (snapshot(number + 50), snapshot(number + 51));
+            branch.files = WorkspaceFiles {
+                origin: Some(snapshot(number + 52)),
+                base: Some(snapshot(number + 53)),
+                home: Some(snapshot(number + 54)),
+                limit: None,
+            };
             add_workspace(&catalog, &branch).await;
-            expected.extend([50, 51].map(|k| snapshot(number + k)));
+            expected.extend([50, 51, 52, 53, 54].map(|k| snapshot(number + k)));
             let opened = of_sides(review(&one, &id, None, "a"), number + 60);
             let closed = of_sides(review(&one, &(id.clone() + "x"), None, "a"), number + 70);
             open(&catalog, &one, vec![opened, closed]).await;

@@ -19,7 +19,7 @@ use crate::conformance::samples::{
 };
 use crate::error::Kind;
 use crate::limits::{MAX_BATCH, MAX_REASON_BYTES};
-use crate::records::{Sandbox, SandboxFailure};
+use crate::records::{NodeId, Sandbox, SandboxFailure};
 
 /// The sandbox is read back with all its fields. Also checks promise 10.
 pub async fn a_sandbox_is_read_back_as_added(backend: &impl Backend) {
@@ -39,6 +39,8 @@ pub async fn a_sandbox_is_read_back_as_added(backend: &impl Backend) {
         keep_workspace: true,
         started_before: true,
         removing: true,
+        node: NodeId(u32::MAX),
+        generation: i64::MAX as u64,
         spec: json!([null, true, -1, 1.5, "ä\u{0}\n", { "": [] }]),
         metadata: pairs(&[("run", "7"), ("team/owner", "ä \"quoted\"")]),
         ..sandbox(ALICE, "full")
@@ -149,7 +151,7 @@ pub async fn sandboxes_are_counted_by_state(backend: &impl Backend) {
     assert_eq!(of_all[&SandboxState::Starting], 0);
 }
 
-/// The list has the sandboxes that have expired at the given time, without
+/// The list has the sandboxes of a node that have expired at the given time, without
 /// those that are being removed.
 pub async fn expired_sandboxes_are_found_oldest_first(backend: &impl Backend) {
     let catalog = furnished(backend).await;
@@ -158,13 +160,19 @@ pub async fn expired_sandboxes_are_found_oldest_first(backend: &impl Backend) {
         one.expires = at(expires);
         add(&catalog, &one).await;
     }
+    let elsewhere = Sandbox {
+        node: NodeId(2),
+        expires: at(5),
+        ..sandbox(ALICE, "elsewhere")
+    };
+    add(&catalog, &elsewhere).await;
     let changed = catalog
         .change_sandbox(ALICE, &id_of("x"), &removing(), at(101))
         .await;
     changed.expect("mark it");
     let expired = async |now, limit| {
         let found = catalog
-            .expired_sandboxes_of_all_tenants(at(now), limit)
+            .expired_sandboxes_of_all_tenants(NodeId::FIRST, at(now), limit)
             .await
             .expect("expired");
         found.iter().map(|one| short(&one.id)).collect::<Vec<_>>()
@@ -173,7 +181,8 @@ pub async fn expired_sandboxes_are_found_oldest_first(backend: &impl Backend) {
     assert_eq!(expired(30, 10).await, ["a", "b", "c"]);
     assert_eq!(expired(99, 2).await, ["a", "b"]);
     for limit in [0, u32::MAX] {
-        assert_refused(catalog.expired_sandboxes_of_all_tenants(at(1), limit).await);
+        let expired = catalog.expired_sandboxes_of_all_tenants(NodeId::FIRST, at(1), limit);
+        assert_refused(expired.await);
     }
 }
 

@@ -17,7 +17,8 @@ use crate::conformance::samples::{
 use crate::error::{Error, Kind};
 use crate::limits::{MAX_PAGE, MAX_SYNC_BYTES};
 use crate::records::{
-    BaseMove, Step, Unsettled, Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState,
+    BaseMove, NodeId, Step, Unsettled, Workspace, WorkspaceChange, WorkspaceFiles, WorkspaceQuery,
+    WorkspaceState,
 };
 
 async fn get(catalog: &impl Catalog, id: &str) -> Option<Workspace> {
@@ -40,6 +41,14 @@ pub async fn a_workspace_is_read_back_as_added(backend: &impl Backend) {
         read_only: true,
         follows: true,
         state: WorkspaceState::Parked,
+        node: NodeId(u32::MAX),
+        generation: i64::MAX as u64,
+        files: WorkspaceFiles {
+            origin: Some(snapshot(3)),
+            base: Some(snapshot(4)),
+            home: Some(snapshot(5)),
+            limit: Some(i64::MAX as u64),
+        },
         last_merge: Some(Timestamp::new(-1, 999_999_000).expect("a time")),
         expires: Some(Timestamp::new(2, 1_000).expect("a time")),
         created: Timestamp::new(1, 1_000).expect("a time"),
@@ -164,6 +173,11 @@ pub async fn a_workspace_changes_only_as_expected(backend: &impl Backend) {
             .change_workspace(ALICE, &id_of("a"), change, at(101))
             .await
     };
+    let files = WorkspaceFiles {
+        base: Some(snapshot(3)),
+        limit: Some(7),
+        ..WorkspaceFiles::default()
+    };
     let everything = WorkspaceChange {
         expected: Some((before.base, before.merges)),
         name: Some(Some("new".into())),
@@ -173,9 +187,12 @@ pub async fn a_workspace_changes_only_as_expected(backend: &impl Backend) {
         read_only: Some(true),
         follows: Some(true),
         state: Some(WorkspaceState::Parked),
+        node: Some(NodeId(2)),
+        files: Some(files),
         unsettled: None,
         expires: Some(Some(at(500))),
         from: Some(WorkspaceState::Live),
+        generation: Some(1),
         expired_by: None,
         tells: Vec::new(),
     };
@@ -187,6 +204,9 @@ pub async fn a_workspace_changes_only_as_expected(backend: &impl Backend) {
         read_only: true,
         follows: true,
         state: WorkspaceState::Parked,
+        node: NodeId(2),
+        generation: 2,
+        files,
         expires: Some(at(500)),
         updated: at(101),
         ..before
@@ -241,7 +261,8 @@ pub async fn a_workspace_changes_only_as_expected(backend: &impl Backend) {
     assert_being_removed(change(&live).await, Kind::Workspace);
 }
 
-/// The list has the parked workspaces that have expired at the given time.
+/// The list has the parked workspaces of a node that have expired at the given
+/// time.
 pub async fn expired_workspaces_are_found_oldest_first(backend: &impl Backend) {
     let catalog = furnished(backend).await;
     let parked = |id: &str, expires| Workspace {
@@ -258,9 +279,14 @@ pub async fn expired_workspaces_are_found_oldest_first(backend: &impl Backend) {
         ..parked("live", Some(at(1)))
     };
     add_workspace(&catalog, &live).await;
+    let elsewhere = Workspace {
+        node: NodeId(2),
+        ..parked("elsewhere", Some(at(1)))
+    };
+    add_workspace(&catalog, &elsewhere).await;
     let expired = async |now, limit| {
         let found = catalog
-            .expired_workspaces_of_all_tenants(at(now), limit)
+            .expired_workspaces_of_all_tenants(NodeId::FIRST, at(now), limit)
             .await;
         let found = found.expect("expired").into_iter();
         found.map(|one| one.id).collect::<Vec<_>>()
@@ -271,7 +297,7 @@ pub async fn expired_workspaces_are_found_oldest_first(backend: &impl Backend) {
     for limit in [0, u32::MAX] {
         assert_refused(
             catalog
-                .expired_workspaces_of_all_tenants(at(1), limit)
+                .expired_workspaces_of_all_tenants(NodeId::FIRST, at(1), limit)
                 .await,
         );
     }

@@ -4,6 +4,7 @@ use serde_json::Value;
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
 use super::event::EventKind;
+use super::node::NodeId;
 use crate::columns::{Column, Optional, stored};
 use crate::query::Position;
 
@@ -47,6 +48,16 @@ pub struct Workspace {
     /// The place of its files.
     #[sqlx(try_from = "Column<WorkspaceState>")]
     pub state: WorkspaceState,
+    /// The node that has its directory, or had it last.
+    #[sqlx(try_from = "Column<NodeId>")]
+    pub node: NodeId,
+    /// How often it has got a node, starting at 1. A change that the server of an
+    /// earlier node makes is rejected by it.
+    #[sqlx(try_from = "Column<u64>")]
+    pub generation: u64,
+    /// Its files in the store while it is parked.
+    #[sqlx(flatten)]
+    pub files: WorkspaceFiles,
     /// Time of its last merge.
     #[sqlx(try_from = "Optional<Timestamp>")]
     pub last_merge: Option<Timestamp>,
@@ -86,6 +97,25 @@ pub enum WorkspaceState {
     Removing,
 }
 
+/// The files of a parked workspace in the store, from which any node can make its
+/// directory again. The registry of its node has the same values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx::FromRow)]
+pub struct WorkspaceFiles {
+    /// The snapshot that its directory was created from.
+    #[sqlx(rename = "files_origin", try_from = "Optional<SnapshotId>")]
+    pub origin: Option<SnapshotId>,
+    /// The newest snapshot of its files. `None` if it is not parked, or if its
+    /// node alone knows the snapshot.
+    #[sqlx(rename = "files_base", try_from = "Optional<SnapshotId>")]
+    pub base: Option<SnapshotId>,
+    /// The newest snapshot of its home, if the home was not empty.
+    #[sqlx(rename = "files_home", try_from = "Optional<SnapshotId>")]
+    pub home: Option<SnapshotId>,
+    /// Maximum bytes of changes in it.
+    #[sqlx(rename = "files_limit", try_from = "Optional<u64>")]
+    pub limit: Option<u64>,
+}
+
 /// A path with a refresh conflict that the workspace has not settled yet.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct Unsettled {
@@ -112,6 +142,8 @@ pub struct WorkspaceChange {
     pub expected: Option<(SnapshotId, u64)>,
     /// The state that the workspace must be in; `None` for any.
     pub from: Option<WorkspaceState>,
+    /// The generation that the workspace must have; `None` for any.
+    pub generation: Option<u64>,
     /// A time by which the workspace must have expired.
     pub expired_by: Option<Timestamp>,
     /// New display name.
@@ -128,6 +160,10 @@ pub struct WorkspaceChange {
     pub follows: Option<bool>,
     /// New place of its files.
     pub state: Option<WorkspaceState>,
+    /// New node, which also increases the generation by one.
+    pub node: Option<NodeId>,
+    /// Its files in the store.
+    pub files: Option<WorkspaceFiles>,
     /// All unsettled conflicts, each path once. Replaces the recorded ones.
     pub unsettled: Option<Vec<Unsettled>>,
     /// New time of deletion.
@@ -148,6 +184,8 @@ pub struct WorkspaceQuery {
     pub agent: Option<AgentId>,
     /// Only workspaces in this state.
     pub state: Option<WorkspaceState>,
+    /// Only workspaces of this node.
+    pub node: Option<NodeId>,
     /// Only workspaces after this position.
     pub after: Option<Position>,
     /// Maximum number of workspaces: 1 to [`MAX_PAGE`](crate::MAX_PAGE).
@@ -162,6 +200,7 @@ impl Default for WorkspaceQuery {
             project: None,
             agent: None,
             state: None,
+            node: None,
             after: None,
             limit: crate::limits::MAX_PAGE,
         }

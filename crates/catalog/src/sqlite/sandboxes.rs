@@ -14,13 +14,13 @@ use crate::columns::Column;
 use crate::error::{Error, Kind, Limit, Result};
 use crate::limits::MAX_BATCH;
 use crate::query::{AddLimits, Page, SandboxQuery};
-use crate::records::{EventKind, Sandbox};
+use crate::records::{EventKind, NodeId, Sandbox};
 
 macro_rules! columns {
     () => {
         "id, tenant, agent, api_key, name, state, reason, failure, template, container, \
          workspace, token_hash, created, expires, updated, removing, keep_workspace, started_before, \
-         spec, metadata"
+         node, generation, spec, metadata"
     };
 }
 
@@ -61,19 +61,19 @@ pub(super) const SELECT_BY_WORKSPACE: &str = concat!(
 pub(super) const SELECT_EXPIRED: &str = concat!(
     "SELECT ",
     record!(),
-    " FROM sandboxes WHERE removing = 0 AND expires <= ? ORDER BY expires, id LIMIT ?"
+    " FROM sandboxes WHERE removing = 0 AND node = ? AND expires <= ? ORDER BY expires, id LIMIT ?"
 );
 
 const INSERT: &str = concat!(
     "INSERT INTO sandboxes (",
     columns!(),
-    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 );
 
 /// Sets the columns that a change can set.
 const UPDATE: &str = "UPDATE sandboxes SET name = ?, state = ?, reason = ?, failure = ?, \
                       container = ?, workspace = ?, token_hash = ?, expires = ?, updated = ?, removing = ?, \
-                      keep_workspace = ?, started_before = ?, spec = ?, metadata = ? WHERE id = ?";
+                      keep_workspace = ?, started_before = ?, node = ?, generation = ?, spec = ?, metadata = ? WHERE id = ?";
 
 const INSERT_METADATA: &str =
     "INSERT INTO sandbox_metadata (tenant, key, value, sandbox) VALUES (?, ?, ?, ?)";
@@ -167,11 +167,13 @@ impl Sandboxes for SqliteCatalog {
 
     async fn expired_sandboxes_of_all_tenants(
         &self,
+        node: NodeId,
         now: Timestamp,
         limit: u32,
     ) -> Result<Vec<Sandbox>> {
         bounds::limit(limit)?;
         sqlx::query_as(SELECT_EXPIRED)
+            .bind(node.0)
             .bind(micros(now)?)
             .bind(limit)
             .fetch_all(self.database.readers())
@@ -203,6 +205,8 @@ impl Sandboxes for SqliteCatalog {
             .bind(sandbox.removing)
             .bind(sandbox.keep_workspace)
             .bind(sandbox.started_before)
+            .bind(sandbox.node.0)
+            .bind(sandbox.generation as i64)
             .bind(bounds::spec(&sandbox)?)
             .bind(metadata_text(&sandbox))
             .bind(sandbox.id.as_str())
@@ -339,6 +343,8 @@ async fn insert(connection: &mut SqliteConnection, sandbox: &Sandbox) -> Result<
         .bind(sandbox.removing)
         .bind(sandbox.keep_workspace)
         .bind(sandbox.started_before)
+        .bind(sandbox.node.0)
+        .bind(sandbox.generation as i64)
         .bind(bounds::spec(sandbox)?)
         .bind(metadata_text(sandbox))
         .execute(&mut *connection)
@@ -378,6 +384,9 @@ fn push_filters(builder: &mut QueryBuilder<Sqlite>, query: &SandboxQuery) {
     }
     if let Some(state) = query.state {
         builder.push(" AND state = ").push_bind(state.name());
+    }
+    if let Some(node) = query.node {
+        builder.push(" AND node = ").push_bind(node.0);
     }
     if let Some(removing) = query.removing {
         // Written out, not bound: SQLite uses a partial index only if the

@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use elevo_core::{TenantId, Timestamp, WorkspaceId};
+use elevo_objects::SnapshotId;
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
 use super::{
@@ -12,12 +13,15 @@ use crate::catalog::Workspaces;
 use crate::error::{Error, Kind, Result};
 use crate::limits::MAX_SYNC_BYTES;
 use crate::query::Page;
-use crate::records::{Unsettled, Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState};
+use crate::records::{
+    NodeId, Unsettled, Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState,
+};
 
 macro_rules! columns {
     () => {
         "id, tenant, project, agent, api_key, name, base, synced, merges, sync, read_only, \
-         follows, state, last_merge, expires, created, updated"
+         follows, state, node, generation, files_origin, files_base, files_home, \
+         files_limit, last_merge, expires, created, updated"
     };
 }
 
@@ -36,18 +40,19 @@ pub(super) const SELECT_BY_NAME: &str = concat!(
 const INSERT: &str = concat!(
     "INSERT INTO workspaces (",
     columns!(),
-    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 );
 
 /// Sets the columns that a change or a merge can set.
 const UPDATE: &str = "UPDATE workspaces SET name = ?, base = ?, synced = ?, merges = ?, \
-                      sync = ?, read_only = ?, follows = ?, state = ?, last_merge = ?, \
-                      expires = ?, updated = ? WHERE id = ?";
+                      sync = ?, read_only = ?, follows = ?, state = ?, node = ?, generation = ?, \
+                      files_origin = ?, files_base = ?, files_home = ?, files_limit = ?, \
+                      last_merge = ?, expires = ?, updated = ? WHERE id = ?";
 
 pub(super) const SELECT_EXPIRED: &str = concat!(
     "SELECT ",
     columns!(),
-    " FROM workspaces WHERE state = 'parked' AND expires <= ? ORDER BY expires, id LIMIT ?"
+    " FROM workspaces WHERE state = 'parked' AND node = ? AND expires <= ? ORDER BY expires, id LIMIT ?"
 );
 
 #[async_trait]
@@ -78,6 +83,12 @@ impl Workspaces for SqliteCatalog {
             .bind(workspace.read_only)
             .bind(workspace.follows)
             .bind(values::to_word(workspace.state))
+            .bind(workspace.node.0)
+            .bind(workspace.generation as i64)
+            .bind(to_bytes(workspace.files.origin))
+            .bind(to_bytes(workspace.files.base))
+            .bind(to_bytes(workspace.files.home))
+            .bind(workspace.files.limit.map(|limit| limit as i64))
             .bind(workspace.last_merge.map(micros).transpose()?)
             .bind(workspace.expires.map(micros).transpose()?)
             .bind(micros(workspace.created)?)
@@ -118,11 +129,13 @@ impl Workspaces for SqliteCatalog {
 
     async fn expired_workspaces_of_all_tenants(
         &self,
+        node: NodeId,
         now: Timestamp,
         limit: u32,
     ) -> Result<Vec<Workspace>> {
         bounds::limit(limit)?;
         sqlx::query_as(SELECT_EXPIRED)
+            .bind(node.0)
             .bind(micros(now)?)
             .bind(limit)
             .fetch_all(self.database.readers())
@@ -176,6 +189,10 @@ impl Workspaces for SqliteCatalog {
     }
 }
 
+fn to_bytes(snapshot: Option<SnapshotId>) -> Option<Vec<u8>> {
+    snapshot.map(|snapshot| snapshot.0.as_bytes().to_vec())
+}
+
 fn sync_text(workspace: &Workspace) -> Result<String> {
     bounds::json(
         "the sync settings of a workspace",
@@ -208,6 +225,9 @@ fn push_filters(builder: &mut QueryBuilder<Sqlite>, query: &WorkspaceQuery) {
     }
     if let Some(agent) = &query.agent {
         builder.push(" AND agent = ").push_bind(agent.to_string());
+    }
+    if let Some(node) = query.node {
+        builder.push(" AND node = ").push_bind(node.0);
     }
     if let Some(state) = query.state {
         builder
@@ -253,6 +273,12 @@ pub(super) async fn update(connection: &mut SqliteConnection, workspace: &Worksp
         .bind(workspace.read_only)
         .bind(workspace.follows)
         .bind(values::to_word(workspace.state))
+        .bind(workspace.node.0)
+        .bind(workspace.generation as i64)
+        .bind(to_bytes(workspace.files.origin))
+        .bind(to_bytes(workspace.files.base))
+        .bind(to_bytes(workspace.files.home))
+        .bind(workspace.files.limit.map(|limit| limit as i64))
         .bind(workspace.last_merge.map(micros).transpose()?)
         .bind(workspace.expires.map(micros).transpose()?)
         .bind(micros(workspace.updated)?)

@@ -10,7 +10,7 @@ use std::time::Duration;
 use elevo_api as api;
 use elevo_api::Scope;
 use elevo_catalog::Catalog;
-use elevo_catalog::{Event, EventKind, EventQuery, NewEvent, Sandbox, SandboxChange};
+use elevo_catalog::{Event, EventKind, EventQuery, NewEvent, NodeId, Sandbox, SandboxChange};
 use elevo_core::{ErrorCode, SandboxId};
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -132,6 +132,7 @@ struct Looked {
 /// Lists, streams and records the events of tenants.
 pub(crate) struct Events {
     catalog: Arc<dyn Catalog>,
+    node: NodeId,
     config: Arc<Config>,
     time: Arc<Timekeeper>,
     projects: Arc<Projects>,
@@ -146,6 +147,7 @@ impl Events {
     pub(crate) fn new(resources: &Resources, projects: &Arc<Projects>) -> Self {
         Self {
             catalog: resources.catalog.clone(),
+            node: resources.node.id,
             config: resources.config.clone(),
             projects: projects.clone(),
             time: resources.time.clone(),
@@ -303,7 +305,7 @@ impl Events {
         let soon = clock::after(self.time.now().await?, EXPIRING);
         let ending = self
             .catalog
-            .expired_sandboxes_of_all_tenants(soon, 1000)
+            .expired_sandboxes_of_all_tenants(self.node, soon, 1000)
             .await?;
         let name = |row: &Sandbox| (row.id.clone(), row.expires.seconds());
         let now: HashSet<_> = ending.iter().map(name).collect();

@@ -231,7 +231,7 @@ impl Requests {
     pub(crate) fn new(resources: &Resources) -> Self {
         Self {
             catalog: resources.catalog.clone(),
-            process: crate::platform::clock::name("srv-"),
+            process: resources.node.session.to_string(),
             at_work: Arc::default(),
             unreleased: AtomicBool::default(),
         }

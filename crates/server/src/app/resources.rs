@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use elevo_agent_link::AgentLinks;
-use elevo_catalog::Catalog;
+use elevo_catalog::{Catalog, Node};
 use elevo_engine::Store;
 use elevo_merge::Drivers;
 use elevo_sandbox::SandboxRuntime;
@@ -31,6 +31,8 @@ use crate::platform::room::Room;
 pub struct Parts {
     /// The database with everything except the content of files.
     pub catalog: Arc<dyn Catalog>,
+    /// The node that this server runs on, and its session.
+    pub node: Node,
     /// The container engine.
     pub runtime: Arc<dyn SandboxRuntime>,
     /// The part of the server's directories that the engine sees.
@@ -52,6 +54,7 @@ pub struct Parts {
 pub(crate) struct Resources {
     pub(crate) config: Arc<Config>,
     pub(crate) catalog: Arc<dyn Catalog>,
+    pub(crate) node: Node,
     pub(crate) names: Arc<Names>,
     pub(crate) runtime: Arc<dyn SandboxRuntime>,
     pub(crate) sight: Arc<EngineSight>,
@@ -92,6 +95,7 @@ impl Resources {
             pool: parts.pool,
             names: Arc::new(Names::new(parts.catalog.clone())),
             catalog: parts.catalog,
+            node: parts.node,
             runtime: parts.runtime,
             sight: Arc::new(parts.sight),
             links: parts.links,

@@ -29,7 +29,7 @@ use elevo_agent_link::AgentLinks;
 use elevo_api as api;
 use elevo_api::Scope;
 use elevo_catalog::Catalog;
-use elevo_catalog::{Sandbox, SandboxQuery};
+use elevo_catalog::{NodeId, Sandbox, SandboxQuery};
 use elevo_core::{ErrorCode, SandboxId, SandboxState};
 use elevo_sandbox::SandboxRuntime;
 
@@ -74,6 +74,7 @@ pub(crate) struct LogsQuery {
 /// lets `Starts` create and start containers.
 pub(crate) struct Sandboxes {
     catalog: Arc<dyn Catalog>,
+    node: NodeId,
     config: Arc<Config>,
     links: AgentLinks,
     locks: Arc<SandboxLocks>,
@@ -99,6 +100,7 @@ impl Sandboxes {
     ) -> Self {
         Self {
             catalog: resources.catalog.clone(),
+            node: resources.node.id,
             config: resources.config.clone(),
             links: resources.links.clone(),
             locks: resources.locks.clone(),
@@ -128,6 +130,7 @@ impl Sandboxes {
                 tenant: Some(who.tenant),
                 agent: who.agent.clone(),
                 state: query.state,
+                node: None,
                 name_prefix: query.name_prefix,
                 metadata: query.metadata,
                 removing: Some(false),

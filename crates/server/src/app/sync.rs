@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use elevo_api as api;
 use elevo_api::Scope;
 use elevo_catalog::Catalog;
-use elevo_catalog::{KeyLimits, Workspace, WorkspaceQuery, WorkspaceState};
+use elevo_catalog::{KeyLimits, NodeId, Workspace, WorkspaceQuery, WorkspaceState};
 use elevo_engine::Progress;
 
 use crate::app::access::principal::Principal;
@@ -66,6 +66,7 @@ impl Look {
 /// Refreshes and merges the workspaces with automatic sync.
 pub(crate) struct Syncing {
     catalog: Arc<dyn Catalog>,
+    node: NodeId,
     room: Arc<Room>,
     stores: Arc<TenantStores>,
     merges: Arc<Merges>,
@@ -84,6 +85,7 @@ impl Syncing {
     ) -> Self {
         Self {
             catalog: resources.catalog.clone(),
+            node: resources.node.id,
             merges: merges.clone(),
             projects: projects.clone(),
             room: resources.room.clone(),
@@ -245,12 +247,13 @@ impl Syncing {
         }
     }
 
-    /// Returns the live workspaces with automatic sync, of one project or of
-    /// all.
+    /// Returns the live workspaces of this node with automatic sync, of one project
+    /// or of all.
     async fn synchronised(&self, project: Option<&ProjectId>) -> Result<Vec<Workspace>> {
         let mut query = WorkspaceQuery {
             project: project.cloned(),
             state: Some(WorkspaceState::Live),
+            node: Some(self.node),
             ..WorkspaceQuery::default()
         };
         let mut found = Vec::new();

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use elevo_api as api;
 use elevo_api::Scope;
 use elevo_catalog::Catalog;
-use elevo_catalog::{Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState};
+use elevo_catalog::{NodeId, Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState};
 use elevo_core::{ErrorCode, WorkspaceId};
 use elevo_engine::Progress;
 use elevo_merge::Drivers;
@@ -41,6 +41,7 @@ use crate::platform::{clock, owners};
 /// Manages workspaces: those of projects, and those that outlive their sandbox.
 pub(crate) struct Workspaces {
     catalog: Arc<dyn Catalog>,
+    node: NodeId,
     config: Arc<Config>,
     drivers: Arc<Drivers>,
     names: Arc<Names>,
@@ -61,6 +62,7 @@ impl Workspaces {
     ) -> Self {
         Self {
             catalog: resources.catalog.clone(),
+            node: resources.node.id,
             config: resources.config.clone(),
             drivers: resources.drivers.clone(),
             names: resources.names.clone(),
@@ -121,6 +123,7 @@ impl Workspaces {
                 project,
                 agent: who.agent.clone(),
                 state: state.map(state_in),
+                node: None,
                 after: query.position()?,
                 limit: query.limit,
             })

@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::json;
 
-use crate::harness::Service;
+use crate::harness::{Service, eventually};
 
 #[tokio::test]
 async fn resources_without_an_owner_are_deleted() {
@@ -61,6 +61,84 @@ async fn only_a_sandbox_whose_id_was_never_returned_is_rolled_back() {
     let started = service.post(&format!("{path}/start"), json!({})).await;
     assert_eq!(started["state"], "running", "{started}");
     assert_eq!(service.output_of(&again, "cat file").await, "mine\n");
+}
+
+/// Returns the rows of another node, one per line, with the columns that a recovery
+/// changes.
+async fn rows_of_another_node(service: &Service) -> String {
+    let select = "select id, state, reason, removing, keep_workspace, expires, updated, generation \
+                  from sandboxes where node = 2 order by id; \
+                  select id, state, expires, updated, generation from workspaces \
+                  where node = 2 order by id";
+    let mut sqlite = std::process::Command::new("sqlite3");
+    sqlite.args(["-cmd", ".timeout 10000"]);
+    sqlite.arg(service.data.join("catalog.db")).arg(select);
+    let output = tokio::task::spawn_blocking(move || sqlite.output());
+    let output = output.await.unwrap().unwrap();
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The rows of the other node are in every state that a recovery or a job of their
+/// own node would change. Their containers and directories are not here.
+#[tokio::test]
+async fn the_sandboxes_and_workspaces_of_another_node_stay_as_they_are() {
+    let mut service = Service::start().await;
+    let (kept, ends) = (service.sandbox().await, service.sandbox().await);
+    let states = [
+        "state = 'starting', started_before = 0",
+        "state = 'starting', started_before = 1",
+        "state = 'stopping'",
+        "state = 'running'",
+        "removing = 1",
+        "expires = 1",
+    ];
+    let mut elsewhere = Vec::new();
+    for _ in states {
+        // The deleted sandbox leaves an id that no container and directory has.
+        let id = service.sandbox().await;
+        service.delete(&id).await;
+        elsewhere.push(id);
+    }
+    service.kill();
+    for (id, state) in elsewhere.iter().zip(states) {
+        let copy = format!(
+            "create temp table copy as select * from sandboxes where id = '{kept}'; \
+             update copy set id = '{id}', workspace = '{id}', node = 2, {state}; \
+             insert into sandboxes select * from copy"
+        );
+        service.sql(&copy).await;
+    }
+    for (id, state) in ["ws-parked", "ws-removing"]
+        .iter()
+        .zip(["parked", "removing"])
+    {
+        let add = format!(
+            "insert into workspaces (id, tenant, api_key, base, synced, merges, sync, read_only, \
+             follows, state, created, updated, expires, node) select '{id}', tenant, api_key, \
+             zeroblob(32), zeroblob(32), 0, '{{}}', 0, 0, '{state}', created, updated, 1, 2 \
+             from sandboxes where id = '{kept}'"
+        );
+        service.sql(&add).await;
+    }
+    let own = format!("update sandboxes set expires = 1 where id = '{ends}'");
+    service.sql(&own).await;
+    let before = rows_of_another_node(&service).await;
+    assert_eq!(before.lines().count(), 8, "{before}");
+
+    service.run();
+    assert_eq!(rows_of_another_node(&service).await, before);
+    let path = format!("/api/v1/sandboxes/{ends}");
+    eventually("the own expired sandbox is deleted", async || {
+        let request = service.request(Method::GET, &path);
+        request.send().await.unwrap().status() == 404
+    })
+    .await;
+    let cleared = service.post("/api/v1/gc", json!({})).await;
+    assert_eq!(cleared["cleanedSandboxes"], 0, "{cleared}");
+    assert_eq!(rows_of_another_node(&service).await, before);
+    let row = service.get(&format!("/api/v1/sandboxes/{kept}")).await;
+    assert_eq!(row["state"], "running", "{row}");
 }
 
 /// Tests that need a real container engine.

@@ -7,8 +7,8 @@ use serde_json::json;
 use super::tenants::{KEY, at, id_of};
 use crate::catalog::*;
 use crate::records::{
-    BaseMove, Landed, Landing, LandingKind, LogEntry, PathChange, Project, Retention, Review,
-    ReviewState, Sides, Step, VersionKind, Workspace, WorkspaceState,
+    BaseMove, Landed, Landing, LandingKind, LogEntry, NodeId, PathChange, Project, Retention,
+    Review, ReviewState, Sides, Step, VersionKind, Workspace, WorkspaceFiles, WorkspaceState,
 };
 
 /// A snapshot id that is unique for each number.
@@ -85,6 +85,9 @@ pub(crate) fn workspace(tenant: TenantId, id: &str, project: Option<&str>) -> Wo
         read_only: false,
         follows: false,
         state: WorkspaceState::Live,
+        node: NodeId::FIRST,
+        generation: 1,
+        files: WorkspaceFiles::default(),
         last_merge: None,
         expires: None,
         created: at(100),

@@ -9,7 +9,7 @@ use crate::catalog::*;
 use crate::change::SandboxChange;
 use crate::conformance::backend::Backend;
 use crate::query::{AddLimits, SandboxQuery};
-use crate::records::{Agent, ApiKey, KeyLimits, Sandbox, Tenant};
+use crate::records::{Agent, ApiKey, KeyLimits, NodeId, Sandbox, Tenant};
 
 pub(crate) const ALICE: TenantId = TenantId::new([0xa1; 16]);
 /// The last tenant in byte order.
@@ -99,6 +99,8 @@ pub(crate) fn sandbox(tenant: TenantId, id: &str) -> Sandbox {
         removing: false,
         keep_workspace: false,
         started_before: false,
+        node: NodeId::FIRST,
+        generation: 1,
         spec: json!({ "memory": 1 << 30, "env": { "A": "b" } }),
         metadata: BTreeMap::new(),
         project: None,

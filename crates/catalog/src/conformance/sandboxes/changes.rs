@@ -13,7 +13,7 @@ use crate::conformance::samples::{
 };
 use crate::error::{Error, Kind};
 use crate::limits::{MAX_REASON_BYTES, MAX_SPEC_BYTES};
-use crate::records::{Sandbox, SandboxFailure};
+use crate::records::{NodeId, Sandbox, SandboxFailure};
 
 /// Also checks that the call returns the changed sandbox.
 pub async fn a_change_sets_only_the_given_fields(backend: &impl Backend) {
@@ -31,6 +31,7 @@ pub async fn a_change_sets_only_the_given_fields(backend: &impl Backend) {
     assert_eq!(changed.expect("nothing to do"), untouched);
     let everything = SandboxChange {
         from: Some(vec![SandboxState::Stopped, SandboxState::Starting]),
+        generation: Some(1),
         to: Some(SandboxState::Running),
         reason: Some(Some("\0".repeat(MAX_REASON_BYTES + 1))),
         failure: Some(SandboxFailure::AgentLost),
@@ -42,6 +43,7 @@ pub async fn a_change_sets_only_the_given_fields(backend: &impl Backend) {
         removing: Some(false),
         keep_workspace: Some(true),
         started_before: Some(true),
+        node: Some(NodeId(2)),
         spec: Some(json!({})),
         metadata: Some(pairs(&[("a", "1"), ("b", "2")])),
         tells: Vec::new(),
@@ -61,6 +63,8 @@ pub async fn a_change_sets_only_the_given_fields(backend: &impl Backend) {
         updated: at(102),
         keep_workspace: true,
         started_before: true,
+        node: NodeId(2),
+        generation: 2,
         spec: json!({}),
         metadata: pairs(&[("a", "1"), ("b", "2")]),
         ..before

@@ -14,7 +14,7 @@ const ROW: &str = "
     INSERT INTO api_keys VALUES
         (zeroblob(16), 'key-1', NULL, 'k', zeroblob(32), '[]', '{}', 1, NULL, NULL);
     INSERT INTO sandboxes VALUES ('sbx-1', zeroblob(16), NULL, 'key-1', NULL, 'running', NULL, 't', NULL,
-        'w', zeroblob(32), 1, 1, 1, 0, 0, '{}', 1, NULL, '{}');
+        'w', zeroblob(32), 1, 1, 1, 0, 0, '{}', 1, NULL, '{}', 1, 1);
     INSERT INTO templates VALUES ('t', 'i', NULL, '[]', 1, 0, 1);
 ";
 
@@ -23,7 +23,7 @@ const PROJECT: &str = "
         'all', NULL);
     INSERT INTO policies VALUES ('prj-1', '{}');
     INSERT INTO workspaces VALUES ('w', zeroblob(16), 'prj-1', NULL, 'key-1', NULL, zeroblob(32),
-        zeroblob(32), 0, '{}', 0, 0, 'live', NULL, 1, 1, NULL);
+        zeroblob(32), 0, '{}', 0, 0, 'live', NULL, 1, 1, NULL, 1, 1, NULL, NULL, NULL, NULL);
     INSERT INTO landings VALUES ('prj-1', 1, zeroblob(32), zeroblob(32), 'merge', NULL, NULL, 'key-1', '',
         NULL, '{}', 1);
     INSERT INTO versions VALUES ('prj-1', 1, x'61', 'added', NULL, NULL, x'0101a4', 1, 0, 'take');
@@ -53,6 +53,7 @@ async fn impossible_values_are_reported_as_damage() {
         "UPDATE sandboxes SET failure = 'tiredness'",
         "UPDATE sandboxes SET spec = '{'",
         "UPDATE sandboxes SET metadata = '[]'",
+        "UPDATE sandboxes SET node = -1",
         "UPDATE api_keys SET scopes = 'null'",
         "UPDATE api_keys SET limits = '7'",
         "UPDATE templates SET size = -1",
@@ -86,6 +87,8 @@ async fn impossible_values_of_projects_are_reported_as_damage() {
         "UPDATE policies SET policy = '{'",
         "UPDATE workspaces SET state = 'dancing'",
         "UPDATE workspaces SET sync = ''",
+        "UPDATE workspaces SET node = 4294967296",
+        "UPDATE workspaces SET files_limit = -1",
         "UPDATE landings SET kind = 'crash'",
         "UPDATE landings SET api_key = 'not an id'",
         "UPDATE landings SET counts = '{'",

@@ -12,7 +12,7 @@ use super::{Temporary, id_of};
 use crate::conformance::Backend;
 use crate::error::Error;
 use crate::query::SandboxQuery;
-use crate::records::{Agent, ApiKey, KeyLimits, Sandbox, Template, Tenant};
+use crate::records::{Agent, ApiKey, KeyLimits, NodeId, Sandbox, Template, Tenant};
 use crate::records::{Begun, IdempotentRequest, RequestRun};
 
 /// Returns the whole schema, as text.
@@ -176,6 +176,8 @@ fn sandbox() -> Sandbox {
         removing: true,
         keep_workspace: true,
         started_before: true,
+        node: NodeId::FIRST,
+        generation: 1,
         spec: json!({ "memory": 1 << 30, "env": { "A": "b\nc" } }),
         metadata: BTreeMap::new(),
         project: None,

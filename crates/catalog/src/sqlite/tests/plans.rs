@@ -12,7 +12,7 @@ use super::{Temporary, id_of};
 use crate::conformance::Backend;
 use crate::query::{Position, SandboxQuery};
 use crate::records::{
-    EventQuery, ProjectQuery, ReviewQuery, ReviewState, SnapshotQuery, WorkspaceQuery,
+    EventQuery, NodeId, ProjectQuery, ReviewQuery, ReviewState, SnapshotQuery, WorkspaceQuery,
 };
 
 /// Returns the query plan of a statement, one step per line.
@@ -72,13 +72,19 @@ async fn no_statement_reads_a_whole_table_or_sorts_it() {
     };
     let list = select_page(&of_tenant).unwrap().into_sql();
     let list_all = select_page(&SandboxQuery::default()).unwrap().into_sql();
+    let of_node = SandboxQuery {
+        node: Some(NodeId::FIRST),
+        ..SandboxQuery::default()
+    };
+    let of_node = select_page(&of_node).unwrap().into_sql();
     let counts = count_by_state(Some(TenantId::LOCAL)).into_sql();
     for (statement, index) in [
         (list.as_str(), "sandboxes_by_tenant (tenant=? AND"),
         (list_all.as_str(), "sandboxes_by_age"),
+        (of_node.as_str(), "sandboxes_by_node (node=?)"),
         (COUNT_OF_KEY, "sandboxes_by_key (tenant=? AND api_key=?)"),
         (COUNT_ALL, "COVERING INDEX sandboxes_by_"),
-        (SELECT_EXPIRED, "sandboxes_by_expiry (expires<?)"),
+        (SELECT_EXPIRED, "sandboxes_by_expiry (node=? AND expires<?)"),
         (
             counts.as_str(),
             "COVERING INDEX sandboxes_by_state (tenant=?)",
@@ -253,7 +259,7 @@ async fn lists_of_projects_and_their_records_are_in_the_order_of_an_index() {
         (SELECT_EXPIRED, &["reviews_by_expiry (expires<?)"]),
         (
             super::super::workspaces::SELECT_EXPIRED,
-            &["workspaces_by_expiry (expires<?)"],
+            &["workspaces_by_expiry (node=? AND expires<?)"],
         ),
         (
             super::super::sandboxes::SELECT_BY_WORKSPACE,

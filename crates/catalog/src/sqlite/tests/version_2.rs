@@ -8,8 +8,8 @@ use super::super::SqliteCatalog;
 use super::{Temporary, id_of};
 use crate::conformance::Backend;
 use crate::records::{
-    FileVersion, LandedStep, LandingKind, LogEntry, PathChange, Project, ProjectPolicy, Retention,
-    Review, ReviewState, Sides, VersionKind, Workspace, WorkspaceState,
+    FileVersion, LandedStep, LandingKind, LogEntry, NodeId, PathChange, Project, ProjectPolicy,
+    Retention, Review, ReviewState, Sides, VersionKind, Workspace, WorkspaceFiles, WorkspaceState,
 };
 
 pub(super) const TENANT: TenantId = TenantId::new([0xa1; 16]);
@@ -61,6 +61,9 @@ fn workspace() -> Workspace {
         read_only: false,
         follows: true,
         state: WorkspaceState::Parked,
+        node: NodeId::FIRST,
+        generation: 1,
+        files: WorkspaceFiles::default(),
         last_merge: Some(at(3)),
         expires: None,
         created: at(1),

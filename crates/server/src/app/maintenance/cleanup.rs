@@ -10,14 +10,14 @@ use std::sync::Arc;
 
 use elevo_api as api;
 use elevo_catalog::Catalog;
-use elevo_catalog::{ProjectQuery, Sandbox, SandboxQuery, WorkspaceQuery, WorkspaceState};
+use elevo_catalog::{NodeId, ProjectQuery, Sandbox, SandboxQuery, WorkspaceQuery, WorkspaceState};
 use elevo_core::{SandboxId, TenantId, WorkspaceId, is_id_text};
 use elevo_sandbox::SandboxRuntime;
 
 use crate::app::maintenance::quarantine::Quarantine;
 use crate::app::projects::Projects;
 use crate::app::resources::Resources;
-use crate::app::sandboxes::rows::all_sandboxes;
+use crate::app::sandboxes::rows::sandboxes_on;
 use crate::app::sandboxes::starts::Starts;
 use crate::app::sandboxes::warm_pools::WarmPools;
 use crate::app::tenant_stores::TenantStores;
@@ -29,6 +29,7 @@ use crate::platform::clock;
 /// deletions, and deletes unused layers and networks.
 pub(crate) struct Cleanup {
     catalog: Arc<dyn Catalog>,
+    node: NodeId,
     runtime: Arc<dyn SandboxRuntime>,
     stores: Arc<TenantStores>,
     pools: Arc<WarmPools>,
@@ -49,6 +50,7 @@ impl Cleanup {
     ) -> Self {
         Self {
             catalog: resources.catalog.clone(),
+            node: resources.node.id,
             pools: pools.clone(),
             projects: projects.clone(),
             quarantine: quarantine.clone(),
@@ -69,7 +71,7 @@ impl Cleanup {
         // directories must be older than the list of rows: otherwise a new
         // workspace would seem to have no row.
         let workspaces = self.stores.all_workspaces().await;
-        let rows = match all_sandboxes(&*self.catalog).await {
+        let rows = match sandboxes_on(&*self.catalog, self.node).await {
             Ok(rows) => rows,
             failed => {
                 log_failure(failed, "step", "sandboxes", SKIPPED);
@@ -128,7 +130,7 @@ impl Cleanup {
                 return 0;
             }
         };
-        let newer = all_sandboxes(&*self.catalog).await;
+        let newer = sandboxes_on(&*self.catalog, self.node).await;
         let Some(newer) = log_failure(newer, "step", "containers", SKIPPED) else {
             return 0;
         };
@@ -191,6 +193,7 @@ impl Cleanup {
         }
         let query = WorkspaceQuery {
             state: Some(WorkspaceState::Removing),
+            node: Some(self.node),
             ..WorkspaceQuery::default()
         };
         for row in self.catalog.workspaces(&query).await?.items {
@@ -214,6 +217,7 @@ impl Cleanup {
     pub(crate) async fn leave_engine(&self) -> Result<()> {
         self.pools.drain().await;
         let query = SandboxQuery {
+            node: Some(self.node),
             limit: 1,
             ..SandboxQuery::default()
         };

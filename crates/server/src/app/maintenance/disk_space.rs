@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use elevo_agent_link::AgentLinks;
 use elevo_catalog::Catalog;
-use elevo_catalog::{Sandbox, Workspace, WorkspaceState};
+use elevo_catalog::{Sandbox, Workspace, WorkspaceChange, WorkspaceState};
 use elevo_core::{ErrorCode, SandboxState, TenantId, WorkspaceId};
 use elevo_engine::Progress;
 use elevo_sandbox::SandboxRuntime;
@@ -21,9 +21,10 @@ use crate::app::sandboxes::starts::Starts;
 use crate::app::sandboxes::warm_pools::WarmPools;
 use crate::app::tenant_stores::{self, TenantStores};
 use crate::app::workspaces::Workspaces;
-use crate::app::workspaces::parking::parked_info;
+use crate::app::workspaces::parking::{files_of, parked_info};
 use crate::config::Config;
 use crate::failure::{Failure, Result, log_failure};
+use crate::platform::clock;
 use crate::platform::room::{Room, Tended};
 
 /// Interval between two checks of the free space.
@@ -296,10 +297,22 @@ impl DiskSpace {
         let info = parked_info(author, &workspace);
         let parked = self.stores.with(tenant, move |workspaces| {
             match workspaces.park(&workspace, info, &NeverFreeze, &Progress::new()) {
-                Ok(_) | Err(WorkspaceError::Parked(_) | WorkspaceError::NotFound(_)) => Ok(()),
+                Ok(_) | Err(WorkspaceError::Parked(_)) => Ok(Some(workspaces.get(&workspace)?)),
+                Err(WorkspaceError::NotFound(_)) => Ok(None),
                 Err(error) => Err(error.into()),
             }
         });
-        parked.await
+        let Some(record) = parked.await? else {
+            return Ok(());
+        };
+        let change = WorkspaceChange {
+            generation: Some(row.generation),
+            files: Some(files_of(&record)),
+            ..WorkspaceChange::default()
+        };
+        let changed = self
+            .catalog
+            .change_workspace(tenant, id, &change, clock::now());
+        Ok(changed.await.map(drop)?)
     }
 }

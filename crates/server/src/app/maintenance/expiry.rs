@@ -16,7 +16,7 @@ use std::time::Duration;
 use elevo_agent_link::AgentLinks;
 use elevo_api::OnExpiry;
 use elevo_catalog::Catalog;
-use elevo_catalog::{EventKind, Sandbox, SandboxChange, Workspace, WorkspaceChange};
+use elevo_catalog::{EventKind, NodeId, Sandbox, SandboxChange, Workspace, WorkspaceChange};
 use elevo_core::{SandboxState, TenantId, Timestamp};
 use elevo_engine::Progress;
 use elevo_objects::Tree;
@@ -86,6 +86,7 @@ enum Expired {
 pub(crate) struct Expiry {
     audit: Arc<Audit>,
     catalog: Arc<dyn Catalog>,
+    node: NodeId,
     links: AgentLinks,
     locks: Arc<SandboxLocks>,
     runtime: Arc<dyn SandboxRuntime>,
@@ -105,6 +106,7 @@ impl Expiry {
         Self {
             audit: resources.audit.clone(),
             catalog: resources.catalog.clone(),
+            node: resources.node.id,
             links: resources.links.clone(),
             locks: resources.locks.clone(),
             runtime: resources.runtime.clone(),
@@ -116,7 +118,7 @@ impl Expiry {
         }
     }
 
-    /// Expires all sandboxes and workspaces that are due, and waits for the
+    /// Expires all sandboxes and workspaces of this node that are due, and waits for the
     /// tasks that it starts. Returns the number of expired sandboxes.
     pub(crate) async fn remove_expired(self: &Arc<Self>) -> Result<u64> {
         let mut removed = 0;
@@ -132,12 +134,13 @@ impl Expiry {
     pub(crate) async fn begin_expiry(self: &Arc<Self>) -> Result<Vec<JoinHandle<(u64, u64)>>> {
         let (now, most) = (self.time.now().await?, elevo_catalog::MAX_PAGE);
         let mut expired: BTreeMap<_, Vec<_>> = BTreeMap::new();
-        let sandboxes = self.catalog.expired_sandboxes_of_all_tenants(now, most);
+        let (catalog, node) = (&self.catalog, self.node);
+        let sandboxes = catalog.expired_sandboxes_of_all_tenants(node, now, most);
         for sandbox in sandboxes.await? {
             let of_tenant = expired.entry(sandbox.tenant).or_default();
             of_tenant.push(Expired::Sandbox(sandbox));
         }
-        let workspaces = self.catalog.expired_workspaces_of_all_tenants(now, most);
+        let workspaces = catalog.expired_workspaces_of_all_tenants(node, now, most);
         for row in workspaces.await? {
             let of_tenant = expired.entry(row.tenant).or_default();
             of_tenant.push(Expired::Workspace(row));
@@ -219,6 +222,7 @@ impl Expiry {
         // unsaved changes.
         self.end_processes(&sandbox).await?;
         let mark = SandboxChange {
+            generation: Some(sandbox.generation),
             removing: Some(true),
             keep_workspace: Some(self.keeps_work(&sandbox).await),
             tells: vec![EventKind::SandboxExpired],
@@ -325,6 +329,7 @@ impl Expiry {
     async fn expire_workspace(&self, row: &Workspace, now: Timestamp) -> Result<()> {
         let change = WorkspaceChange {
             from: Some(row.state),
+            generation: Some(row.generation),
             expired_by: Some(now),
             tells: vec![EventKind::WorkspaceExpired],
             ..WorkspaceChange::default()

@@ -1,5 +1,6 @@
 //! Recovery after the start of the server: makes the rows of sandboxes match the
-//! containers and workspaces that the last server process left.
+//! containers and workspaces that the last server process left on this node. The
+//! rows of other nodes stay as they are.
 //!
 //! ```text
 //! row         container     action
@@ -18,8 +19,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use elevo_catalog::Catalog;
-use elevo_catalog::Sandbox;
+use elevo_catalog::{Catalog, NodeId, Sandbox};
 use elevo_core::{ErrorCode, SandboxId, SandboxState};
 use elevo_sandbox::SandboxRuntime;
 use elevo_sandbox::{Container, ContainerState};
@@ -29,7 +29,7 @@ use crate::app::maintenance::cleanup::Cleanup;
 use crate::app::resources::Resources;
 use crate::app::sandboxes::containers::Containers;
 use crate::app::sandboxes::reasons::Reason;
-use crate::app::sandboxes::rows::all_sandboxes;
+use crate::app::sandboxes::rows::sandboxes_on;
 use crate::app::sandboxes::starts::Starts;
 use crate::app::tenant_stores::TenantStores;
 use crate::failure::Result;
@@ -38,6 +38,7 @@ use crate::failure::Result;
 /// the ids of the sandboxes that are not recovered yet.
 pub(crate) struct Recovery {
     catalog: Arc<dyn Catalog>,
+    node: NodeId,
     runtime: Arc<dyn SandboxRuntime>,
     stores: Arc<TenantStores>,
     cleanup: Arc<Cleanup>,
@@ -57,6 +58,7 @@ impl Recovery {
     ) -> Self {
         Self {
             catalog: resources.catalog.clone(),
+            node: resources.node.id,
             cleanup: cleanup.clone(),
             containers: containers.clone(),
             runtime: resources.runtime.clone(),
@@ -69,7 +71,7 @@ impl Recovery {
     /// Recovers sandboxes and workspaces after a start. Succeeds even if the
     /// container engine does not respond: the server starts without it.
     pub(crate) async fn run(self: &Arc<Self>) -> Result<()> {
-        let rows = all_sandboxes(&*self.catalog).await?;
+        let rows = sandboxes_on(&*self.catalog, self.node).await?;
         *self.unrecovered() = rows.into_iter().map(|row| row.id).collect();
         if let Err(failure) = self.recover_sandboxes().await {
             let cause = failure.summary();
@@ -128,6 +130,8 @@ impl Recovery {
         match self.catalog.sandbox_of_any_tenant(id).await? {
             // The erasure of the tenant deletes this sandbox.
             Some(sandbox) if self.stores.is_closed(sandbox.tenant) => Ok(()),
+            // It has moved to another node, which answers for it from then on.
+            Some(sandbox) if sandbox.node != self.node => Ok(()),
             Some(sandbox) => self.recover_one(&sandbox, container).await,
             None => Ok(()),
         }

@@ -179,6 +179,8 @@ impl Sandboxes {
             removing: false,
             keep_workspace: false,
             started_before: false,
+            node: self.node,
+            generation: 1,
             spec: serde_json::to_value(spec).map_err(|error| Failure::internal(&error))?,
             metadata: BTreeMap::new(),
             project: None,

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use elevo_agent_link::AgentLinks;
 use elevo_catalog::Catalog;
-use elevo_catalog::Sandbox;
+use elevo_catalog::{NodeId, Sandbox};
 use elevo_core::{SandboxId, SandboxState};
 use elevo_sandbox::ContainerState;
 use elevo_sandbox::SandboxRuntime;
@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use crate::app::resources::Resources;
 use crate::app::sandboxes::locks::SandboxLocks;
 use crate::app::sandboxes::reasons::{Reason, is_lost};
-use crate::app::sandboxes::rows::{all_sandboxes, container_of};
+use crate::app::sandboxes::rows::{container_of, sandboxes_on};
 use crate::app::sandboxes::starts::Starts;
 use crate::config::Config;
 use crate::failure::{Result, log_failure};
@@ -48,6 +48,7 @@ impl Missing {
 /// updates their rows.
 pub(crate) struct LostSandboxes {
     catalog: Arc<dyn Catalog>,
+    node: NodeId,
     config: Arc<Config>,
     links: AgentLinks,
     locks: Arc<SandboxLocks>,
@@ -60,6 +61,7 @@ impl LostSandboxes {
     pub(crate) fn new(resources: &Resources, starts: &Arc<Starts>) -> Self {
         Self {
             catalog: resources.catalog.clone(),
+            node: resources.node.id,
             config: resources.config.clone(),
             links: resources.links.clone(),
             locks: resources.locks.clone(),
@@ -131,10 +133,10 @@ impl LostSandboxes {
         Ok(())
     }
 
-    /// Checks every running sandbox without a connected agent, and every lost one
-    /// whose agent has reconnected.
+    /// Checks every running sandbox of this node without a connected agent, and
+    /// every lost one whose agent has reconnected.
     pub(crate) async fn look_after_all(&self) -> Result<()> {
-        for sandbox in all_sandboxes(&*self.catalog).await? {
+        for sandbox in sandboxes_on(&*self.catalog, self.node).await? {
             let has_agent = self.links.get(&sandbox.id).is_some();
             let is_odd = match sandbox.state {
                 SandboxState::Running => !has_agent,

@@ -1,26 +1,35 @@
 //! Reads the rows of sandboxes.
 
-use elevo_catalog::{Catalog, Sandbox, SandboxQuery};
+use elevo_catalog::{Catalog, NodeId, Sandbox, SandboxQuery};
 use elevo_core::{ErrorCode, TenantId};
 use elevo_sandbox::ContainerId;
 
 use crate::failure::{Failure, Result};
 
-/// Returns the sandboxes of all tenants.
+/// Returns the sandboxes of all tenants, on all nodes.
 pub(crate) async fn all_sandboxes(catalog: &dyn Catalog) -> Result<Vec<Sandbox>> {
-    list(catalog, None).await
+    list(catalog, SandboxQuery::default()).await
+}
+
+/// Returns the sandboxes of all tenants on a node.
+pub(crate) async fn sandboxes_on(catalog: &dyn Catalog, node: NodeId) -> Result<Vec<Sandbox>> {
+    let query = SandboxQuery {
+        node: Some(node),
+        ..SandboxQuery::default()
+    };
+    list(catalog, query).await
 }
 
 /// Returns all sandboxes of a tenant.
 pub(crate) async fn sandboxes_of(catalog: &dyn Catalog, tenant: TenantId) -> Result<Vec<Sandbox>> {
-    list(catalog, Some(tenant)).await
-}
-
-async fn list(catalog: &dyn Catalog, tenant: Option<TenantId>) -> Result<Vec<Sandbox>> {
-    let mut query = SandboxQuery {
-        tenant,
+    let query = SandboxQuery {
+        tenant: Some(tenant),
         ..SandboxQuery::default()
     };
+    list(catalog, query).await
+}
+
+async fn list(catalog: &dyn Catalog, mut query: SandboxQuery) -> Result<Vec<Sandbox>> {
     let mut all = Vec::new();
     loop {
         let page = catalog.sandboxes(&query).await?;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use elevo_agent_link::AgentLinks;
 use elevo_catalog::Catalog;
 use elevo_catalog::secret::SandboxToken;
-use elevo_catalog::{EventKind, Sandbox, SandboxChange, Workspace};
+use elevo_catalog::{EventKind, NodeId, Sandbox, SandboxChange, Workspace};
 use elevo_core::{ErrorCode, SandboxId, SandboxState};
 use elevo_engine::Progress;
 use elevo_sandbox::ContainerId;
@@ -57,6 +57,7 @@ pub(crate) enum Source {
 /// set of sandboxes that this process is starting.
 pub(crate) struct Starts {
     catalog: Arc<dyn Catalog>,
+    node: NodeId,
     config: Arc<Config>,
     freezer: Arc<Freezer>,
     links: AgentLinks,
@@ -77,6 +78,7 @@ impl Starts {
     ) -> Self {
         Self {
             catalog: resources.catalog.clone(),
+            node: resources.node.id,
             config: resources.config.clone(),
             containers: containers.clone(),
             freezer: resources.freezer.clone(),
@@ -398,6 +400,7 @@ impl Starts {
         let change = SandboxChange {
             from: Some(from.to_vec()),
             to: Some(to),
+            generation: Some(sandbox.generation),
             failure: reason.as_ref().and_then(|reason| reason.failure),
             reason: Some(reason.map(|reason| reason.text)),
             tells,

@@ -11,7 +11,7 @@ use crate::failure::{Failure, Result, short};
 use crate::platform::{clock, owners};
 use elevo_api as api;
 use elevo_api::Scope;
-use elevo_catalog::{Workspace, WorkspaceState};
+use elevo_catalog::{Workspace, WorkspaceFiles, WorkspaceState};
 use elevo_core::{AgentId, ErrorCode, WorkspaceId};
 use elevo_engine::Progress;
 use elevo_workspace::Owner;
@@ -155,6 +155,9 @@ impl Workspaces {
             read_only,
             follows: read_only && wish.sync.mode != api::SyncMode::Manual,
             state: WorkspaceState::Live,
+            node: self.node,
+            generation: 1,
+            files: WorkspaceFiles::default(),
             last_merge: None,
             expires: None,
             created: now,

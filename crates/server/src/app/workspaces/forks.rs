@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use elevo_api as api;
-use elevo_catalog::{Sandbox, Workspace, WorkspaceState};
+use elevo_catalog::{Sandbox, Workspace, WorkspaceFiles, WorkspaceState};
 use elevo_core::{KeyId, Timestamp, WorkspaceId};
 use elevo_engine::Progress;
 
@@ -174,6 +174,8 @@ fn fork_row(
         key: key.clone(),
         name,
         merges: 0,
+        generation: 1,
+        files: WorkspaceFiles::default(),
         last_merge: None,
         expires: None,
         created,

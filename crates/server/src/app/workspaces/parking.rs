@@ -7,11 +7,10 @@
 use std::collections::BTreeMap;
 
 use elevo_api as api;
-use elevo_catalog::{Sandbox, Workspace, WorkspaceChange, WorkspaceState};
+use elevo_catalog::{Sandbox, Workspace, WorkspaceChange, WorkspaceFiles, WorkspaceState};
 use elevo_core::{ErrorCode, KeyId, TenantId, Timestamp, WorkspaceId};
 use elevo_engine::{CommitInfo, Progress};
-use elevo_objects::SnapshotId;
-use elevo_workspace::{Error as WorkspaceError, NeverFreeze, Record};
+use elevo_workspace::{Error as WorkspaceError, NeverFreeze, Record, State};
 use tokio::sync::OwnedMutexGuard;
 
 use crate::app::access::principal::Principal;
@@ -111,6 +110,7 @@ impl Workspaces {
     ) -> Result<()> {
         let change = WorkspaceChange {
             state: Some(WorkspaceState::Parked),
+            files: Some(files_of(record)),
             expires: Some(expires),
             ..WorkspaceChange::default()
         };
@@ -128,7 +128,7 @@ impl Workspaces {
                     name: sandbox.name.clone(),
                     created: sandbox.created,
                     expires,
-                    ..parked_row(tenant, id, &sandbox.key, record.base)
+                    ..self.parked_row(tenant, record, &sandbox.key)
                 };
                 Ok(self.add_named(&row).await?)
             }
@@ -170,6 +170,8 @@ impl Workspaces {
     pub(crate) async fn revive(&self, row: &Workspace) -> Result<()> {
         let change = WorkspaceChange {
             state: Some(WorkspaceState::Live),
+            generation: Some(row.generation),
+            files: Some(WorkspaceFiles::default()),
             expires: Some(None),
             ..WorkspaceChange::default()
         };
@@ -206,36 +208,53 @@ impl Workspaces {
                 self.time.now().await?,
                 self.config.expired_keep,
             )),
-            ..parked_row(tenant, id, &key.id, record.base)
+            ..self.parked_row(tenant, &record, &key.id)
         };
         match self.catalog.add_workspace(&row).await {
             Err(elevo_catalog::Error::Exists { .. }) => Ok(()),
             added => Ok(added?),
         }
     }
+
+    /// Returns the row of a parked workspace without a project.
+    fn parked_row(&self, tenant: TenantId, record: &Record, key: &KeyId) -> Workspace {
+        let now = clock::now();
+        Workspace {
+            id: record.id.clone(),
+            tenant,
+            project: None,
+            agent: None,
+            key: key.clone(),
+            name: None,
+            base: record.base,
+            synced: record.base,
+            merges: 0,
+            sync: serde_json::json!({}),
+            read_only: false,
+            follows: false,
+            state: WorkspaceState::Parked,
+            node: self.node,
+            generation: 1,
+            files: files_of(record),
+            last_merge: None,
+            expires: None,
+            created: now,
+            updated: now,
+        }
+    }
 }
 
-/// Returns the row of a parked workspace without a project.
-fn parked_row(tenant: TenantId, id: &WorkspaceId, key: &KeyId, base: SnapshotId) -> Workspace {
-    let now = clock::now();
-    Workspace {
-        id: id.clone(),
-        tenant,
-        project: None,
-        agent: None,
-        key: key.clone(),
-        name: None,
-        base,
-        synced: base,
-        merges: 0,
-        sync: serde_json::json!({}),
-        read_only: false,
-        follows: false,
-        state: WorkspaceState::Parked,
-        last_merge: None,
-        expires: None,
-        created: now,
-        updated: now,
+/// Returns the files of a workspace in the store. On a full disk, a parked
+/// workspace still has its directory, and then there are none.
+pub(crate) fn files_of(record: &Record) -> WorkspaceFiles {
+    match record.state {
+        State::Live => WorkspaceFiles::default(),
+        State::Parked => WorkspaceFiles {
+            origin: Some(record.origin),
+            base: Some(record.base),
+            home: record.home,
+            limit: record.limit,
+        },
     }
 }
 

@@ -8,12 +8,13 @@ use crate::failure::{Failure, Result};
 use crate::platform::clock;
 
 impl Starts {
-    /// Ends the start of every sandbox in the state `starting` that no task of
-    /// this process is starting.
+    /// Ends the start of every sandbox of this node in the state `starting` that no
+    /// task of this process is starting.
     pub(crate) async fn end_abandoned_starts(&self) -> Result<()> {
         let query = SandboxQuery {
             state: Some(SandboxState::Starting),
             removing: Some(false),
+            node: Some(self.node),
             ..SandboxQuery::default()
         };
         // The rows must be read before the set of running starts: a task enters
@@ -62,6 +63,7 @@ impl Starts {
         // No client knows the id of a sandbox in its first start.
         let mark = SandboxChange {
             from: Some(starting.to_vec()),
+            generation: Some(sandbox.generation),
             removing: Some(true),
             ..SandboxChange::default()
         };
