@@ -165,6 +165,7 @@ impl Workspaces {
         // workspace since `row` was read.
         let change = WorkspaceChange {
             from: Some(row.state),
+            generation: Some(row.generation),
             ..WorkspaceChange::default()
         };
         match self.mark_removing(row, change).await {

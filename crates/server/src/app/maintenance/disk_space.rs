@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use elevo_agent_link::AgentLinks;
 use elevo_catalog::Catalog;
-use elevo_catalog::{Sandbox, Workspace, WorkspaceChange, WorkspaceState};
+use elevo_catalog::{Sandbox, Workspace, WorkspaceState};
 use elevo_core::{ErrorCode, SandboxState, TenantId, WorkspaceId};
 use elevo_engine::Progress;
 use elevo_sandbox::SandboxRuntime;
@@ -21,10 +21,9 @@ use crate::app::sandboxes::starts::Starts;
 use crate::app::sandboxes::warm_pools::WarmPools;
 use crate::app::tenant_stores::{self, TenantStores};
 use crate::app::workspaces::Workspaces;
-use crate::app::workspaces::parking::{files_of, parked_info};
+use crate::app::workspaces::parking::parked_info;
 use crate::config::Config;
 use crate::failure::{Failure, Result, log_failure};
-use crate::platform::clock;
 use crate::platform::room::{Room, Tended};
 
 /// Interval between two checks of the free space.
@@ -302,17 +301,9 @@ impl DiskSpace {
                 Err(error) => Err(error.into()),
             }
         });
-        let Some(record) = parked.await? else {
-            return Ok(());
-        };
-        let change = WorkspaceChange {
-            generation: Some(row.generation),
-            files: Some(files_of(&record)),
-            ..WorkspaceChange::default()
-        };
-        let changed = self
-            .catalog
-            .change_workspace(tenant, id, &change, clock::now());
-        Ok(changed.await.map(drop)?)
+        match parked.await? {
+            Some(record) => self.workspaces.note_files(&row, &record).await.map(drop),
+            None => Ok(()),
+        }
     }
 }

@@ -191,6 +191,7 @@ impl Starts {
         let change = SandboxChange {
             from: Some(vec![SandboxState::Starting]),
             to: Some(SandboxState::Running),
+            generation: Some(sandbox.generation),
             reason: Some(None),
             started_before: Some(true),
             tells,
@@ -306,6 +307,7 @@ impl Starts {
     ) -> Result<()> {
         let change = SandboxChange {
             container: Some(Some(sandbox.id.to_string())),
+            generation: Some(sandbox.generation),
             token_hash: Some(token.hash()),
             ..SandboxChange::default()
         };

@@ -136,6 +136,19 @@ impl Workspaces {
         }
     }
 
+    /// Records where the files of a parked workspace are in the store.
+    pub(crate) async fn note_files(&self, row: &Workspace, record: &Record) -> Result<Workspace> {
+        let change = WorkspaceChange {
+            generation: Some(row.generation),
+            files: Some(files_of(record)),
+            ..WorkspaceChange::default()
+        };
+        let changed = self
+            .catalog
+            .change_workspace(row.tenant, &row.id, &change, clock::now());
+        Ok(changed.await?)
+    }
+
     /// Returns a workspace without a sandbox that the principal may use in a new
     /// sandbox. Sets the disk limit in `spec` to that of the workspace.
     pub(crate) async fn existing(
@@ -246,7 +259,7 @@ impl Workspaces {
 
 /// Returns the files of a workspace in the store. On a full disk, a parked
 /// workspace still has its directory, and then there are none.
-pub(crate) fn files_of(record: &Record) -> WorkspaceFiles {
+fn files_of(record: &Record) -> WorkspaceFiles {
     match record.state {
         State::Live => WorkspaceFiles::default(),
         State::Parked => WorkspaceFiles {

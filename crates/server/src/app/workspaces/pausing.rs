@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use elevo_api as api;
-use elevo_catalog::{Workspace, WorkspaceChange, WorkspaceState};
+use elevo_catalog::{Workspace, WorkspaceChange, WorkspaceFiles, WorkspaceState};
 use elevo_core::WorkspaceId;
 use elevo_engine::Progress;
 use elevo_workspace::{Error as WorkspaceError, NeverFreeze};
@@ -54,12 +54,15 @@ impl Workspaces {
         let info = parked_info(author, &id);
         let stored = self.stores.with(row.tenant, move |workspaces| {
             match workspaces.park(&id, info, &NeverFreeze, &Progress::new()) {
-                Ok(_) | Err(WorkspaceError::Parked(_)) => Ok(()),
+                Ok(_) | Err(WorkspaceError::Parked(_)) => Ok(workspaces.get(&id)?),
                 Err(error) => Err(error.into()),
             }
         });
         match stored.await {
-            Ok(()) => self.out(&parked).await,
+            Ok(record) => {
+                let parked = self.note_files(&parked, &record).await?;
+                self.out(&parked).await
+            }
             Err(failure) => {
                 self.set_state(&parked, WorkspaceState::Live).await?;
                 Err(failure)
@@ -106,6 +109,8 @@ impl Workspaces {
     async fn set_state(&self, row: &Workspace, state: WorkspaceState) -> Result<Workspace> {
         let change = WorkspaceChange {
             from: Some(row.state),
+            generation: Some(row.generation),
+            files: Some(WorkspaceFiles::default()),
             state: Some(state),
             expires: Some(None),
             ..WorkspaceChange::default()

@@ -212,6 +212,7 @@ impl Workspaces {
     async fn change_expected(&self, row: &Workspace, change: WorkspaceChange) -> Result<bool> {
         let change = WorkspaceChange {
             expected: Some((row.base, row.merges)),
+            generation: Some(row.generation),
             ..change
         };
         let changed = self

@@ -21,6 +21,7 @@ impl Starts {
         let starting = SandboxChange {
             from: Some(vec![SandboxState::Stopped, SandboxState::Error]),
             to: Some(SandboxState::Starting),
+            generation: Some(before.generation),
             reason: Some(Some(AGAIN.into())),
             started_before: Some(true),
             tells: vec![EventKind::SandboxStarting],

@@ -12,6 +12,7 @@ impl Starts {
     pub(crate) async fn give_up(&self, sandbox: &Sandbox) {
         let id = &sandbox.id;
         let mark = SandboxChange {
+            generation: Some(sandbox.generation),
             removing: Some(true),
             ..SandboxChange::default()
         };
