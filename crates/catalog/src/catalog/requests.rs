@@ -45,8 +45,8 @@ pub trait Requests {
     async fn release_of(&self, process: &str) -> Result<u64>;
 
     /// Releases the unfinished requests of all processes except those in `alive`;
-    /// returns how many. For a catalog of one server: among several, a server
-    /// that has just started may be missing in `alive`.
+    /// returns how many. `alive` must have every process that runs requests, also
+    /// those of other servers.
     async fn release_all_but(&self, alive: &[&str]) -> Result<u64>;
 
     /// Deletes the requests whose `keep_until` has passed at `now`; returns how

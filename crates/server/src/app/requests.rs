@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use elevo_catalog::{Begun, Catalog, IdempotentRequest, RequestRun};
+use elevo_catalog::{Begun, Catalog, IdempotentRequest, Node, RequestRun};
 use elevo_core::{ErrorCode, TenantId};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -220,8 +220,8 @@ fn told(settled: elevo_catalog::Result<()>) {
 /// process is carrying out; the catalog has the others.
 pub(crate) struct Requests {
     catalog: Arc<dyn Catalog>,
-    /// Identifies this process among those that share a catalog.
-    process: String,
+    /// The node of this server, and the session that its requests name.
+    node: Node,
     at_work: Arc<AtWork>,
     /// True while rows of earlier server processes are still marked as running.
     unreleased: AtomicBool,
@@ -231,7 +231,7 @@ impl Requests {
     pub(crate) fn new(resources: &Resources) -> Self {
         Self {
             catalog: resources.catalog.clone(),
-            process: resources.node.session.to_string(),
+            node: resources.node.clone(),
             at_work: Arc::default(),
             unreleased: AtomicBool::default(),
         }
@@ -250,7 +250,7 @@ impl Requests {
             run: RequestRun {
                 tenant: sent.tenant,
                 name: sent.name,
-                process: self.process.clone(),
+                process: self.node.session.to_string(),
             },
             fingerprint: sent.fingerprint,
             id: clock::name(""),
@@ -299,12 +299,23 @@ impl Requests {
         }
     }
 
+    /// Releases the requests of all processes except this one and the servers of
+    /// other nodes: only one server process at a time runs on a node.
+    async fn release(&self) -> elevo_catalog::Result<u64> {
+        // A server that begins its session after this call accepts requests only
+        // after its recovery, so none of them is released below.
+        let nodes = self.catalog.sessions().await?;
+        let others = nodes.iter().filter(|node| node.id != self.node.id);
+        let alive = others.chain([&self.node]);
+        let alive: Vec<_> = alive.map(|node| node.session.to_string()).collect();
+        let alive: Vec<_> = alive.iter().map(String::as_str).collect();
+        self.catalog.release_all_but(&alive).await
+    }
+
     /// Marks the requests of earlier server processes as no longer running, so
     /// that retries can carry them out.
     pub(crate) async fn release_earlier(&self) {
-        // Only one server process at a time uses a catalog, so all others have
-        // ended.
-        if let Err(error) = self.catalog.release_all_but(&[&self.process]).await {
+        if let Err(error) = self.release().await {
             // Only retries of those requests depend on this, so the server
             // starts anyway and a job tries again.
             let cause = crate::failure::chain(&error);
@@ -317,7 +328,7 @@ impl Requests {
     /// [`Self::release_earlier`] failed at the start.
     pub(crate) async fn release_again(&self) -> Result<()> {
         if self.unreleased.load(Ordering::Relaxed) {
-            self.catalog.release_all_but(&[&self.process]).await?;
+            self.release().await?;
             self.unreleased.store(false, Ordering::Relaxed);
         }
         Ok(())

@@ -69,7 +69,8 @@ async fn rows_of_another_node(service: &Service) -> String {
     let select = "select id, state, reason, removing, keep_workspace, expires, updated, generation \
                   from sandboxes where node = 2 order by id; \
                   select id, state, expires, updated, generation from workspaces \
-                  where node = 2 order by id";
+                  where node = 2 order by id; \
+                  select id, process from requests where process = 'session-99'";
     let mut sqlite = std::process::Command::new("sqlite3");
     sqlite.args(["-cmd", ".timeout 10000"]);
     sqlite.arg(service.data.join("catalog.db")).arg(select);
@@ -121,10 +122,19 @@ async fn the_sandboxes_and_workspaces_of_another_node_stay_as_they_are() {
         );
         service.sql(&add).await;
     }
+    let session = "insert into nodes (id, name, session, started, expires) \
+                   values (2, 'two', 99, 1, 2)";
+    service.sql(session).await;
+    let request = format!(
+        "insert into requests (tenant, name, fingerprint, id, process, keep_until) \
+         select tenant, zeroblob(32), zeroblob(32), 'request', 'session-99', \
+         created + 86400000000 from sandboxes where id = '{kept}'"
+    );
+    service.sql(&request).await;
     let own = format!("update sandboxes set expires = 1 where id = '{ends}'");
     service.sql(&own).await;
     let before = rows_of_another_node(&service).await;
-    assert_eq!(before.lines().count(), 8, "{before}");
+    assert_eq!(before.lines().count(), 9, "{before}");
 
     service.run();
     assert_eq!(rows_of_another_node(&service).await, before);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use elevo_agent_link::AgentLinks;
 use elevo_catalog::Catalog;
-use elevo_catalog::{Sandbox, Workspace, WorkspaceState};
+use elevo_catalog::{NodeId, Sandbox, Workspace, WorkspaceState};
 use elevo_core::{ErrorCode, SandboxState, TenantId, WorkspaceId};
 use elevo_engine::Progress;
 use elevo_sandbox::SandboxRuntime;
@@ -45,6 +45,7 @@ const STUCK: &str = "the server's disk was full; changes to files after their la
 /// Keeps the server working on a disk that becomes full.
 pub(crate) struct DiskSpace {
     catalog: Arc<dyn Catalog>,
+    node: NodeId,
     config: Arc<Config>,
     links: AgentLinks,
     locks: Arc<SandboxLocks>,
@@ -65,6 +66,7 @@ impl DiskSpace {
     ) -> Self {
         Self {
             catalog: resources.catalog.clone(),
+            node: resources.node.id,
             config: resources.config.clone(),
             links: resources.links.clone(),
             locks: resources.locks.clone(),
@@ -276,7 +278,8 @@ impl DiskSpace {
     }
 
     async fn store_one(&self, tenant: TenantId, id: &WorkspaceId) -> Result<()> {
-        let is_parked = |row: &Workspace| row.state == WorkspaceState::Parked;
+        let is_parked =
+            |row: &Workspace| row.state == WorkspaceState::Parked && row.node == self.node;
         let row = self.catalog.workspace(tenant, id).await?;
         let Some(row) = row.filter(is_parked) else {
             return Ok(());
