@@ -162,6 +162,8 @@ stored!(bytes Hash, |form: &[u8]| form.try_into().ok().map(Hash::from_bytes));
 stored!(bytes TreePath, forms::read_path);
 stored!(bytes Entry, forms::read_entry);
 stored!(integer Timestamp, of_micros);
+stored!(integer u16, |form: i64| form.try_into().ok());
+stored!(integer u32, |form: i64| form.try_into().ok());
 stored!(integer u64, |form: i64| form.try_into().ok());
 stored!(id AgentId);
 stored!(id KeyId);

@@ -26,7 +26,7 @@ mod requests;
 mod retention;
 mod reviews;
 mod roots;
-mod samples;
+pub(crate) mod samples;
 mod sandboxes;
 mod settings;
 mod snapshots;

@@ -10,7 +10,8 @@
 //! encrypted, except webhook secrets, which are needed in clear to sign.
 //!
 //! [`Catalog`] and the traits of its areas state the promises; [`SqliteCatalog`]
-//! implements them on one file. The traits expose no database, and no call spans
+//! implements them on one file, [`PostgresCatalog`] in a database that several
+//! processes share. The traits expose no database, and no call spans
 //! two stores.
 
 mod bounds;
@@ -23,6 +24,7 @@ mod error;
 #[cfg(any(test, feature = "fuzzing"))]
 mod fuzzing;
 mod limits;
+mod postgres;
 mod query;
 mod records;
 pub mod secret;
@@ -44,6 +46,7 @@ pub use limits::{
     MAX_POLICY_BYTES, MAX_REASON_BYTES, MAX_REVIEWS, MAX_SPEC_BYTES, MAX_STEPS, MAX_SYNC_BYTES,
     MAX_TEXT_BYTES, MAX_UNSETTLED, MAX_WEBHOOKS, MAX_WORDS,
 };
+pub use postgres::{PostgresCatalog, PostgresOptions};
 pub use query::{AddLimits, Page, Position, SandboxQuery};
 pub use records::{
     Agent, ApiKey, Attempt, BaseMove, Begun, Claimed, ClientSnapshot, CommandClaim, Delivery,

@@ -39,7 +39,7 @@ mod tenants;
 #[cfg(test)]
 mod tests;
 mod unsettled;
-mod values;
+pub(crate) mod values;
 mod versions;
 mod webhooks;
 mod workspaces;

@@ -255,11 +255,13 @@ pub struct Delivery {
     #[sqlx(try_from = "Column<DeliveryState>")]
     pub state: DeliveryState,
     /// Number of attempts so far.
+    #[sqlx(try_from = "Column<u32>")]
     pub attempts: u32,
     /// Time of the next attempt.
     #[sqlx(try_from = "Column<Timestamp>")]
     pub due: Timestamp,
     /// HTTP status of the response to the last attempt.
+    #[sqlx(try_from = "Optional<u16>")]
     pub status: Option<u16>,
     /// Reason why the last attempt failed.
     pub error: Option<String>,

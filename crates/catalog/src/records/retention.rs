@@ -48,11 +48,11 @@ impl Retention {
 
     /// Returns the stored form: the values of the columns `retention` and
     /// `retention_count`.
-    pub(crate) const fn to_columns(self) -> (&'static str, Option<u32>) {
+    pub(crate) const fn to_columns(self) -> (&'static str, Option<i64>) {
         match self {
             Self::All => ("all", None),
-            Self::Last(count) => ("last", Some(count)),
-            Self::Daily(days) => ("daily", Some(days)),
+            Self::Last(count) => ("last", Some(count as i64)),
+            Self::Daily(days) => ("daily", Some(days as i64)),
             Self::Named => ("named", None),
         }
     }
@@ -62,14 +62,15 @@ impl<'r, R: Row> FromRow<'r, R> for Retention
 where
     &'static str: ColumnIndex<R>,
     &'r str: Decode<'r, R::Database> + Type<R::Database>,
-    Option<u32>: Decode<'r, R::Database> + Type<R::Database>,
+    Option<i64>: Decode<'r, R::Database> + Type<R::Database>,
 {
     fn from_row(row: &'r R) -> sqlx::Result<Self> {
-        let count: Option<u32> = row.try_get("retention_count")?;
+        let count: Option<i64> = row.try_get("retention_count")?;
+        let count = count.map(u32::try_from);
         match (row.try_get("retention")?, count) {
             ("all", None) => Ok(Self::All),
-            ("last", Some(count)) => Ok(Self::Last(count)),
-            ("daily", Some(days)) => Ok(Self::Daily(days)),
+            ("last", Some(Ok(count))) => Ok(Self::Last(count)),
+            ("daily", Some(Ok(days))) => Ok(Self::Daily(days)),
             ("named", None) => Ok(Self::Named),
             _ => Err(sqlx::Error::ColumnDecode {
                 index: "retention".into(),

@@ -59,6 +59,7 @@ pub struct Review {
     #[sqlx(try_from = "Optional<ReviewId>")]
     pub successor: Option<ReviewId>,
     /// Number of times it was reopened, or changed while it was open.
+    #[sqlx(try_from = "Column<u32>")]
     pub reopened: u32,
 }
 

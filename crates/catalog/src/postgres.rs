@@ -1,0 +1,78 @@
+//! The catalog in a PostgreSQL database, which several processes share.
+//!
+//! A change is one transaction. It locks the rows that it decides on, in this
+//! order: the limits of the server, the owner, the project, the workspace, the
+//! review. Advisory locks are of the transaction, never of the session, so that
+//! a pooler can sit in between. Their classes: 1 a tenant, 2 a node, 3 the
+//! numbering of events, 4 a project, 5 the limits of the server.
+
+mod agents;
+mod catalog;
+mod commands;
+mod database;
+mod deliveries;
+mod events;
+mod failure;
+mod keys;
+mod land_call;
+mod land_review;
+mod landings;
+mod pages;
+mod policies;
+mod projects;
+mod quotas;
+mod requests;
+mod retention;
+mod reviews;
+mod roots;
+mod sandboxes;
+mod settings;
+mod snapshots;
+mod steps;
+mod tags;
+mod templates;
+mod tenants;
+#[cfg(test)]
+mod tests;
+mod unsettled;
+mod values;
+mod versions;
+mod webhooks;
+mod workspaces;
+
+use std::ops::Deref;
+
+use self::database::Database;
+pub use self::database::PostgresOptions;
+use crate::catalog::Catalog;
+use crate::error::Result;
+
+/// A [`Catalog`] in a PostgreSQL database. Needs a Tokio runtime.
+#[derive(Debug)]
+pub struct PostgresCatalog {
+    database: Database,
+}
+
+impl PostgresCatalog {
+    /// Opens the catalog in the database of this URL, and migrates it to the
+    /// current format.
+    pub async fn open(url: &str, options: &PostgresOptions) -> Result<Self> {
+        let database = Database::open(url, options).await?;
+        Ok(Self { database })
+    }
+
+    /// Waits for running changes and closes the connections. Later calls fail.
+    pub async fn close(&self) {
+        self.database.close().await;
+    }
+}
+
+/// Lets callers that hold a `PostgresCatalog` rather than a `dyn Catalog` call
+/// the methods of every area without importing each trait.
+impl Deref for PostgresCatalog {
+    type Target = dyn Catalog;
+
+    fn deref(&self) -> &(dyn Catalog + 'static) {
+        self
+    }
+}

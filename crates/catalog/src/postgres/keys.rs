@@ -1,0 +1,98 @@
+//! Statements on API keys.
+
+use async_trait::async_trait;
+use elevo_core::{KeyId, TenantId, Timestamp};
+
+use super::{PostgresCatalog, database, failure, quotas};
+use crate::bounds::{self, micros};
+use crate::catalog::Keys;
+use crate::error::{Kind, Limit, Result};
+use crate::records::ApiKey;
+use crate::sqlite::values;
+
+macro_rules! columns {
+    () => {
+        "tenant, id, agent, name, hash, scopes, limits, created, expires, revoked"
+    };
+}
+
+pub(super) const SELECT_BY_HASH: &str =
+    concat!("SELECT ", columns!(), " FROM api_keys WHERE hash = $1");
+
+#[async_trait]
+impl Keys for PostgresCatalog {
+    async fn add_key(&self, key: &ApiKey) -> Result<()> {
+        bounds::key(key)?;
+        let mut transaction = self.database.write().await?;
+        quotas::lock_tenant(&mut transaction, key.tenant).await?;
+        let count = sqlx::query("SELECT count(*) FROM api_keys WHERE tenant = $1");
+        let count = count.bind(&key.tenant.as_bytes()[..]);
+        database::check_max_listed(&mut transaction, count, Limit::Keys).await?;
+        let insert = concat!(
+            "INSERT INTO api_keys (",
+            columns!(),
+            ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+        );
+        sqlx::query(insert)
+            .bind(&key.tenant.as_bytes()[..])
+            .bind(key.id.as_str())
+            .bind(key.agent.as_deref())
+            .bind(&key.name)
+            .bind(&key.hash[..])
+            .bind(values::to_json(&key.scopes)?)
+            .bind(values::to_json(&key.limits)?)
+            .bind(micros(key.created)?)
+            .bind(key.expires.map(micros).transpose()?)
+            .bind(key.revoked.map(micros).transpose()?)
+            .execute(&mut *transaction)
+            .await
+            .map_err(failure::of_adding(Kind::Key))?;
+        database::commit(transaction).await
+    }
+
+    async fn key_of_any_tenant(&self, hash: &[u8; 32]) -> Result<Option<ApiKey>> {
+        sqlx::query_as(SELECT_BY_HASH)
+            .bind(&hash[..])
+            .fetch_optional(self.database.pool())
+            .await
+            .map_err(failure::of)
+    }
+
+    async fn key(&self, tenant: TenantId, id: &KeyId) -> Result<Option<ApiKey>> {
+        let select = concat!(
+            "SELECT ",
+            columns!(),
+            " FROM api_keys WHERE tenant = $1 AND id = $2"
+        );
+        sqlx::query_as(select)
+            .bind(&tenant.as_bytes()[..])
+            .bind(id.as_str())
+            .fetch_optional(self.database.pool())
+            .await
+            .map_err(failure::of)
+    }
+
+    async fn keys(&self, tenant: TenantId) -> Result<Vec<ApiKey>> {
+        let select = concat!(
+            "SELECT ",
+            columns!(),
+            " FROM api_keys WHERE tenant = $1 ORDER BY created, id"
+        );
+        sqlx::query_as(select)
+            .bind(&tenant.as_bytes()[..])
+            .fetch_all(self.database.pool())
+            .await
+            .map_err(failure::of)
+    }
+
+    async fn revoke_key(&self, tenant: TenantId, id: &KeyId, at: Timestamp) -> Result<bool> {
+        let update =
+            "UPDATE api_keys SET revoked = $1 WHERE tenant = $2 AND id = $3 AND revoked IS NULL";
+        let statement = sqlx::query(update)
+            .bind(micros(at)?)
+            .bind(&tenant.as_bytes()[..])
+            .bind(id.as_str());
+        let done = self.database.run(statement).await?;
+        Ok(done > 0)
+    }
+}
