@@ -17,6 +17,8 @@ mod keys;
 mod land_call;
 mod land_review;
 mod landings;
+mod leases;
+mod nodes;
 mod pages;
 mod policies;
 mod projects;

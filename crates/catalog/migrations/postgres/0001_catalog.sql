@@ -56,6 +56,8 @@ CREATE TABLE sandboxes (
     started_before boolean NOT NULL DEFAULT false,
     failure text COLLATE "C",
     metadata text COLLATE "C" NOT NULL DEFAULT '{}',
+    node bigint NOT NULL DEFAULT 1,
+    generation bigint NOT NULL DEFAULT 1 CHECK (generation > 0),
     FOREIGN KEY (tenant, agent) REFERENCES agents (tenant, id),
     FOREIGN KEY (tenant, api_key) REFERENCES api_keys (tenant, id)
 );
@@ -115,6 +117,12 @@ CREATE TABLE workspaces (
     created bigint NOT NULL,
     updated bigint NOT NULL,
     expires bigint,
+    node bigint NOT NULL DEFAULT 1,
+    generation bigint NOT NULL DEFAULT 1 CHECK (generation > 0),
+    files_origin bytea CHECK (length(files_origin) = 32),
+    files_base bytea CHECK (length(files_base) = 32),
+    files_home bytea CHECK (length(files_home) = 32),
+    files_limit bigint,
     FOREIGN KEY (tenant, project) REFERENCES projects (tenant, id),
     FOREIGN KEY (tenant, agent) REFERENCES agents (tenant, id),
     FOREIGN KEY (tenant, api_key) REFERENCES api_keys (tenant, id)
@@ -295,7 +303,7 @@ CREATE INDEX sandboxes_by_tenant ON sandboxes (tenant, created, id);
 
 CREATE INDEX sandboxes_by_key ON sandboxes (tenant, api_key) WHERE NOT removing;
 
-CREATE INDEX sandboxes_by_expiry ON sandboxes (expires, id) WHERE NOT removing;
+CREATE INDEX sandboxes_by_expiry ON sandboxes (node, expires, id) WHERE NOT removing;
 
 CREATE INDEX sandboxes_by_state ON sandboxes (tenant, state) WHERE NOT removing;
 
@@ -355,7 +363,7 @@ CREATE INDEX requests_by_age ON requests (keep_until);
 CREATE INDEX requests_at_work ON requests (process)
     WHERE status IS NULL AND process IS NOT NULL;
 
-CREATE INDEX workspaces_by_expiry ON workspaces (expires, id)
+CREATE INDEX workspaces_by_expiry ON workspaces (node, expires, id)
     WHERE state = 'parked';
 
 CREATE UNIQUE INDEX sandboxes_by_workspace ON sandboxes (tenant, workspace);
@@ -380,6 +388,36 @@ CREATE UNIQUE INDEX sandboxes_by_name ON sandboxes (tenant, name)
 
 CREATE UNIQUE INDEX workspaces_by_name ON workspaces (tenant, name, coalesce(project, ''))
     WHERE state <> 'removing' AND name IS NOT NULL;
+CREATE INDEX sandboxes_by_node ON sandboxes (node, created, id);
+
+CREATE INDEX workspaces_by_node ON workspaces (node, created, id);
+
+-- The machines on which servers run sandboxes, each with its newest session; 0 before the first one.
+CREATE TABLE nodes (
+    id bigint NOT NULL PRIMARY KEY,
+    name text COLLATE "C" NOT NULL UNIQUE,
+    session bigint NOT NULL CHECK (session >= 0),
+    started bigint NOT NULL,
+    expires bigint NOT NULL
+);
+
+CREATE INDEX nodes_by_session ON nodes (session);
+
+INSERT INTO nodes (id, name, session, started, expires) VALUES (1, 'local', 0, 0, 0);
+
+-- Work that one session at a time does for all servers. A released lease keeps its row, so that its token
+-- never returns.
+CREATE TABLE leases (
+    name text COLLATE "C" NOT NULL PRIMARY KEY,
+    session bigint NOT NULL,
+    token bigint NOT NULL,
+    expires bigint NOT NULL
+);
+
+-- The time of the database in microseconds. Leases and sessions expire by it.
+CREATE FUNCTION now_1() RETURNS bigint LANGUAGE sql VOLATILE AS $$
+    SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+$$;
 
 -- Events without a number yet. A change inserts here; `number_events` moves the rows to `events`. A
 -- sequence would number events in the order in which they were inserted, not in the order in which they

@@ -43,11 +43,10 @@ const DELETE_BATCH: u32 = 5000;
 
 #[async_trait]
 impl Events for PostgresCatalog {
-    async fn add_event(&self, event: &NewEvent) -> Result<u64> {
+    async fn add_event(&self, event: &NewEvent) -> Result<()> {
         let mut transaction = self.database.write().await?;
         insert(&mut transaction, event).await?;
-        database::commit(transaction).await?;
-        number(self.database.pool()).await
+        database::commit(transaction).await
     }
 
     async fn events(&self, query: &EventQuery) -> Result<Vec<Event>> {

@@ -1,11 +1,14 @@
 //! Limits of tenants, checked in the transaction that adds a record.
 
+use std::collections::BTreeSet;
+
 use elevo_core::TenantId;
 use sqlx::PgConnection;
 
-use super::failure;
+use super::{database, failure, sandboxes};
 use crate::error::{Error, Kind, Limit, Result};
-use crate::records::{TENANT_LIMITS, TenantLimits};
+use crate::query::AddLimits;
+use crate::records::{Sandbox, TENANT_LIMITS, TenantLimits};
 
 /// Locks the row of a tenant, if there is one, so that additions of counted
 /// records of the tenant take turns. Does not hold up records that only refer to
@@ -45,7 +48,7 @@ fn read(text: &str) -> Result<TenantLimits> {
 }
 
 /// Checks the limits on the sandboxes of a tenant, after some were added.
-pub(super) async fn check_sandboxes(connection: &mut PgConnection, tenant: TenantId) -> Result<()> {
+async fn check_sandboxes(connection: &mut PgConnection, tenant: TenantId) -> Result<()> {
     let limits = limits_of(connection, tenant).await?;
     if (limits.sandboxes, limits.memory, limits.disk) == (None, None, None) {
         return Ok(());
@@ -66,6 +69,38 @@ pub(super) async fn check_sandboxes(connection: &mut PgConnection, tenant: Tenan
     )?;
     check(memory as u64, Limit::MemoryOfTenant, limits.memory)?;
     check(disk as u64, Limit::DiskOfTenant, limits.disk)
+}
+
+/// Checks all limits on sandboxes, after some were added.
+pub(super) async fn check_added(
+    connection: &mut PgConnection,
+    added: &[Sandbox],
+    limits: AddLimits,
+) -> Result<()> {
+    let tenants: BTreeSet<_> = added.iter().map(|it| it.tenant).collect();
+    for tenant in tenants {
+        check_sandboxes(connection, tenant).await?;
+    }
+    if let Some(limit) = limits.total {
+        database::lock_server(connection).await?;
+        let count = sqlx::query_scalar(sandboxes::COUNT_ALL);
+        let counted = count.fetch_one(&mut *connection).await;
+        let counted: i64 = counted.map_err(failure::of)?;
+        check(counted as u64, Limit::Sandboxes, Some(limit.into()))?;
+    }
+    let Some(limit) = limits.per_key else {
+        return Ok(());
+    };
+    let keys: BTreeSet<_> = added.iter().map(|it| (it.tenant, &it.key)).collect();
+    for (tenant, key) in keys {
+        let count = sqlx::query_scalar(sandboxes::COUNT_OF_KEY)
+            .bind(&tenant.as_bytes()[..])
+            .bind(key.as_str());
+        let counted = count.fetch_one(&mut *connection).await;
+        let counted: i64 = counted.map_err(failure::of)?;
+        check(counted as u64, Limit::SandboxesOfKey, Some(limit.into()))?;
+    }
+    Ok(())
 }
 
 /// Checks the limit on the workspaces of a tenant, after one was added.

@@ -16,6 +16,10 @@ use crate::records::{Begun, IdempotentRequest, RequestRun};
 /// happen between two transactions.
 const DELETE_BATCH: u32 = 500;
 
+/// Releases the requests that a process runs.
+pub(super) const RELEASE_OF: &str =
+    "UPDATE requests SET process = NULL WHERE status IS NULL AND process = $1";
+
 /// Releases the requests that no live process runs.
 pub(super) const RELEASE_ALL_BUT: &str = "UPDATE requests SET process = NULL \
      WHERE status IS NULL AND process IS NOT NULL \
@@ -92,6 +96,12 @@ impl Requests for PostgresCatalog {
     async fn abandon(&self, run: &RequestRun) -> Result<()> {
         let delete = sqlx::query(if_running!("DELETE FROM requests"));
         self.database.run(bind_run(delete, run)).await.map(drop)
+    }
+
+    async fn release_of(&self, process: &str) -> Result<u64> {
+        self.database
+            .run(sqlx::query(RELEASE_OF).bind(process))
+            .await
     }
 
     async fn release_all_but(&self, alive: &[&str]) -> Result<u64> {

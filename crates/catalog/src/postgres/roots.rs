@@ -11,7 +11,7 @@ use super::database::{self, Database};
 use super::{PostgresCatalog, failure};
 use crate::bounds;
 use crate::catalog::SnapshotRoots;
-use crate::columns::Column;
+use crate::columns::{Column, Optional};
 use crate::error::Result;
 use crate::records::{RootPlace, Roots, WalkPart};
 
@@ -59,8 +59,8 @@ pub(super) const SELECT_MORE_TAGS: &str = concat!(
     "WHERE tenant = $1 AND id > $2 ORDER BY id, tags.name LIMIT $3"
 );
 
-pub(super) const SELECT_WORKSPACES: &str =
-    "SELECT id, base, synced FROM workspaces WHERE tenant = $1 AND id > $2 ORDER BY id LIMIT $3";
+pub(super) const SELECT_WORKSPACES: &str = "SELECT id, base, synced, files_origin, files_base, files_home \
+     FROM workspaces WHERE tenant = $1 AND id > $2 ORDER BY id LIMIT $3";
 
 pub(super) const SELECT_REVIEWS: &str = "SELECT id, base_snapshot, ours_snapshot, theirs_snapshot FROM reviews \
      WHERE state = 'open' AND tenant = $1 AND id > $2 ORDER BY id LIMIT $3";
@@ -110,6 +110,12 @@ struct WorkspaceRow {
     base: SnapshotId,
     #[sqlx(try_from = "Column<SnapshotId>")]
     synced: SnapshotId,
+    #[sqlx(try_from = "Optional<SnapshotId>")]
+    files_origin: Option<SnapshotId>,
+    #[sqlx(try_from = "Optional<SnapshotId>")]
+    files_base: Option<SnapshotId>,
+    #[sqlx(try_from = "Optional<SnapshotId>")]
+    files_home: Option<SnapshotId>,
 }
 
 #[derive(sqlx::FromRow)]
@@ -205,9 +211,13 @@ fn workspaces(rows: &[WorkspaceRow], limit: u32) -> Roots {
             after: String::new(),
         },
     };
-    let needed = rows.iter().flat_map(|row| [row.base, row.synced]);
+    let needed = |row: &WorkspaceRow| {
+        let always = [row.base, row.synced].map(Some);
+        let parked = [row.files_origin, row.files_base, row.files_home];
+        always.into_iter().chain(parked).flatten()
+    };
     Roots {
-        snapshots: needed.collect(),
+        snapshots: rows.iter().flat_map(needed).collect(),
         versions: false,
         next: Some(RootPlace(next)),
     }

@@ -1,6 +1,6 @@
 //! Statements on sandboxes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use elevo_core::{KeyId, SandboxId, SandboxState, TenantId, Timestamp, WorkspaceId};
@@ -12,16 +12,16 @@ use crate::bounds::{self, micros};
 use crate::catalog::Sandboxes;
 use crate::change::SandboxChange;
 use crate::columns::Column;
-use crate::error::{Error, Kind, Limit, Result};
+use crate::error::{Error, Kind, Result};
 use crate::limits::MAX_BATCH;
 use crate::query::{AddLimits, Page, SandboxQuery};
-use crate::records::{EventKind, Sandbox};
+use crate::records::{EventKind, NodeId, Sandbox};
 
 macro_rules! columns {
     () => {
         "id, tenant, agent, api_key, name, state, reason, failure, template, container, \
          workspace, token_hash, created, expires, updated, removing, keep_workspace, started_before, \
-         spec, metadata"
+         node, generation, spec, metadata"
     };
 }
 
@@ -69,19 +69,20 @@ pub(super) const SELECT_BY_WORKSPACE: &str = concat!(
 pub(super) const SELECT_EXPIRED: &str = concat!(
     "SELECT ",
     record!(),
-    " FROM sandboxes WHERE NOT removing AND expires <= $1 ORDER BY expires, id LIMIT $2"
+    " FROM sandboxes WHERE NOT removing AND node = $1 AND expires <= $2 ORDER BY expires, id LIMIT $3"
 );
 
 const INSERT: &str = concat!(
     "INSERT INTO sandboxes (",
     columns!(),
-    ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)"
+    ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)"
 );
 
 /// Sets the columns that a change can set.
 const UPDATE: &str = "UPDATE sandboxes SET name = $1, state = $2, reason = $3, failure = $4, \
-                      container = $5, workspace = $6, token_hash = $7, expires = $8, updated = $9, removing = $10, \
-                      keep_workspace = $11, started_before = $12, spec = $13, metadata = $14 WHERE id = $15";
+                      container = $5, workspace = $6, token_hash = $7, expires = $8, updated = \
+                      $9, removing = $10, keep_workspace = $11, started_before = $12, node = \
+                      $13, generation = $14, spec = $15, metadata = $16 WHERE id = $17";
 
 const INSERT_METADATA: &str =
     "INSERT INTO sandbox_metadata (tenant, key, value, sandbox) VALUES ($1, $2, $3, $4)";
@@ -128,7 +129,7 @@ impl Sandboxes for PostgresCatalog {
             let starting = EventKind::SandboxStarting;
             events::record_of_sandbox(&mut transaction, sandbox, starting, sandbox.created).await?;
         }
-        check_limits(&mut transaction, sandboxes, limits).await?;
+        quotas::check_added(&mut transaction, sandboxes, limits).await?;
         database::commit(transaction).await
     }
 
@@ -180,11 +181,13 @@ impl Sandboxes for PostgresCatalog {
 
     async fn expired_sandboxes_of_all_tenants(
         &self,
+        node: NodeId,
         now: Timestamp,
         limit: u32,
     ) -> Result<Vec<Sandbox>> {
         bounds::limit(limit)?;
         sqlx::query_as(SELECT_EXPIRED)
+            .bind(i64::from(node.0))
             .bind(micros(now)?)
             .bind(i64::from(limit))
             .fetch_all(self.database.pool())
@@ -200,7 +203,7 @@ impl Sandboxes for PostgresCatalog {
         now: Timestamp,
     ) -> Result<Sandbox> {
         let mut transaction = self.database.write().await?;
-        let found = find(&mut *transaction, tenant, id).await?;
+        let found = find(&mut transaction, tenant, id).await?;
         let what = Kind::Sandbox;
         let sandbox = change.apply(found.ok_or(Error::NotFound { what })?, now)?;
         sqlx::query(UPDATE)
@@ -216,6 +219,8 @@ impl Sandboxes for PostgresCatalog {
             .bind(sandbox.removing)
             .bind(sandbox.keep_workspace)
             .bind(sandbox.started_before)
+            .bind(i64::from(sandbox.node.0))
+            .bind(sandbox.generation as i64)
             .bind(bounds::spec(&sandbox)?)
             .bind(metadata_text(&sandbox))
             .bind(sandbox.id.as_str())
@@ -244,7 +249,7 @@ impl Sandboxes for PostgresCatalog {
         now: Timestamp,
     ) -> Result<bool> {
         let mut transaction = self.database.write().await?;
-        let Some(sandbox) = find(&mut *transaction, tenant, id).await? else {
+        let Some(sandbox) = find(&mut transaction, tenant, id).await? else {
             return Ok(false);
         };
         let deleted = EventKind::SandboxDeleted;
@@ -296,43 +301,6 @@ async fn find(
         .map_err(failure::of)
 }
 
-async fn check_limits(
-    connection: &mut PgConnection,
-    sandboxes: &[Sandbox],
-    limits: AddLimits,
-) -> Result<()> {
-    let tenants: BTreeSet<_> = sandboxes.iter().map(|it| it.tenant).collect();
-    for tenant in tenants {
-        quotas::check_sandboxes(connection, tenant).await?;
-    }
-    if let Some(limit) = limits.total {
-        database::lock_server(connection).await?;
-        let count = sqlx::query_scalar(COUNT_ALL);
-        let counted = count.fetch_one(&mut *connection).await;
-        check(counted.map_err(failure::of)?, Limit::Sandboxes, limit)?;
-    }
-    let Some(limit) = limits.per_key else {
-        return Ok(());
-    };
-    let keys: BTreeSet<_> = sandboxes.iter().map(|it| (it.tenant, &it.key)).collect();
-    for (tenant, key) in keys {
-        let count = sqlx::query_scalar(COUNT_OF_KEY)
-            .bind(&tenant.as_bytes()[..])
-            .bind(key.as_str());
-        let counted = count.fetch_one(&mut *connection).await;
-        check(counted.map_err(failure::of)?, Limit::SandboxesOfKey, limit)?;
-    }
-    Ok(())
-}
-
-fn check(count: i64, which: Limit, limit: u32) -> Result<()> {
-    if count > i64::from(limit) {
-        let limit = limit.into();
-        return Err(Error::LimitReached { which, limit });
-    }
-    Ok(())
-}
-
 async fn insert(connection: &mut PgConnection, sandbox: &Sandbox) -> Result<()> {
     sqlx::query(INSERT)
         .bind(sandbox.id.as_str())
@@ -353,6 +321,8 @@ async fn insert(connection: &mut PgConnection, sandbox: &Sandbox) -> Result<()> 
         .bind(sandbox.removing)
         .bind(sandbox.keep_workspace)
         .bind(sandbox.started_before)
+        .bind(i64::from(sandbox.node.0))
+        .bind(sandbox.generation as i64)
         .bind(bounds::spec(sandbox)?)
         .bind(metadata_text(sandbox))
         .execute(&mut *connection)
@@ -401,6 +371,9 @@ fn push_filters(builder: &mut QueryBuilder<Postgres>, query: &SandboxQuery) {
     }
     if let Some(state) = query.state {
         builder.push(" AND state = ").push_bind(state.name());
+    }
+    if let Some(node) = query.node {
+        builder.push(" AND node = ").push_bind(i64::from(node.0));
     }
     if let Some(removing) = query.removing {
         // Written out, not bound: SQLite uses a partial index only if the

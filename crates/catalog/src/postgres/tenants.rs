@@ -6,7 +6,7 @@ use sqlx::error::ErrorKind;
 use sqlx::{Decode, Postgres, Type};
 
 use super::database::{self, Database};
-use super::{PostgresCatalog, failure};
+use super::{PostgresCatalog, events, failure};
 use crate::bounds::{self, micros};
 use crate::catalog::{Projects, Tenants};
 use crate::columns::Column;
@@ -141,6 +141,8 @@ impl Tenants for PostgresCatalog {
         for delete in DELETE {
             delete_all(&self.database, delete, id).await?;
         }
+        // Only events with a number are deleted.
+        events::number(self.database.pool()).await?;
         while delete_events(&self.database, id).await? == u64::from(BATCH) {}
         Ok(true)
     }

@@ -8,7 +8,7 @@ use elevo_testkit::postgres::Database;
 use super::{PostgresCatalog, PostgresOptions};
 use crate::conformance::Backend;
 
-/// A database of its own, which is deleted with this value.
+/// A separate database, which is deleted with this value.
 struct Temporary(Database);
 
 impl Temporary {

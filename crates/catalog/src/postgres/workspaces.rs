@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use elevo_core::{TenantId, Timestamp, WorkspaceId};
+use elevo_objects::SnapshotId;
 use sqlx::{PgConnection, Postgres, QueryBuilder};
 
 use super::values::searched;
@@ -13,13 +14,16 @@ use crate::catalog::Workspaces;
 use crate::error::{Error, Kind, Result};
 use crate::limits::MAX_SYNC_BYTES;
 use crate::query::Page;
-use crate::records::{Unsettled, Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState};
+use crate::records::{
+    NodeId, Unsettled, Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState,
+};
 use crate::sqlite::values;
 
 macro_rules! columns {
     () => {
         "id, tenant, project, agent, api_key, name, base, synced, merges, sync, read_only, \
-         follows, state, last_merge, expires, created, updated"
+         follows, state, node, generation, files_origin, files_base, files_home, \
+         files_limit, last_merge, expires, created, updated"
     };
 }
 
@@ -45,21 +49,22 @@ pub(super) const SELECT_BY_NAME: &str = concat!(
 const INSERT: &str = concat!(
     "INSERT INTO workspaces (",
     columns!(),
-    ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)"
+    ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)"
 );
 
 const LOCK_PROJECT: &str = "SELECT removing FROM projects WHERE tenant = $1 AND id = \
      (SELECT project FROM workspaces WHERE tenant = $1 AND id = $2) FOR SHARE";
 
 /// Sets the columns that a change or a merge can set.
-const UPDATE: &str = "UPDATE workspaces SET name = $1, base = $2, synced = $3, merges = $4, \
-                      sync = $5, read_only = $6, follows = $7, state = $8, last_merge = $9, \
-                      expires = $10, updated = $11 WHERE id = $12";
+const UPDATE: &str = "UPDATE workspaces SET name = $1, base = $2, synced = $3, merges = $4, sync \
+                      = $5, read_only = $6, follows = $7, state = $8, node = $9, generation = \
+                      $10, files_origin = $11, files_base = $12, files_home = $13, files_limit = \
+                      $14, last_merge = $15, expires = $16, updated = $17 WHERE id = $18";
 
 pub(super) const SELECT_EXPIRED: &str = concat!(
     "SELECT ",
     columns!(),
-    " FROM workspaces WHERE state = 'parked' AND expires <= $1 ORDER BY expires, id LIMIT $2"
+    " FROM workspaces WHERE state = 'parked' AND node = $1 AND expires <= $2 ORDER BY expires, id LIMIT $3"
 );
 
 #[async_trait]
@@ -90,6 +95,12 @@ impl Workspaces for PostgresCatalog {
             .bind(workspace.read_only)
             .bind(workspace.follows)
             .bind(values::to_word(workspace.state))
+            .bind(i64::from(workspace.node.0))
+            .bind(workspace.generation as i64)
+            .bind(to_bytes(workspace.files.origin))
+            .bind(to_bytes(workspace.files.base))
+            .bind(to_bytes(workspace.files.home))
+            .bind(workspace.files.limit.map(|limit| limit as i64))
             .bind(workspace.last_merge.map(micros).transpose()?)
             .bind(workspace.expires.map(micros).transpose()?)
             .bind(micros(workspace.created)?)
@@ -130,11 +141,13 @@ impl Workspaces for PostgresCatalog {
 
     async fn expired_workspaces_of_all_tenants(
         &self,
+        node: NodeId,
         now: Timestamp,
         limit: u32,
     ) -> Result<Vec<Workspace>> {
         bounds::limit(limit)?;
         sqlx::query_as(SELECT_EXPIRED)
+            .bind(i64::from(node.0))
             .bind(micros(now)?)
             .bind(i64::from(limit))
             .fetch_all(self.database.pool())
@@ -192,6 +205,10 @@ impl Workspaces for PostgresCatalog {
     }
 }
 
+fn to_bytes(snapshot: Option<SnapshotId>) -> Option<Vec<u8>> {
+    snapshot.map(|snapshot| snapshot.0.as_bytes().to_vec())
+}
+
 fn sync_text(workspace: &Workspace) -> Result<String> {
     bounds::json(
         "the sync settings of a workspace",
@@ -224,6 +241,9 @@ fn push_filters(builder: &mut QueryBuilder<Postgres>, query: &WorkspaceQuery) {
     }
     if let Some(agent) = &query.agent {
         builder.push(" AND agent = ").push_bind(agent.to_string());
+    }
+    if let Some(node) = query.node {
+        builder.push(" AND node = ").push_bind(i64::from(node.0));
     }
     if let Some(state) = query.state {
         builder
@@ -284,6 +304,12 @@ pub(super) async fn update(connection: &mut PgConnection, workspace: &Workspace)
         .bind(workspace.read_only)
         .bind(workspace.follows)
         .bind(values::to_word(workspace.state))
+        .bind(i64::from(workspace.node.0))
+        .bind(workspace.generation as i64)
+        .bind(to_bytes(workspace.files.origin))
+        .bind(to_bytes(workspace.files.base))
+        .bind(to_bytes(workspace.files.home))
+        .bind(workspace.files.limit.map(|limit| limit as i64))
         .bind(workspace.last_merge.map(micros).transpose()?)
         .bind(workspace.expires.map(micros).transpose()?)
         .bind(micros(workspace.updated)?)

@@ -49,15 +49,26 @@ pub(crate) fn full_step(one: &Project) -> Step {
 }
 
 /// Checks the chain and returns the log, oldest first.
+///
+/// A call that was dropped can still land while this reads: a database may have
+/// its statement already. So the log is read until the project is the same
+/// before and after.
 pub(crate) async fn assert_chain(catalog: &impl Catalog, one: &Project) -> Vec<LogEntry> {
-    let mut log = whole_log(catalog, one).await;
+    let mut now = get_project(catalog, one).await;
+    let mut log = loop {
+        let log = whole_log(catalog, one).await;
+        let after = get_project(catalog, one).await;
+        if after == now {
+            break log;
+        }
+        now = after;
+    };
     log.reverse();
     let mut head = one.head;
     for (n, entry) in (1..).zip(&log) {
         assert_eq!((entry.sequence, entry.parent), (n, head));
         head = entry.snapshot;
     }
-    let now = get_project(catalog, one).await;
     assert_eq!((now.head, now.sequence), (head, log.len() as u64));
     log
 }

@@ -49,13 +49,13 @@ async fn columns_of_postgres(pool: &PgPool) -> BTreeSet<Column> {
 }
 
 async fn columns_of_sqlite(pool: &SqlitePool) -> BTreeSet<Column> {
+    // The primary key of a table with row ids cannot be NULL, and is not declared so.
     let select = "SELECT tables.name, columns.name, columns.type, \
-                  columns.\"notnull\" = 0, columns.dflt_value \
+                  columns.\"notnull\" = 0 AND columns.pk = 0 \
                   FROM sqlite_schema tables JOIN pragma_table_info(tables.name) columns \
                   WHERE tables.type = 'table' AND tables.name NOT LIKE '\\_sqlx%' ESCAPE '\\' \
                   AND tables.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'";
-    let rows: Vec<(String, String, String, bool, Option<String>)> =
-        sqlx::query_as(select).fetch_all(pool).await.unwrap();
+    let rows: Vec<Column> = sqlx::query_as(select).fetch_all(pool).await.unwrap();
     let checks: Vec<(String, String)> =
         sqlx::query_as("SELECT name, sql FROM sqlite_schema WHERE type = 'table'")
             .fetch_all(pool)
@@ -65,18 +65,13 @@ async fn columns_of_sqlite(pool: &SqlitePool) -> BTreeSet<Column> {
         let (_, sql) = checks.iter().find(|(name, _)| name == table).unwrap();
         sql.contains(&format!("({column} IN (0, 1))"))
     };
-    let column = |(table, name, kind, nullable, _)| -> Column {
-        let table: String = table;
-        let name: String = name;
-        let kind: String = kind;
+    let column = |(table, name, kind, nullable): Column| -> Column {
         let kind = match kind.as_str() {
             "BLOB" => "bytea",
             "TEXT" => "text",
             _ if is_boolean(&table, &name) => "boolean",
             _ => "bigint",
         };
-        // SQLite reports the row id of `events` as a column that can be NULL.
-        let nullable = nullable && (table.as_str(), name.as_str()) != ("events", "id");
         (table, name, kind.to_owned(), nullable)
     };
     rows.into_iter().map(column).collect()

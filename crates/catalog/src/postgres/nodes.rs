@@ -1,0 +1,84 @@
+//! Statements on nodes and the sessions of servers. They use the clock of the
+//! database, as those on leases do.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use elevo_core::Timestamp;
+
+use super::{PostgresCatalog, database, failure};
+use crate::bounds::{self, micros_after};
+use crate::catalog::Nodes;
+use crate::error::Result;
+use crate::records::{Node, ServerSession};
+
+macro_rules! columns {
+    () => {
+        "id, name, session, started, expires"
+    };
+}
+
+/// Names the first node, which has the records of a catalog from before there were
+/// nodes, after the first server that uses it.
+const NAME_FIRST: &str = "UPDATE nodes SET name = $1 WHERE id = 1 AND session = 0";
+
+const BEGIN: &str = concat!(
+    "INSERT INTO nodes (id, name, session, started, expires) \
+     VALUES ((SELECT max(id) + 1 FROM nodes), $1, (SELECT max(session) + 1 FROM nodes), \
+         now_1(), now_1() + $2) \
+     ON CONFLICT (name) DO UPDATE SET session = excluded.session, \
+         started = excluded.started, expires = excluded.expires RETURNING ",
+    columns!()
+);
+
+const RENEW: &str = "UPDATE nodes SET expires = now_1() + $1 WHERE session = $2";
+
+const SELECT_ALL: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM nodes WHERE session > 0 ORDER BY id"
+);
+
+#[async_trait]
+impl Nodes for PostgresCatalog {
+    async fn begin_session(&self, node: &str, duration: Duration, now: Timestamp) -> Result<Node> {
+        bounds::name("the name of a node", node)?;
+        micros_after(now, duration)?;
+        let mut transaction = self.database.write().await?;
+        // Sessions get their numbers one after the other.
+        database::lock_server(&mut transaction).await?;
+        let named = sqlx::query(NAME_FIRST).bind(node);
+        named
+            .execute(&mut *transaction)
+            .await
+            .map_err(failure::of)?;
+        let begun = sqlx::query_as(BEGIN)
+            .bind(node)
+            .bind(duration.as_micros() as i64)
+            .fetch_one(&mut *transaction)
+            .await
+            .map_err(failure::of)?;
+        database::commit(transaction).await?;
+        Ok(begun)
+    }
+
+    async fn renew_session(
+        &self,
+        session: ServerSession,
+        duration: Duration,
+        now: Timestamp,
+    ) -> Result<bool> {
+        micros_after(now, duration)?;
+        let renew = sqlx::query(RENEW)
+            .bind(duration.as_micros() as i64)
+            .bind(bounds::session(session)?);
+        Ok(self.database.run(renew).await? > 0)
+    }
+
+    async fn sessions(&self) -> Result<Vec<Node>> {
+        sqlx::query_as(SELECT_ALL)
+            .fetch_all(self.database.pool())
+            .await
+            .map_err(failure::of)
+    }
+}
