@@ -26,8 +26,9 @@ const INSERT: &str =
 
 /// The oldest events that no webhook still has to queue or to deliver.
 pub(super) const SELECT_OLD: &str = "SELECT id, tenant FROM events WHERE at < $1 \
-     AND id <= (SELECT coalesce(min(position), 9223372036854775807) FROM webhooks \
-         WHERE webhooks.tenant = events.tenant OR webhooks.tenant IS NULL) \
+     AND id <= coalesce(least( \
+         (SELECT min(position) FROM webhooks WHERE webhooks.tenant = events.tenant), \
+         (SELECT min(position) FROM webhooks WHERE webhooks.tenant IS NULL)), 9223372036854775807) \
      AND NOT EXISTS (SELECT 1 FROM deliveries \
          WHERE deliveries.event = events.id AND deliveries.state = 'pending') \
      ORDER BY at LIMIT $2";

@@ -1,5 +1,7 @@
 //! The conformance suite on PostgreSQL, and tests of PostgreSQL alone.
 
+mod faults;
+mod plans;
 mod schema;
 mod trips;
 
