@@ -1,5 +1,6 @@
 //! The conformance suite on PostgreSQL, and tests of PostgreSQL alone.
 
+mod concurrency;
 mod faults;
 mod plans;
 mod schema;
