@@ -11,7 +11,8 @@ use serde_json::Value;
 
 use crate::bounds;
 use crate::error::{Error, Kind, Result};
-use crate::records::{EventKind, NodeId, Sandbox, SandboxFailure};
+use crate::nodes::NodeId;
+use crate::records::{EventKind, Sandbox, SandboxFailure};
 
 /// A change of a sandbox, which is made only if the state of the sandbox allows
 /// it. Fields that are `None` stay as they are.

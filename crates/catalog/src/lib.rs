@@ -24,6 +24,7 @@ mod error;
 #[cfg(any(test, feature = "fuzzing"))]
 mod fuzzing;
 mod limits;
+mod nodes;
 mod postgres;
 mod query;
 mod records;
@@ -46,16 +47,17 @@ pub use limits::{
     MAX_POLICY_BYTES, MAX_REASON_BYTES, MAX_REVIEWS, MAX_SPEC_BYTES, MAX_STEPS, MAX_SYNC_BYTES,
     MAX_TEXT_BYTES, MAX_UNSETTLED, MAX_WEBHOOKS, MAX_WORDS,
 };
+pub use nodes::{Lease, Node, NodeId, ServerSession};
 pub use postgres::{PostgresCatalog, PostgresOptions};
 pub use query::{AddLimits, Page, Position, SandboxQuery};
 pub use records::{
     Agent, ApiKey, Attempt, BaseMove, Begun, Claimed, ClientSnapshot, CommandClaim, Delivery,
     DeliveryState, Event, EventKind, EventQuery, FileVersion, IdempotentRequest, KeyLimits, Landed,
-    LandedStep, Landing, LandingKind, Lease, LogEntry, NewEvent, Node, NodeId, PathChange, Project,
-    ProjectChange, ProjectPolicy, ProjectQuery, RequestRun, Retention, Review, ReviewChange,
-    ReviewQuery, ReviewState, ReviewStep, RootPlace, Roots, Sandbox, SandboxFailure, ServerSession,
-    Sides, SnapshotQuery, Step, TENANT_LIMITS, Tag, Template, Tenant, TenantLimits, Unkept,
-    UnkeptQuery, Unsettled, VersionKind, Webhook, WebhookChange, Workspace, WorkspaceChange,
-    WorkspaceFiles, WorkspaceQuery, WorkspaceState,
+    LandedStep, Landing, LandingKind, LogEntry, NewEvent, PathChange, Project, ProjectChange,
+    ProjectPolicy, ProjectQuery, RequestRun, Retention, Review, ReviewChange, ReviewQuery,
+    ReviewState, ReviewStep, RootPlace, Roots, Sandbox, SandboxFailure, Sides, SnapshotQuery, Step,
+    TENANT_LIMITS, Tag, Template, Tenant, TenantLimits, Unkept, UnkeptQuery, Unsettled,
+    VersionKind, Webhook, WebhookChange, Workspace, WorkspaceChange, WorkspaceFiles,
+    WorkspaceQuery, WorkspaceState,
 };
 pub use sqlite::{ADOPTING, FoundCatalog, GENERATION, INSTALLATION, SqliteCatalog, SqliteOptions};

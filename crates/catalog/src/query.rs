@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use elevo_core::{AgentId, SandboxState, TenantId, Timestamp};
 
 use crate::limits::MAX_PAGE;
-use crate::records::NodeId;
+use crate::nodes::NodeId;
 
 /// A list of sandboxes, newest first: by time of creation, then by id, both
 /// descending.

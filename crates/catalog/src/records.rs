@@ -3,7 +3,6 @@
 mod command;
 mod event;
 mod landing;
-mod node;
 mod project;
 mod request;
 mod retention;
@@ -25,6 +24,7 @@ use serde_json::Value;
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
 use crate::columns::{Column, Optional, stored};
+use crate::nodes::NodeId;
 use crate::query::Position;
 
 pub use command::{Claimed, CommandClaim};
@@ -33,7 +33,6 @@ pub use event::{
     WebhookChange,
 };
 pub use landing::{BaseMove, Landed, LandedStep, Landing, LandingKind, LogEntry, ReviewStep, Step};
-pub use node::{Lease, Node, NodeId, ServerSession};
 pub use project::{Project, ProjectChange, ProjectPolicy, ProjectQuery};
 pub use request::{Begun, IdempotentRequest, RequestRun};
 pub(crate) use retention::ReplacedVersion;

@@ -106,7 +106,7 @@ macro_rules! conformance_tests {
     };
 }
 
-/// Runs one check on a new store. The runtime must have threads of its own: some
+/// Runs one check on a new store. The runtime must have its own threads: some
 /// checks block this thread while other threads wait for the store.
 pub fn run<T: Deref<Target: Store + Sized>>(
     runtime: &Handle,

@@ -120,7 +120,7 @@ pub enum StoreError {
     #[error("the store is unavailable")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// Other processes have declared this store lost, and it changes nothing any
-    /// more. The process must end and start anew.
+    /// more. The process must end and start again.
     #[error("this store was declared lost; restart the process")]
     Lost,
     /// The outcome of a commit is not known, although the store has tried to find

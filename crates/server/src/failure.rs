@@ -312,7 +312,7 @@ fn of_store(error: &StoreError) -> Option<Failure> {
             Failure::new(ErrorCode::Overloaded, "the store cannot be reached").retry_after(1)
         }
         StoreError::Lost => {
-            let message = "this server has lost its store and must start anew";
+            let message = "this server has lost its store and must start again";
             Failure::new(ErrorCode::ShuttingDown, message).retry_after(5)
         }
         _ => return None,

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::limits::{MAX_NAME_BYTES, MAX_PAGE, MAX_REASON_BYTES, MAX_TEXT_BYTES, MAX_WORDS};
-use crate::records::ServerSession;
+use crate::nodes::ServerSession;
 
 /// Returns the stored form of JSON.
 pub(crate) fn json(what: &str, value: &Value, limit: usize) -> Result<String> {

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use elevo_core::Timestamp;
 
 use crate::error::Result;
-use crate::records::{Lease, ServerSession};
+use crate::nodes::{Lease, ServerSession};
 
 /// Leases: work that one server at a time does for all servers.
 ///

@@ -4,14 +4,14 @@ use async_trait::async_trait;
 use elevo_core::Timestamp;
 
 use crate::error::Result;
-use crate::records::{Node, ServerSession};
+use crate::nodes::{Node, ServerSession};
 
 /// Nodes, and the sessions of the servers on them.
 ///
 /// In addition to the promises of [`Catalog`](crate::Catalog), every
 /// implementation keeps this one:
 ///
-/// 27. *A session has a number of its own*: a session has a greater number than
+/// 27. *Each session has a different number*: a session has a greater number than
 ///     every session of any node that began before it.
 ///
 /// `now` is the time of the caller; a database may use its own clock instead, as

@@ -5,8 +5,9 @@ use elevo_core::{KeyId, SandboxId, SandboxState, TenantId, Timestamp, WorkspaceI
 
 use crate::change::SandboxChange;
 use crate::error::Result;
+use crate::nodes::NodeId;
 use crate::query::{AddLimits, Page, SandboxQuery};
-use crate::records::{NodeId, Sandbox};
+use crate::records::Sandbox;
 
 /// Sandboxes.
 ///

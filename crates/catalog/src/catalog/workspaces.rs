@@ -2,8 +2,9 @@ use async_trait::async_trait;
 use elevo_core::{TenantId, Timestamp, WorkspaceId};
 
 use crate::error::Result;
+use crate::nodes::NodeId;
 use crate::query::Page;
-use crate::records::{NodeId, Unsettled, Workspace, WorkspaceChange, WorkspaceQuery};
+use crate::records::{Unsettled, Workspace, WorkspaceChange, WorkspaceQuery};
 
 /// Workspaces, and their conflicts that are not settled yet.
 #[async_trait]

@@ -1,4 +1,4 @@
-//! Checks of leases. They pass for a database with a clock of its own, too: they
+//! Checks of leases. They also pass for a database that uses its own clock: they
 //! wait for short leases to expire, and also move the time that they pass.
 
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::conformance::assertions::assert_refused;
 use crate::conformance::backend::Backend;
 use crate::conformance::samples::at;
 use crate::limits::MAX_NAME_BYTES;
-use crate::records::{Lease, ServerSession};
+use crate::nodes::{Lease, ServerSession};
 
 const ONE: ServerSession = ServerSession(1);
 const TWO: ServerSession = ServerSession(2);

@@ -15,10 +15,9 @@ use crate::conformance::samples::{
 };
 use crate::error::Kind;
 use crate::limits::MAX_NAME_BYTES;
+use crate::nodes::{Node, NodeId, ServerSession};
 use crate::query::SandboxQuery;
-use crate::records::{
-    Node, NodeId, ServerSession, WorkspaceChange, WorkspaceFiles, WorkspaceQuery,
-};
+use crate::records::{WorkspaceChange, WorkspaceFiles, WorkspaceQuery};
 
 const LEASE: Duration = Duration::from_secs(10);
 

@@ -19,7 +19,8 @@ use crate::conformance::samples::{
 };
 use crate::error::Kind;
 use crate::limits::{MAX_BATCH, MAX_REASON_BYTES};
-use crate::records::{NodeId, Sandbox, SandboxFailure};
+use crate::nodes::NodeId;
+use crate::records::{Sandbox, SandboxFailure};
 
 /// The sandbox is read back with all its fields. Also checks promise 10.
 pub async fn a_sandbox_is_read_back_as_added(backend: &impl Backend) {

@@ -16,8 +16,9 @@ use crate::conformance::samples::{
 };
 use crate::error::{Error, Kind};
 use crate::limits::{MAX_PAGE, MAX_SYNC_BYTES};
+use crate::nodes::NodeId;
 use crate::records::{
-    BaseMove, NodeId, Step, Unsettled, Workspace, WorkspaceChange, WorkspaceFiles, WorkspaceQuery,
+    BaseMove, Step, Unsettled, Workspace, WorkspaceChange, WorkspaceFiles, WorkspaceQuery,
     WorkspaceState,
 };
 

@@ -10,7 +10,7 @@ use super::{PostgresCatalog, failure};
 use crate::bounds::{self, micros_after};
 use crate::catalog::Leases;
 use crate::error::Result;
-use crate::records::{Lease, ServerSession};
+use crate::nodes::{Lease, ServerSession};
 
 /// Takes or renews a lease. The token grows only if the holder changes.
 pub(super) const TAKE: &str = "INSERT INTO leases (name, session, token, expires) \

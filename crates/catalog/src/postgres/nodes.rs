@@ -10,7 +10,7 @@ use super::{PostgresCatalog, database, failure};
 use crate::bounds::{self, micros_after};
 use crate::catalog::Nodes;
 use crate::error::Result;
-use crate::records::{Node, ServerSession};
+use crate::nodes::{Node, ServerSession};
 
 macro_rules! columns {
     () => {

@@ -14,8 +14,9 @@ use crate::change::SandboxChange;
 use crate::columns::Column;
 use crate::error::{Error, Kind, Result};
 use crate::limits::MAX_BATCH;
+use crate::nodes::NodeId;
 use crate::query::{AddLimits, Page, SandboxQuery};
-use crate::records::{EventKind, NodeId, Sandbox};
+use crate::records::{EventKind, Sandbox};
 
 macro_rules! columns {
     () => {

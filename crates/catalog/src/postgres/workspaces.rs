@@ -13,10 +13,9 @@ use crate::bounds::{self, micros};
 use crate::catalog::Workspaces;
 use crate::error::{Error, Kind, Result};
 use crate::limits::MAX_SYNC_BYTES;
+use crate::nodes::NodeId;
 use crate::query::Page;
-use crate::records::{
-    NodeId, Unsettled, Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState,
-};
+use crate::records::{Unsettled, Workspace, WorkspaceChange, WorkspaceQuery, WorkspaceState};
 use crate::sqlite::values;
 
 macro_rules! columns {

@@ -4,8 +4,8 @@ use serde_json::Value;
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
 use super::event::EventKind;
-use super::node::NodeId;
 use crate::columns::{Column, Optional, stored};
+use crate::nodes::NodeId;
 use crate::query::Position;
 
 /// An agent's own branch of a project, or a workspace without a project.

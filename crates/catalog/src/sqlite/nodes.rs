@@ -9,7 +9,7 @@ use super::{SqliteCatalog, failure};
 use crate::bounds::{self, micros, micros_after};
 use crate::catalog::Nodes;
 use crate::error::Result;
-use crate::records::{Node, ServerSession};
+use crate::nodes::{Node, ServerSession};
 
 macro_rules! columns {
     () => {

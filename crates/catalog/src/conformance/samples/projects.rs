@@ -6,9 +6,10 @@ use serde_json::json;
 
 use super::tenants::{KEY, at, id_of};
 use crate::catalog::*;
+use crate::nodes::NodeId;
 use crate::records::{
-    BaseMove, Landed, Landing, LandingKind, LogEntry, NodeId, PathChange, Project, Retention,
-    Review, ReviewState, Sides, Step, VersionKind, Workspace, WorkspaceFiles, WorkspaceState,
+    BaseMove, Landed, Landing, LandingKind, LogEntry, PathChange, Project, Retention, Review,
+    ReviewState, Sides, Step, VersionKind, Workspace, WorkspaceFiles, WorkspaceState,
 };
 
 /// A snapshot id that is unique for each number.

@@ -8,8 +8,9 @@ use serde_json::json;
 use crate::catalog::*;
 use crate::change::SandboxChange;
 use crate::conformance::backend::Backend;
+use crate::nodes::NodeId;
 use crate::query::{AddLimits, SandboxQuery};
-use crate::records::{Agent, ApiKey, KeyLimits, NodeId, Sandbox, Tenant};
+use crate::records::{Agent, ApiKey, KeyLimits, Sandbox, Tenant};
 
 pub(crate) const ALICE: TenantId = TenantId::new([0xa1; 16]);
 /// The last tenant in byte order.

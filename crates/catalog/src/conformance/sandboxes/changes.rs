@@ -13,7 +13,8 @@ use crate::conformance::samples::{
 };
 use crate::error::{Error, Kind};
 use crate::limits::{MAX_REASON_BYTES, MAX_SPEC_BYTES};
-use crate::records::{NodeId, Sandbox, SandboxFailure};
+use crate::nodes::NodeId;
+use crate::records::{Sandbox, SandboxFailure};
 
 /// Also checks that the call returns the changed sandbox.
 pub async fn a_change_sets_only_the_given_fields(backend: &impl Backend) {

@@ -11,8 +11,9 @@ use super::super::database::newest_format;
 use super::{Temporary, id_of};
 use crate::conformance::Backend;
 use crate::error::Error;
+use crate::nodes::NodeId;
 use crate::query::SandboxQuery;
-use crate::records::{Agent, ApiKey, KeyLimits, NodeId, Sandbox, Template, Tenant};
+use crate::records::{Agent, ApiKey, KeyLimits, Sandbox, Template, Tenant};
 use crate::records::{Begun, IdempotentRequest, RequestRun};
 
 /// Returns the whole schema, as text.

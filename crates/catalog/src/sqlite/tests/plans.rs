@@ -10,9 +10,10 @@ use sqlx::Row;
 use super::super::SqliteCatalog;
 use super::{Temporary, id_of};
 use crate::conformance::Backend;
+use crate::nodes::NodeId;
 use crate::query::{Position, SandboxQuery};
 use crate::records::{
-    EventQuery, NodeId, ProjectQuery, ReviewQuery, ReviewState, SnapshotQuery, WorkspaceQuery,
+    EventQuery, ProjectQuery, ReviewQuery, ReviewState, SnapshotQuery, WorkspaceQuery,
 };
 
 /// Returns the query plan of a statement, one step per line.

@@ -7,9 +7,10 @@ use serde_json::json;
 use super::super::SqliteCatalog;
 use super::{Temporary, id_of};
 use crate::conformance::Backend;
+use crate::nodes::NodeId;
 use crate::records::{
-    FileVersion, LandedStep, LandingKind, LogEntry, NodeId, PathChange, Project, ProjectPolicy,
-    Retention, Review, ReviewState, Sides, VersionKind, Workspace, WorkspaceFiles, WorkspaceState,
+    FileVersion, LandedStep, LandingKind, LogEntry, PathChange, Project, ProjectPolicy, Retention,
+    Review, ReviewState, Sides, VersionKind, Workspace, WorkspaceFiles, WorkspaceState,
 };
 
 pub(super) const TENANT: TenantId = TenantId::new([0xa1; 16]);

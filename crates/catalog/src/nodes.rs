@@ -1,3 +1,5 @@
+//! Nodes, the sessions of servers on them, and leases.
+
 use std::fmt;
 
 use elevo_core::Timestamp;
