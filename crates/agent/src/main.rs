@@ -51,6 +51,7 @@ use std::process::ExitCode;
 use std::sync::mpsc;
 
 use anyhow::Context;
+use nix::sys::signal::{SigHandler, Signal, signal};
 use rustix::fs::Mode;
 use rustix::process::{DumpableBehavior, Pid};
 
@@ -83,6 +84,7 @@ fn start() -> anyhow::Result<Reaper> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .context("cannot keep other processes from inspecting the agent")?;
     settings::hide_token()?;
+    remove_signal_handlers()?;
     calls::give_up()?;
     rustix::process::umask(Mode::from_raw_mode(0o022));
     rustix::process::chdir("/").context("cannot change to /")?;
@@ -109,6 +111,20 @@ fn start() -> anyhow::Result<Reaper> {
         .context("cannot start a thread")?;
     drop(begin);
     Ok(reaper)
+}
+
+/// Removes the handlers with which the standard library reports an overflow of
+/// the stack.
+///
+/// The kernel sends PID 1 only signals that it handles. A process in the
+/// sandbox could send both of these to one thread at once, so that their two
+/// frames overflow the small stack of the handlers, which ends the agent.
+fn remove_signal_handlers() -> anyhow::Result<()> {
+    for number in [Signal::SIGSEGV, Signal::SIGBUS] {
+        // SAFETY: the default action runs no code of this program.
+        unsafe { signal(number, SigHandler::SigDfl) }.context("cannot remove a signal handler")?;
+    }
+    Ok(())
 }
 
 fn serve(agent: &Agent, settings: &Settings) -> anyhow::Result<Infallible> {

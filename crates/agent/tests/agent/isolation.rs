@@ -84,6 +84,19 @@ async fn pid_1_cannot_be_killed_from_inside() {
     }
 }
 
+/// A signal with a handler reaches PID 1 from inside, too. Signals from 32 on
+/// belong to the C library.
+#[tokio::test]
+async fn the_agent_handles_no_signal() {
+    let pair = Pair::start().await;
+    let status = std::fs::read_to_string(format!("/proc/{}/status", pair.agent.pid())).unwrap();
+    let caught = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigCgt:\t"));
+    let caught = u64::from_str_radix(caught.unwrap(), 16).unwrap();
+    assert_eq!(caught & 0x7fff_ffff, 0, "{status}");
+}
+
 /// Counts the dead children of a process that are not reaped.
 fn zombies_of(parent: u32) -> usize {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();

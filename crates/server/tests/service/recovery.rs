@@ -101,6 +101,10 @@ async fn the_sandboxes_and_workspaces_of_another_node_stay_as_they_are() {
         service.delete(&id).await;
         elsewhere.push(id);
     }
+    // A workspace needs its base in the store.
+    let path = format!("/api/v1/sandboxes/{kept}/snapshot");
+    let snapshot = service.post(&path, json!({})).await;
+    let base = snapshot["id"].as_str().unwrap().to_owned();
     service.kill();
     for (id, state) in elsewhere.iter().zip(states) {
         let copy = format!(
@@ -117,7 +121,7 @@ async fn the_sandboxes_and_workspaces_of_another_node_stay_as_they_are() {
         let add = format!(
             "insert into workspaces (id, tenant, api_key, base, synced, merges, sync, read_only, \
              follows, state, created, updated, expires, node) select '{id}', tenant, api_key, \
-             zeroblob(32), zeroblob(32), 0, '{{}}', 0, 0, '{state}', created, updated, 1, 2 \
+             x'{base}', x'{base}', 0, '{{}}', 0, 0, '{state}', created, updated, 1, 2 \
              from sandboxes where id = '{kept}'"
         );
         service.sql(&add).await;
