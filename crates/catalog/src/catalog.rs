@@ -133,4 +133,8 @@ pub trait Catalog:
 
     /// Checks that the catalog can be read and written now.
     async fn check(&self) -> Result<()>;
+
+    /// Waits for running changes and closes the connections. Later calls fail. If
+    /// this is not called, nothing is lost.
+    async fn close(&self);
 }

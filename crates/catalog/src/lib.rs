@@ -4,10 +4,11 @@
 //! that servers run on, and their leases.
 //!
 //! Depends on `elevo-core` and `elevo-objects`. Reads no clock, no random source
-//! and no environment: times, ids and secrets are passed in. Stores snapshot ids
-//! but never reads a snapshot; stores policies but never interprets one. Knows
-//! nothing of containers, directories or HTTP. Stores secrets only as hashes or
-//! encrypted, except webhook secrets, which are needed in clear to sign.
+//! and no environment: times, ids and secrets are passed in, and timers only bound
+//! waits. Stores snapshot ids but never reads a snapshot; stores policies but never
+//! interprets one. Knows nothing of containers, directories or HTTP. Stores secrets
+//! only as hashes or encrypted, except webhook secrets, which are needed in clear to
+//! sign.
 //!
 //! [`Catalog`] and the traits of its areas state the promises; [`SqliteCatalog`]
 //! implements them on one file, [`PostgresCatalog`] in a database that several
@@ -21,6 +22,7 @@ mod columns;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod error;
+mod found;
 #[cfg(any(test, feature = "fuzzing"))]
 mod fuzzing;
 mod limits;
@@ -39,6 +41,7 @@ pub use catalog::{
 };
 pub use change::SandboxChange;
 pub use error::{Error, Kind, Limit, Result};
+pub use found::{ADOPTING, FoundCatalog, GENERATION, INSTALLATION};
 #[cfg(any(test, feature = "fuzzing"))]
 pub use fuzzing::read_any_row;
 pub use limits::{
@@ -60,4 +63,4 @@ pub use records::{
     VersionKind, Webhook, WebhookChange, Workspace, WorkspaceChange, WorkspaceFiles,
     WorkspaceQuery, WorkspaceState,
 };
-pub use sqlite::{ADOPTING, FoundCatalog, GENERATION, INSTALLATION, SqliteCatalog, SqliteOptions};
+pub use sqlite::{SqliteCatalog, SqliteOptions};

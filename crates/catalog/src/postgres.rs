@@ -13,6 +13,9 @@ mod database;
 mod deliveries;
 mod events;
 mod failure;
+mod follower;
+mod found;
+mod hosts;
 mod keys;
 mod land_call;
 mod land_review;
@@ -46,8 +49,10 @@ use std::ops::Deref;
 
 use self::database::Database;
 pub use self::database::PostgresOptions;
+use self::hosts::Hosts;
 use crate::catalog::Catalog;
 use crate::error::Result;
+use crate::found::FoundCatalog;
 
 /// A [`Catalog`] in a PostgreSQL database. Needs a Tokio runtime.
 #[derive(Debug)]
@@ -57,15 +62,23 @@ pub struct PostgresCatalog {
 
 impl PostgresCatalog {
     /// Opens the catalog in the database of this URL, and migrates it to the
-    /// current format.
+    /// current format. The URL can have several hosts,
+    /// `postgres://USER@HOST:PORT,HOST:PORT/DATABASE`: the one that can be written
+    /// is used, and chosen again when it is lost.
     pub async fn open(url: &str, options: &PostgresOptions) -> Result<Self> {
         let database = Database::open(url, options).await?;
         Ok(Self { database })
     }
 
-    /// Waits for running changes and closes the connections. Later calls fail.
-    pub async fn close(&self) {
-        self.database.close().await;
+    /// Fails if this is not the URL of a database. Connects to nothing.
+    pub fn check_url(url: &str) -> Result<()> {
+        Hosts::read(url, &[]).map(drop)
+    }
+
+    /// Reads the catalog in the database of this URL without changing it. Returns
+    /// `None` if the database has none.
+    pub async fn find(url: &str, options: &PostgresOptions) -> Result<Option<FoundCatalog>> {
+        found::find(url, options).await
     }
 }
 

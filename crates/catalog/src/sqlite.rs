@@ -50,9 +50,9 @@ use std::path::Path;
 
 use self::database::Database;
 pub use self::database::SqliteOptions;
-pub use self::found::{ADOPTING, FoundCatalog, GENERATION, INSTALLATION};
 use crate::catalog::Catalog;
 use crate::error::Result;
+use crate::found::FoundCatalog;
 
 /// A [`Catalog`] in one SQLite file. Needs a Tokio runtime.
 #[derive(Debug)]
@@ -87,13 +87,6 @@ impl SqliteCatalog {
         let reader = self.database.readers().acquire().await;
         let mut reader = reader.map_err(failure::of)?;
         copies::copy_from(&mut reader, to).await
-    }
-
-    /// Waits for running changes and closes the file. Later calls fail. If this
-    /// is not called, nothing is lost: the next start reads the write-ahead
-    /// log.
-    pub async fn close(&self) {
-        self.database.close().await;
     }
 }
 

@@ -462,7 +462,7 @@ BEGIN
         SELECT count(*) INTO moved FROM numbered;
         IF moved > 0 THEN
             UPDATE last_event SET number = newest + moved;
-            PERFORM pg_notify('events', '');
+            PERFORM pg_notify('events', (newest + moved)::text);
         END IF;
         RETURN newest + moved;
     END IF;

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use async_trait::async_trait;
 use elevo_core::{TenantId, Timestamp};
 
@@ -31,6 +33,11 @@ pub trait Events {
     /// Returns the number of the newest event that has ever been visible, also if
     /// it was deleted; 0 if there was none.
     async fn last_event(&self) -> Result<u64>;
+
+    /// Waits until an event with a greater number than `after` is visible, or until
+    /// `at_most` has passed. Returns the number of the newest event, or of one a
+    /// moment ago.
+    async fn wait_for_event(&self, after: u64, at_most: Duration) -> Result<u64>;
 
     /// Returns the number of the newest deleted event of a tenant; 0 if none was
     /// deleted. The catalog has all events of the tenant with a greater number.

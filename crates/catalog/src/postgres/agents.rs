@@ -27,7 +27,7 @@ impl Agents for PostgresCatalog {
             .execute(&mut *transaction)
             .await
             .map_err(failure::of_adding(Kind::Agent))?;
-        database::commit(transaction).await
+        self.database.commit(transaction).await
     }
 
     async fn agents(&self, tenant: TenantId) -> Result<Vec<Agent>> {

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::{PostgresCatalog, database, failure, settings};
+use super::{PostgresCatalog, failure, settings};
 use crate::catalog::Catalog;
 use crate::error::Result;
 
@@ -27,10 +27,14 @@ impl Catalog for PostgresCatalog {
         }
         let set = sqlx::query(settings::SET).bind(setting).bind(value);
         set.execute(&mut *transaction).await.map_err(failure::of)?;
-        database::commit(transaction).await
+        self.database.commit(transaction).await
     }
 
     async fn check(&self) -> Result<()> {
         self.database.check().await
+    }
+
+    async fn close(&self) {
+        self.database.close().await;
     }
 }

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use elevo_core::{SandboxId, TenantId};
 
 use super::values::searched;
-use super::{PostgresCatalog, database, failure};
+use super::{PostgresCatalog, failure};
 use crate::bounds;
 use crate::catalog::Commands;
 use crate::error::{Error, Kind, Result};
@@ -42,7 +42,7 @@ impl Commands for PostgresCatalog {
             .await
             .map_err(failure::of)?;
         if inserted.rows_affected() > 0 {
-            database::commit(transaction).await?;
+            self.database.commit(transaction).await?;
             return Ok(Claimed::New);
         }
         let known: Option<Vec<u8>> = sqlx::query_scalar(SELECT)

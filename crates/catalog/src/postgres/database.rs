@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use sqlx::migrate::Migrator;
-use sqlx::postgres::{PgArguments, PgConnectOptions, PgPoolOptions, PgRow};
-use sqlx::{ConnectOptions, PgConnection, PgPool, Postgres, Row, Transaction};
+use sqlx::postgres::{PgArguments, PgPoolOptions, PgRow};
+use sqlx::{PgConnection, PgPool, Postgres, Row, Transaction};
+use tokio::time::Instant;
 
-use super::failure;
+use super::follower::{Follower, Opened, ValidSince};
+use super::hosts::{Hosts, Writable};
+use super::{failure, found};
 use crate::error::{Error, Limit, Result};
 use crate::limits::MAX_LISTED;
 
@@ -16,13 +20,17 @@ pub(super) static MIGRATIONS: Migrator = sqlx::migrate!("migrations/postgres");
 pub(super) type Statement<'a> = sqlx::query::Query<'a, Postgres, PgArguments>;
 
 /// Options for opening a catalog in PostgreSQL.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct PostgresOptions {
-    /// Maximum number of connections of this process.
+    /// Maximum number of connections of this process for its calls. Two more
+    /// follow the events and the host.
     pub connections: u32,
     /// Time after which a call that waits for a connection, or a statement that
     /// waits for a lock, fails with `Busy`.
     pub wait: Duration,
+    /// The URL without a pooler, if the other URL is that of a pooler: a
+    /// notification reaches only a connection that stays with its client.
+    pub direct: Option<String>,
 }
 
 impl Default for PostgresOptions {
@@ -30,6 +38,7 @@ impl Default for PostgresOptions {
         Self {
             connections: 16,
             wait: Duration::from_secs(10),
+            direct: None,
         }
     }
 }
@@ -37,35 +46,37 @@ impl Default for PostgresOptions {
 #[derive(Debug)]
 pub(super) struct Database {
     pool: PgPool,
+    follower: Follower,
 }
 
 impl Database {
     pub(super) async fn open(url: &str, options: &PostgresOptions) -> Result<Self> {
-        let wait = options.wait.as_millis().to_string();
-        let connect = url
-            .parse::<PgConnectOptions>()
-            .map_err(|error| Error::Refused(format!("the URL of the catalog: {error}")))?
-            .application_name("elevo")
-            // One value for each would also be valid for a statement that only
-            // computes, and none of ours does so for that long.
-            .options([
-                ("lock_timeout", wait.as_str()),
-                ("idle_in_transaction_session_timeout", wait.as_str()),
-            ])
-            .disable_statement_logging();
-        let pool = PgPoolOptions::new()
-            .max_connections(options.connections)
-            .acquire_timeout(options.wait)
-            // Would cost each call a round trip.
-            .test_before_acquire(false)
-            .connect_with(connect)
-            .await
-            .map_err(failure::of)?;
-        MIGRATIONS.run(&pool).await.map_err(failure::of_migrating)?;
-        Ok(Self { pool })
+        let read = |url| read_hosts(url, options.wait);
+        let hosts = read(url)?;
+        let direct = options.direct.as_deref().map(read).transpose()?;
+        let Writable { host, connection } = hosts.writable().await?;
+        let mut connection = match &direct {
+            None => Writable {
+                host: host.clone(),
+                connection,
+            },
+            Some(direct) => direct.writable().await?,
+        };
+        migrate(&mut connection.connection).await?;
+        let valid_since = ValidSince::new(Mutex::new(Instant::now()));
+        let pool = pool_options(options, &valid_since).connect_lazy_with(host);
+        let follower = Follower::start(Opened {
+            hosts,
+            direct,
+            pool: pool.clone(),
+            valid_since,
+            connection,
+        });
+        Ok(Self { pool, follower })
     }
 
     pub(super) async fn close(&self) {
+        self.follower.stop();
         self.pool.close().await;
     }
 
@@ -86,10 +97,21 @@ impl Database {
         self.pool.begin_with(begin).await.map_err(failure::of)
     }
 
+    /// Commits a change.
+    pub(super) async fn commit(&self, transaction: Transaction<'static, Postgres>) -> Result<()> {
+        transaction.commit().await.map_err(failure::of)?;
+        self.follower.note_change();
+        Ok(())
+    }
+
     /// Runs one statement as a change; returns the number of changed rows.
     pub(super) async fn run(&self, statement: Statement<'_>) -> Result<u64> {
         let done = statement.execute(&self.pool).await.map_err(failure::of)?;
         Ok(done.rows_affected())
+    }
+
+    pub(super) fn follower(&self) -> &Follower {
+        &self.follower
     }
 
     /// Checks that the database can be read and written.
@@ -107,9 +129,36 @@ impl Database {
     }
 }
 
-/// Commits a change.
-pub(super) async fn commit(transaction: Transaction<'static, Postgres>) -> Result<()> {
-    transaction.commit().await.map_err(failure::of)
+pub(super) fn read_hosts(url: &str, wait: Duration) -> Result<Hosts> {
+    let wait = wait.as_millis().to_string();
+    // One value for each would also be valid for a statement that only computes,
+    // and none of ours does so for that long.
+    let options = [
+        ("lock_timeout", wait.as_str()),
+        ("idle_in_transaction_session_timeout", wait.as_str()),
+    ];
+    Hosts::read(url, &options)
+}
+
+fn pool_options(options: &PostgresOptions, valid_since: &ValidSince) -> PgPoolOptions {
+    let valid_since = ValidSince::clone(valid_since);
+    PgPoolOptions::new()
+        .max_connections(options.connections)
+        .acquire_timeout(options.wait)
+        // Would cost each call a round trip.
+        .test_before_acquire(false)
+        .before_acquire(move |_, connection| {
+            let is_valid = connection.age <= valid_since.lock().elapsed();
+            Box::pin(async move { Ok(is_valid) })
+        })
+}
+
+async fn migrate(connection: &mut PgConnection) -> Result<()> {
+    found::format(connection).await?;
+    MIGRATIONS
+        .run_direct(None, connection, false)
+        .await
+        .map_err(failure::of_migrating)
 }
 
 /// Fails if `count` finds [`MAX_LISTED`] or more records. The caller must hold

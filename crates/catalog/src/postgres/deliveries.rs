@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use elevo_core::{TenantId, Timestamp, WebhookId};
 use sqlx::{PgConnection, QueryBuilder};
 
-use super::{PostgresCatalog, database, events, failure, webhooks};
+use super::{PostgresCatalog, events, failure, webhooks};
 use crate::bounds::{self, micros};
 use crate::catalog::Deliveries;
 use crate::columns::Column;
@@ -97,7 +97,7 @@ impl Deliveries for PostgresCatalog {
             .execute(&mut *transaction)
             .await
             .map_err(failure::of)?;
-        database::commit(transaction).await?;
+        self.database.commit(transaction).await?;
         Ok(last as u64 - position)
     }
 
@@ -146,7 +146,7 @@ impl Deliveries for PostgresCatalog {
                 .await
                 .map_err(failure::of)?;
         }
-        database::commit(transaction).await
+        self.database.commit(transaction).await
     }
 
     async fn deliveries(

@@ -1,6 +1,7 @@
 //! Statements on events.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use elevo_core::{TenantId, Timestamp};
@@ -8,7 +9,7 @@ use serde_json::json;
 use sqlx::{PgConnection, PgExecutor, Postgres, QueryBuilder};
 
 use super::values::searched;
-use super::{PostgresCatalog, database, failure};
+use super::{PostgresCatalog, failure};
 use crate::bounds::{self, micros};
 use crate::catalog::Events;
 use crate::error::Result;
@@ -47,7 +48,7 @@ impl Events for PostgresCatalog {
     async fn add_event(&self, event: &NewEvent) -> Result<()> {
         let mut transaction = self.database.write().await?;
         insert(&mut transaction, event).await?;
-        database::commit(transaction).await
+        self.database.commit(transaction).await
     }
 
     async fn events(&self, query: &EventQuery) -> Result<Vec<Event>> {
@@ -60,6 +61,10 @@ impl Events for PostgresCatalog {
 
     async fn last_event(&self) -> Result<u64> {
         number(self.database.pool()).await
+    }
+
+    async fn wait_for_event(&self, after: u64, at_most: Duration) -> Result<u64> {
+        Ok(self.database.follower().wait(after, at_most).await)
     }
 
     async fn forgotten_events(&self, tenant: TenantId) -> Result<u64> {
@@ -97,7 +102,7 @@ impl Events for PostgresCatalog {
             let noted = noted.execute(&mut *transaction).await;
             noted.map_err(failure::of)?;
         }
-        database::commit(transaction).await?;
+        self.database.commit(transaction).await?;
         Ok(old.len() as u64)
     }
 }

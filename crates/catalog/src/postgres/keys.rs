@@ -47,7 +47,7 @@ impl Keys for PostgresCatalog {
             .execute(&mut *transaction)
             .await
             .map_err(failure::of_adding(Kind::Key))?;
-        database::commit(transaction).await
+        self.database.commit(transaction).await
     }
 
     async fn key_of_any_tenant(&self, hash: &[u8; 32]) -> Result<Option<ApiKey>> {

@@ -72,7 +72,10 @@ impl Landings for PostgresCatalog {
         for _ in 0..MAX_ATTEMPTS {
             let call = Call::prepare(landing, self.database.pool()).await?;
             match call.run(self.database.pool()).await? {
-                Outcome::Landed(sequence) => return Ok(landed(landing, sequence)),
+                Outcome::Landed(sequence) => {
+                    self.database.follower().note_change();
+                    return Ok(landed(landing, sequence));
+                }
                 Outcome::ReviewMoved => {}
             }
         }

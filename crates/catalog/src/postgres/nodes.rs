@@ -58,7 +58,7 @@ impl Nodes for PostgresCatalog {
             .fetch_one(&mut *transaction)
             .await
             .map_err(failure::of)?;
-        database::commit(transaction).await?;
+        self.database.commit(transaction).await?;
         Ok(begun)
     }
 

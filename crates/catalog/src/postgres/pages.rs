@@ -3,7 +3,7 @@
 use sqlx::postgres::PgRow;
 use sqlx::{FromRow, Postgres, QueryBuilder};
 
-use super::database::{self, Database};
+use super::database::Database;
 use super::failure;
 use crate::bounds::micros;
 use crate::error::{Error, Result};
@@ -27,7 +27,7 @@ where
         .map_err(failure::of)?;
     let items = select.build_query_as().fetch_all(&mut *transaction).await;
     let items = items.map_err(failure::of)?;
-    database::commit(transaction).await?;
+    database.commit(transaction).await?;
     Ok(Page {
         items,
         total: to_count(total)?,

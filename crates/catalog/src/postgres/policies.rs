@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use elevo_core::{ProjectId, TenantId, Timestamp};
 use serde_json::Value;
 
-use super::{PostgresCatalog, database, failure, projects};
+use super::{PostgresCatalog, failure, projects};
 use crate::bounds;
 use crate::catalog::Policies;
 use crate::error::{Error, Kind, Result};
@@ -51,7 +51,7 @@ impl Policies for PostgresCatalog {
             .execute(&mut *transaction)
             .await
             .map_err(failure::of)?;
-        database::commit(transaction).await?;
+        self.database.commit(transaction).await?;
         Ok(project)
     }
 }

@@ -7,7 +7,7 @@ use sqlx::{PgConnection, Postgres, QueryBuilder};
 
 use super::database::Database;
 use super::values::searched;
-use super::{PostgresCatalog, database, failure, pages, quotas};
+use super::{PostgresCatalog, failure, pages, quotas};
 use crate::bounds::{self, micros};
 use crate::catalog::Projects;
 use crate::columns::Column;
@@ -115,7 +115,7 @@ impl Projects for PostgresCatalog {
             .await
             .map_err(failure::of)?;
         quotas::check_projects(&mut transaction, project.tenant).await?;
-        database::commit(transaction).await
+        self.database.commit(transaction).await
     }
 
     async fn project(&self, tenant: TenantId, id: &ProjectId) -> Result<Option<Project>> {
@@ -152,7 +152,7 @@ impl Projects for PostgresCatalog {
         };
         bounds::project(&project)?;
         update(&mut transaction, &project).await?;
-        database::commit(transaction).await?;
+        self.database.commit(transaction).await?;
         Ok(project)
     }
 
@@ -177,7 +177,7 @@ impl Projects for PostgresCatalog {
         };
         bounds::project(&project)?;
         update(&mut transaction, &project).await?;
-        database::commit(transaction).await?;
+        self.database.commit(transaction).await?;
         Ok(project)
     }
 
@@ -202,7 +202,7 @@ impl Projects for PostgresCatalog {
             .execute(&mut *transaction)
             .await
             .map_err(failure::of)?;
-        database::commit(transaction).await?;
+        self.database.commit(transaction).await?;
         Ok(done.rows_affected() > 0)
     }
 }

@@ -5,7 +5,7 @@ use elevo_core::Timestamp;
 use sqlx::PgConnection;
 
 use super::database::{Database, Statement};
-use super::{PostgresCatalog, database, failure};
+use super::{PostgresCatalog, failure};
 use crate::bounds::{self, micros};
 use crate::catalog::Requests;
 use crate::columns::{Column, Optional};
@@ -59,7 +59,7 @@ impl Requests for PostgresCatalog {
         // The insertion comes first: of concurrent ones, one succeeds, and the
         // others wait for it and then find its row.
         if insert(&mut transaction, request).await? {
-            database::commit(transaction).await?;
+            self.database.commit(transaction).await?;
             return Ok(Begun::New);
         }
         let begun = match find(&mut transaction, request).await? {
@@ -71,7 +71,7 @@ impl Requests for PostgresCatalog {
             // Returns without a commit, since nothing was written.
             _ => return Ok(begun),
         }
-        database::commit(transaction).await?;
+        self.database.commit(transaction).await?;
         Ok(begun)
     }
 

@@ -7,7 +7,7 @@ use elevo_core::{ProjectId, TenantId, Timestamp};
 use elevo_objects::SnapshotId;
 use sqlx::{PgConnection, PgExecutor};
 
-use super::{PostgresCatalog, database, failure, projects};
+use super::{PostgresCatalog, failure, projects};
 use crate::bounds::{self, micros};
 use crate::catalog::VersionRetention;
 use crate::columns::{Column, Optional};
@@ -153,7 +153,7 @@ impl VersionRetention for PostgresCatalog {
                 dropped.push(*snapshot);
             }
         }
-        database::commit(transaction).await?;
+        self.database.commit(transaction).await?;
         Ok(dropped)
     }
 

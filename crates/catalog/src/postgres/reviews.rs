@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sqlx::{PgConnection, PgPool, Postgres, QueryBuilder};
 
 use super::land_review::KnownReview;
-use super::{PostgresCatalog, database, events, failure, pages, retention};
+use super::{PostgresCatalog, events, failure, pages, retention};
 use crate::bounds::{self, micros};
 use crate::catalog::Reviews;
 use crate::error::{Error, Kind, Result};
@@ -127,7 +127,7 @@ impl Reviews for PostgresCatalog {
     ) -> Result<Review> {
         let mut transaction = self.database.write().await?;
         let review = apply(&mut transaction, tenant, id, change, now).await?;
-        database::commit(transaction).await?;
+        self.database.commit(transaction).await?;
         Ok(review)
     }
 }

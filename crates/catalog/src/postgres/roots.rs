@@ -7,7 +7,7 @@ use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::QueryAs;
 use sqlx::{FromRow, Postgres};
 
-use super::database::{self, Database};
+use super::database::Database;
 use super::{PostgresCatalog, failure};
 use crate::bounds;
 use crate::catalog::SnapshotRoots;
@@ -358,6 +358,6 @@ where
         .fetch_all(&mut *transaction)
         .await;
     rows.extend(more.map_err(failure::of)?);
-    database::commit(transaction).await?;
+    database.commit(transaction).await?;
     Ok(rows)
 }

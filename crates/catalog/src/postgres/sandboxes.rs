@@ -7,7 +7,7 @@ use elevo_core::{KeyId, SandboxId, SandboxState, TenantId, Timestamp, WorkspaceI
 use sqlx::{PgConnection, Postgres, QueryBuilder};
 
 use super::values::searched;
-use super::{PostgresCatalog, database, events, failure, pages, quotas};
+use super::{PostgresCatalog, events, failure, pages, quotas};
 use crate::bounds::{self, micros};
 use crate::catalog::Sandboxes;
 use crate::change::SandboxChange;
@@ -131,7 +131,7 @@ impl Sandboxes for PostgresCatalog {
             events::record_of_sandbox(&mut transaction, sandbox, starting, sandbox.created).await?;
         }
         quotas::check_added(&mut transaction, sandboxes, limits).await?;
-        database::commit(transaction).await
+        self.database.commit(transaction).await
     }
 
     async fn sandbox(&self, tenant: TenantId, id: &SandboxId) -> Result<Option<Sandbox>> {
@@ -239,7 +239,7 @@ impl Sandboxes for PostgresCatalog {
         for kind in &change.tells {
             events::record_of_sandbox(&mut transaction, &sandbox, *kind, now).await?;
         }
-        database::commit(transaction).await?;
+        self.database.commit(transaction).await?;
         Ok(sandbox)
     }
 
@@ -260,7 +260,7 @@ impl Sandboxes for PostgresCatalog {
             .execute(&mut *transaction)
             .await
             .map_err(failure::of)?;
-        database::commit(transaction).await?;
+        self.database.commit(transaction).await?;
         Ok(true)
     }
 

@@ -6,7 +6,7 @@ use elevo_objects::SnapshotId;
 use sqlx::{PgConnection, Postgres, QueryBuilder};
 
 use super::values::searched;
-use super::{PostgresCatalog, database, failure};
+use super::{PostgresCatalog, failure};
 use crate::bounds::{self, micros};
 use crate::catalog::Snapshots;
 use crate::columns::Column;
@@ -67,7 +67,7 @@ impl Snapshots for PostgresCatalog {
                 ClientSnapshot { name, ..recorded }
             }
         };
-        database::commit(transaction).await?;
+        self.database.commit(transaction).await?;
         Ok(recorded)
     }
 
@@ -81,7 +81,7 @@ impl Snapshots for PostgresCatalog {
             return Ok(None);
         };
         set_name(&mut transaction, &recorded, None).await?;
-        database::commit(transaction).await?;
+        self.database.commit(transaction).await?;
         Ok(Some(ClientSnapshot {
             name: None,
             ..recorded

@@ -80,7 +80,7 @@ impl Tags for PostgresCatalog {
             .execute(&mut *transaction)
             .await
             .map_err(failure::of)?;
-        database::commit(transaction).await
+        self.database.commit(transaction).await
     }
 
     async fn tag(&self, tenant: TenantId, project: &ProjectId, name: &str) -> Result<Option<Tag>> {

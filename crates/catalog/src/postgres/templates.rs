@@ -44,7 +44,7 @@ impl Templates for PostgresCatalog {
             .execute(&mut *transaction)
             .await
             .map_err(failure::of)?;
-        database::commit(transaction).await
+        self.database.commit(transaction).await
     }
 
     async fn template(&self, name: &str) -> Result<Option<Template>> {

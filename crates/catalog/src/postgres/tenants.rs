@@ -72,7 +72,7 @@ impl Tenants for PostgresCatalog {
             .execute(&mut *transaction)
             .await
             .map_err(failure::of_adding(Kind::Tenant))?;
-        database::commit(transaction).await
+        self.database.commit(transaction).await
     }
 
     async fn tenants(&self) -> Result<Vec<Tenant>> {
@@ -105,7 +105,7 @@ impl Tenants for PostgresCatalog {
             .execute(&mut *transaction)
             .await
             .map_err(failure::of_adding(Kind::Tenant))?;
-        database::commit(transaction).await?;
+        self.database.commit(transaction).await?;
         Ok(changed.rows_affected() > 0)
     }
 
@@ -163,7 +163,7 @@ impl Tenants for PostgresCatalog {
                 _ => failure::of(error),
             }
         })?;
-        database::commit(transaction).await?;
+        self.database.commit(transaction).await?;
         Ok(removed.rows_affected() > 0)
     }
 }
@@ -215,6 +215,6 @@ async fn delete_events(database: &Database, tenant: TenantId) -> Result<u64> {
             .map_err(failure::of)?;
         gone = done.rows_affected();
     }
-    database::commit(transaction).await?;
+    database.commit(transaction).await?;
     Ok(gone)
 }

@@ -2,11 +2,13 @@
 
 mod concurrency;
 mod faults;
+mod follower;
 mod plans;
 mod schema;
 mod trips;
 
 use elevo_testkit::postgres::Database;
+use elevo_testkit::wire::Wire;
 
 use super::{PostgresCatalog, PostgresOptions};
 use crate::conformance::Backend;
@@ -22,6 +24,18 @@ impl Temporary {
     async fn open_at(url: &str) -> PostgresCatalog {
         let options = PostgresOptions::default();
         PostgresCatalog::open(url, &options).await.unwrap()
+    }
+
+    /// Opens the catalog with its calls on one connection through a proxy. The
+    /// background tasks do not use the proxy.
+    async fn open_through(&self, wire: &Wire) -> PostgresCatalog {
+        let options = PostgresOptions {
+            connections: 1,
+            direct: Some(self.0.url()),
+            ..PostgresOptions::default()
+        };
+        let url = self.0.url_through(wire);
+        PostgresCatalog::open(&url, &options).await.unwrap()
     }
 }
 

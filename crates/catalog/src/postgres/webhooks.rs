@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use elevo_core::{TenantId, Timestamp, WebhookId};
 
-use super::{PostgresCatalog, database, events, failure, quotas};
+use super::{PostgresCatalog, events, failure, quotas};
 use crate::bounds::{self, micros};
 use crate::catalog::Webhooks;
 use crate::error::{Error, Kind, Limit, Result};
@@ -86,7 +86,7 @@ impl Webhooks for PostgresCatalog {
             .execute(&mut *transaction)
             .await
             .map_err(failure::of_adding(Kind::Webhook))?;
-        database::commit(transaction).await
+        self.database.commit(transaction).await
     }
 
     async fn webhook(&self, owner: Option<TenantId>, id: &WebhookId) -> Result<Option<Webhook>> {
@@ -135,7 +135,7 @@ impl Webhooks for PostgresCatalog {
             .fetch_optional(&mut *transaction)
             .await
             .map_err(failure::of)?;
-        database::commit(transaction).await?;
+        self.database.commit(transaction).await?;
         Ok(changed)
     }
 
@@ -157,7 +157,7 @@ impl Webhooks for PostgresCatalog {
             .fetch_optional(&mut *transaction)
             .await
             .map_err(failure::of)?;
-        database::commit(transaction).await?;
+        self.database.commit(transaction).await?;
         Ok(rotated)
     }
 

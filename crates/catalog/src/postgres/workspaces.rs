@@ -6,9 +6,7 @@ use elevo_objects::SnapshotId;
 use sqlx::{PgConnection, Postgres, QueryBuilder};
 
 use super::values::searched;
-use super::{
-    PostgresCatalog, database, events, failure, pages, projects, quotas, retention, unsettled,
-};
+use super::{PostgresCatalog, events, failure, pages, projects, quotas, retention, unsettled};
 use crate::bounds::{self, micros};
 use crate::catalog::Workspaces;
 use crate::error::{Error, Kind, Result};
@@ -108,7 +106,7 @@ impl Workspaces for PostgresCatalog {
             .await
             .map_err(failure::of_naming(Kind::Workspace))?;
         quotas::check_workspaces(&mut transaction, workspace.tenant).await?;
-        database::commit(transaction).await
+        self.database.commit(transaction).await
     }
 
     async fn workspace(&self, tenant: TenantId, id: &WorkspaceId) -> Result<Option<Workspace>> {
@@ -182,7 +180,7 @@ impl Workspaces for PostgresCatalog {
         for kind in &change.tells {
             events::record_of_workspace(&mut transaction, &workspace, *kind, now).await?;
         }
-        database::commit(transaction).await?;
+        self.database.commit(transaction).await?;
         Ok(workspace)
     }
 

@@ -35,4 +35,8 @@ impl Catalog for SqliteCatalog {
     async fn check(&self) -> Result<()> {
         self.database.check().await
     }
+
+    async fn close(&self) {
+        self.database.close().await;
+    }
 }

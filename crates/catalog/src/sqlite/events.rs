@@ -1,11 +1,13 @@
 //! Statements on events.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use elevo_core::{TenantId, Timestamp};
 use serde_json::json;
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
+use tokio::time::{Instant, sleep_until};
 
 use super::{SqliteCatalog, failure, values};
 use crate::bounds::{self, micros};
@@ -36,6 +38,8 @@ pub(super) const SELECT_FORGOTTEN: &str = "SELECT events_forgotten FROM tenants 
 pub(super) const UPDATE_FORGOTTEN: &str =
     "UPDATE tenants SET events_forgotten = max(events_forgotten, ?) WHERE id = ?";
 
+/// Interval at which a reader that waits looks for new events.
+const POLL: Duration = Duration::from_millis(100);
 /// Maximum number of events deleted in one transaction.
 const DELETE_BATCH: u32 = 5000;
 
@@ -64,6 +68,18 @@ impl Events for SqliteCatalog {
                 .map_err(failure::of)?,
         )
         .await
+    }
+
+    async fn wait_for_event(&self, after: u64, at_most: Duration) -> Result<u64> {
+        let end = Instant::now() + at_most;
+        loop {
+            let newest = self.last_event().await?;
+            let now = Instant::now();
+            if newest > after || now >= end {
+                return Ok(newest);
+            }
+            sleep_until(end.min(now + POLL)).await;
+        }
     }
 
     async fn forgotten_events(&self, tenant: TenantId) -> Result<u64> {

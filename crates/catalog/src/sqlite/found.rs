@@ -9,42 +9,11 @@ use sqlx::{ConnectOptions, Connection, SqliteConnection};
 use super::database::newest_format;
 use super::failure;
 use crate::error::{Error, Result};
-
-/// The setting with the id of the installation.
-pub const INSTALLATION: &str = "installation";
-/// The setting with the generation of the catalog, a number that only grows.
-pub const GENERATION: &str = "generation";
-
-/// The setting that is `yes` while a server starts with a catalog, a store and
-/// workspaces that do not belong together, and adopts them.
-pub const ADOPTING: &str = "adopting";
+use crate::found::{self, ADOPTING, FoundCatalog, GENERATION, INSTALLATION};
 
 const HAS_TENANTS: &str = "SELECT EXISTS (SELECT 1 FROM tenants)";
 const HAS_SANDBOXES: &str = "SELECT EXISTS (SELECT 1 FROM sandboxes)";
 const HAS_WORKSPACES: &str = "SELECT EXISTS (SELECT 1 FROM workspaces)";
-
-/// A catalog's file as it is found before a server opens it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FoundCatalog {
-    /// The id of the installation it belongs to.
-    pub installation: Option<String>,
-    /// Its generation; 0 if it never had one.
-    pub generation: u64,
-    /// Whether the setting [`ADOPTING`] is `yes`, because such a start was
-    /// interrupted.
-    pub is_adopting: bool,
-    /// Whether it has a tenant.
-    pub has_tenants: bool,
-    /// Whether it has a sandbox or a workspace.
-    pub has_workspaces: bool,
-}
-
-impl FoundCatalog {
-    /// Returns whether no server has ever used it.
-    pub fn is_unused(&self) -> bool {
-        *self == Self::default()
-    }
-}
 
 /// Reads `file` without changing or migrating it. Returns `None` if there is no
 /// such file. Fails if it has a newer format.
@@ -64,16 +33,12 @@ async fn read(connection: &mut SqliteConnection) -> Result<FoundCatalog> {
         return Ok(FoundCatalog::default());
     }
     let generation = setting(connection, GENERATION).await?;
-    let generation = generation.map(|text| {
-        let damaged = || Error::Damaged(format!("its generation `{text}` is not a number"));
-        text.parse().map_err(|_| damaged())
-    });
     let adopting = setting(connection, ADOPTING).await?;
     let has_sandboxes = has_row(connection, "sandboxes", HAS_SANDBOXES).await?;
     let has_workspaces = has_row(connection, "workspaces", HAS_WORKSPACES).await?;
     Ok(FoundCatalog {
         installation: setting(connection, INSTALLATION).await?,
-        generation: generation.transpose()?.unwrap_or(0),
+        generation: found::generation(generation)?,
         is_adopting: adopting.as_deref() == Some("yes"),
         has_tenants: has_row(connection, "tenants", HAS_TENANTS).await?,
         has_workspaces: has_sandboxes || has_workspaces,

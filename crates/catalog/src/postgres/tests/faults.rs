@@ -8,7 +8,6 @@ use crate::conformance::samples::{
     ALICE, added, furnished_with_project, id_of, landing, requested, snapshot,
 };
 use crate::error::Error;
-use crate::postgres::{PostgresCatalog, PostgresOptions};
 use crate::records::{EventQuery, LandedStep, Step};
 
 /// The database lands, and the client never gets the answer. A retry finds that
@@ -18,12 +17,7 @@ async fn a_landing_without_an_answer_is_found_by_its_request() {
     let temporary = Temporary::new();
     let (direct, project) = furnished_with_project(&temporary).await;
     let wire = temporary.0.wire();
-    let options = PostgresOptions {
-        connections: 1,
-        ..PostgresOptions::default()
-    };
-    let url = temporary.0.url_through(&wire);
-    let catalog = PostgresCatalog::open(&url, &options).await.unwrap();
+    let catalog = temporary.open_through(&wire).await;
     let land = |n: u64| {
         let step = Step {
             changes: vec![added("one", n as u8)],
@@ -66,7 +60,7 @@ async fn a_broken_connection_numbers_each_event_once() {
     let temporary = Temporary::new();
     let (direct, project) = furnished_with_project(&temporary).await;
     let wire = temporary.0.wire();
-    let catalog = Temporary::open_at(&temporary.0.url_through(&wire)).await;
+    let catalog = temporary.open_through(&wire).await;
     let before = direct.last_event().await.unwrap();
     for n in 1..=6 {
         let step = requested(snapshot(n), &format!("request {n}"));

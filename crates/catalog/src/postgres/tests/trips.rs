@@ -3,11 +3,11 @@
 use elevo_testkit::wire::Wire;
 
 use super::Temporary;
-use crate::catalog::{Landings, Sandboxes};
+use crate::catalog::{Catalog, Landings, Sandboxes};
 use crate::conformance::samples::{
     ALICE, added, full_step, furnished_with_project, id_of, landing, snapshot, step,
 };
-use crate::postgres::{PostgresCatalog, PostgresOptions};
+use crate::postgres::PostgresCatalog;
 use crate::records::{Project, Step};
 
 /// A catalog with sample records, on one connection through a proxy.
@@ -25,12 +25,9 @@ impl Counted {
         let (direct, project) = furnished_with_project(&temporary).await;
         direct.close().await;
         let wire = temporary.0.wire();
-        let options = PostgresOptions {
-            connections: 1,
-            ..PostgresOptions::default()
-        };
-        let url = temporary.0.url_through(&wire);
-        let catalog = PostgresCatalog::open(&url, &options).await.unwrap();
+        let catalog = temporary.open_through(&wire).await;
+        // Connects.
+        catalog.check().await.unwrap();
         Self {
             catalog,
             project,

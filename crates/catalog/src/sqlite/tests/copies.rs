@@ -6,9 +6,10 @@ use std::os::unix::fs::PermissionsExt;
 
 use elevo_core::{TenantId, Timestamp};
 
-use super::super::{GENERATION, INSTALLATION, SqliteCatalog, SqliteOptions};
+use super::super::{SqliteCatalog, SqliteOptions};
 use super::Temporary;
 use crate::conformance::Backend;
+use crate::found::{GENERATION, INSTALLATION};
 use crate::records::Tenant;
 
 /// Returns the files of a directory with their content, except SQLite's shared
