@@ -13,7 +13,8 @@
 //! [`Catalog`] and the traits of its areas state the promises; [`SqliteCatalog`]
 //! implements them on one file, [`PostgresCatalog`] in a database that several
 //! processes share. The traits expose no database, and no call spans
-//! two stores.
+//! two stores. The function [`transfer()`] copies a whole catalog from one database
+//! to another.
 
 mod bounds;
 mod catalog;
@@ -33,6 +34,7 @@ mod records;
 pub mod secret;
 mod sqlite;
 mod stored;
+mod transfer;
 
 pub use catalog::{
     Agents, Catalog, Commands, Deliveries, Events, Keys, Landings, Leases, Nodes, Policies,
@@ -64,3 +66,4 @@ pub use records::{
     WorkspaceQuery, WorkspaceState,
 };
 pub use sqlite::{SqliteCatalog, SqliteOptions};
+pub use transfer::{AnyCatalog, Transferred, transfer};

@@ -39,6 +39,7 @@ mod templates;
 mod tenants;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod unsettled;
 mod values;
 mod versions;

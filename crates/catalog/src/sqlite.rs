@@ -38,6 +38,7 @@ mod templates;
 mod tenants;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod unsettled;
 pub(crate) mod values;
 mod versions;
