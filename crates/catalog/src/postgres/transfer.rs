@@ -122,7 +122,7 @@ impl Destination for Side {
     }
 
     async fn commit(self: Box<Self>) -> Result<()> {
-        database::commit(self.0).await
+        self.0.commit().await.map_err(failure::of)
     }
 }
 

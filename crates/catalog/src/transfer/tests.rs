@@ -14,7 +14,7 @@ use super::{AnyCatalog, BATCH_BYTES, Transferred, Value, next_batch, transfer};
 use crate::catalog::{Agents, Settings};
 use crate::conformance::Backend;
 use crate::conformance::samples::{AGENT, ALICE, agent, furnished, id_of};
-use crate::sqlite::{GENERATION, INSTALLATION};
+use crate::found::{GENERATION, INSTALLATION};
 
 #[tokio::test]
 async fn a_catalog_is_the_same_after_the_way_to_postgres_and_back() {

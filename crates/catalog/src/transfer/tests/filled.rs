@@ -11,8 +11,8 @@ use crate::conformance::samples::{
 use crate::conformance::{
     add_events, note, request, tag, taken, unsettled, webhook, with_unsettled,
 };
+use crate::found::{GENERATION, INSTALLATION};
 use crate::records::{ClientSnapshot, CommandClaim, Project, Sandbox, Template};
-use crate::sqlite::{GENERATION, INSTALLATION};
 
 /// Opens the catalog of a new backend and adds records of every kind.
 pub(super) async fn filled<B: Backend>(backend: &B) -> B::Catalog {
