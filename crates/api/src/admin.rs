@@ -59,6 +59,10 @@ pub struct BackupMade {
     pub unread: Vec<UnreadWorkspace>,
     /// Earlier backups that were deleted.
     pub removed: Vec<String>,
+    /// Position in the log of the catalog's database to which the backup
+    /// belongs; absent if the backup contains the catalog.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub database: Option<String>,
 }
 
 /// A workspace whose files could not be read for a backup.

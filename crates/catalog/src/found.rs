@@ -25,12 +25,19 @@ pub struct FoundCatalog {
     pub has_tenants: bool,
     /// Whether it has a sandbox or a workspace.
     pub has_workspaces: bool,
+    /// A position in the log of its database, after everything that the other
+    /// fields show; `None` if the catalog is a file.
+    pub log_position: Option<String>,
 }
 
 impl FoundCatalog {
     /// Returns whether no server has ever used it.
     pub fn is_unused(&self) -> bool {
-        *self == Self::default()
+        let unused = Self {
+            log_position: self.log_position.clone(),
+            ..Self::default()
+        };
+        *self == unused
     }
 }
 

@@ -53,7 +53,7 @@ pub use limits::{
     MAX_TEXT_BYTES, MAX_UNSETTLED, MAX_WEBHOOKS, MAX_WORDS,
 };
 pub use nodes::{Lease, Node, NodeId, ServerSession};
-pub use postgres::{PostgresCatalog, PostgresOptions};
+pub use postgres::{PostgresCatalog, PostgresCheck, PostgresOptions};
 pub use query::{AddLimits, Page, Position, SandboxQuery};
 pub use records::{
     Agent, ApiKey, Attempt, BaseMove, Begun, Claimed, ClientSnapshot, CommandClaim, Delivery,

@@ -12,6 +12,7 @@ mod commands;
 mod database;
 mod deliveries;
 mod events;
+mod examine;
 mod failure;
 mod follower;
 mod found;
@@ -50,6 +51,7 @@ use std::ops::Deref;
 
 use self::database::Database;
 pub use self::database::PostgresOptions;
+pub use self::examine::PostgresCheck;
 use self::hosts::Hosts;
 use crate::catalog::Catalog;
 use crate::error::Result;
@@ -80,6 +82,12 @@ impl PostgresCatalog {
     /// `None` if the database has none.
     pub async fn find(url: &str, options: &PostgresOptions) -> Result<Option<FoundCatalog>> {
         found::find(url, options).await
+    }
+
+    /// Checks the version, the standby and the settings of the database of this
+    /// URL without changing it. Fails if no host can be written.
+    pub async fn examine(url: &str, options: &PostgresOptions) -> Result<Vec<PostgresCheck>> {
+        examine::examine(url, options).await
     }
 }
 

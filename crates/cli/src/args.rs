@@ -5,6 +5,7 @@ use clap::{Parser, Subcommand};
 use crate::commands::agent::Agent;
 use crate::commands::attach::Attach;
 use crate::commands::audit::Audit;
+use crate::commands::catalog::Catalog;
 use crate::commands::completions::Completions;
 use crate::commands::context::Context;
 use crate::commands::cp::Cp;
@@ -124,6 +125,7 @@ pub(crate) enum Command {
     Webhook(Webhook),
     Audit(Audit),
     Server(Server),
+    Catalog(Catalog),
     Store(Store),
     Ws(Ws),
     Demo(Demo),
@@ -163,6 +165,7 @@ impl Command {
             Self::Webhook(webhook) => webhook.reach.json,
             Self::Audit(audit) => audit.json,
             Self::Server(server) => server.at.json,
+            Self::Catalog(catalog) => catalog.json,
             Self::Local(local) => local.global().json,
             Self::Store(store) => store.global().json,
             Self::Ws(ws) => ws.global.json,

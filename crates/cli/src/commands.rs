@@ -9,6 +9,7 @@
 pub(crate) mod agent;
 pub(crate) mod attach;
 pub(crate) mod audit;
+pub(crate) mod catalog;
 pub(crate) mod completions;
 pub(crate) mod context;
 pub(crate) mod cp;

@@ -23,6 +23,7 @@ mod protected;
 mod report;
 mod sandbox;
 mod server;
+mod server_data;
 mod snapshot;
 mod store;
 mod tag;

@@ -32,9 +32,9 @@ use clap_complete::CompleteEnv;
 
 use args::{Cli, Command};
 use commands::{
-    agent, attach, audit, completions, context, cp, demo, doctor, down, events, exec, files, help,
-    key, kill, login, logout, man, port, project, ps, review, sandbox, server, shell, snapshot,
-    template, up, version, webhook, whoami, ws,
+    agent, attach, audit, catalog, completions, context, cp, demo, doctor, down, events, exec,
+    files, help, key, kill, login, logout, man, port, project, ps, review, sandbox, server, shell,
+    snapshot, template, up, version, webhook, whoami, ws,
 };
 use errors::{Exit, Report};
 use local::caller::Caller;
@@ -144,6 +144,7 @@ fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Webhook(webhook) => webhook::run(webhook),
         Command::Audit(audit) => audit::run(&audit),
         Command::Server(server) => server::run(server, run_for),
+        Command::Catalog(catalog) => catalog::run(&catalog),
         Command::Demo(demo) => demo::run(&demo),
         Command::Doctor(doctor) => doctor::run(&doctor),
         Command::Version(version) => version::run(&version),

@@ -5,6 +5,7 @@
 pub(crate) mod access;
 pub(crate) mod events;
 pub(crate) mod files;
+pub(crate) mod leases;
 pub(crate) mod maintenance;
 pub(crate) mod missing;
 pub(crate) mod pages;
@@ -37,6 +38,7 @@ use crate::app::events::Events;
 use crate::app::events::webhooks::Webhooks;
 use crate::app::files::Files;
 use crate::app::files::watching::Watches;
+use crate::app::leases::Leases;
 use crate::app::maintenance::backups::Backups;
 use crate::app::maintenance::cleanup::Cleanup;
 use crate::app::maintenance::disk_space::DiskSpace;
@@ -99,6 +101,7 @@ pub struct App {
     pub(crate) files: Arc<Files>,
     pub(crate) garbage: Arc<Garbage>,
     pub(crate) keys: Arc<Keys>,
+    pub(crate) leases: Leases,
     pub(crate) lost: Arc<LostSandboxes>,
     pub(crate) merges: Arc<Merges>,
     pub(crate) names: Arc<Names>,
@@ -165,6 +168,7 @@ impl App {
             watches: Watches::new(&resources, &sandboxes.files),
             files: sandboxes.files,
             garbage: maintenance.garbage,
+            leases: Leases::new(&resources),
             lost: sandboxes.lost,
             merges: projects.merges,
             names: resources.names.clone(),

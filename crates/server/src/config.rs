@@ -27,6 +27,9 @@ pub struct Config {
     pub workspace_root: PathBuf,
     /// File with the keys that encrypt secrets, outside of the data directory.
     pub secrets_key_file: PathBuf,
+    /// The database of the catalog; by default, the catalog is a file in the
+    /// data directory.
+    pub catalog: Option<CatalogDatabase>,
     /// Whether to start with a catalog, a store and workspaces that do not
     /// belong together. Only the option `--adopt` of the command line sets it.
     pub adopt: bool,
@@ -125,6 +128,17 @@ pub struct WarmPool {
     pub runtime: Option<String>,
 }
 
+/// A PostgreSQL database for the catalog.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CatalogDatabase {
+    /// URL of the database, with one host or several.
+    pub url: Secret,
+    /// URL without a pooler, if `url` is that of a pooler.
+    pub direct_url: Option<Secret>,
+    /// Maximum connections for requests and jobs.
+    pub connections: u32,
+}
+
 /// Content and retention of the audit log.
 #[derive(Clone, Copy, Debug)]
 pub struct AuditConfig {
@@ -183,7 +197,7 @@ pub struct Garbage {
 }
 
 /// Text that `Debug` does not show.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Secret(pub String);
 
 impl std::fmt::Debug for Secret {

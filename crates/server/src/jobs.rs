@@ -98,13 +98,15 @@ async fn tidy(app: &Arc<App>) -> Result<()> {
         );
     }
     // A failure is logged and not returned, so that the next job still runs.
-    if let Err(failure) = forget_requests(app).await {
+    let forgetting = app.leases.run("forget requests", forget_requests(app));
+    if let Err(failure) = forgetting.await {
         tracing::warn!(
             cause = failure.summary(),
             "cannot delete expired idempotency keys"
         );
     }
-    if let Err(failure) = app.events.delete_old().await {
+    let deleting = app.leases.run("delete events", app.events.delete_old());
+    if let Err(failure) = deleting.await {
         tracing::warn!(cause = failure.summary(), "cannot delete old events");
     }
     if let Err(failure) = remove_old_records(app).await {
@@ -114,7 +116,8 @@ async fn tidy(app: &Arc<App>) -> Result<()> {
     // The operator can compare this hash with the files of the audit log to
     // detect a change of the files.
     tracing::info!(head = %app.audit.head(), "head of the audit log");
-    if let Err(failure) = app.reviews.expire().await {
+    let expiring = app.leases.run("expire reviews", app.reviews.expire());
+    if let Err(failure) = expiring.await {
         tracing::warn!(cause = failure.summary(), "cannot close expired reviews");
     }
     app.cleanup.run().await;

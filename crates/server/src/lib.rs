@@ -29,13 +29,16 @@ pub use app::resources::Parts;
 pub use command::run_command;
 pub use config::descriptions::settings;
 pub use config::{
-    AuditConfig, AuditedCommands, Config, InvalidConfig, Limits, Secret, Tls, TracesConfig,
-    secrets_key_file,
+    AuditConfig, AuditedCommands, CatalogDatabase, Config, InvalidConfig, Limits, Secret, Tls,
+    TracesConfig, secrets_key_file,
 };
+pub use elevo_catalog::PostgresCheck;
 pub use failure::Failure;
 pub use http::admin_socket::admin_socket;
 pub use http::openapi_json;
 pub use platform::backup::{RestoreError, RestoredServer, restore_server};
+pub use platform::catalog_copy::{CopyError, copy_catalog};
+pub use platform::catalog_place::CatalogPlace;
 pub use platform::clock::{Clocks, Reading};
 pub use platform::installation::{Missing, Refusal};
 pub use platform::outgoing::choose_cryptography;

@@ -4,6 +4,8 @@
 pub(crate) mod archive;
 pub(crate) mod audit;
 pub(crate) mod backup;
+pub(crate) mod catalog_copy;
+pub(crate) mod catalog_place;
 pub(crate) mod clock;
 pub(crate) mod descriptors;
 pub(crate) mod engine_sight;

@@ -12,13 +12,14 @@ use anyhow::Context;
 use async_trait::async_trait;
 use elevo_agent_link::{AgentLinks, Authenticate, Settings};
 use elevo_catalog::secret::SandboxToken;
-use elevo_catalog::{Catalog, INSTALLATION, SqliteCatalog};
+use elevo_catalog::{Catalog, INSTALLATION};
 use elevo_sandbox::{DockerSettings, Reconnecting, SandboxRuntime};
 use elevo_store_local::LocalStore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::app::App;
+use crate::app::leases::SESSION;
 use crate::app::resources::Parts;
 use crate::app::sandboxes::pool::Pool as WarmPool;
 use crate::app::stopping::Phase;
@@ -26,18 +27,16 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::jobs;
 use crate::platform::audit::{Audit, Entry, Level};
+use crate::platform::catalog_place::CatalogPlace;
 use crate::platform::clock;
 use crate::platform::engine_sight::EngineSight;
 use crate::platform::installation::Installation;
 use crate::platform::room::Room;
-use crate::serve::data::{open_audit, open_catalog, prepare};
+use crate::serve::data::{open_audit, prepare};
 use crate::serve::listening::{listen_for_agents, listen_for_clients};
 
-/// Name of the only node of a catalog in one file.
+/// Name of the node. A catalog has one, since its store is on one machine.
 const NODE: &str = "local";
-/// Time after which a session expires. Nothing renews the session of the only
-/// node: no other server would take over its work.
-const SESSION: Duration = Duration::from_secs(10);
 /// Maximum time for open streams to send their last message once the grace
 /// period is over.
 const CUTTING: Duration = Duration::from_secs(3);
@@ -66,7 +65,7 @@ pub struct Addresses {
 #[derive(Debug)]
 pub struct Server {
     app: Arc<App>,
-    catalog: Arc<SqliteCatalog>,
+    catalog: Arc<dyn Catalog>,
     addresses: Addresses,
     tasks: JoinSet<anyhow::Result<()>>,
 }
@@ -155,7 +154,7 @@ impl Server {
     ) -> anyhow::Result<Self> {
         crate::platform::metrics::begin();
         prepare(&config)?;
-        let catalog = open_catalog(&config).await?;
+        let catalog = CatalogPlace::of(&config).open().await?;
         if Installation::new(&config).stamp(&*catalog).await? {
             tracing::warn!(
                 "the catalog, the store and the workspaces were adopted as one installation; no \
@@ -200,7 +199,8 @@ impl Server {
             .context("cannot recover from the last stop")?;
         let addresses = listen_for_clients(&app, &mut tasks).await?;
         crate::http::admin_socket::listen(&app, &mut tasks)?;
-        let working = app.clone();
+        let (working, renewing) = (app.clone(), app.clone());
+        tasks.spawn(async move { keep_session(&renewing).await });
         tasks.spawn(async move {
             jobs::run(working).await;
             Ok(())
@@ -287,6 +287,17 @@ impl Server {
     }
 }
 
+/// Renews the session of the server until it begins to stop.
+async fn keep_session(app: &App) -> anyhow::Result<()> {
+    tokio::select! {
+        () = app.stopping.entered(Phase::Draining) => Ok(()),
+        () = app.leases.keep_session() => anyhow::bail!(
+            "another server has begun to use the catalog of this one; stop one of them, or give \
+             each a database"
+        ),
+    }
+}
+
 fn link_settings(config: &Config) -> Settings {
     Settings {
         terminals: config.limits.terminals,
@@ -344,6 +355,7 @@ async fn write_last_records(app: &App) {
              detected"
         );
     }
+    app.leases.end_session().await;
     let ended = Entry {
         event: "server.ended",
         ..Entry::default()

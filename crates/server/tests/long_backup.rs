@@ -297,7 +297,7 @@ async fn kill_during(service: &mut Service, place: &Place, backups: &Path, part:
 
 async fn restores_no_unfinished_backup(backups: &Path, data: &Path) {
     let unfinished = backups.join("unfinished");
-    let refused = restore_server(&unfinished, data, None, &Progress::new()).await;
+    let refused = restore_server(&unfinished, data, None, None, &Progress::new()).await;
     assert!(
         matches!(refused, Err(RestoreError::Unfinished { .. })),
         "{refused:?}"
@@ -369,7 +369,7 @@ async fn a_restored_server_has_all_that_was_acknowledged_before_its_backup_began
         };
         let data = directory.path().join("restored");
         let backup = Path::new(made["backup"].as_str().unwrap());
-        restore_server(backup, &data, None, &Progress::new())
+        restore_server(backup, &data, None, None, &Progress::new())
             .await
             .unwrap();
         let last = check(&data, &service, &project, &moment).await;

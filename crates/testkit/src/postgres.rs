@@ -21,6 +21,12 @@ pub fn standby_url() -> String {
     setting("ELEVO_POSTGRES_STANDBY")
 }
 
+/// Returns the address of the pooler in front of the primary, in transaction
+/// mode.
+pub fn pooler_url() -> String {
+    setting("ELEVO_POSTGRES_POOLER")
+}
+
 fn setting(name: &str) -> String {
     let value = env::var(name).unwrap_or_default();
     assert!(
@@ -59,6 +65,33 @@ impl Database {
         &self.name
     }
 
+    /// Executes a statement on the server of the database. `{}` in the statement
+    /// stands for the name of the database.
+    pub fn execute(&self, statement: &str) {
+        let statement = statement.replace("{}", &self.name);
+        execute(&self.server, statement).expect("the statement can be executed");
+    }
+
+    /// Executes a statement in the database.
+    pub fn execute_inside(&self, statement: &str) {
+        let server = self.server.clone().database(&self.name);
+        execute(&server, statement.to_owned()).expect("the statement can be executed");
+    }
+
+    /// Returns the only value of a statement, as text, from the server of the
+    /// database.
+    pub fn query(&self, statement: &str) -> String {
+        let (server, statement) = (self.server.clone(), statement.to_owned());
+        let work = async move {
+            let mut connection = PgConnection::connect_with(&server).await?;
+            let query = sqlx::query_scalar(AssertSqlSafe(statement));
+            let value: String = query.fetch_one(&mut connection).await?;
+            connection.close().await?;
+            Ok(value)
+        };
+        in_a_thread(work).expect("the statement returns a value")
+    }
+
     /// Returns the address of the database.
     pub fn url(&self) -> String {
         text(self.server.clone().database(&self.name))
@@ -73,6 +106,12 @@ impl Database {
         );
         let server = self.server.clone().host(&host).port(port);
         text(server.database(&self.name))
+    }
+
+    /// Returns the address of the database through the pooler.
+    pub fn url_through_pooler(&self) -> String {
+        let pooler: PgConnectOptions = pooler_url().parse().expect("an address of PostgreSQL");
+        text(pooler.database(&self.name))
     }
 
     /// Starts a proxy for the server of the database.
@@ -108,8 +147,6 @@ fn text(server: PgConnectOptions) -> String {
     server.to_url_lossy().to_string()
 }
 
-/// Executes a statement. Tests with and without a runtime call this, so it has
-/// a thread with another runtime.
 fn execute(server: &PgConnectOptions, statement: String) -> Result<(), sqlx::Error> {
     let work = async {
         let mut connection = PgConnection::connect_with(server).await?;
@@ -118,6 +155,14 @@ fn execute(server: &PgConnectOptions, statement: String) -> Result<(), sqlx::Err
             .await?;
         connection.close().await
     };
+    in_a_thread(work)
+}
+
+/// Runs `work`. Tests with and without a runtime call this, so it has a thread
+/// with another runtime.
+fn in_a_thread<T: Send>(
+    work: impl Future<Output = Result<T, sqlx::Error>> + Send,
+) -> Result<T, sqlx::Error> {
     let run = || {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(work)

@@ -28,9 +28,12 @@ pub struct PostgresOptions {
     /// Time after which a call that waits for a connection, or a statement that
     /// waits for a lock, fails with `Busy`.
     pub wait: Duration,
-    /// The URL without a pooler, if the other URL is that of a pooler: a
-    /// notification reaches only a connection that stays with its client.
+    /// Another URL of the same database for notifications, which reach only a
+    /// connection that stays with its client.
     pub direct: Option<String>,
+    /// Whether the URL is that of a pooler in transaction mode. Such a pooler
+    /// keeps neither prepared statements nor settings of a connection.
+    pub is_pooled: bool,
 }
 
 impl Default for PostgresOptions {
@@ -39,6 +42,7 @@ impl Default for PostgresOptions {
             connections: 16,
             wait: Duration::from_secs(10),
             direct: None,
+            is_pooled: false,
         }
     }
 }
@@ -51,8 +55,11 @@ pub(super) struct Database {
 
 impl Database {
     pub(super) async fn open(url: &str, options: &PostgresOptions) -> Result<Self> {
+        let hosts = match options.is_pooled {
+            true => Hosts::read_pooled(url)?,
+            false => read_hosts(url, options.wait)?,
+        };
         let read = |url| read_hosts(url, options.wait);
-        let hosts = read(url)?;
         let direct = options.direct.as_deref().map(read).transpose()?;
         let Writable { host, connection } = hosts.writable().await?;
         let mut connection = match &direct {

@@ -2,7 +2,7 @@
 //! be written, gives numbers to new events, and wakes the readers that wait for
 //! them.
 //!
-//! Two tasks, each with a connection of its own, which must not go through a
+//! Two tasks, each with a separate connection, which must not go through a
 //! pooler:
 //!
 //! ```text

@@ -14,13 +14,23 @@ const SELECT: &str = "SELECT \
      (SELECT value FROM settings WHERE name = $2), \
      (SELECT value FROM settings WHERE name = $3), \
      EXISTS (SELECT 1 FROM tenants), \
-     EXISTS (SELECT 1 FROM sandboxes) OR EXISTS (SELECT 1 FROM workspaces)";
+     EXISTS (SELECT 1 FROM sandboxes) OR EXISTS (SELECT 1 FROM workspaces), \
+     pg_current_wal_lsn()::text";
 
-type Row = (Option<String>, Option<String>, Option<String>, bool, bool);
+type Row = (
+    Option<String>,
+    Option<String>,
+    Option<String>,
+    bool,
+    bool,
+    String,
+);
 
 /// Reads the catalog in a database. Returns `None` if there is none. Fails if it
 /// has a newer format.
 pub(super) async fn find(url: &str, options: &PostgresOptions) -> Result<Option<FoundCatalog>> {
+    // The same database, without a pooler.
+    let url = options.direct.as_deref().unwrap_or(url);
     let mut found = read_hosts(url, options.wait)?.writable().await?;
     let read = read(&mut found.connection).await;
     hosts::close(found.connection).await;
@@ -36,13 +46,14 @@ async fn read(connection: &mut PgConnection) -> Result<Option<FoundCatalog>> {
         .bind(GENERATION)
         .bind(ADOPTING);
     let row: Row = select.fetch_one(connection).await.map_err(failure::of)?;
-    let (installation, generation, adopting, has_tenants, has_workspaces) = row;
+    let (installation, generation, adopting, has_tenants, has_workspaces, position) = row;
     Ok(Some(FoundCatalog {
         installation,
         generation: found::generation(generation)?,
         is_adopting: adopting.as_deref() == Some("yes"),
         has_tenants,
         has_workspaces,
+        log_position: Some(position),
     }))
 }
 

@@ -66,6 +66,17 @@ impl Hosts {
         hosts.map(Self)
     }
 
+    /// Reads a URL of a pooler in transaction mode, which rejects the options of
+    /// a connection.
+    pub(super) fn read_pooled(url: &str) -> Result<Self> {
+        let Self(hosts) = Self::read(url, &[])?;
+        let hosts = hosts.into_iter().map(|host| {
+            let host = host.statement_cache_capacity(0);
+            host.extra_float_digits(None)
+        });
+        Ok(Self(hosts.collect()))
+    }
+
     /// Connects to the host that can be written.
     pub(super) async fn writable(&self) -> Result<Writable> {
         let looks = join_all(self.0.iter().map(look)).await;
@@ -115,7 +126,8 @@ pub(super) async fn close(connection: PgConnection) {
     let _ = connection.close_hard().await;
 }
 
-fn name(host: &PgConnectOptions) -> String {
+/// Returns the address of a host for messages.
+pub(super) fn name(host: &PgConnectOptions) -> String {
     match host.get_socket() {
         Some(directory) => directory.display().to_string(),
         None => format!("{}:{}", host.get_host(), host.get_port()),

@@ -1,9 +1,11 @@
 //! The conformance suite on PostgreSQL, and tests of PostgreSQL alone.
 
 mod concurrency;
+mod examine;
 mod faults;
 mod follower;
 mod plans;
+mod pooler;
 mod schema;
 mod trips;
 

@@ -5,7 +5,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use sqlx::{AssertSqlSafe, PgConnection, Postgres, Transaction};
 
-use super::database::{self, Statement};
+use super::database::Statement;
 use super::{PostgresCatalog, events, failure};
 use crate::error::{Error, Result};
 use crate::transfer::{self, Column, ColumnRow, Destination, Form, Row, Source, Table, Value};

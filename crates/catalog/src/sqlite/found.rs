@@ -42,6 +42,7 @@ async fn read(connection: &mut SqliteConnection) -> Result<FoundCatalog> {
         is_adopting: adopting.as_deref() == Some("yes"),
         has_tenants: has_row(connection, "tenants", HAS_TENANTS).await?,
         has_workspaces: has_sandboxes || has_workspaces,
+        log_position: None,
     })
 }
 

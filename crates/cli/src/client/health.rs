@@ -1,10 +1,12 @@
-//! Checks what sandboxes need: a container engine, and a server that is ready.
+//! Checks what sandboxes need: a container engine, and a server that is ready;
+//! and the database of the catalog, if the environment names one.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use elevo_api::Ready;
 use elevo_sandbox::{DockerRuntime, DockerSettings, HostLimits, RuntimeInfo, SandboxRuntime};
+use elevo_server::{CatalogPlace, PostgresCheck};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -26,6 +28,20 @@ pub(crate) struct Found {
     engine: Result<RuntimeInfo, String>,
     data: DataDirectory,
     server: Option<(RunningServer, Result<Ready, String>)>,
+    catalog: Option<FoundCatalog>,
+}
+
+/// The database of the catalog, without credentials, and its checks.
+struct FoundCatalog {
+    place: String,
+    checks: Result<Vec<PostgresCheck>, String>,
+}
+
+impl FoundCatalog {
+    fn works(&self) -> bool {
+        let checks = self.checks.as_ref();
+        checks.is_ok_and(|checks| checks.iter().all(|check| check.is_ok))
+    }
 }
 
 pub(crate) fn look(data: Option<PathBuf>) -> anyhow::Result<Found> {
@@ -48,9 +64,37 @@ pub(crate) fn look(data: Option<PathBuf>) -> anyhow::Result<Found> {
             engine,
             data: data.clone(),
             server,
+            catalog: catalog().await,
         }
     });
     Ok(found)
+}
+
+/// Examines the database of CATALOG_URL, if that is set.
+async fn catalog() -> Option<FoundCatalog> {
+    let url = std::env::var("CATALOG_URL").ok();
+    let url = url.filter(|url| !url.is_empty())?;
+    let place = match CatalogPlace::parse(&url) {
+        Ok(place @ CatalogPlace::Database(_)) => place,
+        Ok(CatalogPlace::File(_)) => {
+            return Some(FoundCatalog {
+                place: "CATALOG_URL".into(),
+                checks: Err("not the URL of a database".into()),
+            });
+        }
+        Err(error) => {
+            return Some(FoundCatalog {
+                place: "CATALOG_URL".into(),
+                checks: Err(told(&error)),
+            });
+        }
+    };
+    let checks = match timeout(PATIENCE, place.examine()).await {
+        Ok(checks) => checks.map_err(|error| told(&error)),
+        Err(_) => Err("the database does not respond".into()),
+    };
+    let place = place.to_string();
+    Some(FoundCatalog { place, checks })
 }
 
 /// Returns the address of the container engine that the environment names.
@@ -107,7 +151,7 @@ fn told(error: &dyn std::error::Error) -> String {
 }
 
 /// Names of checks that [`Found::works`] knows.
-pub(crate) const CHECKS: [&str; 3] = ["engine", "internet", "server"];
+pub(crate) const CHECKS: [&str; 4] = ["catalog", "engine", "internet", "server"];
 
 impl Found {
     /// Whether a check passed. Returns `None` for the name of another check.
@@ -116,6 +160,7 @@ impl Found {
         match check {
             "engine" => Some(engine.is_ok()),
             "internet" => Some(engine.is_ok_and(|info| info.internet.is_none())),
+            "catalog" => Some(self.catalog.as_ref().is_some_and(FoundCatalog::works)),
             "server" => Some(self.server.as_ref().is_some_and(|(_, ready)| {
                 let ready = ready.as_ref();
                 ready.is_ok_and(|ready| ready.ready)
@@ -159,6 +204,50 @@ impl Found {
         }
     }
 
+    /// Returns null if the catalog is not in a database.
+    pub(crate) fn catalog_shape(&self) -> Value {
+        let Some(FoundCatalog { place, checks }) = &self.catalog else {
+            return Value::Null;
+        };
+        match checks {
+            Err(obstacle) => json!({ "database": place, "works": false, "obstacle": obstacle }),
+            Ok(checks) => {
+                let shape = |check: &PostgresCheck| {
+                    json!({
+                        "name": check.name, "works": check.is_ok, "message": check.message,
+                    })
+                };
+                json!({
+                    "database": place,
+                    "works": checks.iter().all(|check| check.is_ok),
+                    "obstacle": null,
+                    "checks": checks.iter().map(shape).collect::<Vec<_>>(),
+                })
+            }
+        }
+    }
+
+    fn print_catalog(&self, output: &mut Output) -> anyhow::Result<()> {
+        let Some(FoundCatalog { place, checks }) = &self.catalog else {
+            return Ok(());
+        };
+        output.line("")?;
+        output.line(format!("The catalog in {}", first_line(place)))?;
+        let lines = match checks {
+            Err(obstacle) => vec![check_row(output, "database", false, obstacle)],
+            Ok(checks) => {
+                let row = |check: &PostgresCheck| {
+                    check_row(output, check.name, check.is_ok, &first_line(&check.message))
+                };
+                checks.iter().map(row).collect()
+            }
+        };
+        for line in lines {
+            output.line(line)?;
+        }
+        Ok(())
+    }
+
     pub(crate) fn print(&self, output: &mut Output) -> anyhow::Result<()> {
         output.line("")?;
         output.line(format!(
@@ -181,7 +270,7 @@ impl Found {
         for line in self.server_lines(output) {
             output.line(line)?;
         }
-        Ok(())
+        self.print_catalog(output)
     }
 
     fn server_lines(&self, output: &Output) -> Vec<Vec<u8>> {

@@ -13,25 +13,28 @@ use crate::output::check::check_row;
 use crate::output::format::path_text;
 use crate::output::{Output, STRONG};
 
-/// Check what works on this machine: workspaces, the container engine, the server.
+/// Check what works on this machine: workspaces, the container engine, the server,
+/// the database of the catalog.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The check creates a workspace of each kind in the directory and deletes it
-again. It uses the container engine of DOCKER_HOST. A failed check is an error
+again. It uses the container engine of DOCKER_HOST. If CATALOG_URL is set, it
+examines that database: its version, its standby and its settings. A failed check is an error
 (exit code 1) only if --require names it.
 
 Examples:
   elevo doctor                 for the current directory
   elevo doctor /data           for another disk
   elevo doctor --json | jq -r .provider
+  CATALOG_URL=postgres://elevo@db1,db2/elevo elevo doctor --require catalog
   elevo doctor --require engine --require server && elevo sandbox create")]
 pub(crate) struct Doctor {
     /// Directory for workspaces; by default the current directory
     #[arg(default_value = ".", hide_default_value = true)]
     directory: PathBuf,
 
-    /// Fail unless this works: engine, internet, server, or a provider; can be
-    /// repeated
+    /// Fail unless this works: catalog, engine, internet, server, or a provider;
+    /// can be repeated
     #[arg(long, value_name = "CHECK", value_parser = check_name())]
     require: Vec<String>,
 
@@ -71,6 +74,7 @@ pub(crate) fn run(args: &Doctor) -> anyhow::Result<Exit> {
             "providers": providers,
             "engine": found.engine_shape(),
             "server": found.server_shape(),
+            "catalog": found.catalog_shape(),
         }))?;
     } else if !args.quiet {
         let shown = path_text(directory.as_os_str().as_encoded_bytes());

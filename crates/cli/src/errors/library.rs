@@ -3,7 +3,6 @@
 use std::error::Error;
 
 use elevo_engine::StoreError;
-use elevo_server::RestoreError;
 use elevo_store_local::{BackupError, OpenError};
 use serde_json::{Value, json};
 
@@ -22,8 +21,6 @@ pub(super) fn described(error: &(dyn Error + 'static)) -> Option<Described> {
         Some(of_archive(error))
     } else if let Some(error) = error.downcast_ref() {
         Some(of_backup(error))
-    } else if let Some(error) = error.downcast_ref() {
-        Some(of_restore(error))
     } else if let Some(error) = error.downcast_ref() {
         of_audit(error)
     } else {
@@ -296,7 +293,7 @@ fn of_open(error: &OpenError) -> Described {
     }
 }
 
-fn of_backup(error: &BackupError) -> Described {
+pub(super) fn of_backup(error: &BackupError) -> Described {
     let path_of = |path: &std::path::Path| json!({ "path": lossy(path) });
     match error {
         BackupError::NotABackup { path } => describe(
@@ -339,61 +336,6 @@ fn of_backup(error: &BackupError) -> Described {
         ),
         // The library may add variants.
         _ => plain_failure(),
-    }
-}
-
-fn of_restore(error: &RestoreError) -> Described {
-    let path_of = |path: &std::path::Path| json!({ "path": lossy(path) });
-    match error {
-        RestoreError::NotABackup { path } => describe(
-            Exit::NotFound,
-            "backup_not_found",
-            path_of(path),
-            "name a backup that `elevo server backup` created, or the directory of the backups",
-        ),
-        RestoreError::Unfinished { path } => describe(
-            Exit::Damaged,
-            "backup_unfinished",
-            path_of(path),
-            "use an earlier backup; the next `elevo server backup` deletes this one",
-        ),
-        RestoreError::Damaged { path, file } => describe(
-            Exit::Damaged,
-            "backup_damaged",
-            json!({ "path": lossy(path), "file": file }),
-            "nothing was restored; use another backup",
-        ),
-        RestoreError::MissingRoots { path, .. } => describe(
-            Exit::Damaged,
-            "snapshots_missing",
-            path_of(path),
-            "nothing was restored; use another backup",
-        ),
-        RestoreError::NotEmpty { path } => describe(
-            Exit::Conflict,
-            "not_empty",
-            path_of(path),
-            "restore into a new directory, or delete the one that an interrupted restore left",
-        ),
-        RestoreError::Newer {
-            path,
-            part: _,
-            found,
-            known,
-        } => describe(
-            Exit::Damaged,
-            "newer_format",
-            json!({ "path": lossy(path), "found": found, "supported": known }),
-            "nothing was restored; install the version that made the backup or a newer one, or \
-             use an earlier backup",
-        ),
-        RestoreError::Store(error) => of_backup(error),
-        _ => describe(
-            Exit::Failed,
-            "failed",
-            Value::Null,
-            "check that the disk is not full and that you may write there",
-        ),
     }
 }
 

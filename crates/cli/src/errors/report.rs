@@ -22,7 +22,7 @@ use super::snapshot::SnapshotProblem;
 use super::store::StoreProblem;
 use super::tag::TagProblem;
 use super::workspace::WorkspaceProblem;
-use super::{client, library};
+use super::{client, library, server_data};
 
 /// An error in the form that is shown to the user.
 #[derive(Debug)]
@@ -114,6 +114,7 @@ impl Report {
 fn described(error: &(dyn Error + 'static)) -> Option<Described> {
     of_command_line(error)
         .or_else(|| library::described(error))
+        .or_else(|| server_data::described(error))
         .or_else(|| client::described(error))
 }
 

@@ -23,6 +23,8 @@ pub(crate) enum ServerProblem {
     CutShort,
     #[error("there is no audit log in {}", .0.display())]
     NoAuditLog(PathBuf),
+    #[error("{0}")]
+    CatalogUrl(String),
 }
 
 impl ServerProblem {
@@ -46,6 +48,12 @@ impl ServerProblem {
                 "store_busy",
                 path_details("store", store),
                 "the server must run as the same user; read its log (`elevo server logs`), or stop it first",
+            ),
+            Self::CatalogUrl(_) => describe(
+                Exit::Usage,
+                "catalog_url_invalid",
+                Value::Null,
+                "name a file, or a URL of that form",
             ),
             Self::CutShort => describe(Exit::Failed, "cut_short", Value::Null, Advice::None),
             Self::NoAuditLog(path) => describe(

@@ -159,6 +159,7 @@ fn errors() -> Vec<anyhow::Error> {
         },
         ServerProblem::CutShort,
         ServerProblem::NoAuditLog(path()),
+        ServerProblem::CatalogUrl("the URL of the catalog has another form".into()),
     ];
     let process = [
         ProcessProblem::Changing {

@@ -14,6 +14,7 @@
 mod backup;
 mod batch;
 mod commands;
+mod database;
 mod deciding;
 mod demo;
 mod events;
@@ -26,6 +27,7 @@ mod login;
 mod names;
 mod parked;
 mod ports;
+mod postgres_server;
 mod process;
 mod projects;
 mod removing;

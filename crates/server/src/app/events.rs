@@ -25,8 +25,11 @@ use crate::config::Config;
 use crate::failure::{Failure, Result, short};
 use crate::platform::clock;
 
-/// Interval at which the server checks the catalog for new events.
+/// Interval at which the server checks whether there are subscribers, and pause
+/// after a failure.
 const PULSE: Duration = Duration::from_millis(100);
+/// Maximum time of one call that waits for an event.
+const WAIT: Duration = Duration::from_secs(1);
 /// Time before the expiry of a sandbox at which the event `sandbox.expiring` is
 /// recorded.
 const EXPIRING: Duration = Duration::from_secs(300);
@@ -245,25 +248,27 @@ impl Events {
         })
     }
 
-    /// Checks the catalog for new events while there are subscribers of the
-    /// pulse, and notifies them.
+    /// Waits for new events while there are subscribers of the pulse, and
+    /// notifies them.
     pub(crate) async fn watch(&self) {
         loop {
-            tokio::time::sleep(PULSE).await;
             if self.pulse.receiver_count() == 0 {
+                tokio::time::sleep(PULSE).await;
                 continue;
             }
-            match self.catalog.last_event().await {
-                Ok(last) => {
+            let known = *self.pulse.borrow();
+            match self.catalog.wait_for_event(known, WAIT).await {
+                Ok(newest) => {
                     self.pulse.send_if_modified(|known| {
-                        let is_new = last > *known;
-                        *known = last.max(*known);
+                        let is_new = newest > *known;
+                        *known = newest.max(*known);
                         is_new
                     });
                 }
                 Err(error) => {
                     let cause = crate::failure::chain(&error);
                     tracing::warn!(cause, "cannot check for new events");
+                    tokio::time::sleep(PULSE).await;
                 }
             }
         }

@@ -13,6 +13,22 @@ pub(super) const SETTINGS: &[(&str, &str)] = &[
         "file with the key that encrypts variables and webhook secrets, outside of DATA_DIR; \
          created when first needed, and not in backups [DATA_DIR.secrets-key]",
     ),
+    (
+        "CATALOG_URL",
+        "URL of a PostgreSQL database for the catalog, postgres://USER:PASSWORD@HOST:PORT/DATABASE, with \
+         several hosts separated by commas; the host that can be written is used; \
+         ?sslmode=verify-full&sslrootcert=FILE checks the server's certificate [a file in DATA_DIR]",
+    ),
+    (
+        "CATALOG_DIRECT_URL",
+        "URL of the same database without a pooler, for notifications; needed if CATALOG_URL is that \
+         of a pooler in transaction mode [CATALOG_URL]",
+    ),
+    (
+        "CATALOG_CONNECTIONS",
+        "maximum connections to the database of the catalog; the server has two more for \
+         notifications [16]",
+    ),
     ("API_HOST", "address of the API [127.0.0.1]"),
     ("API_PORT", "port of the API, 0 for any [8080]"),
     (

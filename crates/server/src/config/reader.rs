@@ -11,13 +11,13 @@ use elevo_api::{NetworkMode, parse_cpu, parse_limit};
 use elevo_sandbox::HostLimits;
 
 use crate::config::reader::values::{
-    api_key, check_user, names, network, networks, origins, output_buffer, percent, port_requests,
-    ports_domain, provider, public_url, some_number, some_size, terminals, truth, user,
-    user_by_default, warm_pools,
+    api_key, catalog_url, check_user, names, network, networks, origins, output_buffer, percent,
+    port_requests, ports_domain, provider, public_url, some_number, some_size, terminals, truth,
+    user, user_by_default, warm_pools,
 };
 use crate::config::{
-    AuditConfig, AuditedCommands, Config, Garbage, Limits, SETTINGS, Secret, Tls, TracesConfig,
-    Webhooks,
+    AuditConfig, AuditedCommands, CatalogDatabase, Config, Garbage, Limits, SETTINGS, Secret, Tls,
+    TracesConfig, Webhooks,
 };
 
 #[derive(Default)]
@@ -175,6 +175,21 @@ impl Reader {
         let sample = self.get("TRACE_SAMPLE", 1.0, part);
         let endpoint = self.get("OTEL_EXPORTER_OTLP_ENDPOINT", None, url)?;
         Some(TracesConfig { endpoint, sample })
+    }
+
+    fn catalog(&mut self) -> Option<CatalogDatabase> {
+        let connections = self.number("CATALOG_CONNECTIONS", 16, 2);
+        let direct_url = self.get("CATALOG_DIRECT_URL", None, catalog_url);
+        let url = self.get("CATALOG_URL", None, catalog_url);
+        if url.is_none() && direct_url.is_some() {
+            let problem = "CATALOG_DIRECT_URL needs CATALOG_URL";
+            self.problems.push(problem.into());
+        }
+        url.map(|url| CatalogDatabase {
+            url,
+            direct_url,
+            connections,
+        })
     }
 
     fn audit(&mut self) -> AuditConfig {
@@ -361,6 +376,7 @@ impl Reader {
         }
         Config {
             adopt: false,
+            catalog: self.catalog(),
             workspace_root,
             secrets_key_file,
             data_dir,

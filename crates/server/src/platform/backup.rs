@@ -13,23 +13,29 @@
 //!     workspaces/TENANT/restored       the workspaces that were live
 //! ```
 //!
+//! A catalog in a database is not in the backup, but in backups of the database.
+//! `SERVER-BACKUP` then has the position in the log of the database to which the
+//! backup belongs, and a restore needs the database recovered up to there.
+//!
 //! The catalog is copied first and the store last, and no garbage is collected
 //! in between. Objects are stored before the catalog refers to them, so a later
 //! copy of the store has everything that an earlier copy of the catalog refers
 //! to. Between the two copies, the files of each live workspace are stored as a
 //! snapshot, which the copy of the store then contains.
 
+mod database;
 pub(crate) mod files;
 pub(crate) mod manifest;
 pub(crate) mod restore;
+mod restore_error;
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub use crate::platform::backup::restore::RestoreError;
 pub use crate::platform::backup::restore::RestoredServer;
 pub use crate::platform::backup::restore::restore_server;
+pub use crate::platform::backup::restore_error::RestoreError;
 
 pub(crate) const UNFINISHED: &str = "unfinished";
 pub(crate) const CATALOG: &str = "catalog.db";

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! part              where                         says
-//! catalog           settings in catalog.db        installation, generation
+//! catalog           its settings                  installation, generation
 //! store             store/SERVER                  installation, generation
 //! workspace root    WORKSPACE_ROOT/INSTALLATION   installation
 //! ```
@@ -52,6 +52,7 @@ use elevo_store_local::{LocalStore, Options, ServerStamp, server_stamp, set_serv
 use tokio::sync::Mutex;
 
 use crate::config::Config;
+use crate::platform::catalog_place::CatalogPlace;
 use crate::platform::installation::found::{Found, Verdict};
 use crate::platform::{clock, descriptors};
 
@@ -71,7 +72,7 @@ const HOLD: Duration = Duration::from_secs(24 * 3600);
 #[derive(Debug)]
 pub(crate) struct Installation {
     data: PathBuf,
-    catalog: PathBuf,
+    catalog: CatalogPlace,
     store: PathBuf,
     root: PathBuf,
     adopt: bool,
@@ -88,7 +89,7 @@ impl Installation {
     pub(crate) fn new(config: &Config) -> Self {
         Self {
             data: config.data_dir.clone(),
-            catalog: config.data_dir.join("catalog.db"),
+            catalog: CatalogPlace::of(config),
             store: config.data_dir.join("store"),
             root: config.workspace_root.clone(),
             adopt: config.adopt,
@@ -111,18 +112,22 @@ impl Installation {
         }
         match found.verdict(self) {
             Verdict::Fresh | Verdict::Known => Ok(()),
-            Verdict::Unstamped => {
-                match roots::missing_in_files(&self.catalog, &self.store).await? {
-                    None => Ok(()),
-                    Some(missing) => Err(Refusal::MissingRoots {
-                        store: self.store.clone(),
-                        catalog: self.catalog.clone(),
-                        missing,
-                    }
-                    .into()),
-                }
-            }
+            Verdict::Unstamped => self.check_roots().await,
             Verdict::Refused(refusal) => Err(refusal.into()),
+        }
+    }
+
+    /// Fails if the store, which does not record its installation, lacks a
+    /// snapshot that the catalog refers to.
+    async fn check_roots(&self) -> anyhow::Result<()> {
+        match roots::missing_at(&self.catalog, &self.store).await? {
+            None => Ok(()),
+            Some(missing) => Err(Refusal::MissingRoots {
+                store: self.store.clone(),
+                catalog: self.catalog.clone(),
+                missing,
+            }
+            .into()),
         }
     }
 

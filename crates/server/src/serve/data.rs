@@ -1,11 +1,9 @@
-//! Prepares the data directory of a server, and opens the catalog and the audit
-//! log in it.
+//! Prepares the data directory of a server, and opens the audit log in it.
 
 use crate::config::Config;
 use crate::platform::audit::{Audit, Entry};
 use crate::platform::privacy::{close, private_directory};
 use anyhow::Context;
-use elevo_catalog::{SqliteCatalog, SqliteOptions};
 use std::borrow::Cow;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -91,13 +89,6 @@ fn find_agent(config: &Config) -> anyhow::Result<Option<(Cow<'static, [u8]>, Str
          its path and restart the server"
     );
     Ok(None)
-}
-
-pub(super) async fn open_catalog(config: &Config) -> anyhow::Result<Arc<SqliteCatalog>> {
-    let path = config.data_dir.join("catalog.db");
-    let catalog = SqliteCatalog::open(&path, &SqliteOptions::default()).await;
-    let catalog = catalog.with_context(|| format!("cannot open {}", path.display()))?;
-    Ok(Arc::new(catalog))
 }
 
 pub(super) async fn open_audit(config: &Config) -> anyhow::Result<Arc<Audit>> {

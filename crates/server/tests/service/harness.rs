@@ -14,6 +14,7 @@ use elevo_api::event_stream::Parser;
 use elevo_sandbox::sim::SimEngine;
 use elevo_server::{Config, Server};
 use elevo_testkit::binary::under_test;
+use elevo_testkit::postgres::Database;
 use elevo_testkit::wait::until_async;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
@@ -42,7 +43,19 @@ pub(crate) struct Service {
     here: Option<Server>,
     engine: Engine,
     log: Log,
+    /// The catalog, if it is not in the data directory.
+    database: Option<Database>,
     _directory: tempfile::TempDir,
+}
+
+/// Creates a database for the catalog if the tests are to use PostgreSQL.
+fn database_of_the_run() -> Option<Database> {
+    let named = std::env::var("ELEVO_TEST_CATALOG").ok()?;
+    assert_eq!(
+        named, "postgres",
+        "ELEVO_TEST_CATALOG can only be `postgres`"
+    );
+    Some(Database::create())
 }
 
 /// The container engine of a server.
@@ -267,8 +280,12 @@ impl Service {
             settings: Vec::new(),
             here: None,
             engine,
+            database: database_of_the_run(),
             _directory: directory,
         };
+        if let Some(url) = service.database.as_ref().map(Database::url) {
+            service.set("CATALOG_URL", &url);
+        }
         for (name, value) in common.iter().chain(settings) {
             service.set(name, value);
         }
@@ -438,10 +455,24 @@ impl Service {
         self.wait();
     }
 
+    /// Waits for the server to end by itself because of an error.
+    pub(crate) async fn fails(&mut self) {
+        let child = self.child.as_mut().unwrap();
+        eventually("the server ends", async || {
+            child.try_wait().unwrap().is_some()
+        })
+        .await;
+        let status = self.child.take().unwrap().wait().unwrap();
+        assert!(!status.success(), "the server ended without an error");
+    }
+
     /// Runs a statement in the catalog behind the server's back. If the server
     /// runs, each waits for the other's lock. The statement has its own thread,
     /// because a server in this process needs the test's thread.
     pub(crate) async fn sql(&self, statement: &str) {
+        if let Some(database) = &self.database {
+            return database.execute_inside(statement);
+        }
         let mut sqlite = Command::new("sqlite3");
         sqlite.args(["-cmd", ".timeout 10000"]);
         sqlite.arg(self.data.join("catalog.db")).arg(statement);

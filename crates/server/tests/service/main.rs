@@ -19,6 +19,7 @@ mod batch;
 mod browser;
 mod changes;
 mod command_ids;
+mod database;
 mod deciding;
 mod descriptors;
 mod downgrade;

@@ -18,6 +18,9 @@ shares unchanged files of the store with the backup before (as hard links).
 Everything that the server acknowledged before the backup began is in it. An
 interrupted backup is named `unfinished` and is never restored.
 
+If the catalog is in a database (CATALOG_URL), the backup does not contain it, and
+names the position in the log of the database to which it belongs.
+
 A backup does not contain settings, TLS certificates and the owner's key.
 
 Examples:
@@ -60,6 +63,10 @@ fn print(call: &mut Call, made: &BackupMade) -> anyhow::Result<()> {
     let (all, new) = (bytes(made.bytes), bytes(made.new_bytes));
     let line = format!("Backed up {all} to {}, {new} of it new", made.backup);
     call.output.line(line)?;
+    if let Some(position) = &made.database {
+        let line = format!("It belongs to the database of the catalog at the position {position}");
+        call.output.line(line)?;
+    }
     if !made.removed.is_empty() {
         let removed = count(made.removed.len() as u64, "old backup", "old backups");
         call.output.line(format!("Removed {removed}"))?;

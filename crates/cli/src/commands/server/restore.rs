@@ -3,11 +3,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use elevo_engine::Progress;
-use elevo_server::{has_secrets_key, restore_server, secrets_key_file};
+use elevo_server::{
+    CatalogDatabase, CatalogPlace, has_secrets_key, restore_server, secrets_key_file,
+};
 use serde_json::json;
 
 use crate::client::operator::OperatorOptions;
-use crate::errors::Exit;
+use crate::errors::{Exit, ServerProblem};
 use crate::local::data_directory::DataDirectory;
 use crate::output::Output;
 use crate::output::format::bytes;
@@ -23,6 +25,9 @@ is verified, and every snapshot that the catalog names must exist.
 No backup contains the key of secrets: copy the key file of the original server
 (SECRETS_KEY_FILE, by default DATA_DIR.secrets-key) to the same place next to
 --data.
+
+A backup of a server with CATALOG_URL has no catalog. Recover the database to the
+position that the backup names, and set CATALOG_URL to it for this command.
 
 Then start the server: it has all workspaces, and sandboxes that were running
 can be started. The restored server is a separate installation: it does not
@@ -41,6 +46,21 @@ pub(super) struct Restore {
     workspace_root: Option<PathBuf>,
 }
 
+/// Returns the recovered database that the environment names.
+fn database() -> anyhow::Result<Option<CatalogDatabase>> {
+    let Some(url) = env::var("CATALOG_URL").ok().filter(|url| !url.is_empty()) else {
+        return Ok(None);
+    };
+    let place = CatalogPlace::parse(&url);
+    match place.map_err(|error| ServerProblem::CatalogUrl(error.to_string()))? {
+        CatalogPlace::Database(database) => Ok(Some(database)),
+        CatalogPlace::File(_) => {
+            let problem = "CATALOG_URL is not the URL of a database".to_owned();
+            Err(ServerProblem::CatalogUrl(problem).into())
+        }
+    }
+}
+
 pub(super) fn run(at: &OperatorOptions, args: &Restore) -> anyhow::Result<Exit> {
     let data = DataDirectory::new(at.data.clone());
     let progress = Progress::new();
@@ -54,8 +74,10 @@ pub(super) fn run(at: &OperatorOptions, args: &Restore) -> anyhow::Result<Exit> 
         .enable_all()
         .build()?;
     let root = args.workspace_root.as_deref();
+    let database = database()?;
     let restored = progress::watch(at.quiet, watch, || {
-        let restoring = restore_server(&args.backup, data.path(), root, &progress);
+        let database = database.as_ref();
+        let restoring = restore_server(&args.backup, data.path(), root, database, &progress);
         runtime.block_on(restoring)
     })?;
     let mut output = Output::new(at.json);

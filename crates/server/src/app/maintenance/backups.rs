@@ -29,6 +29,7 @@ use crate::failure::{Failure, Result};
 use crate::platform::audit::{Audit, Entry};
 use crate::platform::backup::manifest::Manifest;
 use crate::platform::backup::{AUDIT, CATALOG, RESTORED, STORE, WORKSPACES, files};
+use crate::platform::catalog_place::CatalogPlace;
 use crate::platform::clock;
 
 /// Maximum attempts to copy a workspace that another process uses.
@@ -114,6 +115,7 @@ impl Backups {
             generation: catalog.found.generation,
             begun: clock::text(begun),
             ended: String::new(),
+            database: catalog.found.log_position,
             files: BTreeMap::new(),
         };
         let finishing = move || {
@@ -130,6 +132,7 @@ impl Backups {
             workspaces: catalog.workspaces,
             unread,
             removed,
+            database: manifest.database,
         };
         self.note_backup(&made).await;
         Ok(made)
@@ -163,10 +166,7 @@ impl Backups {
         // sure to have it. A workspace that is created in between is only in
         // the second list.
         let mut records = self.all_records().await?;
-        let copy = place.unfinished.join(CATALOG);
-        let from = self.config.data_dir.join(CATALOG);
-        SqliteCatalog::copy_file(&from, &copy).await?;
-        let found = SqliteCatalog::find(&copy).await?.unwrap_or_default();
+        let found = self.copy_catalog(place).await?;
         for (tenant, after) in self.all_records().await? {
             records.entry(tenant).or_default().extend(after);
         }
@@ -183,6 +183,20 @@ impl Backups {
             workspaces,
             unread,
         })
+    }
+
+    /// Copies the catalog if it is a file. A database has separate backups, and
+    /// the result has the position in its log that this backup belongs to.
+    async fn copy_catalog(&self, place: &BackupDirectory) -> Result<FoundCatalog> {
+        let found = match CatalogPlace::of(&self.config) {
+            CatalogPlace::File(from) => {
+                let copy = place.unfinished.join(CATALOG);
+                SqliteCatalog::copy_file(&from, &copy).await?;
+                SqliteCatalog::find(&copy).await?
+            }
+            database @ CatalogPlace::Database(_) => database.find().await?,
+        };
+        Ok(found.unwrap_or_default())
     }
 
     async fn all_records(&self) -> Result<Records> {

@@ -2,6 +2,7 @@
 
 use crate::config::{Secret, WarmPool};
 use elevo_api::NetworkMode;
+use elevo_catalog::PostgresCatalog;
 use ipnet::IpNet;
 use reqwest::Url;
 use std::net::IpAddr;
@@ -17,6 +18,15 @@ pub(super) fn public_url(text: &str) -> Result<Option<Url>, String> {
         _ => Err(format!(
             "`{text}` must begin with http:// or https:// and have no user, query or fragment"
         )),
+    }
+}
+
+/// Reads the URL of a database. An error does not contain the URL, which can
+/// have a password.
+pub(super) fn catalog_url(text: &str) -> Result<Option<Secret>, String> {
+    match PostgresCatalog::check_url(text) {
+        Ok(()) => Ok(Some(Secret(text.to_owned()))),
+        Err(error) => Err(error.to_string()),
     }
 }
 

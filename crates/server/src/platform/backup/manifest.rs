@@ -6,6 +6,7 @@
 //! generation 12
 //! begun 2026-11-16T10:30:00.000Z
 //! ended 2026-11-16T10:30:07.123Z
+//! database 0/1A2B3C4D          only in format 2, where no file is the catalog
 //! <BLAKE3> <size> <path>       for each file, but those that store/BACKUP lists
 //! <BLAKE3 of all lines before>
 //! ```
@@ -19,9 +20,11 @@ use std::path::{Component, Path};
 use blake3::Hash;
 
 pub(crate) const FILE: &str = "SERVER-BACKUP";
-/// The format that this code reads and writes. It also grows with the format of
-/// the data directory and of the audit log.
-pub(crate) const FORMAT: u32 = 1;
+/// The newest format that this code reads and writes. It also grows with the
+/// format of the data directory and of the audit log.
+pub(crate) const FORMAT: u32 = 2;
+/// The format of a backup that contains its catalog.
+const WITH_CATALOG: u32 = 1;
 const WORDS: &str = "elevo server backup ";
 /// Maximum size of a manifest.
 const LARGEST: u64 = 64 << 20;
@@ -41,6 +44,10 @@ pub(crate) struct Manifest {
     /// The times when the backup began and ended, in RFC 3339.
     pub(crate) begun: String,
     pub(crate) ended: String,
+    /// The position in the log of the database that the catalog was in; `None`
+    /// if the backup contains the catalog. The backup belongs to the state of
+    /// the database at this position.
+    pub(crate) database: Option<String>,
     pub(crate) files: BTreeMap<String, Listed>,
 }
 
@@ -96,10 +103,17 @@ impl Manifest {
     }
 
     fn text(&self) -> String {
-        let mut text = format!("{WORDS}{FORMAT}\ninstallation {}\n", self.installation);
+        let format = match self.database {
+            None => WITH_CATALOG,
+            Some(_) => FORMAT,
+        };
+        let mut text = format!("{WORDS}{format}\ninstallation {}\n", self.installation);
         // Writing into a string cannot fail.
         let _ = writeln!(text, "generation {}", self.generation);
         let _ = writeln!(text, "begun {}\nended {}", self.begun, self.ended);
+        if let Some(position) = &self.database {
+            let _ = writeln!(text, "database {position}");
+        }
         for (path, Listed { size, hash }) in &self.files {
             let _ = writeln!(text, "{hash} {size} {path}");
         }
@@ -115,6 +129,7 @@ impl Manifest {
         if last.parse::<Hash>().ok()? != blake3::hash(lines.as_bytes()) {
             return None;
         }
+        let format = format_of(lines)?;
         let mut lines = lines.lines();
         lines.next()?;
         let mut field = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
@@ -123,6 +138,10 @@ impl Manifest {
             generation: field("generation")?.parse().ok()?,
             begun: field("begun")?.to_owned(),
             ended: field("ended")?.to_owned(),
+            database: match format {
+                WITH_CATALOG => None,
+                _ => Some(field("database")?.to_owned()),
+            },
             files: BTreeMap::new(),
         };
         for line in lines {
@@ -161,6 +180,7 @@ mod tests {
             generation: 7,
             begun: "2026-11-16T10:30:00.000Z".into(),
             ended: "2026-11-16T10:30:07.000Z".into(),
+            database: None,
             files: BTreeMap::from([
                 ("catalog.db".into(), file("rows")),
                 ("audit/00000000000000000001.jsonl".into(), file("")),
@@ -171,6 +191,19 @@ mod tests {
     #[test]
     fn a_manifest_can_be_written_and_read() {
         assert_eq!(Manifest::parse(&sample().text()), Some(sample()));
+        let without_catalog = Manifest {
+            database: Some("0/1A2B3C4D".into()),
+            ..sample()
+        };
+        let text = without_catalog.text();
+        assert!(text.starts_with("elevo server backup 2\n"), "{text}");
+        assert_eq!(Manifest::parse(&text), Some(without_catalog));
+    }
+
+    #[test]
+    fn a_backup_with_its_catalog_can_be_read_by_older_versions() {
+        let text = sample().text();
+        assert!(text.starts_with("elevo server backup 1\n"), "{text}");
     }
 
     #[test]

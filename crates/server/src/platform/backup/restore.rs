@@ -5,96 +5,20 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use elevo_catalog::{INSTALLATION, SqliteCatalog, SqliteOptions};
+use elevo_catalog::{Catalog, INSTALLATION, SqliteCatalog, SqliteOptions};
 use elevo_engine::Progress;
 use elevo_store_local::{BackupError, LocalStore, Options, ServerStamp, set_server_stamp};
 
+use crate::config::CatalogDatabase;
+use crate::platform::backup::database::RecoveredDatabase;
 use crate::platform::backup::manifest::{self, FoundManifest, Manifest};
+use crate::platform::backup::restore_error::RestoreError;
 use crate::platform::backup::{CATALOG, STORE, UNFINISHED, WORKSPACES, all, files};
-use crate::platform::installation::{self, Missing};
+use crate::platform::installation;
 use crate::platform::{clock, vault};
 
 /// The name of the catalog file until everything else is restored.
 const RESTORING: &str = "catalog.db.restoring";
-
-/// The reason why a backup was not restored.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RestoreError {
-    /// The directory neither is nor contains a backup of a server.
-    #[error("{} is not a backup of a server and does not contain one", path.display())]
-    NotABackup {
-        /// The directory.
-        path: PathBuf,
-    },
-    /// The backup was interrupted before it was complete.
-    #[error("the backup {} is incomplete", path.display())]
-    Unfinished {
-        /// The backup.
-        path: PathBuf,
-    },
-    /// A file of the backup is damaged.
-    #[error("the backup {} is damaged in `{file}`", path.display())]
-    Damaged {
-        /// The backup.
-        path: PathBuf,
-        /// The damaged file.
-        file: String,
-    },
-    /// A newer version of Elevo made the backup.
-    #[error(
-        "{part} {} has format {found}, and this version of Elevo reads up to {known}",
-        path.display()
-    )]
-    Newer {
-        /// The backup.
-        path: PathBuf,
-        /// The part of the backup that has the format, for the message.
-        part: &'static str,
-        /// Format of this part.
-        found: i64,
-        /// The newest format that this version reads.
-        known: i64,
-    },
-    /// The directory to restore into is not empty.
-    #[error("{} is not empty; restore into an empty or a new directory", path.display())]
-    NotEmpty {
-        /// The directory.
-        path: PathBuf,
-    },
-    /// The store of the backup lacks snapshots that its catalog refers to.
-    #[error("the store of the backup {} lacks {missing} that its catalog names", path.display())]
-    MissingRoots {
-        /// The backup.
-        path: PathBuf,
-        /// The missing snapshots.
-        missing: Missing,
-    },
-    /// The store could not be restored.
-    #[error(transparent)]
-    Store(#[from] BackupError),
-    /// The catalog could not be opened.
-    #[error("the catalog of the backup cannot be used")]
-    Catalog(#[from] elevo_catalog::Error),
-    /// The store could not be searched for the roots of the catalog.
-    #[error("cannot check whether the store has all snapshots that the catalog names")]
-    Roots(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The file system failed.
-    #[error("cannot restore {}", path.display())]
-    Io {
-        /// The file or directory.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
-}
-
-impl RestoreError {
-    fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
-        let path = path.into();
-        move |source| Self::Io { path, source }
-    }
-}
 
 /// A restored server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,21 +41,27 @@ pub struct RestoredServer {
 /// `workspaces`, or below `data`. Every file is compared with its hash, and
 /// every snapshot that the catalog refers to must be in the store.
 ///
+/// If the backup has no catalog, `database` must have it: a recovered database
+/// that no server uses.
+///
 /// The restored server is a new installation with another id, so that it never
 /// changes the containers of the original server.
 ///
-/// The catalog gets its name last: without a catalog, a server does not start
-/// with the files of a killed restore. A restore that fails deletes its files.
+/// The catalog gets its name last, or a catalog in a database its id: without
+/// it, a server does not start with the files of a killed restore. A restore
+/// that fails deletes its files.
 pub async fn restore_server(
     backup: &Path,
     data: &Path,
     workspaces: Option<&Path>,
+    database: Option<&CatalogDatabase>,
     progress: &Progress,
 ) -> Result<RestoredServer, RestoreError> {
     let backup = find(backup)?;
     let places = Places {
         data: data.into(),
         workspaces: workspaces.map_or_else(|| data.join(WORKSPACES), Into::into),
+        database: database.cloned(),
     };
     places.check_empty()?;
     let restored = places.fill(&backup, progress).await;
@@ -167,6 +97,7 @@ fn find(path: &Path) -> Result<PathBuf, RestoreError> {
 struct Places {
     data: PathBuf,
     workspaces: PathBuf,
+    database: Option<CatalogDatabase>,
 }
 
 impl Places {
@@ -220,6 +151,13 @@ impl Places {
                 });
             }
         };
+        let database = match &manifest.database {
+            None => None,
+            Some(position) => {
+                let found = RecoveredDatabase::find(backup, &manifest, position, &self.database);
+                Some(found.await?)
+            }
+        };
         for path in [&self.data, &self.workspaces] {
             let mut builder = DirBuilder::new();
             let made = builder.recursive(true).mode(0o700).create(path);
@@ -234,8 +172,19 @@ impl Places {
         let restored =
             elevo_store_local::restore(&backup.join(STORE), &store, false, &options, progress)?;
         let installation = clock::name("");
-        let secrets_key = self.check_catalog(backup, &installation).await?;
-        self.stamp(&installation, manifest.generation)?;
+        let secrets_key = match database {
+            None => {
+                let key = self.check_catalog(backup, &installation).await?;
+                self.stamp(&installation, manifest.generation)?;
+                self.name_catalog()?;
+                key
+            }
+            Some(database) => {
+                self.check_roots(backup, &*database.catalog).await?;
+                self.stamp(&installation, database.generation)?;
+                database.adopt(&installation).await?
+            }
+        };
         Ok(RestoredServer {
             backup: backup.into(),
             begun: manifest.begun.clone(),
@@ -295,18 +244,25 @@ impl Places {
             },
             error => error.into(),
         })?;
-        let store = LocalStore::open_read_only(&self.data.join(STORE), &Options::default());
-        let store = store.map_err(BackupError::from)?;
-        let missing = installation::missing(&catalog, &store).await;
-        let missing = missing.map_err(|error| RestoreError::Roots(error.into()))?;
-        if let Some(missing) = missing {
-            let path = backup.into();
-            return Err(RestoreError::MissingRoots { path, missing });
-        }
+        self.check_roots(backup, &*catalog).await?;
         catalog.set_setting(INSTALLATION, id).await?;
         let secrets_key = catalog.setting(vault::SECRETS_KEY).await?;
         catalog.close().await;
         Ok(secrets_key)
+    }
+
+    /// Checks that the store has the roots of the catalog.
+    async fn check_roots(&self, backup: &Path, catalog: &dyn Catalog) -> Result<(), RestoreError> {
+        let store = LocalStore::open_read_only(&self.data.join(STORE), &Options::default());
+        let store = store.map_err(BackupError::from)?;
+        let missing = installation::missing(catalog, &store).await;
+        match missing.map_err(|error| RestoreError::Roots(error.into()))? {
+            None => Ok(()),
+            Some(missing) => Err(RestoreError::MissingRoots {
+                path: backup.into(),
+                missing,
+            }),
+        }
     }
 
     /// Deletes the copies of the catalog that the migration made: the backup
@@ -335,11 +291,19 @@ impl Places {
             for directory in [&self.data, &self.workspaces] {
                 files::list(directory, &self.data.join(STORE))?;
             }
+            files::sync(&self.data)
+        };
+        finish().map_err(RestoreError::io(&self.data))
+    }
+
+    /// Gives the catalog in a file its name.
+    fn name_catalog(&self) -> Result<(), RestoreError> {
+        let name = || {
             self.remove_old_formats()?;
             fs::rename(self.data.join(RESTORING), self.data.join(CATALOG))?;
             files::sync(&self.data)
         };
-        finish().map_err(RestoreError::io(&self.data))
+        name().map_err(RestoreError::io(&self.data))
     }
 }
 
@@ -363,7 +327,7 @@ mod tests {
     /// Returns the error of restoring a backup. Nothing may be left of it.
     async fn refused(backup: &Path) -> RestoreError {
         let data = backup.with_file_name("restored");
-        let restored = restore_server(backup, &data, None, &Progress::new()).await;
+        let restored = restore_server(backup, &data, None, None, &Progress::new()).await;
         let left = fs::read_dir(&data).map_or(0, Iterator::count);
         assert_eq!(left, 0, "files are left");
         restored.unwrap_err()
@@ -375,12 +339,12 @@ mod tests {
         let backup = find(&unpacked.path().join("backups")).unwrap();
         let manifest = backup.join(manifest::FILE);
         let text = fs::read_to_string(&manifest).unwrap();
-        let newer = text.replacen("elevo server backup 1", "elevo server backup 2", 1);
+        let newer = text.replacen("elevo server backup 1", "elevo server backup 3", 1);
         fs::write(&manifest, newer).unwrap();
         let error = refused(&backup).await;
         let text = error.to_string();
         assert!(text.starts_with("the backup /"), "{text}");
-        let formats = "has format 2, and this version of Elevo reads up to 1";
+        let formats = "has format 3, and this version of Elevo reads up to 2";
         assert!(text.ends_with(formats), "{text}");
     }
 

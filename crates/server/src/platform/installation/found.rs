@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 
 use anyhow::Context;
-use elevo_catalog::{FoundCatalog, SqliteCatalog};
+use elevo_catalog::FoundCatalog;
 use elevo_store_local::{LocalStore, Options, ServerStamp, is_store, server_stamp};
 
 use crate::platform::installation::{Installation, ROOT_FILE, Refusal, tenant_from};
@@ -55,10 +55,10 @@ pub(crate) enum Verdict {
 impl Found {
     /// Finds all parts, without changing anything.
     pub(crate) async fn look(places: &Installation) -> anyhow::Result<Self> {
-        let path = &places.catalog;
-        let catalog = match SqliteCatalog::find(path).await {
+        let place = &places.catalog;
+        let catalog = match place.find().await {
             Err(elevo_catalog::Error::Newer { found, known }) => {
-                let catalog = path.clone();
+                let catalog = place.clone();
                 return Err(Refusal::NewerCatalog {
                     catalog,
                     found,
@@ -68,7 +68,7 @@ impl Found {
             }
             catalog => catalog,
         };
-        let catalog = catalog.with_context(|| format!("cannot read {}", path.display()))?;
+        let catalog = catalog.with_context(|| format!("cannot read the catalog {place}"))?;
         let catalog = catalog.filter(|catalog| !catalog.is_unused());
         let (store, root) = (places.store.clone(), places.root.clone());
         let is_lone = !catalog.as_ref().is_some_and(|it| it.has_tenants);

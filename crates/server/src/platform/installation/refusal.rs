@@ -1,5 +1,6 @@
 use std::path::PathBuf;
 
+use crate::platform::catalog_place::CatalogPlace;
 use crate::platform::installation::roots::Missing;
 
 /// The reason why a server does not start with its data. The start has changed
@@ -8,10 +9,10 @@ use crate::platform::installation::roots::Missing;
 #[non_exhaustive]
 pub enum Refusal {
     /// The catalog is missing or empty, but there is data that needs a catalog.
-    #[error("there is no catalog {}, but there is data in {}", catalog.display(), beside.display())]
+    #[error("there is no catalog {}, but there is data in {}", catalog, beside.display())]
     NoCatalog {
         /// Where the catalog should be.
-        catalog: PathBuf,
+        catalog: CatalogPlace,
         /// The data.
         beside: PathBuf,
     },
@@ -19,11 +20,11 @@ pub enum Refusal {
     #[error(
         "the catalog {} is an older copy: its generation is {found}, and the store was last used \
          with generation {known}",
-        catalog.display()
+        catalog
     )]
     OlderCatalog {
         /// The catalog.
-        catalog: PathBuf,
+        catalog: CatalogPlace,
         /// The generation of the catalog.
         found: u64,
         /// The generation that the store records.
@@ -46,11 +47,11 @@ pub enum Refusal {
     /// The catalog and another part belong to different installations.
     #[error(
         "the catalog {} is of installation `{own}`, but {} is of installation `{other}`",
-        catalog.display(), part.display()
+        catalog, part.display()
     )]
     Foreign {
         /// The catalog.
-        catalog: PathBuf,
+        catalog: CatalogPlace,
         /// The installation of the catalog.
         own: String,
         /// The store or the workspace root.
@@ -59,23 +60,23 @@ pub enum Refusal {
         other: String,
     },
     /// There is a catalog, but its store is missing.
-    #[error("there is no store {}, but there is a catalog {}", store.display(), catalog.display())]
+    #[error("there is no store {}, but there is a catalog {}", store.display(), catalog)]
     NoStore {
         /// Where the store should be.
         store: PathBuf,
         /// The catalog.
-        catalog: PathBuf,
+        catalog: CatalogPlace,
     },
     /// The store lacks snapshots that the catalog refers to.
     #[error(
         "the store {} lacks {missing} that the catalog {} names",
-        store.display(), catalog.display()
+        store.display(), catalog
     )]
     MissingRoots {
         /// The store.
         store: PathBuf,
         /// The catalog.
-        catalog: PathBuf,
+        catalog: CatalogPlace,
         /// The missing snapshots.
         missing: Missing,
     },
@@ -94,11 +95,11 @@ pub enum Refusal {
     /// A newer version of Elevo wrote the catalog.
     #[error(
         "the catalog {} has format {found}, and this version of Elevo reads up to {known}",
-        catalog.display()
+        catalog
     )]
     NewerCatalog {
         /// The catalog.
-        catalog: PathBuf,
+        catalog: CatalogPlace,
         /// Format of the catalog.
         found: i64,
         /// The newest format that this version reads.
@@ -145,16 +146,10 @@ impl Refusal {
     /// Returns advice for the operator.
     pub fn advice(&self) -> String {
         let first = match self {
-            Self::NoCatalog { catalog, .. } => format!(
-                "Check DATA_DIR and WORKSPACE_ROOT. Restore the newest copy of the catalog as {}, \
-                 or restore a backup of the server into another directory.",
-                catalog.display()
-            ),
-            Self::OlderCatalog { catalog, .. } => format!(
-                "Restore the newest copy of the catalog as {}, or restore a backup of the server \
-                 into another directory.",
-                catalog.display()
-            ),
+            Self::NoCatalog { catalog, .. } => {
+                format!("Check {}. {}", settings_of(catalog), restoring(catalog))
+            }
+            Self::OlderCatalog { catalog, .. } => restoring(catalog),
             Self::NoStore { .. } | Self::OlderStore { .. } | Self::MissingRoots { .. } => {
                 "Check that the disk is mounted. Restore the newest copy of the store, or restore \
                  a backup of the server into another directory."
@@ -171,8 +166,11 @@ impl Refusal {
             }
             // `--adopt` does not help against a newer format.
             Self::NewerDirectory { .. } => return format!("{NEWER}."),
+            Self::NewerCatalog {
+                catalog: CatalogPlace::Database(_),
+                ..
+            } => return format!("{NEWER}."),
             Self::NewerCatalog { catalog, known, .. } => {
-                let catalog = catalog.display();
                 return format!(
                     "{NEWER}. The copy {catalog}.version-{known}, if it exists, is the catalog \
                      before the upgrade: delete {catalog}-wal and {catalog}-shm, move the copy to \
@@ -182,4 +180,23 @@ impl Refusal {
         };
         format!("{first} {ADOPT}")
     }
+}
+
+/// Returns the settings that choose the parts beside a catalog, and the catalog.
+fn settings_of(catalog: &CatalogPlace) -> &'static str {
+    match catalog {
+        CatalogPlace::File(_) => "DATA_DIR and WORKSPACE_ROOT",
+        CatalogPlace::Database(_) => "CATALOG_URL, DATA_DIR and WORKSPACE_ROOT",
+    }
+}
+
+/// Returns advice on how to get the newest catalog back.
+fn restoring(catalog: &CatalogPlace) -> String {
+    let first = match catalog {
+        CatalogPlace::File(_) => format!("Restore the newest copy of the catalog as {catalog}"),
+        CatalogPlace::Database(_) => {
+            "Recover the database up to its newest state (point-in-time recovery)".to_owned()
+        }
+    };
+    format!("{first}, or restore a backup of the server into another directory.")
 }

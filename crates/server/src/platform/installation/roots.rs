@@ -10,6 +10,8 @@ use elevo_engine::Store;
 use elevo_objects::SnapshotId;
 use elevo_store_local::{LocalStore, Options};
 
+use crate::platform::catalog_place::{CatalogPlace, FILE};
+
 /// Maximum roots read at a time.
 const PAGE: u32 = 1000;
 
@@ -76,23 +78,34 @@ async fn note_absent(
 }
 
 /// Returns the missing roots of an installation without changing its files: the
-/// check opens a copy of the catalog, which is migrated to the current format.
-pub(crate) async fn missing_in_files(
-    catalog: &Path,
+/// check opens a copy of a catalog in a file, which is migrated to the current
+/// format. A catalog in a database is migrated in place.
+pub(crate) async fn missing_at(
+    place: &CatalogPlace,
     store: &Path,
 ) -> anyhow::Result<Option<Missing>> {
-    let directory = catalog
-        .parent()
-        .context("the path of the catalog names no directory")?;
-    let scratch = tempfile::TempDir::with_prefix_in(".catalog-", directory);
-    let scratch = scratch.context("cannot copy the catalog")?;
-    let copy = scratch.path().join("catalog.db");
-    SqliteCatalog::copy_file(catalog, &copy).await?;
-    let catalog = SqliteCatalog::open(&copy, &SqliteOptions::default()).await?;
+    match place {
+        CatalogPlace::Database(_) => missing_beside(&*place.open().await?, store).await,
+        CatalogPlace::File(file) => {
+            let directory = file
+                .parent()
+                .context("the path of the catalog names no directory")?;
+            let scratch = tempfile::TempDir::with_prefix_in(".catalog-", directory);
+            let scratch = scratch.context("cannot copy the catalog")?;
+            let copy = scratch.path().join(FILE);
+            SqliteCatalog::copy_file(file, &copy).await?;
+            let catalog = SqliteCatalog::open(&copy, &SqliteOptions::default()).await?;
+            missing_beside(&*catalog, store).await
+        }
+    }
+}
+
+/// Returns the missing roots of a catalog that nothing else uses, and closes it.
+async fn missing_beside(catalog: &dyn Catalog, store: &Path) -> anyhow::Result<Option<Missing>> {
     let path = store.to_owned();
     let opening = move || LocalStore::open_read_only(&path, &Options::default());
     let store = tokio::task::spawn_blocking(opening).await??;
-    let missing = missing(&catalog, &store).await;
+    let missing = missing(catalog, &store).await;
     catalog.close().await;
     missing
 }

@@ -1,0 +1,80 @@
+//! The catalog of a backup that does not contain it: a recovered database.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use elevo_catalog::{Catalog, INSTALLATION};
+
+use crate::config::CatalogDatabase;
+use crate::platform::backup::manifest::Manifest;
+use crate::platform::backup::restore_error::RestoreError;
+use crate::platform::catalog_place::CatalogPlace;
+use crate::platform::{clock, vault};
+
+/// A recovered database, as it is found before anything is restored.
+#[derive(Debug)]
+pub(super) struct RecoveredDatabase {
+    pub(super) catalog: Arc<dyn Catalog>,
+    pub(super) generation: u64,
+}
+
+impl RecoveredDatabase {
+    /// Opens the catalog of a backup. Fails unless the database has the catalog
+    /// of the same installation, recovered at least up to the backup, and no
+    /// server uses it.
+    pub(super) async fn find(
+        backup: &Path,
+        manifest: &Manifest,
+        position: &str,
+        database: &Option<CatalogDatabase>,
+    ) -> Result<Self, RestoreError> {
+        let path = backup.to_owned();
+        let Some(database) = database else {
+            let position = position.to_owned();
+            return Err(RestoreError::NeedsDatabase { path, position });
+        };
+        let database = CatalogPlace::Database(database.clone());
+        let found = match database.find().await {
+            Err(elevo_catalog::Error::Newer { found, known }) => {
+                return Err(RestoreError::Newer {
+                    path,
+                    part: "the database of the backup",
+                    found,
+                    known,
+                });
+            }
+            found => found?.unwrap_or_default(),
+        };
+        if found.installation.as_ref() != Some(&manifest.installation) {
+            return Err(RestoreError::ForeignDatabase { path, database });
+        }
+        if found.generation < manifest.generation {
+            let position = position.to_owned();
+            return Err(RestoreError::OlderDatabase {
+                path,
+                database,
+                position,
+            });
+        }
+        let opened = database.open().await;
+        let catalog = opened.map_err(|error| RestoreError::Database(error.into()))?;
+        let now = clock::now();
+        let nodes = catalog.sessions().await?;
+        if nodes.iter().any(|node| node.expires > now) {
+            return Err(RestoreError::DatabaseInUse { database });
+        }
+        Ok(Self {
+            catalog,
+            generation: found.generation,
+        })
+    }
+
+    /// Gives the catalog the id of the new installation. Returns the id of the
+    /// key of the catalog's secrets.
+    pub(super) async fn adopt(self, id: &str) -> Result<Option<String>, RestoreError> {
+        let secrets_key = self.catalog.setting(vault::SECRETS_KEY).await?;
+        self.catalog.set_setting(INSTALLATION, id).await?;
+        self.catalog.close().await;
+        Ok(secrets_key)
+    }
+}
