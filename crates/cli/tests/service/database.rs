@@ -58,7 +58,7 @@ fn a_catalog_moves_to_a_database_and_back() {
     assert_eq!(busy.name(), "catalog_in_use");
     assert!(server.end(Signal::TERM).success());
     // The file is an older copy now.
-    assert_eq!(refused(server.up_command()), "older_catalog");
+    assert_eq!(refused(server.up_command()), "catalog_older");
 
     server.ok(["catalog", "copy", &url, back]);
     for suffix in ["", "-wal", "-shm"] {
@@ -74,7 +74,7 @@ fn a_catalog_moves_to_a_database_and_back() {
     assert!(server.end(Signal::TERM).success());
     let mut older = server.up_command();
     older.env("CATALOG_URL", &url);
-    assert_eq!(refused(older), "older_catalog");
+    assert_eq!(refused(older), "catalog_older");
 }
 
 #[test]

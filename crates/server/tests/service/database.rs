@@ -110,7 +110,7 @@ async fn a_server_ends_when_another_uses_its_catalog() {
         .await
         .unwrap();
     let lasting = Duration::from_secs(60);
-    let begun = catalog.begin_session("local", lasting, Timestamp::default());
+    let begun = catalog.begin_session("local", lasting, Timestamp::new(0, 0).unwrap());
     begun.await.unwrap();
     service.fails().await;
     assert!(service.logged("another server has begun to use the catalog"));

@@ -27,7 +27,7 @@ impl Data {
     fn places(&self, adopt: bool, writes: u32) -> Installation {
         Installation {
             data: self.path("data"),
-            catalog: self.path("data/catalog.db"),
+            catalog: CatalogPlace::File(self.path("data/catalog.db")),
             store: self.path("data/store"),
             root: self.path("workspaces"),
             adopt,
