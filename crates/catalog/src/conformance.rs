@@ -82,6 +82,8 @@ macro_rules! conformance_tests {
             a_revoked_or_expired_key_is_found_by_its_hash
             a_key_is_added_once
             a_key_is_revoked_once
+            a_key_is_found_with_its_tenant_and_a_sandbox
+            a_key_finds_no_sandbox_of_another_tenant
             // sandboxes
             a_sandbox_is_read_back_as_added
             a_sandbox_needs_its_owners

@@ -56,13 +56,13 @@ pub use nodes::{Lease, Node, NodeId, ServerSession};
 pub use postgres::{PostgresCatalog, PostgresCheck, PostgresOptions};
 pub use query::{AddLimits, Page, Position, SandboxQuery};
 pub use records::{
-    Agent, ApiKey, Attempt, BaseMove, Begun, Claimed, ClientSnapshot, CommandClaim, Delivery,
-    DeliveryState, Event, EventKind, EventQuery, FileVersion, IdempotentRequest, KeyLimits, Landed,
-    LandedStep, Landing, LandingKind, LogEntry, NewEvent, PathChange, Project, ProjectChange,
-    ProjectPolicy, ProjectQuery, RequestRun, Retention, Review, ReviewChange, ReviewQuery,
-    ReviewState, ReviewStep, RootPlace, Roots, Sandbox, SandboxFailure, Sides, SnapshotQuery, Step,
-    TENANT_LIMITS, Tag, Template, Tenant, TenantLimits, Unkept, UnkeptQuery, Unsettled,
-    VersionKind, Webhook, WebhookChange, Workspace, WorkspaceChange, WorkspaceFiles,
+    Access, Agent, ApiKey, Attempt, BaseMove, Begun, Claimed, ClientSnapshot, CommandClaim,
+    Delivery, DeliveryState, Event, EventKind, EventQuery, FileVersion, IdempotentRequest,
+    KeyLimits, Landed, LandedStep, Landing, LandingKind, LogEntry, NewEvent, PathChange, Project,
+    ProjectChange, ProjectPolicy, ProjectQuery, RequestRun, Retention, Review, ReviewChange,
+    ReviewQuery, ReviewState, ReviewStep, RootPlace, Roots, Sandbox, SandboxFailure, Sides,
+    SnapshotQuery, Step, TENANT_LIMITS, Tag, Template, Tenant, TenantLimits, Unkept, UnkeptQuery,
+    Unsettled, VersionKind, Webhook, WebhookChange, Workspace, WorkspaceChange, WorkspaceFiles,
     WorkspaceQuery, WorkspaceState,
 };
 pub use sqlite::{SqliteCatalog, SqliteOptions};

@@ -1,5 +1,6 @@
 //! The records of a catalog, as callers see them.
 
+mod access;
 mod command;
 mod event;
 mod landing;
@@ -27,6 +28,8 @@ use crate::columns::{Column, Optional, stored};
 use crate::nodes::NodeId;
 use crate::query::Position;
 
+pub use access::Access;
+pub(crate) use access::access_columns;
 pub use command::{Claimed, CommandClaim};
 pub use event::{
     Attempt, Delivery, DeliveryState, Event, EventKind, EventQuery, NewEvent, Webhook,

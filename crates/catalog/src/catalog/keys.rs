@@ -1,8 +1,8 @@
 use async_trait::async_trait;
-use elevo_core::{KeyId, TenantId, Timestamp};
+use elevo_core::{KeyId, SandboxId, TenantId, Timestamp};
 
 use crate::error::Result;
-use crate::records::ApiKey;
+use crate::records::{Access, ApiKey};
 
 /// API keys. A key changes only by its revocation and is deleted with its tenant.
 #[async_trait]
@@ -16,6 +16,16 @@ pub trait Keys {
     /// with the key. Includes revoked and
     /// expired keys, so that the caller can report why a key is not valid.
     async fn key_of_any_tenant(&self, hash: &[u8; 32]) -> Result<Option<ApiKey>>;
+
+    /// Returns the key of any tenant with that hash, as
+    /// [`key_of_any_tenant`](Self::key_of_any_tenant) does, with its tenant and a
+    /// sandbox of that tenant by id, if one is asked for. A database on another
+    /// machine answers in one round trip.
+    async fn access_of_any_tenant(
+        &self,
+        hash: &[u8; 32],
+        sandbox: Option<&SandboxId>,
+    ) -> Result<Option<Access>>;
 
     /// Returns a tenant's key by id, including a revoked or expired one.
     async fn key(&self, tenant: TenantId, id: &KeyId) -> Result<Option<ApiKey>>;

@@ -25,13 +25,14 @@ macro_rules! columns {
          node, generation, spec, metadata"
     };
 }
+pub(super) use columns;
 
 /// The columns of a record: those of its row, and some of the row of its
 /// workspace.
 macro_rules! record {
     () => {
         concat!(
-            columns!(),
+            $crate::postgres::sandboxes::columns!(),
             ", (SELECT project FROM workspaces WHERE workspaces.id = sandboxes.workspace \
                 AND workspaces.tenant = sandboxes.tenant) AS project, \
                (SELECT base FROM workspaces WHERE workspaces.id = sandboxes.workspace \
@@ -39,6 +40,7 @@ macro_rules! record {
         )
     };
 }
+pub(super) use record;
 
 const SELECT_OF_ANY_TENANT: &str = concat!("SELECT ", record!(), " FROM sandboxes WHERE id = $1");
 

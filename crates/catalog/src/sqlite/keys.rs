@@ -1,13 +1,13 @@
 //! Statements on API keys.
 
 use async_trait::async_trait;
-use elevo_core::{KeyId, TenantId, Timestamp};
+use elevo_core::{KeyId, SandboxId, TenantId, Timestamp};
 
-use super::{SqliteCatalog, database, failure, values};
+use super::{SqliteCatalog, database, failure, sandboxes, values};
 use crate::bounds::{self, micros};
 use crate::catalog::Keys;
 use crate::error::{Kind, Limit, Result};
-use crate::records::ApiKey;
+use crate::records::{Access, ApiKey, access_columns};
 
 macro_rules! columns {
     () => {
@@ -17,6 +17,16 @@ macro_rules! columns {
 
 pub(super) const SELECT_BY_HASH: &str =
     concat!("SELECT ", columns!(), " FROM api_keys WHERE hash = ?");
+
+/// One statement, and so of one moment. The condition on the tenant keeps the
+/// sandboxes of other tenants unknown.
+pub(super) const SELECT_ACCESS: &str = concat!(
+    "SELECT ",
+    access_columns!(),
+    " FROM api_keys own JOIN tenants owner ON owner.id = own.tenant LEFT JOIN (SELECT ",
+    sandboxes::record!(),
+    " FROM sandboxes WHERE id = ?2) found ON found.tenant = own.tenant WHERE own.hash = ?1"
+);
 
 #[async_trait]
 impl Keys for SqliteCatalog {
@@ -51,6 +61,19 @@ impl Keys for SqliteCatalog {
     async fn key_of_any_tenant(&self, hash: &[u8; 32]) -> Result<Option<ApiKey>> {
         sqlx::query_as(SELECT_BY_HASH)
             .bind(&hash[..])
+            .fetch_optional(self.database.readers())
+            .await
+            .map_err(failure::of)
+    }
+
+    async fn access_of_any_tenant(
+        &self,
+        hash: &[u8; 32],
+        sandbox: Option<&SandboxId>,
+    ) -> Result<Option<Access>> {
+        sqlx::query_as(SELECT_ACCESS)
+            .bind(&hash[..])
+            .bind(sandbox.map(|id| id.as_str()))
             .fetch_optional(self.database.readers())
             .await
             .map_err(failure::of)

@@ -92,6 +92,9 @@ async fn single_records_are_found_by_an_index() {
     let mut planner = Planner::open().await;
     for (statement, index) in [
         (keys::SELECT_BY_HASH, "api_keys_hash_key"),
+        (keys::SELECT_ACCESS, "api_keys_hash_key"),
+        (keys::SELECT_ACCESS, "tenants_pkey"),
+        (keys::SELECT_ACCESS, "sandboxes_pkey"),
         (commands::SELECT, "commands_pkey"),
         (sandboxes::SELECT_BY_NAME, "sandboxes_by_name"),
         (sandboxes::SELECT_BY_WORKSPACE, "sandboxes_by_workspace"),

@@ -3,9 +3,10 @@
 use elevo_testkit::wire::Wire;
 
 use super::Temporary;
-use crate::catalog::{Catalog, Landings, Sandboxes};
+use crate::catalog::{Catalog, Keys, Landings, Sandboxes};
 use crate::conformance::samples::{
-    ALICE, added, full_step, furnished_with_project, id_of, landing, snapshot, step,
+    ALICE, KEY, NO_LIMITS, added, full_step, furnished_with_project, id_of, key, landing, sandbox,
+    snapshot, step,
 };
 use crate::postgres::PostgresCatalog;
 use crate::records::{Project, Step};
@@ -94,6 +95,21 @@ async fn a_sandbox_is_read_in_one_trip() {
     let read = async || {
         let found = counted.catalog.sandbox(ALICE, &id_of("x")).await;
         assert!(found.unwrap().is_none());
+    };
+    read().await;
+    assert_eq!(counted.trips(read()).await, 1);
+}
+
+/// The lookup of a command: the key of the request, its tenant and the sandbox.
+#[tokio::test]
+async fn a_key_and_a_sandbox_are_read_in_one_trip() {
+    let counted = Counted::open().await;
+    let (catalog, hash) = (&counted.catalog, key(ALICE, KEY, None).hash);
+    let one = sandbox(ALICE, "a");
+    catalog.add_sandbox(&one, NO_LIMITS).await.unwrap();
+    let read = async || {
+        let found = catalog.access_of_any_tenant(&hash, Some(&one.id)).await;
+        assert!(found.unwrap().unwrap().sandbox.is_some());
     };
     read().await;
     assert_eq!(counted.trips(read()).await, 1);

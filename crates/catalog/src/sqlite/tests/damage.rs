@@ -67,6 +67,7 @@ async fn impossible_values_are_reported_as_damage() {
             assert_damaged(catalog.sandboxes(&SandboxQuery::default()).await);
         } else if meddling.contains("api_keys") {
             assert_damaged(catalog.key_of_any_tenant(&[0; 32]).await);
+            assert_damaged(catalog.access_of_any_tenant(&[0; 32], None).await);
         } else {
             assert_damaged(catalog.templates().await);
         }

@@ -55,7 +55,7 @@ fn position() -> Position {
 #[tokio::test]
 async fn no_statement_reads_a_whole_table_or_sorts_it() {
     use super::super::commands::SELECT;
-    use super::super::keys::SELECT_BY_HASH;
+    use super::super::keys::{SELECT_ACCESS, SELECT_BY_HASH};
     use super::super::leases::{CHECK, RELEASE};
     use super::super::nodes::{NAME_FIRST, RENEW};
     use super::super::requests::{DELETE_OLD, RELEASE_ALL_BUT, RELEASE_OF};
@@ -93,6 +93,9 @@ async fn no_statement_reads_a_whole_table_or_sorts_it() {
         (DELETE_METADATA, "sandbox_metadata_by_sandbox (sandbox=?)"),
         (SELECT, "commands USING PRIMARY KEY (sandbox=? AND id=?)"),
         (SELECT_BY_HASH, "(hash=?)"),
+        (SELECT_ACCESS, "own USING"),
+        (SELECT_ACCESS, "owner USING "),
+        (SELECT_ACCESS, "sandboxes USING "),
         (SELECT_BY_NAME, "sandboxes_by_name (tenant=? AND name=?)"),
         (
             SELECT_WORKSPACES_BY_NAME,
