@@ -30,6 +30,8 @@ mod limits;
 mod nodes;
 mod postgres;
 mod query;
+#[cfg(test)]
+mod races;
 mod records;
 pub mod secret;
 mod sqlite;

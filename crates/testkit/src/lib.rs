@@ -1,5 +1,5 @@
 //! Shared helpers for tests of several crates: commits derived from a number,
-//! processes that are killed during their work, disks that lose power, the
+//! processes that are killed during their work or compete with a test, disks that lose power, the
 //! clock of a file system, the data of released versions, the length of long
 //! tests, the Docker engine and the PostgreSQL server for tests, a proxy that
 //! counts round trips and injects faults, the network that a sandbox could
@@ -27,5 +27,6 @@ pub mod imports;
 pub mod long;
 pub mod outside;
 pub mod postgres;
+pub mod rival;
 pub mod wait;
 pub mod wire;

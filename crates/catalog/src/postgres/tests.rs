@@ -14,6 +14,7 @@ use elevo_testkit::wire::Wire;
 
 use super::{PostgresCatalog, PostgresOptions};
 use crate::conformance::Backend;
+use crate::races::Shared;
 
 /// A separate database, which is deleted with this value.
 struct Temporary(Database);
@@ -49,4 +50,15 @@ impl Backend for Temporary {
     }
 }
 
+impl Shared for Temporary {
+    fn place(&self) -> String {
+        self.0.url()
+    }
+
+    async fn open_at(place: &str) -> PostgresCatalog {
+        Self::open_at(place).await
+    }
+}
+
 crate::conformance_tests!(Temporary::new());
+crate::races::race_tests!(Temporary::new());

@@ -10,7 +10,7 @@ mod version_2;
 mod version_4;
 mod write_queue;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use elevo_core::Id;
 use sqlx::sqlite::SqliteConnectOptions;
@@ -19,6 +19,7 @@ use tempfile::TempDir;
 use super::{SqliteCatalog, SqliteOptions};
 use crate::conformance::Backend;
 use crate::error::Result;
+use crate::races::Shared;
 
 /// Reads an id.
 fn id_of<T: Id>(text: &str) -> T {
@@ -68,4 +69,18 @@ impl Backend for Temporary {
     }
 }
 
+impl Shared for Temporary {
+    fn place(&self) -> String {
+        self.file().display().to_string()
+    }
+
+    async fn open_at(place: &str) -> SqliteCatalog {
+        let options = SqliteOptions::default();
+        SqliteCatalog::open(Path::new(place), &options)
+            .await
+            .unwrap()
+    }
+}
+
 crate::conformance_tests!(Temporary::new());
+crate::races::race_tests!(Temporary::new());
