@@ -3,13 +3,15 @@
 //! A change is one transaction. It locks the rows that it decides on, in this
 //! order: the limits of the server, the owner, the project, the workspace, the
 //! review. Advisory locks are of the transaction, never of the session, so that
-//! a pooler can sit in between. Their classes: 1 a tenant, 2 a node, 3 the
-//! numbering of events, 4 a project, 5 the limits of the server.
+//! a pooler can sit in between; only migrations lock sessions, and they bypass the
+//! pooler. Their classes: 1 a tenant, 2 a node, 3 the numbering of events, 4 a
+//! project, 5 the limits of the server, 6 deferred migrations.
 
 mod agents;
 mod catalog;
 mod commands;
 mod database;
+mod deferred;
 mod deliveries;
 mod events;
 mod examine;

@@ -6,8 +6,9 @@ use parking_lot::Mutex;
 use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgArguments, PgPoolOptions, PgRow};
 use sqlx::{PgConnection, PgPool, Postgres, Row, Transaction};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
+use super::deferred::{self, DEFERRED, Deferred};
 use super::follower::{Follower, Opened, ValidSince};
 use super::hosts::{Hosts, Writable};
 use super::{failure, found};
@@ -15,6 +16,15 @@ use crate::error::{Error, Limit, Result};
 use crate::limits::MAX_LISTED;
 
 pub(super) static MIGRATIONS: Migrator = sqlx::migrate!("migrations/postgres");
+
+/// Maximum time that a migration waits for a lock.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Time in which the calls that waited behind a migration go on.
+const RETRY: Duration = Duration::from_millis(200);
+
+/// Maximum number of times that migrations are attempted.
+const MAX_ATTEMPTS: u32 = 60;
 
 /// A statement with its bound values.
 pub(super) type Statement<'a> = sqlx::query::Query<'a, Postgres, PgArguments>;
@@ -51,6 +61,8 @@ impl Default for PostgresOptions {
 pub(super) struct Database {
     pool: PgPool,
     follower: Follower,
+    /// `None` if there was nothing to do when the catalog was opened.
+    deferred: Option<Deferred>,
 }
 
 impl Database {
@@ -69,7 +81,11 @@ impl Database {
             },
             Some(direct) => direct.writable().await?,
         };
-        migrate(&mut connection.connection).await?;
+        found::format(&mut connection.connection).await?;
+        migrate(&mut connection.connection, &MIGRATIONS).await?;
+        let is_missing = deferred::is_any_missing(&mut connection.connection, &DEFERRED).await?;
+        let deferred =
+            is_missing.then(|| Deferred::start(direct.clone().unwrap_or_else(|| hosts.clone())));
         let valid_since = ValidSince::new(Mutex::new(Instant::now()));
         let pool = pool_options(options, &valid_since).connect_lazy_with(host);
         let follower = Follower::start(Opened {
@@ -79,11 +95,18 @@ impl Database {
             valid_since,
             connection,
         });
-        Ok(Self { pool, follower })
+        Ok(Self {
+            pool,
+            follower,
+            deferred,
+        })
     }
 
     pub(super) async fn close(&self) {
         self.follower.stop();
+        if let Some(deferred) = &self.deferred {
+            deferred.stop();
+        }
         self.pool.close().await;
     }
 
@@ -160,12 +183,47 @@ fn pool_options(options: &PostgresOptions, valid_since: &ValidSince) -> PgPoolOp
         })
 }
 
-async fn migrate(connection: &mut PgConnection) -> Result<()> {
-    found::format(connection).await?;
-    MIGRATIONS
-        .run_direct(None, connection, false)
-        .await
-        .map_err(failure::of_migrating)
+/// Runs the migrations that the catalog needs. A migration that waits for a lock
+/// blocks the calls of other servers that come after it, so it gives up soon and
+/// is repeated.
+pub(super) async fn migrate(connection: &mut PgConnection, migrations: &Migrator) -> Result<()> {
+    set_lock_timeout(connection, LOCK_TIMEOUT).await?;
+    let mut attempt = 1;
+    let migrated = loop {
+        let migrated = migrations.run_direct(None, &mut *connection, false).await;
+        let migrated = migrated.map_err(failure::of_migrating);
+        if migrated.is_ok() {
+            break migrated;
+        }
+        // `sqlx` keeps its lock after a failure, which would block the other
+        // servers.
+        let unlock = sqlx::query("SELECT pg_advisory_unlock_all()");
+        unlock
+            .execute(&mut *connection)
+            .await
+            .map_err(failure::of)?;
+        if attempt == MAX_ATTEMPTS || !matches!(migrated, Err(Error::Busy)) {
+            break migrated;
+        }
+        attempt += 1;
+        sleep(RETRY).await;
+    };
+    migrated?;
+    let reset = sqlx::query("RESET lock_timeout").execute(connection).await;
+    reset.map(drop).map_err(failure::of)
+}
+
+/// Sets the time after which a statement of this connection that waits for a lock
+/// fails; zero for no limit.
+pub(super) async fn set_lock_timeout(
+    connection: &mut PgConnection,
+    timeout: Duration,
+) -> Result<()> {
+    let set = sqlx::query("SELECT set_config('lock_timeout', $1, false)")
+        .bind(timeout.as_millis().to_string())
+        .execute(connection)
+        .await;
+    set.map(drop).map_err(failure::of)
 }
 
 /// Fails if `count` finds [`MAX_LISTED`] or more records. The caller must hold

@@ -1,0 +1,1 @@
+CREATE INDEX CONCURRENTLY rows_by_n ON rows (n)

@@ -1,0 +1,1 @@
+CREATE UNIQUE INDEX CONCURRENTLY rows_by_more ON rows (more)

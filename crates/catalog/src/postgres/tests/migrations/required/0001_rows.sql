@@ -1,0 +1,1 @@
+CREATE TABLE rows (n bigint);
