@@ -4,6 +4,7 @@ mod concurrency;
 mod examine;
 mod faults;
 mod follower;
+mod locks;
 mod migrations;
 mod plans;
 mod pooler;
