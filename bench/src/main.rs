@@ -17,6 +17,7 @@
     reason = "a benchmark prints its results"
 )]
 
+mod cluster;
 mod data;
 mod engine;
 mod measure;
@@ -53,6 +54,11 @@ enum Command {
     Sandbox(sandbox::Arguments),
     /// Merging: over HTTP, without a server, by a hundred agents at once, with a thousand readers
     Merge(merge::Arguments),
+    /// Several processes on one catalog in PostgreSQL: landings, events, failovers
+    Cluster(cluster::Arguments),
+    /// One of the processes of `cluster`
+    #[command(hide = true)]
+    ClusterWorker,
 }
 
 fn main() -> ExitCode {
@@ -61,13 +67,20 @@ fn main() -> ExitCode {
         Command::Workspace(arguments) => workspace::run(&arguments),
         Command::Sandbox(arguments) => sandbox::run(&arguments),
         Command::Merge(arguments) => merge::run(&arguments),
+        Command::Cluster(arguments) => cluster::run(&arguments),
+        Command::ClusterWorker => return report_failure(cluster::work()),
     };
     match outcome {
         Ok(report) if report.all_held() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::from(1),
-        Err(error) => {
-            eprintln!("elevo-bench: {error:#}");
-            ExitCode::from(2)
-        }
+        Err(error) => report_failure(Err(error)),
     }
+}
+
+fn report_failure(outcome: anyhow::Result<()>) -> ExitCode {
+    let Err(error) = outcome else {
+        return ExitCode::SUCCESS;
+    };
+    eprintln!("elevo-bench: {error:#}");
+    ExitCode::from(2)
 }
