@@ -121,7 +121,7 @@ fn modified(file: usize, next: SnapshotId) -> Result<PathChange> {
         content: Content::Chunk { hash, size: 4096 },
     };
     Ok(PathChange {
-        path: TreePath::new(&format!("src/module-{file}/file-{file}.rs"))?,
+        path: TreePath::new(format!("src/module-{file}/file-{file}.rs"))?,
         kind: VersionKind::Modified,
         from: None,
         before: Some(entry(hash("before"))),

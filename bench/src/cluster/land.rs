@@ -7,8 +7,8 @@ use elevo_catalog::{Landing, PostgresCatalog};
 use elevo_objects::SnapshotId;
 use elevo_testkit::wire::Wire;
 use serde_json::json;
-use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
+use sqlx::{Connection, PgConnection, PgPool};
 
 use super::{Bench, fixture};
 use crate::measure::Samples;
@@ -122,6 +122,7 @@ async fn count_trips(catalog: &PostgresCatalog, wire: &Wire) -> Result<f64> {
 /// Times landings and bare statements in turns, each on a pool of one connection.
 async fn in_turns(ours: &PostgresCatalog, url: &str, rounds: usize) -> Result<[Samples; 2]> {
     let bare = Bare::open(url).await?;
+    let mut numbering = PgConnection::connect(url).await?;
     let mut head = Head::read(ours).await?;
     let mut times = [Samples::new(), Samples::new()];
     for round in 0..WARM + rounds {
@@ -140,8 +141,11 @@ async fn in_turns(ours: &PostgresCatalog, url: &str, rounds: usize) -> Result<[S
             if round >= WARM {
                 times[which].push(seconds);
             }
-            // Otherwise the numbering of the events would write beside the next turn.
-            ours.last_event().await?;
+            // Otherwise the numbering of the events would write beside the next turn. A connection of
+            // the pools would be checked at the beginning of that turn.
+            sqlx::query("SELECT number_events_1()")
+                .execute(&mut numbering)
+                .await?;
         }
     }
     bare.pool.close().await;
