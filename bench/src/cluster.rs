@@ -9,6 +9,7 @@ mod fixture;
 mod followers;
 mod heads;
 mod history;
+mod http;
 mod land;
 mod lander;
 mod pair;
@@ -22,6 +23,7 @@ use clap::builder::PossibleValuesParser;
 use tokio::runtime::{Builder, Runtime};
 
 pub(crate) use self::worker::run as work;
+use crate::merge;
 use crate::report::Report;
 use crate::suite::{self, Measure, Settings};
 
@@ -40,7 +42,7 @@ pub(crate) struct Arguments {
 const CATALOG: &str = "catalog";
 
 /// In the order in which they run.
-const MEASURES: [Measure<Bench>; 4] = [
+const MEASURES: [Measure<Bench>; 5] = [
     Measure {
         name: "land",
         peers: &[],
@@ -60,6 +62,11 @@ const MEASURES: [Measure<Bench>; 4] = [
         name: "failover",
         peers: &[],
         run: failover::run,
+    },
+    Measure {
+        name: "http",
+        peers: &[],
+        run: http::run,
     },
 ];
 
@@ -83,6 +90,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Report> {
         true => &[],
         false => &arguments.only,
     };
+    if only.is_empty() || only.iter().any(|name| name == "http") {
+        merge::enter_mounts()?;
+    }
     let bench = |scratch: &Path| {
         Ok(Bench {
             runtime: Builder::new_multi_thread().enable_all().build()?,

@@ -3,8 +3,8 @@
 //! requirements of [`crate::server`]; mounts are in a private mount namespace.
 
 mod agents;
-mod http;
-mod projects;
+pub(crate) mod http;
+pub(crate) mod projects;
 mod pure;
 mod readers;
 
@@ -58,7 +58,7 @@ const MEASURES: [Measure<Bench>; 4] = [
 ];
 
 /// Files that one merge changes.
-const CHANGED: usize = 10;
+pub(crate) const CHANGED: usize = 10;
 
 /// The context of all measures.
 pub(crate) struct Bench {
@@ -68,6 +68,26 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
+    pub(crate) fn new(scratch: &Path, quick: bool, threads: usize) -> Result<Self> {
+        let sizes = if quick { QUICK } else { FULL };
+        let runtime = tokio::runtime::Builder::new_multi_thread();
+        Ok(Self {
+            trees: Trees::new(scratch, sizes, threads),
+            runtime: { runtime }.enable_all().build()?,
+            quick,
+        })
+    }
+
+    /// Returns the number of files of the tree of medium size.
+    pub(crate) const fn medium(&self) -> usize {
+        self.trees.sizes.small
+    }
+
+    /// Runs a request of a client.
+    pub(crate) fn block_on<T>(&self, request: impl Future<Output = T>) -> T {
+        self.runtime.block_on(request)
+    }
+
     /// Returns the numbers of files of the three trees, in ascending order.
     fn sizes(&self) -> [usize; 3] {
         [FEW, self.trees.sizes.small, self.trees.sizes.large]
@@ -80,23 +100,20 @@ impl Bench {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Report> {
+    enter_mounts()?;
+    let quick = arguments.settings.quick;
+    let threads = thread::available_parallelism()?.get();
+    let bench = |scratch: &Path| Bench::new(scratch, quick, threads);
+    suite::run(&MEASURES, &arguments.only, &arguments.settings, bench)
+}
+
+/// Enters a mount namespace for the overlays of workspaces. This process must have one thread.
+pub(crate) fn enter_mounts() -> Result<()> {
     ensure!(
         rustix::process::geteuid().is_root(),
         "only root can mount overlays; run the benchmark as root"
     );
-    leave_mounts_behind().context("cannot enter a separate mount namespace")?;
-    let quick = arguments.settings.quick;
-    let sizes = if quick { QUICK } else { FULL };
-    let threads = thread::available_parallelism()?.get();
-    let bench = |scratch: &Path| {
-        let runtime = tokio::runtime::Builder::new_multi_thread();
-        Ok(Bench {
-            trees: Trees::new(scratch, sizes, threads),
-            runtime: { runtime }.enable_all().build()?,
-            quick,
-        })
-    };
-    suite::run(&MEASURES, &arguments.only, &arguments.settings, bench)
+    leave_mounts_behind().context("cannot enter a separate mount namespace")
 }
 
 /// The files of one change, with their new content. Changes have no file in common as long as there

@@ -94,7 +94,11 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
 
 /// Workspaces that all start from the same head, each with separate changes. All but the first are
 /// merged into a head that has moved.
-fn changed_workspaces(bench: &mut Bench, served: &Served, files: usize) -> Result<Vec<Workspace>> {
+pub(crate) fn changed_workspaces(
+    bench: &mut Bench,
+    served: &Served,
+    files: usize,
+) -> Result<Vec<Workspace>> {
     let layout = bench.trees.tree(files)?.layout;
     let made = bench.runtime.block_on(async {
         let name = format!("files-{files}");

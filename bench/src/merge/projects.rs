@@ -17,13 +17,22 @@ use crate::suite::say;
 const MAKING: usize = 4;
 
 /// A server whose store holds the trees that projects start from.
-pub(super) struct Served {
-    pub(super) server: Server,
+pub(crate) struct Served {
+    pub(crate) server: Server,
     snapshots: Vec<(usize, String)>,
 }
 
 impl Served {
     pub(super) fn start(bench: &mut Bench, sizes: &[usize]) -> Result<Self> {
+        Self::start_with(bench, sizes, &[])
+    }
+
+    /// Starts a server with additional settings.
+    pub(crate) fn start_with(
+        bench: &mut Bench,
+        sizes: &[usize],
+        settings: &[(&str, &str)],
+    ) -> Result<Self> {
         let trees = sizes.iter().map(|files| bench.trees.tree(*files));
         let trees = trees.collect::<Result<Vec<_>>>()?;
         let scratch = bench.trees.fresh("server");
@@ -37,7 +46,7 @@ impl Served {
         let snapshots = snapshots.collect::<Result<_>>()?;
         drop(store);
         Ok(Self {
-            server: Server::start(&scratch)?,
+            server: Server::start_with(&scratch, settings)?,
             snapshots,
         })
     }
@@ -76,7 +85,7 @@ impl Served {
 }
 
 /// A workspace on a project.
-pub(super) struct Workspace {
+pub(crate) struct Workspace {
     pub(super) id: String,
     pub(super) path: PathBuf,
 }
@@ -109,7 +118,7 @@ impl Workspace {
     }
 
     /// Merges the workspace, and fails unless all changes land.
-    pub(super) async fn merge_whole(&self, server: &Server, changed: usize) -> Result<()> {
+    pub(crate) async fn merge_whole(&self, server: &Server, changed: usize) -> Result<()> {
         let done = self.merge(server).await?;
         let counts = (&done["landedCount"], &done["conflictCount"]);
         ensure!(counts == (&json!(changed), &json!(0)), "{done}");
