@@ -29,12 +29,8 @@ fn needed(name: &str, how: &str) -> Result<String> {
 }
 
 impl Server {
-    /// Starts a server whose data is in the directory `data` of `scratch`.
-    pub(crate) fn start(scratch: &Path) -> Result<Self> {
-        Self::start_with(scratch, &[])
-    }
-
-    /// Starts a server with additional settings.
+    /// Starts a server whose data is in the directory `data` of `scratch`, with
+    /// additional settings.
     pub(crate) fn start_with(scratch: &Path, settings: &[(&str, &str)]) -> Result<Self> {
         let services = "run scripts/services up docker && eval \"$(scripts/services env docker)\"";
         let docker_host = needed("DOCKER_HOST", services)?;

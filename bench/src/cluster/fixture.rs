@@ -38,6 +38,7 @@ pub(super) async fn open(
         connections,
         wait: Duration::from_secs(5),
         direct,
+        is_pooled: false,
     };
     let opened = PostgresCatalog::open(url, &options).await;
     opened.context("cannot open the catalog")

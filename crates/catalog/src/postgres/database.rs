@@ -1,61 +1,21 @@
 //! The connections to the database.
 
-use std::time::Duration;
-
 use parking_lot::Mutex;
-use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgArguments, PgPoolOptions, PgRow};
 use sqlx::{PgConnection, PgPool, Postgres, Row, Transaction};
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::deferred::{self, DEFERRED, Deferred};
 use super::follower::{Follower, Opened, ValidSince};
 use super::hosts::{Hosts, Writable};
+use super::migrations::{MIGRATIONS, migrate};
+use super::options::{PostgresOptions, read_hosts};
 use super::{failure, found};
 use crate::error::{Error, Limit, Result};
 use crate::limits::MAX_LISTED;
 
-pub(super) static MIGRATIONS: Migrator = sqlx::migrate!("migrations/postgres");
-
-/// Maximum time that a migration waits for a lock.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// Time in which the calls that waited behind a migration go on.
-const RETRY: Duration = Duration::from_millis(200);
-
-/// Maximum number of times that migrations are attempted.
-const MAX_ATTEMPTS: u32 = 60;
-
 /// A statement with its bound values.
 pub(super) type Statement<'a> = sqlx::query::Query<'a, Postgres, PgArguments>;
-
-/// Options for opening a catalog in PostgreSQL.
-#[derive(Clone, Debug)]
-pub struct PostgresOptions {
-    /// Maximum number of connections of this process for its calls. Two more
-    /// follow the events and the host.
-    pub connections: u32,
-    /// Time after which a call that waits for a connection, or a statement that
-    /// waits for a lock, fails with `Busy`.
-    pub wait: Duration,
-    /// Another URL of the same database for notifications, which reach only a
-    /// connection that stays with its client.
-    pub direct: Option<String>,
-    /// Whether the URL is that of a pooler in transaction mode. Such a pooler
-    /// keeps neither prepared statements nor settings of a connection.
-    pub is_pooled: bool,
-}
-
-impl Default for PostgresOptions {
-    fn default() -> Self {
-        Self {
-            connections: 16,
-            wait: Duration::from_secs(10),
-            direct: None,
-            is_pooled: false,
-        }
-    }
-}
 
 #[derive(Debug)]
 pub(super) struct Database {
@@ -159,17 +119,6 @@ impl Database {
     }
 }
 
-pub(super) fn read_hosts(url: &str, wait: Duration) -> Result<Hosts> {
-    let wait = wait.as_millis().to_string();
-    // One value for each would also be valid for a statement that only computes,
-    // and none of ours does so for that long.
-    let options = [
-        ("lock_timeout", wait.as_str()),
-        ("idle_in_transaction_session_timeout", wait.as_str()),
-    ];
-    Hosts::read(url, &options)
-}
-
 fn pool_options(options: &PostgresOptions, valid_since: &ValidSince) -> PgPoolOptions {
     let valid_since = ValidSince::clone(valid_since);
     PgPoolOptions::new()
@@ -181,49 +130,6 @@ fn pool_options(options: &PostgresOptions, valid_since: &ValidSince) -> PgPoolOp
             let is_valid = connection.age <= valid_since.lock().elapsed();
             Box::pin(async move { Ok(is_valid) })
         })
-}
-
-/// Runs the migrations that the catalog needs. A migration that waits for a lock
-/// blocks the calls of other servers that come after it, so it gives up soon and
-/// is repeated.
-pub(super) async fn migrate(connection: &mut PgConnection, migrations: &Migrator) -> Result<()> {
-    set_lock_timeout(connection, LOCK_TIMEOUT).await?;
-    let mut attempt = 1;
-    let migrated = loop {
-        let migrated = migrations.run_direct(None, &mut *connection, false).await;
-        let migrated = migrated.map_err(failure::of_migrating);
-        if migrated.is_ok() {
-            break migrated;
-        }
-        // `sqlx` keeps its lock after a failure, which would block the other
-        // servers.
-        let unlock = sqlx::query("SELECT pg_advisory_unlock_all()");
-        unlock
-            .execute(&mut *connection)
-            .await
-            .map_err(failure::of)?;
-        if attempt == MAX_ATTEMPTS || !matches!(migrated, Err(Error::Busy)) {
-            break migrated;
-        }
-        attempt += 1;
-        sleep(RETRY).await;
-    };
-    migrated?;
-    let reset = sqlx::query("RESET lock_timeout").execute(connection).await;
-    reset.map(drop).map_err(failure::of)
-}
-
-/// Sets the time after which a statement of this connection that waits for a lock
-/// fails; zero for no limit.
-pub(super) async fn set_lock_timeout(
-    connection: &mut PgConnection,
-    timeout: Duration,
-) -> Result<()> {
-    let set = sqlx::query("SELECT set_config('lock_timeout', $1, false)")
-        .bind(timeout.as_millis().to_string())
-        .execute(connection)
-        .await;
-    set.map(drop).map_err(failure::of)
 }
 
 /// Fails if `count` finds [`MAX_LISTED`] or more records. The caller must hold

@@ -9,8 +9,9 @@ use sqlx::{AssertSqlSafe, PgConnection};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
+use super::failure;
 use super::hosts::{self, Hosts};
-use super::{database, failure};
+use super::migrations::set_lock_timeout;
 use crate::error::Result;
 
 pub(super) static DEFERRED: Migrator = sqlx::migrate!("migrations/postgres-deferred");
@@ -83,7 +84,7 @@ pub(super) async fn create(connection: &mut PgConnection, indexes: &Migrator) ->
         return Ok(false);
     }
     // The creation waits for every transaction that has begun before it.
-    database::set_lock_timeout(connection, Duration::ZERO).await?;
+    set_lock_timeout(connection, Duration::ZERO).await?;
     for index in indexes.iter() {
         create_one(connection, index).await?;
     }

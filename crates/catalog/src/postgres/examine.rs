@@ -3,7 +3,7 @@
 
 use sqlx::{PgConnection, Row};
 
-use super::database::{PostgresOptions, read_hosts};
+use super::options::{PostgresOptions, read_hosts};
 use super::{failure, found, hosts};
 use crate::error::{Error, Result};
 

@@ -2,7 +2,8 @@
 
 use sqlx::PgConnection;
 
-use super::database::{MIGRATIONS, PostgresOptions, read_hosts};
+use super::migrations::MIGRATIONS;
+use super::options::{PostgresOptions, read_hosts};
 use super::{failure, hosts};
 use crate::error::{Error, Result};
 use crate::found::{self, ADOPTING, FoundCatalog, GENERATION, INSTALLATION};

@@ -7,8 +7,8 @@ use sqlx::{Connection, PgConnection};
 
 use super::Temporary;
 use crate::error::Error;
-use crate::postgres::database::migrate;
 use crate::postgres::deferred::{self, DEFERRED};
+use crate::postgres::migrations::migrate;
 
 static REQUIRED: Migrator = sqlx::migrate!("src/postgres/tests/migrations/required");
 static INDEXES: Migrator = sqlx::migrate!("src/postgres/tests/migrations/deferred");
