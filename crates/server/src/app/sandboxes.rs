@@ -217,8 +217,7 @@ impl Sandboxes {
     /// deleted.
     pub(crate) async fn visible(&self, who: &Principal, id: &SandboxId) -> Result<Sandbox> {
         let found = self.catalog.sandbox(who.tenant, id).await?;
-        let found = found.filter(|sandbox| who.sees(sandbox) && !sandbox.removing);
-        found.ok_or_else(|| Failure::no_sandbox(id))
+        if_visible(who, id, found)
     }
 
     /// Returns the connection to the workspace agent of a running sandbox.
@@ -233,7 +232,10 @@ impl Sandboxes {
         who: &Principal,
         id: &SandboxId,
     ) -> Result<(AgentLink, Sandbox)> {
-        let sandbox = self.visible(who, id).await?;
+        let sandbox = match who.asked.take(id) {
+            Some(read) => if_visible(who, id, Some(read))?,
+            None => self.visible(who, id).await?,
+        };
         if sandbox.state != SandboxState::Running {
             return Err(wrong_state(&sandbox, "serve requests"));
         }
@@ -256,6 +258,11 @@ impl Sandboxes {
                 Failure::new(ErrorCode::AgentUnreachable, message).retry_after(2)
             })
     }
+}
+
+fn if_visible(who: &Principal, id: &SandboxId, found: Option<Sandbox>) -> Result<Sandbox> {
+    let found = found.filter(|sandbox| who.sees(sandbox) && !sandbox.removing);
+    found.ok_or_else(|| Failure::no_sandbox(id))
 }
 
 pub(crate) fn failed(id: String, failure: Failure) -> api::Failed {

@@ -17,7 +17,7 @@ use elevo_catalog::Catalog;
 use elevo_catalog::{KeyLimits, NodeId, Workspace, WorkspaceQuery, WorkspaceState};
 use elevo_engine::Progress;
 
-use crate::app::access::principal::Principal;
+use crate::app::access::principal::{AskedFor, Principal};
 use crate::app::access::principals::check_valid;
 use crate::app::access::tenants::Tenants;
 use crate::app::projects::Projects;
@@ -290,6 +290,7 @@ impl Syncing {
             scopes: vec![Scope::ProjectsRead, Scope::ProjectsWrite],
             limits: KeyLimits::default(),
             tenant_limits: Arc::default(),
+            asked: AskedFor::default(),
             _presence: presence,
         })
     }

@@ -9,6 +9,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use elevo_core::{Id, SandboxId, is_id_text};
 
 use crate::app::access::principal::Principal;
 use crate::failure::{Failure, Result};
@@ -42,6 +43,9 @@ const ENGINE: &[&str] = &[
     "/api/v1/snapshots/",
     "/api/v1/workspaces",
 ];
+
+/// Prefix of the paths that have the id of a sandbox.
+const SANDBOXES: &str = "/api/v1/sandboxes/";
 
 /// Admits a request. A request that is not admitted continues as well, because
 /// its route may not need a key.
@@ -110,7 +114,10 @@ async fn admit(
         };
         let app = &shared.app;
         match presented {
-            Presented::Key(secret) => app.principals.authenticate(secret).await,
+            Presented::Key(secret) => {
+                let sandbox = sandbox_in(parts.uri.path());
+                app.principals.authenticate(secret, sandbox.as_ref()).await
+            }
             Presented::Ticket(ticket) => {
                 let ticket = app.tickets.take(&ticket, parts.uri.path())?;
                 app.principals.again(ticket.tenant, &ticket.key).await
@@ -142,6 +149,14 @@ async fn admit(
     };
     let checked = checking.await;
     Some(checked.map(|()| who))
+}
+
+/// Returns the id of the sandbox that a request is about, if its path has a
+/// complete id. A name is looked up later, when the key is known.
+fn sandbox_in(path: &str) -> Option<SandboxId> {
+    let text = path.strip_prefix(SANDBOXES)?.split('/').next()?;
+    let is_id = is_id_text(SandboxId::PREFIX, text);
+    is_id.then(|| text.parse().ok())?
 }
 
 /// The secret of a request: a key, or a ticket for a stream.

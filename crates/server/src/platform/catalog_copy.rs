@@ -30,7 +30,7 @@ pub enum CopyError {
     #[error("cannot use the catalog {place}")]
     Failed {
         /// The catalog.
-        place: CatalogPlace,
+        place: Box<CatalogPlace>,
         /// The cause.
         #[source]
         source: CatalogError,
@@ -74,7 +74,7 @@ impl Opened {
 }
 
 fn failed(place: &CatalogPlace) -> impl FnOnce(CatalogError) -> CopyError {
-    let place = place.clone();
+    let place = Box::new(place.clone());
     move |source| CopyError::Failed { place, source }
 }
 

@@ -8,8 +8,9 @@ use elevo_testkit::postgres::Database;
 use elevo_testkit::wait::until_async;
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
-use crate::harness::Service;
+use crate::harness::{Service, eventually};
 use crate::installation::refused;
 
 fn on(database: &Database) -> Service {
@@ -134,6 +135,26 @@ async fn a_request_without_a_database_says_that_a_retry_helps() {
     until_async("the server finds the database again", async || {
         let answer = service.request(Method::GET, &made).send().await.unwrap();
         answer.status().is_success().then_some(())
+    })
+    .await;
+}
+
+/// The key, its tenant and the sandbox are one statement, and the pool checks the
+/// connection after it.
+#[tokio::test]
+async fn a_command_asks_the_database_once() {
+    let database = Database::create();
+    let wire = database.wire();
+    let url = database.url_through(&wire);
+    let service = Service::start_with(&[("CATALOG_URL", &url)]).await;
+    let id = service.sandbox().await;
+    service.run_in(&id, "true").await;
+    // Other work of the server can meet a command, but not each one.
+    eventually("a command takes two trips", async || {
+        let before = wire.trips().trips;
+        service.run_in(&id, "true").await;
+        sleep(Duration::from_millis(100)).await;
+        wire.trips().trips - before <= 2
     })
     .await;
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use elevo_api::Scope;
 use elevo_catalog::{ApiKey, KeyLimits, Sandbox, TenantLimits};
-use elevo_core::{AgentId, ErrorCode, KeyId, TenantId};
+use elevo_core::{AgentId, ErrorCode, KeyId, SandboxId, TenantId};
+use parking_lot::Mutex;
 
 use crate::app::access::presence::Presence;
 use crate::failure::{Failure, Result};
@@ -23,8 +24,26 @@ pub(crate) struct Principal {
     pub(crate) scopes: Vec<Scope>,
     pub(crate) limits: KeyLimits,
     pub(crate) tenant_limits: Arc<TenantLimits>,
+    pub(crate) asked: AskedFor,
     /// The erasure of the tenant waits until this is dropped.
     pub(crate) _presence: Presence,
+}
+
+/// The sandbox that a request is about, as it was when its key was read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AskedFor(Arc<Mutex<Option<Sandbox>>>);
+
+impl AskedFor {
+    pub(crate) fn new(sandbox: Option<Sandbox>) -> Self {
+        Self(Arc::new(Mutex::new(sandbox)))
+    }
+
+    /// Returns the sandbox with this id, if it was read with the key. Only the
+    /// first call finds it: by the next one the sandbox can have changed.
+    pub(crate) fn take(&self, id: &SandboxId) -> Option<Sandbox> {
+        let found = self.0.lock().take();
+        found.filter(|sandbox| sandbox.id == *id)
+    }
 }
 
 impl Principal {
@@ -74,6 +93,7 @@ impl Principal {
             scopes: scopes.collect(),
             limits: key.limits,
             tenant_limits,
+            asked: AskedFor::default(),
             _presence: presence,
         }
     }

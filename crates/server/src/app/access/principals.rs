@@ -2,14 +2,14 @@
 //! stream becomes invalid.
 
 use crate::app::access::keys::Keys;
-use crate::app::access::principal::Principal;
+use crate::app::access::principal::{AskedFor, Principal};
 use crate::app::access::tenants::Tenants;
 use crate::app::resources::Resources;
 use crate::app::tenant_stores::{self, TenantStores};
 use crate::failure::{Failure, Result};
 use crate::platform::clock;
-use elevo_catalog::{ApiKey, Catalog, TenantLimits};
-use elevo_core::{ErrorCode, KeyId, TenantId};
+use elevo_catalog::{ApiKey, Catalog, Tenant, TenantLimits};
+use elevo_core::{ErrorCode, KeyId, SandboxId, TenantId};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,11 +50,21 @@ impl Principals {
 
     /// Returns the principal of the key with this secret. Fails if the key is
     /// unknown, revoked or expired, or if its tenant may not send requests.
-    pub(crate) async fn authenticate(&self, secret: &str) -> Result<Principal> {
+    ///
+    /// Reads a sandbox that the request is about with the key, so that the
+    /// catalog is asked once for both.
+    pub(crate) async fn authenticate(
+        &self,
+        secret: &str,
+        sandbox: Option<&SandboxId>,
+    ) -> Result<Principal> {
         let hash = crate::app::access::keys::hash_of(secret);
-        let key = self.catalog.key_of_any_tenant(&hash).await?;
+        let access = self.catalog.access_of_any_tenant(&hash, sandbox).await?;
         let unknown = || Failure::new(ErrorCode::Unauthorized, "this key is not known");
-        self.admit(key.ok_or_else(unknown)?).await
+        let access = access.ok_or_else(unknown)?;
+        let mut who = self.admit(access.key, Some(access.tenant)).await?;
+        who.asked = AskedFor::new(access.sandbox);
+        Ok(who)
     }
 
     /// Returns true if a text is the secret of a key, valid or not.
@@ -68,15 +78,18 @@ impl Principals {
     pub(crate) async fn again(&self, tenant: TenantId, key: &KeyId) -> Result<Principal> {
         let key = self.catalog.key(tenant, key).await?;
         let gone = || Failure::new(ErrorCode::Unauthorized, "this key no longer exists");
-        self.admit(key.ok_or_else(gone)?).await
+        self.admit(key.ok_or_else(gone)?, None).await
     }
 
-    async fn admit(&self, key: ApiKey) -> Result<Principal> {
+    async fn admit(&self, key: ApiKey, tenant: Option<Tenant>) -> Result<Principal> {
         check_valid(&key)?;
         // The presence must exist before the tenant is checked. An erasure
         // first marks the tenant and then checks for presences, so one of the
         // two sees the other.
         let presence = self.tenants.enter(key.tenant);
+        if let Some(tenant) = tenant {
+            self.tenants.note_known(&tenant);
+        }
         let limits = self.limits_unless_suspended(key.tenant).await?;
         Ok(Principal::new(key, limits, presence))
     }

@@ -258,12 +258,17 @@ impl Tenants {
         }
         let missing = || Failure::new(ErrorCode::Unauthorized, "the tenant of this key was erased");
         let tenant = self.catalog.tenant(id).await?.ok_or_else(missing)?;
+        Ok(self.note_known(&tenant))
+    }
+
+    /// Puts a tenant that was just read into the cache.
+    pub(super) fn note_known(&self, tenant: &Tenant) -> KnownTenant {
         let known = KnownTenant {
             limits: Arc::new(tenant.limits.or(&self.config.limits.tenant)),
             is_suspended: tenant.suspended.is_some(),
         };
-        self.known_tenants.put(id, known.clone());
-        Ok(known)
+        self.known_tenants.put(tenant.id, known.clone());
+        known
     }
 
     /// Fails if a tenant has reached its limit of stored bytes.

@@ -3,6 +3,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::*;
+use crate::app::access::principal::AskedFor;
 use crate::{Config, Server};
 
 const KEY: &str = "test-key-0123456789-0123456789-0123456789";
@@ -46,6 +47,7 @@ impl Running {
             scopes: vec![Scope::ProjectsRead],
             limits: KeyLimits::default(),
             tenant_limits: Arc::new(TenantLimits::default()),
+            asked: AskedFor::default(),
             _presence: app.tenants.enter(tenant),
         };
         Self {

@@ -64,7 +64,7 @@ pub(super) async fn by_key(shared: &Shared, parts: &mut Parts) -> Result<Option<
     };
     let who = {
         let _turn = turn(shared, parts).await;
-        shared.app.principals.authenticate(&secret).await?
+        shared.app.principals.authenticate(&secret, None).await?
     };
     show(parts, &who)?;
     match own {
