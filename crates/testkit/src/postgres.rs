@@ -22,9 +22,14 @@ pub fn standby_url() -> String {
 }
 
 /// Returns the address of the pooler in front of the primary, in transaction
-/// mode.
+/// mode, which keeps prepared statements.
 pub fn pooler_url() -> String {
     setting("ELEVO_POSTGRES_POOLER")
+}
+
+/// Returns the address of a pooler that does not keep prepared statements.
+pub fn old_pooler_url() -> String {
+    setting("ELEVO_POSTGRES_OLD_POOLER")
 }
 
 fn setting(name: &str) -> String {
@@ -108,9 +113,9 @@ impl Database {
         text(server.database(&self.name))
     }
 
-    /// Returns the address of the database through the pooler.
-    pub fn url_through_pooler(&self) -> String {
-        let pooler: PgConnectOptions = pooler_url().parse().expect("an address of PostgreSQL");
+    /// Returns the address of the database through a pooler.
+    pub fn url_through_pooler(&self, pooler: &str) -> String {
+        let pooler: PgConnectOptions = pooler.parse().expect("an address of PostgreSQL");
         text(pooler.database(&self.name))
     }
 

@@ -34,6 +34,10 @@ impl Database {
         let read = |url| read_hosts(url, options.wait);
         let direct = options.direct.as_deref().map(read).transpose()?;
         let Writable { host, connection } = hosts.writable().await?;
+        if options.is_pooled {
+            // The statements of another client have the same names.
+            hosts.writable().await?;
+        }
         let mut connection = match &direct {
             None => Writable {
                 host: host.clone(),

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::failure;
-use super::hosts::{self, Hosts};
+use super::hosts::Hosts;
 use super::migrations::set_lock_timeout;
 use crate::error::Result;
 
@@ -67,9 +67,7 @@ async fn create_always(hosts: Hosts) {
 
 async fn connect_and_create(hosts: &Hosts) -> Result<bool> {
     let mut connection = hosts.writable().await?.connection;
-    let created = create(&mut connection, &DEFERRED).await;
-    hosts::close(connection).await;
-    created
+    create(&mut connection, &DEFERRED).await
 }
 
 /// Creates the indexes that are missing. Returns `false` if another server

@@ -57,9 +57,7 @@ pub(super) async fn examine(url: &str, options: &PostgresOptions) -> Result<Vec<
     let url = options.direct.as_deref().unwrap_or(url);
     let mut found = read_hosts(url, options.wait)?.writable().await?;
     let at = hosts::name(&found.host);
-    let looked = look(&mut found.connection, &at, options.connections).await;
-    hosts::close(found.connection).await;
-    looked
+    look(&mut found.connection, &at, options.connections).await
 }
 
 async fn look(

@@ -137,7 +137,7 @@ impl Shared {
             if let Err(error) = self.number_until_lost(&mut connection).await {
                 tracing::warn!(%error, "the database of the catalog does not answer");
             }
-            hosts::close(connection).await;
+            drop(connection);
             connection = loop {
                 match self.choose().await {
                     Ok(connection) => break connection,
@@ -177,7 +177,7 @@ impl Shared {
                 connection,
             },
             Some(direct) => {
-                hosts::close(connection).await;
+                drop(connection);
                 direct.writable().await?
             }
         };

@@ -2,9 +2,9 @@
 
 use sqlx::PgConnection;
 
+use super::failure;
 use super::migrations::MIGRATIONS;
 use super::options::{PostgresOptions, read_hosts};
-use super::{failure, hosts};
 use crate::error::{Error, Result};
 use crate::found::{self, ADOPTING, FoundCatalog, GENERATION, INSTALLATION};
 
@@ -33,9 +33,7 @@ pub(super) async fn find(url: &str, options: &PostgresOptions) -> Result<Option<
     // The same database, without a pooler.
     let url = options.direct.as_deref().unwrap_or(url);
     let mut found = read_hosts(url, options.wait)?.writable().await?;
-    let read = read(&mut found.connection).await;
-    hosts::close(found.connection).await;
-    read
+    read(&mut found.connection).await
 }
 
 async fn read(connection: &mut PgConnection) -> Result<Option<FoundCatalog>> {

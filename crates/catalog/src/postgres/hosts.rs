@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, Connection, PgConnection};
+use sqlx::{ConnectOptions, PgConnection};
 use tokio::time::timeout;
 
 use super::failure;
@@ -57,10 +57,12 @@ impl Hosts {
             // The text of the error names no part of the URL, which can have a
             // password.
             let read = read.map_err(|_| invalid())?;
-            let read = read
-                .application_name("elevo")
-                .options(options.iter().copied());
-            Ok(read.disable_statement_logging())
+            let read = read.application_name("elevo").disable_statement_logging();
+            // A pooler rejects even an empty list.
+            Ok(match options {
+                [] => read,
+                _ => read.options(options.iter().copied()),
+            })
         };
         let hosts: Result<_> = urls(url)?.iter().map(|url| read(url)).collect();
         hosts.map(Self)
@@ -70,11 +72,8 @@ impl Hosts {
     /// a connection.
     pub(super) fn read_pooled(url: &str) -> Result<Self> {
         let Self(hosts) = Self::read(url, &[])?;
-        let hosts = hosts.into_iter().map(|host| {
-            let host = host.statement_cache_capacity(0);
-            host.extra_float_digits(None)
-        });
-        Ok(Self(hosts.collect()))
+        let plain = |host: PgConnectOptions| host.extra_float_digits(None);
+        Ok(Self(hosts.into_iter().map(plain).collect()))
     }
 
     /// Connects to the host that can be written.
@@ -109,7 +108,10 @@ async fn look(host: &PgConnectOptions) -> std::result::Result<(PgConnection, Opt
         Ok((connection, timeline))
     };
     match timeout(ANSWER, looking).await {
-        Ok(looked) => looked.map_err(|error: sqlx::Error| error.to_string()),
+        Ok(looked) => looked.map_err(|error: sqlx::Error| match failure::of(error) {
+            Error::Failed(cause) => cause.to_string(),
+            other => other.to_string(),
+        }),
         Err(_) => Err("it does not answer".to_owned()),
     }
 }
@@ -119,11 +121,6 @@ pub(super) async fn check_writable(connection: &mut PgConnection) -> Result<()> 
     let timeline = sqlx::query_scalar(WRITES_ON).fetch_one(connection);
     let timeline: Option<i64> = timeline.await.map_err(failure::of)?;
     timeline.map(drop).ok_or(Error::Busy)
-}
-
-/// Closes a connection without waiting for the server.
-pub(super) async fn close(connection: PgConnection) {
-    let _ = connection.close_hard().await;
 }
 
 /// Returns the address of a host for messages.

@@ -16,7 +16,7 @@ pub struct PostgresOptions {
     /// connection that stays with its client.
     pub direct: Option<String>,
     /// Whether the URL is that of a pooler in transaction mode. Such a pooler
-    /// keeps neither prepared statements nor settings of a connection.
+    /// keeps no settings of a connection. It must keep prepared statements.
     pub is_pooled: bool,
 }
 

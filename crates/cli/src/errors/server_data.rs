@@ -62,6 +62,15 @@ fn of_restore(error: &RestoreError) -> Described {
             "nothing was restored; install the version that made the backup or a newer one, or \
              use an earlier backup",
         ),
+        RestoreError::Store(error) => of_backup(error),
+        _ => of_database(error),
+    }
+}
+
+/// Describes the errors about the database of a backup without a catalog, and
+/// those without a name.
+fn of_database(error: &RestoreError) -> Described {
+    match error {
         RestoreError::NeedsDatabase { path, position } => describe(
             Exit::Usage,
             "database_needed",
@@ -72,7 +81,7 @@ fn of_restore(error: &RestoreError) -> Described {
         RestoreError::ForeignDatabase { path, .. } => describe(
             Exit::Conflict,
             "database_foreign",
-            path_of(path),
+            json!({ "path": lossy(path) }),
             "set CATALOG_URL to the recovered database of the server that made the backup",
         ),
         RestoreError::OlderDatabase { path, position, .. } => describe(
@@ -88,7 +97,6 @@ fn of_restore(error: &RestoreError) -> Described {
             Value::Null,
             "stop that server and retry after ten seconds, or recover into another database",
         ),
-        RestoreError::Store(error) => of_backup(error),
         _ => describe(
             Exit::Failed,
             "failed",

@@ -104,13 +104,12 @@ fn doctor_examines_the_database_of_the_catalog() {
 }
 
 /// Writes a file into a new workspace of a project, and lands it.
-fn land(server: &Server, name: &str) -> PathBuf {
-    let workspace = server.ok(["ws", "create", "--project", "site"]);
-    let workspace = PathBuf::from(workspace.trim_end());
-    fs::write(workspace.join(name), name).unwrap();
-    let id = workspace.file_name().unwrap().to_str().unwrap().to_owned();
-    server.ok(["ws", "merge", &id]);
-    workspace
+fn land(server: &Server, name: &str) {
+    let made = server.ok(["ws", "create", "--project", "site", "--json"]);
+    let made: Value = serde_json::from_str(&made).unwrap();
+    let path = Path::new(made["path"].as_str().unwrap()).join(name);
+    fs::write(path, name).unwrap();
+    server.ok(["ws", "merge", made["id"].as_str().unwrap()]);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 const BIN: &str = "/usr/lib/postgresql/15/bin";
 
-/// A server in a directory of its own, which is deleted with this value.
+/// A server in a separate directory, which is deleted with this value.
 pub(crate) struct PostgresServer {
     directory: tempfile::TempDir,
     running: Option<Child>,

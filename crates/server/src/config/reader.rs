@@ -353,12 +353,17 @@ impl Reader {
         }
     }
 
-    pub(super) fn config(&mut self) -> Config {
+    fn data_dir(&mut self) -> PathBuf {
         let data_dir = self.path("DATA_DIR").unwrap_or("/var/lib/elevo".into());
         if !data_dir.is_absolute() {
             let problem = format!("DATA_DIR: {} is not an absolute path", data_dir.display());
             self.problems.push(problem);
         }
+        data_dir
+    }
+
+    pub(super) fn config(&mut self) -> Config {
+        let data_dir = self.data_dir();
         let workspace_root = self.path("WORKSPACE_ROOT");
         let workspace_root = workspace_root.unwrap_or_else(|| data_dir.join("workspaces"));
         let secrets_key_file = self.secrets_key_file(&data_dir, &workspace_root);

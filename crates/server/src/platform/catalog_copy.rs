@@ -1,9 +1,12 @@
 //! Copies the catalog of a stopped server to another place.
 
+use std::time::Duration;
+
 use elevo_catalog::{
     AnyCatalog, Catalog, Error as CatalogError, PostgresCatalog, SqliteCatalog, SqliteOptions,
     Transferred, transfer,
 };
+use elevo_store_local::{OpenError, WritersBlocked};
 
 use crate::platform::catalog_place::{CatalogPlace, options};
 use crate::platform::clock;
@@ -90,6 +93,7 @@ pub async fn copy_catalog(
     if from.find().await.map_err(failed(from))?.is_none() {
         return Err(CopyError::NoCatalog(from.clone()));
     }
+    let _held = (block_writers(from).await?, block_writers(to).await?);
     let source = Opened::open(from).await?;
     check_unused(from, &source).await?;
     let destination = Opened::open(to).await?;
@@ -107,8 +111,23 @@ pub async fn copy_catalog(
     }
 }
 
-/// Fails if a server renews its session in a catalog in a database. A copy of a
-/// file in use is refused by the copy itself.
+/// Keeps servers from using a catalog in a file until the result is dropped: each
+/// holds the store beside it. Fails if one runs.
+async fn block_writers(place: &CatalogPlace) -> Result<Option<WritersBlocked>, CopyError> {
+    let CatalogPlace::File(path) = place else {
+        return Ok(None);
+    };
+    let store = path.with_file_name("store");
+    let blocking = move || elevo_store_local::block_writers(&store, Duration::ZERO);
+    match tokio::task::spawn_blocking(blocking).await {
+        Ok(Ok(blocked)) => Ok(Some(blocked)),
+        Ok(Err(OpenError::Busy { .. })) => Err(CopyError::InUse(place.clone())),
+        Ok(Err(error)) => Err(failed(place)(CatalogError::Failed(Box::new(error)))),
+        Err(error) => Err(failed(place)(CatalogError::Failed(Box::new(error)))),
+    }
+}
+
+/// Fails if a server renews its session in a catalog in a database.
 async fn check_unused(place: &CatalogPlace, opened: &Opened) -> Result<(), CopyError> {
     if matches!(place, CatalogPlace::File(_)) {
         return Ok(());

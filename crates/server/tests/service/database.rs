@@ -125,6 +125,7 @@ async fn a_request_without_a_database_says_that_a_retry_helps() {
     let url = database.url_through(&wire);
     let service = Service::start_without_engine(&[("CATALOG_URL", &url)]);
     service.expect_warnings();
+    service.expect_complaint("STORAGE_FAILED");
     let made = project(&service, "p").await;
     wire.fence();
     let answer = service.request(Method::GET, &made).send().await.unwrap();

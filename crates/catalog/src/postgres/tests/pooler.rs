@@ -2,23 +2,28 @@
 
 use std::time::Duration;
 
-use elevo_testkit::postgres::Database;
+use elevo_testkit::postgres::{self, Database};
 use futures::future::join_all;
 
 use crate::catalog::{Agents, Events, Tenants};
 use crate::conformance::samples::{ALICE, agent, tenant};
+use crate::error::Result;
 use crate::postgres::{PostgresCatalog, PostgresOptions};
 
-#[tokio::test]
-async fn many_calls_at_once_go_through_a_pooler() {
-    let database = Database::create();
+async fn open(database: &Database, url: &str) -> Result<PostgresCatalog> {
     let options = PostgresOptions {
         direct: Some(database.url()),
         is_pooled: true,
         ..PostgresOptions::default()
     };
-    let url = database.url_through_pooler();
-    let catalog = PostgresCatalog::open(&url, &options).await.unwrap();
+    PostgresCatalog::open(url, &options).await
+}
+
+#[tokio::test]
+async fn many_calls_at_once_go_through_a_pooler() {
+    let database = Database::create();
+    let url = database.url_through_pooler(&postgres::pooler_url());
+    let catalog = open(&database, &url).await.unwrap();
     catalog.add_tenant(&tenant(ALICE, "alice")).await.unwrap();
     // More at once than the connections, and of several kinds, so that the
     // statements of the calls meet on the connections of the pooler.
@@ -36,4 +41,13 @@ async fn many_calls_at_once_go_through_a_pooler() {
     let newest = catalog.wait_for_event(0, Duration::from_millis(1)).await;
     assert_eq!(newest.unwrap(), 0);
     catalog.close().await;
+}
+
+#[tokio::test]
+async fn a_pooler_without_prepared_statements_is_refused() {
+    let database = Database::create();
+    let url = database.url_through_pooler(&postgres::old_pooler_url());
+    let refused = open(&database, &url).await.unwrap_err();
+    let words = format!("{refused:?}");
+    assert!(words.contains("use PgBouncer 1.21"), "{words}");
 }
