@@ -1,16 +1,19 @@
 //! A server whose catalog is in a PostgreSQL database.
 
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use elevo_catalog::{PostgresCatalog, PostgresOptions};
 use elevo_core::Timestamp;
 use elevo_testkit::postgres::Database;
 use elevo_testkit::wait::until_async;
+use elevo_testkit::wire::Wire;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::harness::{Service, eventually};
+use crate::harness::Service;
 use crate::installation::refused;
 
 fn on(database: &Database) -> Service {
@@ -140,22 +143,72 @@ async fn a_request_without_a_database_says_that_a_retry_helps() {
     .await;
 }
 
-/// The key, its tenant and the sandbox are one statement, and the pool checks the
-/// connection after it.
+/// Returns the fewest statements of several requests, each prepared by `prepare`:
+/// other work of the server can meet some of the requests, but not all. The pool
+/// checks a connection after each use, so there are at most two round trips for
+/// each statement.
+async fn fewest<T>(
+    wire: &Wire,
+    mut prepare: impl AsyncFnMut(u32) -> T,
+    mut request: impl AsyncFnMut(T),
+) -> u64 {
+    let mut fewest = u64::MAX;
+    for number in 0..10 {
+        let prepared = prepare(number).await;
+        sleep(Duration::from_millis(100)).await;
+        let before = wire.trips().trips;
+        request(prepared).await;
+        sleep(Duration::from_millis(100)).await;
+        fewest = fewest.min((wire.trips().trips - before).div_ceil(2));
+    }
+    fewest
+}
+
 #[tokio::test]
-async fn a_command_asks_the_database_once() {
+async fn requests_keep_their_budgets_of_round_trips() {
     let database = Database::create();
     let wire = database.wire();
-    let url = database.url_through(&wire);
-    let service = Service::start_with(&[("CATALOG_URL", &url)]).await;
+    let (url, direct) = (database.url_through(&wire), database.url());
+    let settings = [
+        ("CATALOG_URL", url.as_str()),
+        // Events are numbered on this connection, after the requests.
+        ("CATALOG_DIRECT_URL", &direct),
+    ];
+    let service = Service::start_with(&settings).await;
     let id = service.sandbox().await;
-    service.run_in(&id, "true").await;
-    // Other work of the server can meet a command, but not each one.
-    eventually("a command takes two trips", async || {
-        let before = wire.trips().trips;
-        service.run_in(&id, "true").await;
-        sleep(Duration::from_millis(100)).await;
-        wire.trips().trips - before <= 2
-    })
-    .await;
+    let command = fewest(
+        &wire,
+        async |_| (),
+        async |()| {
+            service.run_in(&id, "true").await;
+        },
+    );
+    assert_eq!(command.await, 1);
+    let create = fewest(
+        &wire,
+        async |_| (),
+        async |()| {
+            service.sandbox().await;
+        },
+    );
+    let create = create.await;
+    assert!(create <= 20, "{create}");
+    let project = service
+        .post("/api/v1/projects", json!({ "name": "p" }))
+        .await;
+    let changed = async |number| changed_workspace(&service, &project["id"], number).await;
+    let merge = fewest(&wire, changed, async |path: String| {
+        service.post(&path, json!({})).await;
+    });
+    let merge = merge.await;
+    assert!(merge <= 16, "{merge}");
+}
+
+/// Creates a workspace with a new file; returns the path of its merge.
+async fn changed_workspace(service: &Service, project: &Value, number: u32) -> String {
+    let wish = json!({ "project": project });
+    let made = service.post("/api/v1/workspaces", wish).await;
+    let directory = Path::new(made["path"].as_str().unwrap());
+    fs::write(directory.join(format!("file-{number}")), "text").unwrap();
+    format!("/api/v1/workspaces/{}/merge", made["id"].as_str().unwrap())
 }
