@@ -52,7 +52,7 @@ impl Server {
                 ("API_PORT", "0"),
                 ("METRICS_PORT", "0"),
                 ("API_KEY", KEY),
-                ("RUST_LOG", "warn,workspace_server=info"),
+                ("RUST_LOG", "warn,elevo_server=info"),
             ])
             .envs([
                 ("DOCKER_HOST", docker_host.as_str()),
