@@ -1,6 +1,7 @@
 //! A server with projects and their workspaces.
 
 use std::fs;
+use std::iter::once;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
@@ -15,6 +16,10 @@ use crate::suite::say;
 
 /// Workspaces that are created at the same time.
 const MAKING: usize = 4;
+
+/// An engine that does not respond. The servers of these measures have no sandboxes, and their mounts
+/// are in a namespace that an engine does not see: with one, their workspaces would be copies.
+const NO_ENGINE: (&str, &str) = ("DOCKER_HOST", "unix:///nonexistent/docker.sock");
 
 /// A server whose store holds the trees that projects start from.
 pub(crate) struct Served {
@@ -45,8 +50,9 @@ impl Served {
         });
         let snapshots = snapshots.collect::<Result<_>>()?;
         drop(store);
+        let settings: Vec<_> = once(NO_ENGINE).chain(settings.iter().copied()).collect();
         Ok(Self {
-            server: Server::start_with(&scratch, settings)?,
+            server: Server::start_with(&scratch, &settings)?,
             snapshots,
         })
     }

@@ -13,8 +13,7 @@ use crate::output::check::check_row;
 use crate::output::format::path_text;
 use crate::output::{Output, STRONG};
 
-/// Check what works on this machine: workspaces, the container engine, the server,
-/// the database of the catalog.
+/// Check what works on this machine: workspaces, container engine, server, database.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The check creates a workspace of each kind in the directory and deletes it

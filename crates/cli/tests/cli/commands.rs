@@ -438,8 +438,16 @@ fn doctor_shows_the_provider_of_new_workspaces() {
     assert!(text.contains("\nNew workspaces use "), "{text}");
     assert!(text.contains("  address       no    not running"), "{text}");
     let shape: serde_json::Value = serde_json::from_str(&doctor(&["--json"]).text()).unwrap();
-    let expected = ["directory", "engine", "provider", "providers", "server"];
+    let expected = [
+        "catalog",
+        "directory",
+        "engine",
+        "provider",
+        "providers",
+        "server",
+    ];
     assert_eq!(fields(&shape), expected);
+    assert!(shape["catalog"].is_null(), "CATALOG_URL is not set");
     // This test has no engine and no server.
     assert_eq!(shape["engine"]["usable"], false);
     assert_eq!(shape["server"]["running"], false);
