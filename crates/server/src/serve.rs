@@ -191,6 +191,9 @@ impl Server {
         app.secrets.open().await?;
         app.webhooks.adopt_configured().await?;
         let mut tasks = JoinSet::new();
+        let renewing = app.clone();
+        // The recovery can take longer than a session lasts.
+        tasks.spawn(async move { keep_session(&renewing).await });
         // Agents of running sandboxes reconnect at once, and the recovery
         // checks whether they do. Clients must wait until it is finished.
         listen_for_agents(&app, &mut tasks).await?;
@@ -199,8 +202,7 @@ impl Server {
             .context("cannot recover from the last stop")?;
         let addresses = listen_for_clients(&app, &mut tasks).await?;
         crate::http::admin_socket::listen(&app, &mut tasks)?;
-        let (working, renewing) = (app.clone(), app.clone());
-        tasks.spawn(async move { keep_session(&renewing).await });
+        let working = app.clone();
         tasks.spawn(async move {
             jobs::run(working).await;
             Ok(())
@@ -270,10 +272,10 @@ impl Server {
                 tracing::warn!("the container engine does not respond; unused networks may remain")
             }
         }
-        if timeout(CLOSING, write_last_records(&self.app))
-            .await
-            .is_err()
-        {
+        let catalog = timeout(CLOSING, leave_catalog(&self.app)).await;
+        // The audit log is closed even if the catalog does not respond.
+        let audit = timeout(CLOSING, close_audit(&self.app)).await;
+        if catalog.is_err() || audit.is_err() {
             tracing::warn!(
                 "the last records of the catalog and the audit log were not written in time"
             );
@@ -287,10 +289,10 @@ impl Server {
     }
 }
 
-/// Renews the session of the server until it begins to stop.
+/// Renews the session of the server until its requests have ended.
 async fn keep_session(app: &App) -> anyhow::Result<()> {
     tokio::select! {
-        () = app.stopping.entered(Phase::Draining) => Ok(()),
+        () = app.stopping.entered(Phase::Ended) => Ok(()),
         () = app.leases.keep_session() => anyhow::bail!(
             "another server has begun to use the catalog of this one; stop one of them, or give \
              each a database"
@@ -345,8 +347,8 @@ async fn recover(app: &App) -> Result<(), Failure> {
 }
 
 /// Increments the generation in the catalog and the store, by which the next start
-/// detects an older copy of either, and closes the audit log.
-async fn write_last_records(app: &App) {
+/// detects an older copy of either, and ends the session of the server.
+async fn leave_catalog(app: &App) {
     if let Err(error) = app.installation.grow(&*app.catalog).await {
         let cause = format!("{error:#}");
         tracing::warn!(
@@ -356,6 +358,9 @@ async fn write_last_records(app: &App) {
         );
     }
     app.leases.end_session().await;
+}
+
+async fn close_audit(app: &App) {
     let ended = Entry {
         event: "server.ended",
         ..Entry::default()

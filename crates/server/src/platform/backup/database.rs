@@ -48,7 +48,9 @@ impl RecoveredDatabase {
         if found.installation.as_ref() != Some(&manifest.installation) {
             return Err(RestoreError::ForeignDatabase { path, database });
         }
-        if found.generation < manifest.generation {
+        let recovered = found.log_position.as_deref().and_then(position_in_log);
+        let is_short = recovered < position_in_log(position);
+        if is_short || found.generation < manifest.generation {
             let position = position.to_owned();
             return Err(RestoreError::OlderDatabase {
                 path,
@@ -76,5 +78,24 @@ impl RecoveredDatabase {
         self.catalog.set_setting(INSTALLATION, id).await?;
         self.catalog.close().await;
         Ok(secrets_key)
+    }
+}
+
+/// Reads a position in the log of PostgreSQL, such as `16/B374D848`.
+fn position_in_log(text: &str) -> Option<u64> {
+    let (high, low) = text.split_once('/')?;
+    let number = |digits| u64::from_str_radix(digits, 16).ok();
+    Some(number(high)? << 32 | number(low)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::position_in_log;
+
+    #[test]
+    fn positions_in_a_log_are_ordered_as_numbers() {
+        assert_eq!(position_in_log("16/B374D848"), Some(0x16_B374_D848));
+        assert!(position_in_log("9/FF") < position_in_log("10/0"));
+        assert_eq!(position_in_log("none"), None);
     }
 }
