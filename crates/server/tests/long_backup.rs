@@ -152,6 +152,15 @@ async fn new_project(service: &Service) -> String {
     id
 }
 
+/// Waits until the project has a step: a backup may take less time than the
+/// first merge.
+async fn merges_have_begun(clients: &[Client]) {
+    let mut waiting = Waiting::new("a client has merged");
+    while rounds(clients).iter().all(|(merged, _)| *merged == 0) {
+        waiting.pause().await;
+    }
+}
+
 fn admin(service: &Service) -> reqwest::Client {
     let socket = service.data.join("run/admin/admin.sock");
     reqwest::Client::builder()
@@ -197,8 +206,7 @@ async fn check(data: &Path, original: &Service, project: &str, moment: &Moment<'
     restored.data = data.to_owned();
     restored.run();
     let (steps, all) = (log(&restored, project).await, log(original, project).await);
-    // The first backup may begin before the first merge has landed.
-    let last = steps.keys().last().copied().unwrap_or(0);
+    let last = *steps.keys().last().unwrap();
     let same: BTreeMap<_, _> = all
         .range(..=last)
         .map(|(n, step)| (*n, step.clone()))
@@ -339,6 +347,7 @@ async fn a_restored_server_has_all_that_was_acknowledged_before_its_backup_began
         .iter()
         .map(|client| tokio::spawn(work(client)))
         .collect();
+    merges_have_begun(&clients).await;
     let directory = tempfile::tempdir().unwrap();
     let backups = directory.path().join("backups");
     let parts = ["catalog.db", "workspaces", "store", "store/db", "audit"];
