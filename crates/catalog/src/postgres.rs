@@ -29,6 +29,7 @@ mod nodes;
 mod options;
 mod pages;
 mod policies;
+mod pool;
 mod projects;
 mod quotas;
 mod requests;

@@ -1,15 +1,14 @@
 //! The connections to the database.
 
-use parking_lot::Mutex;
-use sqlx::postgres::{PgArguments, PgPoolOptions, PgRow};
-use sqlx::{PgConnection, PgPool, Postgres, Row, Transaction};
-use tokio::time::Instant;
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::{Postgres, Row};
 
 use super::deferred::{self, DEFERRED, Deferred};
-use super::follower::{Follower, Opened, ValidSince};
-use super::hosts::{Hosts, Writable};
+use super::follower::{Follower, Places};
+use super::hosts::Hosts;
 use super::migrations::{MIGRATIONS, migrate};
 use super::options::{PostgresOptions, read_hosts};
+use super::pool::{Change, Connection, Pool};
 use super::{failure, found};
 use crate::error::{Error, Limit, Result};
 use crate::limits::MAX_LISTED;
@@ -19,7 +18,7 @@ pub(super) type Statement<'a> = sqlx::query::Query<'a, Postgres, PgArguments>;
 
 #[derive(Debug)]
 pub(super) struct Database {
-    pool: PgPool,
+    pool: Pool,
     follower: Follower,
     /// `None` if there was nothing to do when the catalog was opened.
     deferred: Option<Deferred>,
@@ -33,32 +32,19 @@ impl Database {
         };
         let read = |url| read_hosts(url, options.wait);
         let direct = options.direct.as_deref().map(read).transpose()?;
-        let Writable { host, connection } = hosts.writable().await?;
         if options.is_pooled {
             // The statements of another client have the same names.
             hosts.writable().await?;
         }
-        let mut connection = match &direct {
-            None => Writable {
-                host: host.clone(),
-                connection,
-            },
-            Some(direct) => direct.writable().await?,
-        };
-        found::format(&mut connection.connection).await?;
-        migrate(&mut connection.connection, &MIGRATIONS).await?;
-        let is_missing = deferred::is_any_missing(&mut connection.connection, &DEFERRED).await?;
-        let deferred =
-            is_missing.then(|| Deferred::start(direct.clone().unwrap_or_else(|| hosts.clone())));
-        let valid_since = ValidSince::new(Mutex::new(Instant::now()));
-        let pool = pool_options(options, &valid_since).connect_lazy_with(host);
-        let follower = Follower::start(Opened {
-            hosts,
-            direct,
-            pool: pool.clone(),
-            valid_since,
-            connection,
-        });
+        let places = Places { hosts, direct };
+        let mut chosen = places.choose().await?;
+        let connection = chosen.connection();
+        found::format(connection).await?;
+        migrate(connection, &MIGRATIONS).await?;
+        let is_missing = deferred::is_any_missing(connection, &DEFERRED).await?;
+        let deferred = is_missing.then(|| Deferred::start(places.direct().clone()));
+        let pool = Pool::new(chosen.host().clone(), options);
+        let follower = Follower::start(places, chosen, pool.clone(), options.wait);
         Ok(Self {
             pool,
             follower,
@@ -76,24 +62,24 @@ impl Database {
 
     /// The connections. Each statement on them is a transaction, and sees all
     /// that was committed before.
-    pub(super) fn pool(&self) -> &PgPool {
+    pub(super) fn pool(&self) -> &Pool {
         &self.pool
     }
 
     /// Begins a change. The change is rolled back if it is dropped.
-    pub(super) async fn write(&self) -> Result<Transaction<'static, Postgres>> {
-        self.pool.begin().await.map_err(failure::of)
+    pub(super) async fn write(&self) -> Result<Change> {
+        self.pool.begin("BEGIN").await.map_err(failure::of)
     }
 
     /// Begins a transaction whose reads are all of one moment.
-    pub(super) async fn moment(&self) -> Result<Transaction<'static, Postgres>> {
+    pub(super) async fn moment(&self) -> Result<Change> {
         let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-        self.pool.begin_with(begin).await.map_err(failure::of)
+        self.pool.begin(begin).await.map_err(failure::of)
     }
 
     /// Commits a change.
-    pub(super) async fn commit(&self, transaction: Transaction<'static, Postgres>) -> Result<()> {
-        transaction.commit().await.map_err(failure::of)?;
+    pub(super) async fn commit(&self, change: Change) -> Result<()> {
+        change.commit().await.map_err(failure::of)?;
         self.follower.note_change();
         Ok(())
     }
@@ -123,23 +109,10 @@ impl Database {
     }
 }
 
-fn pool_options(options: &PostgresOptions, valid_since: &ValidSince) -> PgPoolOptions {
-    let valid_since = ValidSince::clone(valid_since);
-    PgPoolOptions::new()
-        .max_connections(options.connections)
-        .acquire_timeout(options.wait)
-        // Would cost each call a round trip.
-        .test_before_acquire(false)
-        .before_acquire(move |_, connection| {
-            let is_valid = connection.age <= valid_since.lock().elapsed();
-            Box::pin(async move { Ok(is_valid) })
-        })
-}
-
 /// Fails if `count` finds [`MAX_LISTED`] or more records. The caller must hold
 /// a lock that orders it with other callers that add such records.
 pub(super) async fn check_max_listed(
-    connection: &mut PgConnection,
+    connection: &mut Connection,
     count: Statement<'_>,
     which: Limit,
 ) -> Result<()> {
@@ -156,7 +129,7 @@ pub(super) async fn check_max_listed(
 
 /// Takes the lock that orders additions of tenants, of templates, and of
 /// sandboxes with a limit for the server.
-pub(super) async fn lock_server(connection: &mut PgConnection) -> Result<()> {
+pub(super) async fn lock_server(connection: &mut Connection) -> Result<()> {
     sqlx::query("SELECT pg_advisory_xact_lock(5, 0)")
         .execute(connection)
         .await

@@ -2,8 +2,9 @@
 
 use async_trait::async_trait;
 use elevo_core::{TenantId, Timestamp, WebhookId};
-use sqlx::{PgConnection, QueryBuilder};
+use sqlx::QueryBuilder;
 
+use super::pool::Connection;
 use super::{PostgresCatalog, events, failure, webhooks};
 use crate::bounds::{self, micros};
 use crate::catalog::Deliveries;
@@ -206,7 +207,7 @@ impl Deliveries for PostgresCatalog {
 /// Adds a delivery for each event after the position of a webhook and up to `last`
 /// that the webhook may see.
 async fn insert(
-    connection: &mut PgConnection,
+    connection: &mut Connection,
     WebhookRow { webhook, position }: WebhookRow,
     last: i64,
     now: i64,

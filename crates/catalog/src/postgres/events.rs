@@ -6,8 +6,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use elevo_core::{TenantId, Timestamp};
 use serde_json::json;
-use sqlx::{PgConnection, PgExecutor, Postgres, QueryBuilder};
+use sqlx::{PgExecutor, Postgres, QueryBuilder};
 
+use super::pool::Connection;
 use super::values::searched;
 use super::{PostgresCatalog, failure};
 use crate::bounds::{self, micros};
@@ -107,7 +108,7 @@ impl Events for PostgresCatalog {
     }
 }
 
-pub(super) async fn insert(connection: &mut PgConnection, event: &NewEvent) -> Result<()> {
+pub(super) async fn insert(connection: &mut Connection, event: &NewEvent) -> Result<()> {
     bounds::event(event)?;
     sqlx::query(INSERT)
         .bind(&event.tenant.as_bytes()[..])
@@ -124,7 +125,7 @@ pub(super) async fn insert(connection: &mut PgConnection, event: &NewEvent) -> R
 
 /// Records an event about a sandbox.
 pub(super) async fn record_of_sandbox(
-    connection: &mut PgConnection,
+    connection: &mut Connection,
     sandbox: &Sandbox,
     kind: EventKind,
     at: Timestamp,
@@ -155,7 +156,7 @@ pub(super) async fn record_of_sandbox(
 
 /// Records an event about a workspace.
 pub(super) async fn record_of_workspace(
-    connection: &mut PgConnection,
+    connection: &mut Connection,
     workspace: &Workspace,
     kind: EventKind,
     at: Timestamp,

@@ -7,25 +7,26 @@
 //!
 //! ```text
 //! numbering   after each change of this process, and at an interval: numbers
-//!             events; every second: checks that the host can be written, and
-//!             chooses a host again if it cannot
+//!             events; every second: checks that the host can be written, also
+//!             through the pooler, and chooses a host again if it cannot
 //! listening   LISTEN: numbers that any process has given wake the readers
 //! ```
 //!
 //! If listening fails, the interval of the other task is the delay of events.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use sqlx::PgConnection;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
-use sqlx::{PgConnection, PgPool};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::events;
 use super::hosts::{self, Hosts, Writable};
+use super::pool::Pool;
 use crate::error::{Error, Result};
 
 /// The channel that `number_events_1` notifies. The payload is the number of the
@@ -53,17 +54,12 @@ pub(super) struct Follower {
     tasks: [JoinHandle<()>; 2],
 }
 
-/// Connections that were made before this moment are not used again: the
-/// database has since moved to another host, or was restarted.
-pub(super) type ValidSince = Arc<Mutex<Instant>>;
-
 #[derive(Debug)]
 struct Shared {
-    hosts: Hosts,
-    /// The hosts without a pooler, if the pool connects through one.
-    direct: Option<Hosts>,
-    pool: PgPool,
-    valid_since: ValidSince,
+    places: Places,
+    pool: Pool,
+    /// Time after which the calls on a lost host end if no other is found.
+    wait: Duration,
     /// The host for notifications.
     listened: watch::Sender<PgConnectOptions>,
     /// The number of the newest event.
@@ -72,31 +68,92 @@ struct Shared {
     changes: Notify,
 }
 
-/// The database when its catalog is opened.
-pub(super) struct Opened {
+/// The hosts of a catalog.
+#[derive(Debug)]
+pub(super) struct Places {
     pub(super) hosts: Hosts,
+    /// The hosts without a pooler, if the pool connects through one.
     pub(super) direct: Option<Hosts>,
-    pub(super) pool: PgPool,
-    pub(super) valid_since: ValidSince,
-    /// Not through a pooler.
-    pub(super) connection: Writable,
+}
+
+/// The hosts that are used, with a connection to each.
+pub(super) struct Chosen {
+    pooled: Writable,
+    /// `None` if the other one is direct.
+    direct: Option<Writable>,
+}
+
+/// The cause for which a host is chosen again.
+enum Loss {
+    /// The host did not answer in time. It may only be slow.
+    Slow,
+    Gone(Error),
+}
+
+impl Places {
+    /// Finds the host that can be written.
+    pub(super) async fn choose(&self) -> Result<Chosen> {
+        let pooled = self.hosts.writable().await?;
+        let direct = match &self.direct {
+            Some(direct) => Some(direct.writable().await?),
+            None => None,
+        };
+        Ok(Chosen { pooled, direct })
+    }
+
+    pub(super) fn direct(&self) -> &Hosts {
+        self.direct.as_ref().unwrap_or(&self.hosts)
+    }
+}
+
+impl Chosen {
+    /// The host of the pool.
+    pub(super) fn host(&self) -> &PgConnectOptions {
+        &self.pooled.host
+    }
+
+    /// A connection that does not go through a pooler.
+    pub(super) fn connection(&mut self) -> &mut PgConnection {
+        &mut self.direct_mut().connection
+    }
+
+    fn direct(&self) -> &Writable {
+        self.direct.as_ref().unwrap_or(&self.pooled)
+    }
+
+    fn direct_mut(&mut self) -> &mut Writable {
+        self.direct.as_mut().unwrap_or(&mut self.pooled)
+    }
+
+    /// Fails unless the hosts can still be written.
+    async fn check(&mut self) -> std::result::Result<(), Loss> {
+        let each = [Some(&mut self.pooled), self.direct.as_mut()];
+        for one in each.into_iter().flatten() {
+            answer(hosts::check_writable(&mut one.connection)).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether connections to `other` are as good as connections to these hosts.
+    fn is_same(&self, other: &Self) -> bool {
+        let name = |one: &Self| hosts::name(one.host());
+        name(self) == name(other) && self.pooled.period == other.pooled.period
+    }
 }
 
 impl Follower {
-    pub(super) fn start(opened: Opened) -> Self {
+    pub(super) fn start(places: Places, chosen: Chosen, pool: Pool, wait: Duration) -> Self {
         let shared = Arc::new(Shared {
-            hosts: opened.hosts,
-            direct: opened.direct,
-            pool: opened.pool,
-            valid_since: opened.valid_since,
-            listened: watch::Sender::new(opened.connection.host),
+            places,
+            pool,
+            wait,
+            listened: watch::Sender::new(chosen.direct().host.clone()),
             newest: watch::Sender::new(0),
             changes: Notify::new(),
         });
         let (numbering, listening) = (Arc::clone(&shared), Arc::clone(&shared));
-        let connection = opened.connection.connection;
         let tasks = [
-            tokio::spawn(async move { numbering.number_always(connection).await }),
+            tokio::spawn(async move { numbering.number_always(chosen).await }),
             tokio::spawn(async move { listening.listen_always().await }),
         ];
         Self { shared, tasks }
@@ -132,30 +189,30 @@ impl Drop for Follower {
 }
 
 impl Shared {
-    async fn number_always(&self, mut connection: PgConnection) {
+    async fn number_always(&self, mut chosen: Chosen) {
         loop {
-            if let Err(error) = self.number_until_lost(&mut connection).await {
-                tracing::warn!(%error, "the database of the catalog does not answer");
-            }
-            drop(connection);
-            connection = loop {
-                match self.choose().await {
-                    Ok(connection) => break connection,
-                    Err(_) => sleep(RETRY).await,
-                }
+            let Err(loss) = self.number_until_lost(&mut chosen).await;
+            let error = match &loss {
+                Loss::Slow => &Error::Busy,
+                Loss::Gone(error) => error,
             };
+            tracing::warn!(%error, "the database of the catalog does not answer");
+            chosen = self.choose_again(chosen, loss).await;
             tracing::info!("the database of the catalog answers again");
         }
     }
 
-    /// Numbers events until the host is lost; returns the cause.
-    async fn number_until_lost(&self, connection: &mut PgConnection) -> Result<()> {
+    /// Numbers events until the host is lost.
+    async fn number_until_lost(
+        &self,
+        chosen: &mut Chosen,
+    ) -> std::result::Result<Infallible, Loss> {
         let mut checked = Instant::now();
         loop {
-            let newest = answer(events::number(&mut *connection)).await?;
+            let newest = answer(events::number(chosen.connection())).await?;
             self.note_newest(newest);
             if checked.elapsed() >= CHECK {
-                answer(hosts::check_writable(connection)).await?;
+                chosen.check().await?;
                 checked = Instant::now();
             }
             sleep(PAUSE).await;
@@ -167,24 +224,26 @@ impl Shared {
         }
     }
 
-    /// Finds the host that can be written, and has the pool connect to it.
-    /// Returns a connection that does not go through a pooler.
-    async fn choose(&self) -> Result<PgConnection> {
-        let Writable { host, connection } = self.hosts.writable().await?;
-        let direct = match &self.direct {
-            None => Writable {
-                host: host.clone(),
-                connection,
-            },
-            Some(direct) => {
-                drop(connection);
-                direct.writable().await?
+    /// Finds the host that can be written, and has the pool use it. The calls on
+    /// the earlier host end, unless that host was only slow: it answers again
+    /// before calls would end anyway, and was not restarted.
+    async fn choose_again(&self, earlier: Chosen, loss: Loss) -> Chosen {
+        let mut may_be_slow = matches!(loss, Loss::Slow);
+        let lost = Instant::now();
+        loop {
+            if let Ok(chosen) = self.places.choose().await {
+                if !may_be_slow || !chosen.is_same(&earlier) {
+                    self.pool.use_host(chosen.host().clone());
+                }
+                self.listened.send_replace(chosen.direct().host.clone());
+                return chosen;
             }
-        };
-        self.pool.set_connect_options(host);
-        *self.valid_since.lock() = Instant::now();
-        self.listened.send_replace(direct.host);
-        Ok(direct.connection)
+            if lost.elapsed() >= self.wait {
+                may_be_slow = false;
+                self.pool.forget_host();
+            }
+            sleep(RETRY).await;
+        }
     }
 
     fn note_newest(&self, number: u64) {
@@ -229,6 +288,9 @@ impl Shared {
 }
 
 /// Waits for a statement at most [`ANSWER`].
-async fn answer<T>(statement: impl Future<Output = Result<T>>) -> Result<T> {
-    timeout(ANSWER, statement).await.map_err(|_| Error::Busy)?
+async fn answer<T>(statement: impl Future<Output = Result<T>>) -> std::result::Result<T, Loss> {
+    match timeout(ANSWER, statement).await {
+        Ok(answer) => answer.map_err(Loss::Gone),
+        Err(_) => Err(Loss::Slow),
+    }
 }

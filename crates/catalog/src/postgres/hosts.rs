@@ -16,21 +16,31 @@ use crate::error::{Error, Result};
 /// this time is not used.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// The timeline on which a host writes; NULL on a standby, and on a primary
-/// that was set to read only. Each promotion begins a timeline with a greater
-/// number, so of two hosts that can be written, the one with the smaller
-/// number was replaced.
+/// The timeline on which a host writes, and the moment of its start; NULL on a
+/// standby, and on a primary that was set to read only. Each promotion begins a
+/// timeline with a greater number, so of two hosts that can be written, the one
+/// with the smaller number was replaced.
 const WRITES_ON: &str = "SELECT CASE WHEN pg_is_in_recovery() \
          OR current_setting('transaction_read_only') = 'on' THEN NULL \
-     ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint END";
+     ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint END, \
+     (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint";
 
 /// The hosts of the URL of a database.
 #[derive(Clone, Debug)]
 pub(super) struct Hosts(Vec<PgConnectOptions>);
 
+/// A period during which a host keeps its connections: it is on one timeline,
+/// and was not restarted. Later periods are greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Period {
+    timeline: i64,
+    started: i64,
+}
+
 /// A host that can be written, and a connection to it.
 pub(super) struct Writable {
     pub(super) host: PgConnectOptions,
+    pub(super) period: Period,
     pub(super) connection: PgConnection,
 }
 
@@ -82,30 +92,32 @@ impl Hosts {
         let (mut best, mut causes) = (None, Vec::new());
         for (host, look) in self.0.iter().zip(looks) {
             match look {
-                Ok((connection, Some(timeline))) => {
-                    if best.as_ref().is_none_or(|(newest, _)| timeline > *newest) {
-                        let host = host.clone();
-                        best = Some((timeline, Writable { host, connection }));
+                Ok((connection, Some(period))) => {
+                    let is_newer = |best: &Writable| period.timeline > best.period.timeline;
+                    if best.as_ref().is_none_or(is_newer) {
+                        best = Some(Writable {
+                            host: host.clone(),
+                            period,
+                            connection,
+                        });
                     }
                 }
                 Ok((_, None)) => causes.push(format!("{} is read-only", name(host))),
                 Err(cause) => causes.push(format!("{}: {cause}", name(host))),
             }
         }
-        match best {
-            Some((_, found)) => Ok(found),
-            None => Err(Error::Failed(Box::new(NoneWritable(causes)))),
-        }
+        best.ok_or_else(|| Error::Failed(Box::new(NoneWritable(causes))))
     }
 }
 
-/// Connects to a host and reads its timeline.
-async fn look(host: &PgConnectOptions) -> std::result::Result<(PgConnection, Option<i64>), String> {
+/// Connects to a host and reads its period.
+async fn look(
+    host: &PgConnectOptions,
+) -> std::result::Result<(PgConnection, Option<Period>), String> {
     let looking = async {
         let mut connection = host.connect().await?;
-        let timeline = sqlx::query_scalar(WRITES_ON).fetch_one(&mut connection);
-        let timeline: Option<i64> = timeline.await?;
-        Ok((connection, timeline))
+        let period = period(&mut connection).await?;
+        Ok((connection, period))
     };
     match timeout(ANSWER, looking).await {
         Ok(looked) => looked.map_err(|error: sqlx::Error| match failure::of(error) {
@@ -116,11 +128,18 @@ async fn look(host: &PgConnectOptions) -> std::result::Result<(PgConnection, Opt
     }
 }
 
+/// Reads the period of the host of a connection; `None` if the host cannot be
+/// written.
+async fn period(connection: &mut PgConnection) -> sqlx::Result<Option<Period>> {
+    let period = sqlx::query_as(WRITES_ON).fetch_one(connection);
+    let (timeline, started): (Option<i64>, i64) = period.await?;
+    Ok(timeline.map(|timeline| Period { timeline, started }))
+}
+
 /// Fails unless the host of a connection can still be written.
 pub(super) async fn check_writable(connection: &mut PgConnection) -> Result<()> {
-    let timeline = sqlx::query_scalar(WRITES_ON).fetch_one(connection);
-    let timeline: Option<i64> = timeline.await.map_err(failure::of)?;
-    timeline.map(drop).ok_or(Error::Busy)
+    let period = period(connection).await.map_err(failure::of)?;
+    period.map(drop).ok_or(Error::Busy)
 }
 
 /// Returns the address of a host for messages.

@@ -5,9 +5,9 @@ use std::collections::{BTreeSet, HashMap};
 use elevo_core::ReviewId;
 use elevo_objects::{Hash, SnapshotId};
 use serde::{Deserialize, Serialize};
-use sqlx::PgPool;
 
 use super::land_review::{self, KnownReview, ReviewRow};
+use super::pool::Pool;
 use super::{failure, reviews};
 use crate::bounds::{self, micros};
 use crate::error::{Error, Kind, Result};
@@ -72,7 +72,7 @@ struct BaseRow {
 
 impl<'a> Call<'a> {
     /// Prepares a call, and reads the reviews that it changes.
-    pub(super) async fn prepare(landing: &'a Landing, pool: &PgPool) -> Result<Self> {
+    pub(super) async fn prepare(landing: &'a Landing, pool: &Pool) -> Result<Self> {
         let mut known = reviews::to_land(pool, landing).await?;
         let mut call = Self {
             landing,
@@ -120,7 +120,7 @@ impl<'a> Call<'a> {
     }
 
     /// Lands all steps, or none.
-    pub(super) async fn run(self, pool: &PgPool) -> Result<Outcome> {
+    pub(super) async fn run(self, pool: &Pool) -> Result<Outcome> {
         let landing = self.landing;
         let steps = match self.refused {
             Some(_) => "[]".to_owned(),

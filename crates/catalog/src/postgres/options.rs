@@ -12,6 +12,9 @@ pub struct PostgresOptions {
     /// Time after which a call that waits for a connection, or a statement that
     /// waits for a lock, fails with `Busy`.
     pub wait: Duration,
+    /// Time after which a statement without an answer fails; whether it changed
+    /// something is then unknown.
+    pub statement: Duration,
     /// Another URL of the same database for notifications, which reach only a
     /// connection that stays with its client.
     pub direct: Option<String>,
@@ -25,6 +28,7 @@ impl Default for PostgresOptions {
         Self {
             connections: 16,
             wait: Duration::from_secs(10),
+            statement: Duration::from_secs(60),
             direct: None,
             is_pooled: false,
         }

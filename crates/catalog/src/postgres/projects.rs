@@ -3,9 +3,10 @@
 use async_trait::async_trait;
 use elevo_core::{ProjectId, SandboxId, TenantId, Timestamp};
 use serde_json::Value;
-use sqlx::{PgConnection, Postgres, QueryBuilder};
+use sqlx::{Postgres, QueryBuilder};
 
 use super::database::Database;
+use super::pool::Connection;
 use super::values::searched;
 use super::{PostgresCatalog, failure, pages, quotas};
 use crate::bounds::{self, micros};
@@ -243,7 +244,7 @@ fn push_filters(builder: &mut QueryBuilder<Postgres>, query: &ProjectQuery) {
 /// Returns a sandbox that has a workspace of the project and is not being
 /// removed.
 async fn sandbox_on(
-    connection: &mut PgConnection,
+    connection: &mut Connection,
     tenant: TenantId,
     project: &ProjectId,
 ) -> Result<Option<SandboxId>> {
@@ -262,11 +263,7 @@ async fn sandbox_on(
 
 /// Reads a project in the transaction of a change, so that no other change can
 /// affect it until the transaction ends. `NotFound` if there is none.
-async fn require(
-    connection: &mut PgConnection,
-    tenant: TenantId,
-    id: &ProjectId,
-) -> Result<Project> {
+async fn require(connection: &mut Connection, tenant: TenantId, id: &ProjectId) -> Result<Project> {
     let found = sqlx::query_as(concat!(select_one!(), " FOR NO KEY UPDATE"))
         .bind(&tenant.as_bytes()[..])
         .bind(id.as_str())
@@ -279,7 +276,7 @@ async fn require(
 
 /// Reads a project as [`require`] does. `BeingRemoved` if it is being removed.
 pub(super) async fn require_not_removing(
-    connection: &mut PgConnection,
+    connection: &mut Connection,
     tenant: TenantId,
     id: &ProjectId,
 ) -> Result<Project> {
@@ -291,7 +288,7 @@ pub(super) async fn require_not_removing(
     Ok(project)
 }
 
-pub(super) async fn update(connection: &mut PgConnection, project: &Project) -> Result<()> {
+pub(super) async fn update(connection: &mut Connection, project: &Project) -> Result<()> {
     let (retention, count) = project.retention.to_columns();
     sqlx::query(UPDATE)
         .bind(&project.name)

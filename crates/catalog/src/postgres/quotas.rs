@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use elevo_core::TenantId;
-use sqlx::PgConnection;
 
+use super::pool::Connection;
 use super::{database, failure, sandboxes};
 use crate::error::{Error, Kind, Limit, Result};
 use crate::query::AddLimits;
@@ -13,7 +13,7 @@ use crate::records::{Sandbox, TENANT_LIMITS, TenantLimits};
 /// Locks the row of a tenant, if there is one, so that additions of counted
 /// records of the tenant take turns. Does not hold up records that only refer to
 /// the tenant.
-pub(super) async fn lock_tenant(connection: &mut PgConnection, tenant: TenantId) -> Result<()> {
+pub(super) async fn lock_tenant(connection: &mut Connection, tenant: TenantId) -> Result<()> {
     sqlx::query("SELECT 1 FROM tenants WHERE id = $1 FOR NO KEY UPDATE")
         .bind(&tenant.as_bytes()[..])
         .execute(connection)
@@ -24,7 +24,7 @@ pub(super) async fn lock_tenant(connection: &mut PgConnection, tenant: TenantId)
 
 /// Locks the row of a tenant and returns its limits. A tenant that is being erased is not found, so
 /// that it gets no new records.
-async fn limits_of(connection: &mut PgConnection, tenant: TenantId) -> Result<TenantLimits> {
+async fn limits_of(connection: &mut Connection, tenant: TenantId) -> Result<TenantLimits> {
     let select = "SELECT limits FROM tenants WHERE id = $1 AND erasing IS NULL FOR NO KEY UPDATE";
     let own = sqlx::query_scalar::<_, String>(select)
         .bind(&tenant.as_bytes()[..])
@@ -48,7 +48,7 @@ fn read(text: &str) -> Result<TenantLimits> {
 }
 
 /// Checks the limits on the sandboxes of a tenant, after some were added.
-async fn check_sandboxes(connection: &mut PgConnection, tenant: TenantId) -> Result<()> {
+async fn check_sandboxes(connection: &mut Connection, tenant: TenantId) -> Result<()> {
     let limits = limits_of(connection, tenant).await?;
     if (limits.sandboxes, limits.memory, limits.disk) == (None, None, None) {
         return Ok(());
@@ -73,7 +73,7 @@ async fn check_sandboxes(connection: &mut PgConnection, tenant: TenantId) -> Res
 
 /// Checks all limits on sandboxes, after some were added.
 pub(super) async fn check_added(
-    connection: &mut PgConnection,
+    connection: &mut Connection,
     added: &[Sandbox],
     limits: AddLimits,
 ) -> Result<()> {
@@ -104,24 +104,21 @@ pub(super) async fn check_added(
 }
 
 /// Checks the limit on the workspaces of a tenant, after one was added.
-pub(super) async fn check_workspaces(
-    connection: &mut PgConnection,
-    tenant: TenantId,
-) -> Result<()> {
+pub(super) async fn check_workspaces(connection: &mut Connection, tenant: TenantId) -> Result<()> {
     let limit = limits_of(connection, tenant).await?.workspaces;
     let count = "SELECT count(*) FROM workspaces WHERE tenant = $1";
     check_count(connection, tenant, count, Limit::WorkspacesOfTenant, limit).await
 }
 
 /// Checks the limit on the projects of a tenant, after one was added.
-pub(super) async fn check_projects(connection: &mut PgConnection, tenant: TenantId) -> Result<()> {
+pub(super) async fn check_projects(connection: &mut Connection, tenant: TenantId) -> Result<()> {
     let limit = limits_of(connection, tenant).await?.projects;
     let count = "SELECT count(*) FROM projects WHERE tenant = $1";
     check_count(connection, tenant, count, Limit::ProjectsOfTenant, limit).await
 }
 
 async fn check_count(
-    connection: &mut PgConnection,
+    connection: &mut Connection,
     tenant: TenantId,
     count: &'static str,
     which: Limit,

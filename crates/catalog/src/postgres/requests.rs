@@ -2,9 +2,9 @@
 
 use async_trait::async_trait;
 use elevo_core::Timestamp;
-use sqlx::PgConnection;
 
 use super::database::{Database, Statement};
+use super::pool::Connection;
 use super::{PostgresCatalog, failure};
 use crate::bounds::{self, micros};
 use crate::catalog::Requests;
@@ -128,7 +128,7 @@ impl Requests for PostgresCatalog {
 }
 
 async fn find(
-    transaction: &mut PgConnection,
+    transaction: &mut Connection,
     request: &IdempotentRequest,
 ) -> Result<Option<RequestRow>> {
     let select = "SELECT fingerprint, id, process, made, status, body FROM requests \
@@ -162,7 +162,7 @@ fn known(row: RequestRow, request: &IdempotentRequest) -> Begun {
 }
 
 /// Adds a request, in place of an old one; returns `false` if it is known.
-async fn insert(transaction: &mut PgConnection, request: &IdempotentRequest) -> Result<bool> {
+async fn insert(transaction: &mut Connection, request: &IdempotentRequest) -> Result<bool> {
     let insert = "INSERT INTO requests (tenant, name, fingerprint, id, process, keep_until) \
                   VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (tenant, name) DO UPDATE SET \
                   fingerprint = excluded.fingerprint, id = excluded.id, process = excluded.process, \
@@ -182,7 +182,7 @@ async fn insert(transaction: &mut PgConnection, request: &IdempotentRequest) -> 
     Ok(inserted.rows_affected() > 0)
 }
 
-async fn take(transaction: &mut PgConnection, run: &RequestRun) -> Result<()> {
+async fn take(transaction: &mut Connection, run: &RequestRun) -> Result<()> {
     sqlx::query("UPDATE requests SET process = $1 WHERE tenant = $2 AND name = $3")
         .bind(&run.process)
         .bind(&run.tenant.as_bytes()[..])

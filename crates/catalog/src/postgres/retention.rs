@@ -5,8 +5,9 @@ use std::collections::{BTreeSet, HashSet};
 use async_trait::async_trait;
 use elevo_core::{ProjectId, TenantId, Timestamp};
 use elevo_objects::SnapshotId;
-use sqlx::{PgConnection, PgExecutor};
+use sqlx::PgExecutor;
 
+use super::pool::Connection;
 use super::{PostgresCatalog, failure, projects};
 use crate::bounds::{self, micros};
 use crate::catalog::VersionRetention;
@@ -181,7 +182,7 @@ async fn needed(executor: impl PgExecutor<'_>, project: &Project) -> Result<Hash
 /// Fails if one of the snapshots was dropped. The caller must write the record
 /// that needs them in the same transaction.
 pub(super) async fn check_not_dropped(
-    connection: &mut PgConnection,
+    connection: &mut Connection,
     project: &ProjectId,
     snapshots: impl IntoIterator<Item = SnapshotId>,
 ) -> Result<()> {
@@ -206,7 +207,7 @@ pub(super) async fn check_not_dropped(
 /// Takes the lock that orders the drop of versions of a project with records
 /// that come to need them.
 async fn lock(
-    connection: &mut PgConnection,
+    connection: &mut Connection,
     statement: &'static str,
     project: &ProjectId,
 ) -> Result<()> {

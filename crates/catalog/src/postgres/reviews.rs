@@ -6,9 +6,10 @@ use async_trait::async_trait;
 use elevo_core::{ReviewId, TenantId, Timestamp, TreePath, WorkspaceId};
 use elevo_objects::Entry;
 use serde_json::{Value, json};
-use sqlx::{PgConnection, PgPool, Postgres, QueryBuilder};
+use sqlx::{Postgres, QueryBuilder};
 
 use super::land_review::KnownReview;
+use super::pool::{Connection, Pool};
 use super::{PostgresCatalog, events, failure, pages, retention};
 use crate::bounds::{self, micros};
 use crate::catalog::Reviews;
@@ -134,7 +135,7 @@ impl Reviews for PostgresCatalog {
 
 /// Reads the reviews that a landing changes. Omits reviews of other projects.
 pub(super) async fn to_land(
-    pool: &PgPool,
+    pool: &Pool,
     landing: &Landing,
 ) -> Result<HashMap<ReviewId, KnownReview>> {
     let changes = landing.steps.iter().flat_map(|step| &step.reviews);
@@ -159,7 +160,7 @@ fn entry(entry: &Option<Entry>) -> Option<Vec<u8>> {
 
 /// Reads a review in the transaction of a change, so that no other change can
 /// affect it until the transaction ends. `NotFound` if there is none.
-async fn require(connection: &mut PgConnection, tenant: TenantId, id: &ReviewId) -> Result<Review> {
+async fn require(connection: &mut Connection, tenant: TenantId, id: &ReviewId) -> Result<Review> {
     let found = sqlx::query_as(SELECT_FOR_CHANGE)
         .bind(id.as_str())
         .bind(&tenant.as_bytes()[..])
@@ -170,7 +171,7 @@ async fn require(connection: &mut PgConnection, tenant: TenantId, id: &ReviewId)
     found.ok_or(Error::NotFound { what })
 }
 
-async fn update(connection: &mut PgConnection, review: &Review) -> Result<()> {
+async fn update(connection: &mut Connection, review: &Review) -> Result<()> {
     let (detail, resolution) = bounds::review_texts(review)?;
     let sides = &review.sides;
     if review.state == ReviewState::Open {
@@ -200,7 +201,7 @@ async fn update(connection: &mut PgConnection, review: &Review) -> Result<()> {
 
 /// Changes a review, and records an event if it was opened or has ended.
 async fn apply(
-    connection: &mut PgConnection,
+    connection: &mut Connection,
     tenant: TenantId,
     id: &ReviewId,
     change: &ReviewChange,
@@ -238,7 +239,7 @@ pub(super) fn event_data(review: &Review) -> Value {
 }
 
 async fn record_event(
-    connection: &mut PgConnection,
+    connection: &mut Connection,
     review: &Review,
     kind: EventKind,
     at: Timestamp,

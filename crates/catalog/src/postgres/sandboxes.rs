@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use elevo_core::{KeyId, SandboxId, SandboxState, TenantId, Timestamp, WorkspaceId};
-use sqlx::{PgConnection, Postgres, QueryBuilder};
+use sqlx::{Postgres, QueryBuilder};
 
+use super::pool::Connection;
 use super::values::searched;
 use super::{PostgresCatalog, events, failure, pages, quotas};
 use crate::bounds::{self, micros};
@@ -292,7 +293,7 @@ impl Sandboxes for PostgresCatalog {
 /// Reads a sandbox in the transaction of a change, and locks it until the
 /// transaction ends.
 async fn find(
-    connection: &mut PgConnection,
+    connection: &mut Connection,
     tenant: TenantId,
     id: &SandboxId,
 ) -> Result<Option<Sandbox>> {
@@ -304,7 +305,7 @@ async fn find(
         .map_err(failure::of)
 }
 
-async fn insert(connection: &mut PgConnection, sandbox: &Sandbox) -> Result<()> {
+async fn insert(connection: &mut Connection, sandbox: &Sandbox) -> Result<()> {
     sqlx::query(INSERT)
         .bind(sandbox.id.as_str())
         .bind(&sandbox.tenant.as_bytes()[..])
@@ -340,7 +341,7 @@ fn metadata_text(sandbox: &Sandbox) -> String {
 }
 
 /// Adds the rows by which sandboxes are found by their metadata.
-async fn insert_metadata(connection: &mut PgConnection, sandbox: &Sandbox) -> Result<()> {
+async fn insert_metadata(connection: &mut Connection, sandbox: &Sandbox) -> Result<()> {
     for (key, value) in &sandbox.metadata {
         sqlx::query(INSERT_METADATA)
             .bind(&sandbox.tenant.as_bytes()[..])

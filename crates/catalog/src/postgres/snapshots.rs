@@ -3,8 +3,9 @@
 use async_trait::async_trait;
 use elevo_core::TenantId;
 use elevo_objects::SnapshotId;
-use sqlx::{PgConnection, Postgres, QueryBuilder};
+use sqlx::{Postgres, QueryBuilder};
 
+use super::pool::Connection;
 use super::values::searched;
 use super::{PostgresCatalog, failure};
 use crate::bounds::{self, micros};
@@ -183,7 +184,7 @@ pub(super) fn select_page(query: &SnapshotQuery) -> Result<QueryBuilder<Postgres
 }
 
 async fn find(
-    connection: &mut PgConnection,
+    connection: &mut Connection,
     tenant: TenantId,
     id: SnapshotId,
 ) -> Result<Option<ClientSnapshot>> {
@@ -196,7 +197,7 @@ async fn find(
 }
 
 /// Returns `false` if the snapshot has a record, or its tenant does not exist.
-async fn insert(connection: &mut PgConnection, snapshot: &ClientSnapshot) -> Result<bool> {
+async fn insert(connection: &mut Connection, snapshot: &ClientSnapshot) -> Result<bool> {
     let tenant = snapshot.tenant.as_bytes();
     let inserted = sqlx::query(INSERT)
         .bind(&tenant[..])
@@ -216,7 +217,7 @@ async fn insert(connection: &mut PgConnection, snapshot: &ClientSnapshot) -> Res
 }
 
 async fn set_name(
-    connection: &mut PgConnection,
+    connection: &mut Connection,
     of: &ClientSnapshot,
     name: Option<&str>,
 ) -> Result<()> {

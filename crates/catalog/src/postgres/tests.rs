@@ -5,6 +5,7 @@ mod examine;
 mod faults;
 mod follower;
 mod locks;
+mod loss;
 mod migrations;
 mod plans;
 mod pooler;

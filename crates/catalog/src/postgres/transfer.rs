@@ -3,9 +3,10 @@
 use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use sqlx::{AssertSqlSafe, PgConnection, Postgres, Transaction};
+use sqlx::AssertSqlSafe;
 
 use super::database::Statement;
+use super::pool::{Change, Connection};
 use super::{PostgresCatalog, events, failure};
 use crate::error::{Error, Result};
 use crate::transfer::{self, Column, ColumnRow, Destination, Form, Row, Source, Table, Value};
@@ -61,7 +62,7 @@ impl PostgresCatalog {
     }
 }
 
-struct Side(Transaction<'static, Postgres>);
+struct Side(Change);
 
 #[async_trait]
 impl Source for Side {
@@ -127,7 +128,7 @@ impl Destination for Side {
 }
 
 impl Side {
-    fn connection(&mut self) -> &mut PgConnection {
+    fn connection(&mut self) -> &mut Connection {
         &mut self.0
     }
 

@@ -1,8 +1,7 @@
 //! Conflicts that workspaces have not settled yet.
 
-use sqlx::PgConnection;
-
 use super::failure;
+use super::pool::Connection;
 use crate::error::Result;
 use crate::records::Unsettled;
 use crate::stored;
@@ -15,7 +14,7 @@ const INSERT: &str =
 
 /// Replaces all unsettled conflicts of a workspace.
 pub(super) async fn replace(
-    connection: &mut PgConnection,
+    connection: &mut Connection,
     workspace: &str,
     all: &[Unsettled],
 ) -> Result<()> {

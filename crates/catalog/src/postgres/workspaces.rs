@@ -3,8 +3,9 @@
 use async_trait::async_trait;
 use elevo_core::{TenantId, Timestamp, WorkspaceId};
 use elevo_objects::SnapshotId;
-use sqlx::{PgConnection, Postgres, QueryBuilder};
+use sqlx::{Postgres, QueryBuilder};
 
+use super::pool::Connection;
 use super::values::searched;
 use super::{PostgresCatalog, events, failure, pages, projects, quotas, retention, unsettled};
 use crate::bounds::{self, micros};
@@ -252,7 +253,7 @@ fn push_filters(builder: &mut QueryBuilder<Postgres>, query: &WorkspaceQuery) {
 /// Locks the project of a workspace, if it has one, so that its removal cannot
 /// begin before the transaction ends. Returns whether it has begun.
 async fn lock_project(
-    connection: &mut PgConnection,
+    connection: &mut Connection,
     tenant: TenantId,
     workspace: &WorkspaceId,
 ) -> Result<Option<bool>> {
@@ -264,7 +265,7 @@ async fn lock_project(
         .map_err(failure::of)
 }
 
-async fn check_not_dropped(connection: &mut PgConnection, workspace: &Workspace) -> Result<()> {
+async fn check_not_dropped(connection: &mut Connection, workspace: &Workspace) -> Result<()> {
     match &workspace.project {
         Some(project) => {
             let needed = [workspace.base, workspace.synced];
@@ -277,7 +278,7 @@ async fn check_not_dropped(connection: &mut PgConnection, workspace: &Workspace)
 /// Reads a workspace in the transaction of a change, so that no other change can
 /// affect it until the transaction ends. `NotFound` if there is none.
 pub(super) async fn require(
-    connection: &mut PgConnection,
+    connection: &mut Connection,
     tenant: TenantId,
     id: &WorkspaceId,
 ) -> Result<Workspace> {
@@ -291,7 +292,7 @@ pub(super) async fn require(
     found.ok_or(Error::NotFound { what })
 }
 
-pub(super) async fn update(connection: &mut PgConnection, workspace: &Workspace) -> Result<()> {
+pub(super) async fn update(connection: &mut Connection, workspace: &Workspace) -> Result<()> {
     sqlx::query(UPDATE)
         .bind(&workspace.name)
         .bind(&workspace.base.0.as_bytes()[..])

@@ -1,0 +1,357 @@
+//! The connections of this process to the host that is used now.
+//!
+//! No call waits for ever: a statement ends with an error when its host is lost,
+//! and after a limit. Its connection is then dropped, since an answer could
+//! still come.
+
+use std::fmt;
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt, TryStreamExt};
+use sqlx::pool::PoolConnection;
+use sqlx::postgres::{
+    PgConnectOptions, PgPoolOptions, PgQueryResult, PgRow, PgStatement, PgTypeInfo,
+};
+use sqlx::{Describe, Either, Execute, Executor, PgConnection, PgPool, Postgres, SqlStr};
+use tokio::select;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+use super::options::PostgresOptions;
+
+/// Maximum time to close the connections to a lost host.
+const CLOSING: Duration = Duration::from_secs(10);
+
+/// The connections to the present host. Each statement on the pool itself is a
+/// transaction, and sees all that was committed before.
+#[derive(Clone, Debug)]
+pub(super) struct Pool {
+    /// `None` while no host is known. A change of this value ends the calls that
+    /// began before it.
+    current: Arc<watch::Sender<Option<PgPool>>>,
+    connections: u32,
+    wait: Duration,
+    statement: Duration,
+}
+
+/// A connection that a call holds.
+pub(super) struct Connection {
+    /// `None` only while it is dropped.
+    connection: Option<PoolConnection<Postgres>>,
+    is_in_transaction: bool,
+    end: End,
+}
+
+/// The reasons for which a statement ends without an answer.
+#[derive(Clone)]
+struct End {
+    current: watch::Receiver<Option<PgPool>>,
+    statement: Duration,
+    /// Whether a statement has ended so.
+    has_ended: bool,
+}
+
+/// A transaction, which is rolled back if it is dropped.
+#[derive(Debug)]
+pub(super) struct Change(Connection);
+
+impl Pool {
+    pub(super) fn new(host: PgConnectOptions, options: &PostgresOptions) -> Self {
+        let pool = Self {
+            current: Arc::new(watch::Sender::new(None)),
+            connections: options.connections,
+            wait: options.wait,
+            statement: options.statement,
+        };
+        pool.use_host(host);
+        pool
+    }
+
+    /// Uses only new connections to this host from now on, and ends the calls on
+    /// the earlier ones.
+    pub(super) fn use_host(&self, host: PgConnectOptions) {
+        let options = PgPoolOptions::new()
+            .max_connections(self.connections)
+            .acquire_timeout(self.wait)
+            // Would cost each call a round trip.
+            .test_before_acquire(false);
+        self.replace(Some(options.connect_lazy_with(host)));
+    }
+
+    /// Ends all calls. Later ones wait for a host.
+    pub(super) fn forget_host(&self) {
+        self.replace(None);
+    }
+
+    fn replace(&self, pool: Option<PgPool>) {
+        if let Some(earlier) = self.current.send_replace(pool) {
+            tokio::spawn(async move { timeout(CLOSING, earlier.close()).await });
+        }
+    }
+
+    pub(super) async fn close(&self) {
+        let current = self.current.borrow().clone();
+        if let Some(pool) = current {
+            pool.close().await;
+        }
+    }
+
+    pub(super) async fn acquire(&self) -> sqlx::Result<Connection> {
+        let acquired = timeout(self.wait, self.acquire_of_present_host()).await;
+        let (connection, current) = acquired.map_err(|_| sqlx::Error::PoolTimedOut)??;
+        Ok(Connection {
+            connection: Some(connection),
+            is_in_transaction: false,
+            end: End {
+                current,
+                statement: self.statement,
+                has_ended: false,
+            },
+        })
+    }
+
+    async fn acquire_of_present_host(
+        &self,
+    ) -> sqlx::Result<(PoolConnection<Postgres>, watch::Receiver<Option<PgPool>>)> {
+        let mut current = self.current.subscribe();
+        loop {
+            let known = current.wait_for(Option::is_some).await;
+            let pool = known.ok().and_then(|known| known.clone());
+            let pool = pool.ok_or(sqlx::Error::PoolClosed)?;
+            select! {
+                biased;
+                _ = current.changed() => current.mark_changed(),
+                connection = pool.acquire() => return Ok((connection?, current)),
+            }
+        }
+    }
+
+    pub(super) async fn begin(&self, statement: &'static str) -> sqlx::Result<Change> {
+        let mut connection = self.acquire().await?;
+        connection.is_in_transaction = true;
+        connection.execute(statement).await?;
+        Ok(Change(connection))
+    }
+}
+
+impl Change {
+    pub(super) async fn commit(mut self) -> sqlx::Result<()> {
+        self.0.execute("COMMIT").await?;
+        self.0.is_in_transaction = false;
+        Ok(())
+    }
+}
+
+impl Deref for Change {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        &self.0
+    }
+}
+
+impl DerefMut for Change {
+    fn deref_mut(&mut self) -> &mut Connection {
+        &mut self.0
+    }
+}
+
+impl Connection {
+    fn parts(&mut self) -> sqlx::Result<(&mut PgConnection, &mut End)> {
+        match &mut self.connection {
+            Some(open) if !self.end.has_ended => Ok((open, &mut self.end)),
+            _ => Err(sqlx::Error::PoolClosed),
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let Some(open) = self.connection.take() else {
+            return;
+        };
+        if self.end.has_ended {
+            // Without a word to the host, which might not take it.
+            drop(open.detach());
+        } else if self.is_in_transaction {
+            let mut connection = Self {
+                connection: Some(open),
+                is_in_transaction: false,
+                end: self.end.clone(),
+            };
+            // The pool tests the connection if this fails.
+            tokio::spawn(async move { connection.execute("ROLLBACK").await.map(drop) });
+        }
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").finish_non_exhaustive()
+    }
+}
+
+impl End {
+    /// Waits for an answer until the host is lost, or the limit is reached.
+    async fn limit<T>(&mut self, answer: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
+        let reason = select! {
+            biased;
+            answer = answer => return answer,
+            _ = self.current.changed() => "the host of the database was lost",
+            () = sleep(self.statement) => "the database did not answer in time",
+        };
+        self.has_ended = true;
+        Err(io::Error::new(io::ErrorKind::TimedOut, reason).into())
+    }
+}
+
+type Step = Either<PgQueryResult, PgRow>;
+
+impl<'c> Executor<'c> for &'c mut Connection {
+    type Database = Postgres;
+
+    fn execute<'e, 'q: 'e, E>(self, query: E) -> BoxFuture<'e, sqlx::Result<PgQueryResult>>
+    where
+        'c: 'e,
+        E: 'q + Execute<'q, Postgres>,
+    {
+        Box::pin(async move {
+            let (open, end) = self.parts()?;
+            end.limit(open.execute(query)).await
+        })
+    }
+
+    fn fetch_many<'e, 'q: 'e, E>(self, query: E) -> BoxStream<'e, sqlx::Result<Step>>
+    where
+        'c: 'e,
+        E: 'q + Execute<'q, Postgres>,
+    {
+        let (open, end) = match self.parts() {
+            Ok(parts) => parts,
+            Err(error) => return stream::once(async { Err(error) }).boxed(),
+        };
+        let steps = (open.fetch_many(query), end);
+        stream::try_unfold(steps, async |(mut steps, end)| {
+            let next = end.limit(steps.try_next()).await?;
+            Ok(next.map(|step| (step, (steps, end))))
+        })
+        .boxed()
+    }
+
+    fn fetch_all<'e, 'q: 'e, E>(self, query: E) -> BoxFuture<'e, sqlx::Result<Vec<PgRow>>>
+    where
+        'c: 'e,
+        E: 'q + Execute<'q, Postgres>,
+    {
+        Box::pin(async move {
+            let (open, end) = self.parts()?;
+            end.limit(open.fetch_all(query)).await
+        })
+    }
+
+    fn fetch_optional<'e, 'q: 'e, E>(self, query: E) -> BoxFuture<'e, sqlx::Result<Option<PgRow>>>
+    where
+        'c: 'e,
+        E: 'q + Execute<'q, Postgres>,
+    {
+        Box::pin(async move {
+            let (open, end) = self.parts()?;
+            end.limit(open.fetch_optional(query)).await
+        })
+    }
+
+    fn prepare_with<'e>(
+        self,
+        sql: SqlStr,
+        parameters: &'e [PgTypeInfo],
+    ) -> BoxFuture<'e, sqlx::Result<PgStatement>>
+    where
+        'c: 'e,
+    {
+        Box::pin(async move {
+            let (open, end) = self.parts()?;
+            end.limit(open.prepare_with(sql, parameters)).await
+        })
+    }
+
+    fn describe<'e>(self, sql: SqlStr) -> BoxFuture<'e, sqlx::Result<Describe<Postgres>>>
+    where
+        'c: 'e,
+    {
+        Box::pin(async move {
+            let (open, end) = self.parts()?;
+            end.limit(open.describe(sql)).await
+        })
+    }
+}
+
+impl<'p> Executor<'p> for &Pool {
+    type Database = Postgres;
+
+    fn execute<'e, 'q: 'e, E>(self, query: E) -> BoxFuture<'e, sqlx::Result<PgQueryResult>>
+    where
+        'p: 'e,
+        E: 'q + Execute<'q, Postgres>,
+    {
+        let pool = self.clone();
+        Box::pin(async move { pool.acquire().await?.execute(query).await })
+    }
+
+    fn fetch_many<'e, 'q: 'e, E>(self, query: E) -> BoxStream<'e, sqlx::Result<Step>>
+    where
+        'p: 'e,
+        E: 'q + Execute<'q, Postgres>,
+    {
+        let pool = self.clone();
+        let steps = async move {
+            let mut connection = pool.acquire().await?;
+            let steps: Vec<Step> = connection.fetch_many(query).try_collect().await?;
+            let steps = steps.into_iter().map(Ok::<_, sqlx::Error>);
+            Ok::<_, sqlx::Error>(stream::iter(steps))
+        };
+        stream::once(steps).try_flatten().boxed()
+    }
+
+    fn fetch_all<'e, 'q: 'e, E>(self, query: E) -> BoxFuture<'e, sqlx::Result<Vec<PgRow>>>
+    where
+        'p: 'e,
+        E: 'q + Execute<'q, Postgres>,
+    {
+        let pool = self.clone();
+        Box::pin(async move { pool.acquire().await?.fetch_all(query).await })
+    }
+
+    fn fetch_optional<'e, 'q: 'e, E>(self, query: E) -> BoxFuture<'e, sqlx::Result<Option<PgRow>>>
+    where
+        'p: 'e,
+        E: 'q + Execute<'q, Postgres>,
+    {
+        let pool = self.clone();
+        Box::pin(async move { pool.acquire().await?.fetch_optional(query).await })
+    }
+
+    fn prepare_with<'e>(
+        self,
+        sql: SqlStr,
+        parameters: &'e [PgTypeInfo],
+    ) -> BoxFuture<'e, sqlx::Result<PgStatement>>
+    where
+        'p: 'e,
+    {
+        let pool = self.clone();
+        Box::pin(async move { pool.acquire().await?.prepare_with(sql, parameters).await })
+    }
+
+    fn describe<'e>(self, sql: SqlStr) -> BoxFuture<'e, sqlx::Result<Describe<Postgres>>>
+    where
+        'p: 'e,
+    {
+        let pool = self.clone();
+        Box::pin(async move { pool.acquire().await?.describe(sql).await })
+    }
+}
