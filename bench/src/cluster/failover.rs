@@ -1,12 +1,13 @@
 //! Landings while the database is lost: PostgreSQL is killed and restarted, and its standby is promoted
-//! while clients cannot reach the old primary any more. The catalog finds the host that can be written.
+//! while clients cannot reach the old primary any more: their connections are closed, or hang as after a
+//! loss of power. The catalog finds the host that can be written.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use elevo_catalog::PostgresCatalog;
-use elevo_testkit::wire::Wire;
+use elevo_testkit::wire::{Fault, Wire};
 use futures::future::try_join_all;
 use tokio::time::sleep;
 
@@ -34,14 +35,19 @@ const POLL: Duration = Duration::from_millis(2);
 pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
     let promotions = bench.count(PROMOTIONS);
     let parent = bench.scratch.parent().unwrap_or(&bench.scratch);
-    let (killed, promoted) = bench.runtime.block_on(async {
+    let (killed, closed, hung) = bench.runtime.block_on(async {
         let mut servers = Servers::start(parent).await?;
         let killed = servers.kill_in_the_middle().await?;
-        let promoted = servers.promote_again_and_again(promotions).await?;
+        let closed = servers.promote_again_and_again(promotions, Loss::Closes);
+        let closed = closed.await?;
+        let hung = servers
+            .promote_again_and_again(promotions, Loss::Hangs)
+            .await?;
         servers.catalog.close().await;
-        anyhow::Ok((killed, promoted))
+        anyhow::Ok((killed, closed, hung))
     })?;
-    let [wrong_by_kill, wrong] = [&killed, &promoted].map(|one| Samples::of(one.wrong).figure());
+    // Of the whole history.
+    let [wrong_by_kill, wrong] = [&killed, &hung].map(|one| Samples::of(one.wrong).figure());
     let row = |name: String, unit, ours, limit| Row {
         name,
         unit,
@@ -63,7 +69,9 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
             10.0,
         ),
         row(
-            format!("violations in landings with {promotions} promotions under {WRITERS} writers"),
+            format!(
+                "violations in landings with 2 × {promotions} promotions under {WRITERS} writers"
+            ),
             Unit::Count,
             wrong,
             0.0,
@@ -71,10 +79,23 @@ pub(super) fn run(bench: &mut Bench) -> Result<Vec<Row>> {
         row(
             format!("from the loss of the primary to the next landing: longest of {promotions}"),
             Unit::Seconds,
-            promoted.waits.at(1.0).figure(),
+            closed.waits.at(1.0).figure(),
+            10.0,
+        ),
+        row(
+            format!("the same, and the connections to the primary hang: longest of {promotions}"),
+            Unit::Seconds,
+            hung.waits.at(1.0).figure(),
             10.0,
         ),
     ])
+}
+
+/// The fate of the connections to a lost primary.
+#[derive(Clone, Copy, PartialEq)]
+enum Loss {
+    Closes,
+    Hangs,
 }
 
 struct Outcome {
@@ -139,26 +160,33 @@ impl Servers {
         self.outcome(Samples::of(wait)).await
     }
 
-    async fn promote_again_and_again(&mut self, times: usize) -> Result<Outcome> {
+    async fn promote_again_and_again(&mut self, times: usize, loss: Loss) -> Result<Outcome> {
         let mut waits = Samples::new();
         for time in 0..times {
-            waits.push(self.promote_under_writers(time).await?);
+            waits.push(self.promote_under_writers(time, loss).await?);
         }
         self.outcome(waits).await
     }
 
     /// Returns the time from the loss of the primary to the next landing.
-    async fn promote_under_writers(&mut self, time: usize) -> Result<f64> {
+    async fn promote_under_writers(&mut self, time: usize, loss: Loss) -> Result<f64> {
         let progress = Progress::default();
+        let kind = match loss {
+            Loss::Closes => "closed",
+            Loss::Hangs => "hung",
+        };
         let writers = (0..WRITERS).map(|writer| {
-            let name = format!("promotion {time}, writer {writer}");
+            let name = format!("promotion {time}, {kind}, writer {writer}");
             write(&self.catalog, name, usize::MAX, &progress)
         });
         let old = self.pair.primary();
         let (pair, wires) = (&mut self.pair, &self.wires);
         let promoting = async {
             wait_until("landings", || progress.landed.get() >= AROUND).await?;
-            wires[old].fence();
+            match loss {
+                Loss::Closes => wires[old].fence(),
+                Loss::Hangs => wires[old].set(Fault::Hang),
+            }
             let (lost, began) = (fixture::nanoseconds(), Instant::now());
             pair.promote().await?;
             let promoted = began.elapsed().as_secs_f64();

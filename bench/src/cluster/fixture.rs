@@ -39,6 +39,7 @@ pub(super) async fn open(
         wait: Duration::from_secs(5),
         direct,
         is_pooled: false,
+        ..PostgresOptions::default()
     };
     let opened = PostgresCatalog::open(url, &options).await;
     opened.context("cannot open the catalog")

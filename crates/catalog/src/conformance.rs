@@ -138,6 +138,7 @@ macro_rules! conformance_tests {
             a_node_has_one_session_at_a_time
             the_newest_session_of_a_node_is_renewed
             concurrent_sessions_have_different_numbers
+            a_catalog_that_is_in_use_is_not_given_to_an_installation
             a_sandbox_of_another_generation_is_not_changed
             a_workspace_of_another_generation_is_not_changed
             // commands

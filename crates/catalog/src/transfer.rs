@@ -91,14 +91,15 @@ pub struct Transferred {
 /// The exception is [`Error::Failed`] if the connection breaks during the commit:
 /// then `to` is either empty or complete.
 ///
-/// Fails with [`Error::Refused`] if `to` is not empty, or if a server is writing
-/// to `from`; with [`Error::Damaged`] if a row of the copy differs.
+/// Fails with [`Error::Refused`] if `to` is not empty, or if a server uses
+/// `from`; with [`Error::Damaged`] if a row of the copy differs.
 pub async fn transfer(
     from: AnyCatalog<'_>,
     to: AnyCatalog<'_>,
     progress: &mut (dyn FnMut(&Transferred) + Send),
 ) -> Result<Vec<Transferred>> {
     let mut source = from.begin_reading().await?;
+    source.check_unused().await?;
     let mut destination = to.begin_filling().await?;
     let pairs = pairs(source.tables().await?, destination.tables().await?)?;
     check_empty(&mut *destination, &pairs).await?;
@@ -117,6 +118,7 @@ pub async fn transfer(
         let why = format!("the newest event of the copy is {found} instead of {last_event}");
         return Err(Error::Damaged(why));
     }
+    source.check_unused().await?;
     destination.commit().await?;
     Ok(copied)
 }

@@ -20,8 +20,10 @@ use crate::app::stopping::Phase;
 use crate::app::sync::Looks;
 use crate::failure::{Failure, Result};
 
-/// Runs all jobs until the server starts to stop, and then cancels them.
-pub(crate) async fn run(app: Arc<App>) {
+/// Runs all jobs until the server starts to stop, and then cancels them. Fails
+/// once the catalog does not belong to the store any more: the jobs would delete
+/// data that the right catalog refers to.
+pub(crate) async fn run(app: Arc<App>) -> anyhow::Result<()> {
     let mut jobs = JoinSet::new();
     let (one, two, three) = (app.clone(), app.clone(), app.clone());
     jobs.spawn(async move { every(Duration::from_secs(1), || async { expire(&one).await }).await });
@@ -49,8 +51,12 @@ pub(crate) async fn run(app: Arc<App>) {
     let (syncing, following) = (app.clone(), app.clone());
     jobs.spawn(async move { synchronise(&syncing).await });
     jobs.spawn(async move { follow_heads(&following).await });
-    app.stopping.entered(Phase::Draining).await;
+    let ended = tokio::select! {
+        () = app.stopping.entered(Phase::Draining) => Ok(()),
+        refusal = app.installation.refused() => Err(refusal.into()),
+    };
     jobs.shutdown().await;
+    ended
 }
 
 /// Runs `work` once in every period, for the first time after one period.
@@ -96,6 +102,9 @@ async fn tidy(app: &Arc<App>) -> Result<()> {
             "cannot increment the generation of the catalog; an older copy of it may not be \
              detected"
         );
+    }
+    if app.installation.is_refused() {
+        return Ok(());
     }
     // A failure is logged and not returned, so that the next job still runs.
     let forgetting = app.leases.run("forget requests", forget_requests(app));

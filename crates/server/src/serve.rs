@@ -155,7 +155,8 @@ impl Server {
         crate::platform::metrics::begin();
         prepare(&config)?;
         let catalog = CatalogPlace::of(&config).open().await?;
-        if Installation::new(&config).stamp(&*catalog).await? {
+        let installation = Installation::new(&config);
+        if installation.stamp(&*catalog).await? {
             tracing::warn!(
                 "the catalog, the store and the workspaces were adopted as one installation; no \
                  garbage is collected for a day"
@@ -175,8 +176,11 @@ impl Server {
             audit: audit.clone(),
         };
         let links = AgentLinks::new(Arc::new(tokens), link_settings(&config));
+        let node = catalog.begin_session(NODE, SESSION, clock::now()).await?;
+        // From here on, no restore can give the catalog to another installation.
+        installation.verify(&*catalog).await?;
         let parts = Parts {
-            node: catalog.begin_session(NODE, SESSION, clock::now()).await?,
+            node,
             catalog: catalog.clone(),
             runtime,
             sight,
@@ -203,10 +207,7 @@ impl Server {
         let addresses = listen_for_clients(&app, &mut tasks).await?;
         crate::http::admin_socket::listen(&app, &mut tasks)?;
         let working = app.clone();
-        tasks.spawn(async move {
-            jobs::run(working).await;
-            Ok(())
-        });
+        tasks.spawn(async move { jobs::run(working).await });
         Ok(Self {
             app,
             catalog,

@@ -34,4 +34,14 @@ pub trait Nodes {
 
     /// Returns all nodes with their newest sessions, including expired ones, by id.
     async fn sessions(&self) -> Result<Vec<Node>>;
+
+    /// Returns whether a session has not expired, so a server uses the catalog.
+    async fn is_in_use(&self, now: Timestamp) -> Result<bool>;
+
+    /// Gives the catalog to an installation unless a session has not expired;
+    /// returns whether it did. No session begins during the call, so a server
+    /// that begins one finds the new id in the setting [`INSTALLATION`].
+    ///
+    /// [`INSTALLATION`]: crate::INSTALLATION
+    async fn give_to(&self, installation: &str, now: Timestamp) -> Result<bool>;
 }

@@ -14,6 +14,7 @@ use crate::conformance::samples::{
     ALICE, add, add_workspace, at, furnished, get, id_of, sandbox, snapshot, workspace,
 };
 use crate::error::Kind;
+use crate::found::INSTALLATION;
 use crate::limits::MAX_NAME_BYTES;
 use crate::nodes::{Node, NodeId, ServerSession};
 use crate::query::SandboxQuery;
@@ -73,6 +74,25 @@ pub async fn concurrent_sessions_have_different_numbers(backend: &impl Backend) 
     assert_eq!(sessions.len(), 16);
     let nodes: BTreeSet<_> = begun.iter().map(|node| (&node.name, node.id)).collect();
     assert_eq!(nodes.len(), 8);
+}
+
+/// The catalog is in use until the last session expires.
+pub async fn a_catalog_that_is_in_use_is_not_given_to_an_installation(backend: &impl Backend) {
+    let catalog = backend.open().await;
+    let is_in_use = async || catalog.is_in_use(at(105)).await.expect("is in use");
+    let give = async |id| catalog.give_to(id, at(105)).await.expect("give");
+    let installation = async || catalog.setting(INSTALLATION).await.expect("setting");
+    assert!(!is_in_use().await && give("one").await);
+    assert_eq!(installation().await.as_deref(), Some("one"));
+    let sessions = [begin(&catalog, "a").await, begin(&catalog, "b").await];
+    for node in sessions {
+        assert!(is_in_use().await && !give("two").await);
+        let ended = catalog.renew_session(node.session, Duration::ZERO, at(105));
+        assert!(ended.await.expect("ended"));
+    }
+    assert!(!is_in_use().await && give("two").await);
+    assert_eq!(installation().await.as_deref(), Some("two"));
+    assert_refused(catalog.give_to(&"x".repeat(1 << 20), at(105)).await);
 }
 
 /// A sandbox that has moved to another node is changed only by a caller that knows

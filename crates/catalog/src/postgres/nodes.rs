@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use elevo_core::Timestamp;
+use sqlx::PgExecutor;
 
-use super::{PostgresCatalog, database, failure};
+use super::{PostgresCatalog, database, failure, settings};
 use crate::bounds::{self, micros_after};
 use crate::catalog::Nodes;
 use crate::error::Result;
+use crate::found::INSTALLATION;
 use crate::nodes::{Node, ServerSession};
 
 macro_rules! columns {
@@ -38,6 +40,9 @@ const SELECT_ALL: &str = concat!(
     columns!(),
     " FROM nodes WHERE session > 0 ORDER BY id"
 );
+
+const IS_IN_USE: &str =
+    "SELECT EXISTS (SELECT 1 FROM nodes WHERE session > 0 AND expires > now_1())";
 
 #[async_trait]
 impl Nodes for PostgresCatalog {
@@ -81,4 +86,30 @@ impl Nodes for PostgresCatalog {
             .await
             .map_err(failure::of)
     }
+
+    async fn is_in_use(&self, _now: Timestamp) -> Result<bool> {
+        is_in_use(self.database.pool()).await
+    }
+
+    async fn give_to(&self, installation: &str, _now: Timestamp) -> Result<bool> {
+        settings::check(INSTALLATION, installation)?;
+        let mut transaction = self.database.write().await?;
+        database::lock_server(&mut transaction).await?;
+        if is_in_use(&mut *transaction).await? {
+            return Ok(false);
+        }
+        sqlx::query(settings::SET)
+            .bind(INSTALLATION)
+            .bind(installation)
+            .execute(&mut *transaction)
+            .await
+            .map_err(failure::of)?;
+        self.database.commit(transaction).await?;
+        Ok(true)
+    }
+}
+
+pub(super) async fn is_in_use(executor: impl PgExecutor<'_>) -> Result<bool> {
+    let is_in_use = sqlx::query_scalar(IS_IN_USE).fetch_one(executor);
+    is_in_use.await.map_err(failure::of)
 }

@@ -3,11 +3,11 @@
 use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use sqlx::AssertSqlSafe;
+use sqlx::{AssertSqlSafe, PgExecutor};
 
 use super::database::Statement;
-use super::pool::{Change, Connection};
-use super::{PostgresCatalog, events, failure};
+use super::pool::{Change, Connection, Pool};
+use super::{PostgresCatalog, database, events, failure, nodes};
 use crate::error::{Error, Result};
 use crate::transfer::{self, Column, ColumnRow, Destination, Form, Row, Source, Table, Value};
 
@@ -37,22 +37,28 @@ impl PostgresCatalog {
     /// event has a number.
     pub(crate) async fn begin_reading(&self) -> Result<Box<dyn Source>> {
         events::number(self.database.pool()).await?;
-        let mut side = Side(self.database.moment().await?);
+        let mut side = Side {
+            change: self.database.moment().await?,
+            pool: self.database.pool().clone(),
+        };
+        // No session begins until the transaction ends.
+        database::lock_server(side.connection()).await?;
         side.run(sqlx::query(BE_PATIENT)).await?;
         if side
             .exists("SELECT EXISTS (SELECT 1 FROM outbox)".to_owned())
             .await?
         {
-            return Err(Error::Refused(
-                "a server is writing to the catalog to copy from; stop all its servers".to_owned(),
-            ));
+            return Err(in_use());
         }
         Ok(Box::new(side))
     }
 
     /// Begins a transaction with no concurrent writer. Reads can continue.
     pub(crate) async fn begin_filling(&self) -> Result<Box<dyn Destination>> {
-        let mut side = Side(self.database.write().await?);
+        let mut side = Side {
+            change: self.database.write().await?,
+            pool: self.database.pool().clone(),
+        };
         side.run(sqlx::query(BE_PATIENT)).await?;
         let names = sqlx::query_scalar(NAMES).fetch_one(side.connection());
         let names: String = names.await.map_err(failure::of)?;
@@ -62,10 +68,35 @@ impl PostgresCatalog {
     }
 }
 
-struct Side(Change);
+struct Side {
+    change: Change,
+    /// For reads outside of the transaction.
+    pool: Pool,
+}
+
+/// Returns the session of each node, and the time at which it expires.
+async fn sessions(executor: impl PgExecutor<'_>) -> Result<Vec<(i64, i64)>> {
+    let select = sqlx::query_as("SELECT session, expires FROM nodes ORDER BY id");
+    select.fetch_all(executor).await.map_err(failure::of)
+}
+
+fn in_use() -> Error {
+    let why = "a server uses the catalog to copy from; stop all its servers";
+    Error::Refused(why.to_owned())
+}
 
 #[async_trait]
 impl Source for Side {
+    async fn check_unused(&mut self) -> Result<()> {
+        let known = sessions(self.connection()).await?;
+        // Also a session that has begun or was renewed, and has ended since.
+        let is_used = nodes::is_in_use(&self.pool).await? || sessions(&self.pool).await? != known;
+        match is_used {
+            true => Err(in_use()),
+            false => Ok(()),
+        }
+    }
+
     async fn tables(&mut self) -> Result<Vec<Table>> {
         let columns = sqlx::query_as(COLUMNS).fetch_all(self.connection());
         let columns: Vec<ColumnRow> = columns.await.map_err(failure::of)?;
@@ -123,13 +154,13 @@ impl Destination for Side {
     }
 
     async fn commit(self: Box<Self>) -> Result<()> {
-        self.0.commit().await.map_err(failure::of)
+        self.change.commit().await.map_err(failure::of)
     }
 }
 
 impl Side {
     fn connection(&mut self) -> &mut Connection {
-        &mut self.0
+        &mut self.change
     }
 
     async fn run(&mut self, statement: Statement<'_>) -> Result<()> {

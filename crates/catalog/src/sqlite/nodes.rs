@@ -5,10 +5,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use elevo_core::Timestamp;
 
-use super::{SqliteCatalog, failure};
+use super::{SqliteCatalog, failure, settings};
 use crate::bounds::{self, micros, micros_after};
 use crate::catalog::Nodes;
 use crate::error::Result;
+use crate::found::INSTALLATION;
 use crate::nodes::{Node, ServerSession};
 
 macro_rules! columns {
@@ -36,6 +37,8 @@ const SELECT_ALL: &str = concat!(
     columns!(),
     " FROM nodes WHERE session > 0 ORDER BY id"
 );
+
+const IS_IN_USE: &str = "SELECT EXISTS (SELECT 1 FROM nodes WHERE session > 0 AND expires > ?)";
 
 #[async_trait]
 impl Nodes for SqliteCatalog {
@@ -75,5 +78,29 @@ impl Nodes for SqliteCatalog {
             .fetch_all(self.database.readers())
             .await
             .map_err(failure::of)
+    }
+
+    async fn is_in_use(&self, now: Timestamp) -> Result<bool> {
+        let is_in_use = sqlx::query_scalar(IS_IN_USE).bind(micros(now)?);
+        let is_in_use = is_in_use.fetch_one(self.database.readers());
+        is_in_use.await.map_err(failure::of)
+    }
+
+    async fn give_to(&self, installation: &str, now: Timestamp) -> Result<bool> {
+        settings::check(INSTALLATION, installation)?;
+        let mut transaction = self.database.write().await?;
+        let is_in_use = sqlx::query_scalar(IS_IN_USE).bind(micros(now)?);
+        let is_in_use = is_in_use.fetch_one(&mut *transaction);
+        if is_in_use.await.map_err(failure::of)? {
+            return Ok(false);
+        }
+        sqlx::query(settings::SET)
+            .bind(INSTALLATION)
+            .bind(installation)
+            .execute(&mut *transaction)
+            .await
+            .map_err(failure::of)?;
+        transaction.commit().await?;
+        Ok(true)
     }
 }

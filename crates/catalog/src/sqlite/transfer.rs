@@ -44,6 +44,10 @@ impl<C> Source for Side<C>
 where
     C: DerefMut<Target = SqliteConnection> + Send,
 {
+    async fn check_unused(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     async fn tables(&mut self) -> Result<Vec<Table>> {
         let columns = sqlx::query_as(COLUMNS).fetch_all(&mut *self.0);
         let columns: Vec<ColumnRow> = columns.await.map_err(failure::of)?;

@@ -9,6 +9,10 @@ use crate::error::Result;
 /// A transaction that reads a whole database.
 #[async_trait]
 pub(crate) trait Source: Send {
+    /// Fails if a server uses the database, or has used it since the transaction
+    /// began. Nothing is checked for a file: the caller keeps servers from it.
+    async fn check_unused(&mut self) -> Result<()>;
+
     /// Returns the tables that both databases have, sorted by their names.
     async fn tables(&mut self) -> Result<Vec<Table>>;
 

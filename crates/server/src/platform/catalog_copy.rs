@@ -132,9 +132,8 @@ async fn check_unused(place: &CatalogPlace, opened: &Opened) -> Result<(), CopyE
     if matches!(place, CatalogPlace::File(_)) {
         return Ok(());
     }
-    let nodes = opened.catalog().sessions().await.map_err(failed(place))?;
-    let now = clock::now();
-    match nodes.iter().any(|node| node.expires > now) {
+    let in_use = opened.catalog().is_in_use(clock::now()).await;
+    match in_use.map_err(failed(place))? {
         true => Err(CopyError::InUse(place.clone())),
         false => Ok(()),
     }

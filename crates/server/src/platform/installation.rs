@@ -49,7 +49,7 @@ use anyhow::Context;
 use elevo_catalog::{ADOPTING, Catalog, GENERATION, INSTALLATION};
 use elevo_core::{TenantId, Timestamp};
 use elevo_store_local::{LocalStore, Options, ServerStamp, server_stamp, set_server_stamp};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 
 use crate::config::Config;
 use crate::platform::catalog_place::CatalogPlace;
@@ -80,6 +80,8 @@ pub(crate) struct Installation {
     full_percent: u8,
     /// Held while the generation is incremented.
     growing: Mutex<()>,
+    /// The reason why the parts no longer belong together, once it is known.
+    refused: watch::Sender<Option<Refusal>>,
     /// Number of further writes before a test simulates a kill.
     #[cfg(test)]
     writes_left: std::sync::atomic::AtomicU32,
@@ -95,6 +97,7 @@ impl Installation {
             adopt: config.adopt,
             full_percent: config.full_percent,
             growing: Mutex::default(),
+            refused: watch::Sender::default(),
             #[cfg(test)]
             writes_left: u32::MAX.into(),
         }
@@ -190,7 +193,7 @@ impl Installation {
         match self.grow_beyond(catalog, known).await {
             // The parts already agree, and a full disk must not prevent a
             // start.
-            Err(error) if !is_adopted && stamp.is_some() => {
+            Err(error) if !is_adopted && stamp.is_some() && !self.is_refused() => {
                 tracing::warn!(cause = %format!("{error:#}"), "cannot increment the generation");
             }
             grown => grown?,
@@ -203,27 +206,95 @@ impl Installation {
         Ok(is_adopted)
     }
 
-    /// Increments the generation.
+    /// Fails with a [`Refusal`] if the catalog and the store no longer belong
+    /// together: the catalog was given to another installation, or its database
+    /// went back to an earlier state. Nothing may be deleted then.
+    pub(crate) async fn verify(&self, catalog: &dyn Catalog) -> anyhow::Result<()> {
+        let _growing = self.growing.lock().await;
+        self.present(catalog).await.map(drop)
+    }
+
+    /// Waits until [`verify`](Self::verify) or [`grow`](Self::grow) fails with a
+    /// [`Refusal`].
+    pub(crate) async fn refused(&self) -> Refusal {
+        let mut refused = self.refused.subscribe();
+        let found = refused.wait_for(Option::is_some).await;
+        match found.ok().and_then(|found| found.clone()) {
+            Some(refusal) => refusal,
+            // The sender is a part of `self`.
+            None => std::future::pending().await,
+        }
+    }
+
+    pub(crate) fn is_refused(&self) -> bool {
+        self.refused.borrow().is_some()
+    }
+
+    /// Reads the catalog's installation and generation, and the store's stamp.
+    /// Fails with a [`Refusal`] if they do not belong together.
+    async fn present(
+        &self,
+        catalog: &dyn Catalog,
+    ) -> anyhow::Result<(String, u64, Option<ServerStamp>)> {
+        // Read first: a catalog that is read later has at least its generation.
+        let stamp = server_stamp(&self.store)?;
+        let (id, now) = marked(catalog).await?;
+        let refusal = stamp
+            .as_ref()
+            .and_then(|stamp| self.compare(&id, now, stamp));
+        if let Some(refusal) = refusal {
+            self.refused.send_replace(Some(refusal.clone()));
+            return Err(refusal.into());
+        }
+        Ok((id, now, stamp))
+    }
+
+    /// Compares a catalog with the stamp of the store.
+    fn compare(&self, id: &str, generation: u64, stamp: &ServerStamp) -> Option<Refusal> {
+        if stamp.installation != id {
+            return Some(Refusal::Foreign {
+                catalog: self.catalog.clone(),
+                own: id.to_owned(),
+                part: self.store.clone(),
+                other: stamp.installation.clone(),
+            });
+        }
+        if generation < stamp.generation {
+            return Some(Refusal::OlderCatalog {
+                catalog: self.catalog.clone(),
+                found: generation,
+                known: stamp.generation,
+            });
+        }
+        (generation > stamp.generation + 1).then(|| Refusal::OlderStore {
+            store: self.store.clone(),
+            found: stamp.generation,
+            known: generation,
+        })
+    }
+
+    /// Increments the generation. Fails like [`verify`](Self::verify).
     pub(crate) async fn grow(&self, catalog: &dyn Catalog) -> anyhow::Result<()> {
         self.grow_beyond(catalog, None).await
     }
 
-    /// Increments the generation to a number above `least`, if `least` is
-    /// given.
-    async fn grow_beyond(&self, catalog: &dyn Catalog, least: Option<u64>) -> anyhow::Result<()> {
+    /// Increments the generation. If the parts are adopted, increments it to a
+    /// number above `adopted`, the generation that the store records.
+    async fn grow_beyond(&self, catalog: &dyn Catalog, adopted: Option<u64>) -> anyhow::Result<()> {
         let _growing = self.growing.lock().await;
-        let id = catalog.setting(INSTALLATION).await?;
-        let id = id.context("the catalog has no installation id")?;
-        let text = catalog.setting(GENERATION).await?;
-        let now: u64 = text.map_or(Ok(0), |text| text.parse())?;
-        let stamp = server_stamp(&self.store)?;
+        let (id, now, stamp) = match adopted {
+            None => self.present(catalog).await?,
+            Some(_) => {
+                let (id, now) = marked(catalog).await?;
+                (id, now, None)
+            }
+        };
         // A kill after the increment in the catalog may have left the store one
         // generation behind.
-        let is_behind = |stamp: &ServerStamp| stamp.generation < now && least.is_none();
-        if stamp.as_ref().is_some_and(is_behind) {
+        if stamp.is_some_and(|stamp| stamp.generation < now) {
             self.stamp_store(&id, now)?;
         }
-        let next = now.max(least.unwrap_or(0)) + 1;
+        let next = now.max(adopted.unwrap_or(0)) + 1;
         self.set(catalog, GENERATION, &next.to_string()).await?;
         self.stamp_store(&id, next)
     }
@@ -259,6 +330,14 @@ impl Installation {
             self.writes_left.store(left - 1, Relaxed);
         }
     }
+}
+
+/// Reads the installation and the generation of a catalog.
+async fn marked(catalog: &dyn Catalog) -> anyhow::Result<(String, u64)> {
+    let id = catalog.setting(INSTALLATION).await?;
+    let id = id.context("the catalog has no installation id")?;
+    let text = catalog.setting(GENERATION).await?;
+    Ok((id, text.map_or(Ok(0), |text| text.parse())?))
 }
 
 /// Writes the id of an installation to the workspace root, atomically.

@@ -121,6 +121,28 @@ async fn a_server_ends_when_another_uses_its_catalog() {
     catalog.close().await;
 }
 
+/// As when a standby is promoted that lacks the last changes: a collection would
+/// delete the data of those changes.
+#[tokio::test]
+async fn a_server_ends_when_its_database_goes_back_to_an_earlier_state() {
+    let database = Database::create();
+    let mut service = on(&database);
+    service.expect_warnings();
+    service.expect_complaint("INTERNAL_ERROR");
+    project(&service, "p").await;
+    database.execute_inside("UPDATE settings SET value = '0' WHERE name = 'generation'");
+    let wish = json!({});
+    let collect = service.request(Method::POST, "/api/v1/gc").json(&wish);
+    // The server may end before it responds.
+    if let Ok(answer) = collect.send().await {
+        assert!(answer.status().is_server_error(), "{}", answer.status());
+    }
+    service.fails().await;
+    assert!(service.logged("is an older copy"));
+    let words = refused(&mut service);
+    assert!(words.contains("point-in-time recovery"), "{words}");
+}
+
 #[tokio::test]
 async fn a_request_without_a_database_says_that_a_retry_helps() {
     let database = Database::create();

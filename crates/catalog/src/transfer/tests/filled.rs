@@ -133,7 +133,7 @@ pub(super) fn add_edges() -> String {
          INSERT INTO unsettled SELECT id, x'00', x'00', NULL, 1 FROM workspaces;
          INSERT INTO unsettled SELECT id, x'ff', x'', x'', 1 FROM workspaces;
          INSERT INTO nodes VALUES ({least}, 'least', 0, {least}, {least}),
-             ({most}, 'most', {most}, {most}, {most});
+             ({most}, 'most', {most}, {most}, -1);
          INSERT INTO events VALUES (9007199254740993, {tenant}, NULL, 'é', '', -1, 'no JSON');
         ",
         settings.join(", "),

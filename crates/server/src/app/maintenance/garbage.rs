@@ -27,6 +27,7 @@ use crate::app::tenant_stores::TenantStores;
 use crate::app::timekeeping::Timekeeper;
 use crate::config::Config;
 use crate::failure::{Failure, Result};
+use crate::platform::installation::Installation;
 use crate::platform::{clock, installation};
 
 /// Maximum time that a collection waits for running writers.
@@ -69,6 +70,7 @@ pub(crate) struct Garbage {
     expiry: Arc<Expiry>,
     projects: Arc<Projects>,
     system: Arc<System>,
+    installation: Arc<Installation>,
 }
 
 impl Garbage {
@@ -88,6 +90,7 @@ impl Garbage {
             projects: projects.clone(),
             stores: resources.stores.clone(),
             system: system.clone(),
+            installation: resources.installation.clone(),
             time: resources.time.clone(),
         }
     }
@@ -106,6 +109,7 @@ impl Garbage {
         if !is_filling && !is_time {
             return Ok(());
         }
+        self.verify().await?;
         // The catalog may be the wrong one for the adopted data, and then the
         // collection would delete data that is needed.
         if let Some(until) = installation::held_until(&*self.catalog, clock::now()).await? {
@@ -166,6 +170,7 @@ impl Garbage {
         if how.dry_run {
             return self.collect_all(turn, how).await;
         }
+        self.verify().await?;
         self.check_not_held(clock::now()).await?;
         let (_, before) = self.system.disk();
         let expired = self.expiry.remove_expired().await?;
@@ -178,6 +183,12 @@ impl Garbage {
             freed_space: after.saturating_sub(before),
             ..collected
         })
+    }
+
+    /// Fails if the catalog does not belong to the store any more.
+    async fn verify(&self) -> Result<()> {
+        let verified = self.installation.verify(&*self.catalog).await;
+        verified.map_err(|error| Failure::internal(&*error))
     }
 
     /// Fails if the data directory was adopted less than a day ago.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use elevo_catalog::{Catalog, INSTALLATION};
+use elevo_catalog::Catalog;
 
 use crate::config::CatalogDatabase;
 use crate::platform::backup::manifest::Manifest;
@@ -14,6 +14,7 @@ use crate::platform::{clock, vault};
 /// A recovered database, as it is found before anything is restored.
 #[derive(Debug)]
 pub(super) struct RecoveredDatabase {
+    database: CatalogPlace,
     pub(super) catalog: Arc<dyn Catalog>,
     pub(super) generation: u64,
 }
@@ -60,23 +61,26 @@ impl RecoveredDatabase {
         }
         let opened = database.open().await;
         let catalog = opened.map_err(|error| RestoreError::Database(error.into()))?;
-        let now = clock::now();
-        let nodes = catalog.sessions().await?;
-        if nodes.iter().any(|node| node.expires > now) {
+        if catalog.is_in_use(clock::now()).await? {
             return Err(RestoreError::DatabaseInUse { database });
         }
         Ok(Self {
+            database,
             catalog,
             generation: found.generation,
         })
     }
 
-    /// Gives the catalog the id of the new installation. Returns the id of the
-    /// key of the catalog's secrets.
+    /// Gives the catalog the id of the new installation, unless a server has
+    /// begun to use it. Returns the id of the key of the catalog's secrets.
     pub(super) async fn adopt(self, id: &str) -> Result<Option<String>, RestoreError> {
         let secrets_key = self.catalog.setting(vault::SECRETS_KEY).await?;
-        self.catalog.set_setting(INSTALLATION, id).await?;
+        let is_given = self.catalog.give_to(id, clock::now()).await?;
         self.catalog.close().await;
+        if !is_given {
+            let database = self.database;
+            return Err(RestoreError::DatabaseInUse { database });
+        }
         Ok(secrets_key)
     }
 }

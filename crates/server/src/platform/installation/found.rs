@@ -123,26 +123,22 @@ impl Found {
 
     fn beside(&self, catalog: &FoundCatalog, places: &Installation) -> Option<Refusal> {
         let own = catalog.installation.clone().unwrap_or_default();
-        let foreign = |path: &Path, other: &str| Refusal::Foreign {
-            catalog: places.catalog.clone(),
-            own: own.clone(),
-            part: path.into(),
-            other: other.to_owned(),
-        };
         if !self.store.is_there {
             let (store, catalog) = (places.store.clone(), places.catalog.clone());
             return Some(Refusal::NoStore { store, catalog });
         }
-        if let Some(stamp) = &self.store.stamp {
-            if stamp.installation != own {
-                return Some(foreign(&places.store, &stamp.installation));
-            }
-            if let Some(refusal) = compare(catalog.generation, stamp.generation, places) {
-                return Some(refusal);
-            }
+        if let Some(stamp) = &self.store.stamp
+            && let Some(refusal) = places.compare(&own, catalog.generation, stamp)
+        {
+            return Some(refusal);
         }
         if let Some(other) = &self.root.installation {
-            return (*other != own).then(|| foreign(&places.root, other));
+            return (*other != own).then(|| Refusal::Foreign {
+                catalog: places.catalog.clone(),
+                own,
+                part: places.root.clone(),
+                other: other.clone(),
+            });
         }
         let root = places.root.clone();
         if self.store.stamp.is_some() && self.root.has_workspaces {
@@ -170,23 +166,6 @@ impl Found {
     pub(crate) fn is_adopting(&self) -> bool {
         self.catalog.as_ref().is_some_and(|it| it.is_adopting)
     }
-}
-
-/// Compares the generation of a catalog with the generation that the store
-/// records.
-fn compare(catalog: u64, store: u64, places: &Installation) -> Option<Refusal> {
-    if catalog < store {
-        return Some(Refusal::OlderCatalog {
-            catalog: places.catalog.clone(),
-            found: catalog,
-            known: store,
-        });
-    }
-    (catalog > store + 1).then(|| Refusal::OlderStore {
-        store: places.store.clone(),
-        found: store,
-        known: catalog,
-    })
 }
 
 impl FoundStore {

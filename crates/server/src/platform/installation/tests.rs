@@ -33,6 +33,7 @@ impl Data {
             adopt,
             full_percent: 100,
             growing: Mutex::default(),
+            refused: watch::Sender::default(),
             writes_left: writes.into(),
         }
     }
@@ -435,4 +436,37 @@ async fn no_garbage_is_collected_for_a_day_after_an_adoption() {
     assert_eq!(before.unwrap(), Some(until));
     assert_eq!(held_until(&catalog, until).await.unwrap(), None);
     catalog.close().await;
+}
+
+/// Changes a setting of the catalog under a running server.
+async fn grow_after(name: &str, value: &str) -> Refusal {
+    let data = Data::new();
+    data.start().await.unwrap();
+    data.add_project(true).await;
+    let places = data.places(false, u32::MAX);
+    let catalog = data.catalog().await;
+    places.grow(&catalog).await.unwrap();
+    places.verify(&catalog).await.unwrap();
+    assert!(!places.is_refused());
+    catalog.set_setting(name, value).await.unwrap();
+    let known = server_stamp(&places.store).unwrap();
+    let verified = places.verify(&catalog).await.unwrap_err();
+    let grown = places.grow(&catalog).await.unwrap_err();
+    let refusal = places.refused().await;
+    for error in [verified, grown] {
+        assert_eq!(error.downcast_ref(), Some(&refusal));
+    }
+    // The evidence is still there.
+    assert_eq!(server_stamp(&places.store).unwrap(), known);
+    assert_eq!(catalog.setting(name).await.unwrap().unwrap(), value);
+    catalog.close().await;
+    refusal
+}
+
+#[tokio::test]
+async fn a_catalog_that_goes_back_under_a_running_server_is_refused() {
+    let older = grow_after(GENERATION, "1").await;
+    assert_eq!(older.name(), "catalog_older");
+    let foreign = grow_after(INSTALLATION, "another").await;
+    assert_eq!(foreign.name(), "installation_foreign");
 }

@@ -215,3 +215,14 @@ async fn sessions_that_begin_at_once_have_different_numbers() {
     let (one, two) = (one.unwrap(), two.unwrap());
     assert!(one.session < two.session && one.id < two.id);
 }
+
+#[tokio::test]
+async fn a_catalog_is_not_given_away_while_a_session_begins() {
+    let temporary = Temporary::new();
+    let catalog = temporary.open_patiently().await;
+    let gate = Gate::close(&temporary, &["nodes"]).await;
+    let begin = catalog.begin_session("one", Duration::from_secs(60), at(100));
+    let (begun, given) = gate.meet(begin, catalog.give_to("two", at(100))).await;
+    begun.unwrap();
+    assert!(!given.unwrap());
+}
