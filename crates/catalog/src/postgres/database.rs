@@ -44,7 +44,7 @@ impl Database {
         let is_missing = deferred::is_any_missing(connection, &DEFERRED).await?;
         let deferred = is_missing.then(|| Deferred::start(places.direct().clone()));
         let pool = Pool::new(chosen.host().clone(), options);
-        let follower = Follower::start(places, chosen, pool.clone(), options.wait);
+        let follower = Follower::start(places, chosen, pool.clone(), options);
         Ok(Self {
             pool,
             follower,

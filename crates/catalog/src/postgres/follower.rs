@@ -25,7 +25,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::events;
-use super::hosts::{self, Hosts, Writable};
+use super::hosts::{self, Hosts, Period, Writable};
+use super::options::PostgresOptions;
 use super::pool::Pool;
 use crate::error::{Error, Result};
 
@@ -35,8 +36,6 @@ const CHANNEL: &str = "events";
 /// Maximum time for one statement of the background tasks. A host that needs
 /// longer counts as lost.
 const ANSWER: Duration = Duration::from_secs(3);
-/// Interval between two checks of the host.
-const CHECK: Duration = Duration::from_secs(1);
 /// Interval between two numberings while a reader of this process waits, and
 /// without readers: other processes may record events and end before they
 /// number them.
@@ -44,7 +43,8 @@ const POLL: Duration = Duration::from_millis(100);
 const IDLE_POLL: Duration = Duration::from_secs(1);
 /// Minimum pause between two numberings, so that many changes share one.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Pause before another attempt to find a host, or to listen.
+/// Pause before another attempt to find a host, to listen, or to number after an
+/// error of the statement.
 const RETRY: Duration = Duration::from_millis(200);
 
 /// The background tasks of one catalog. They end when this is dropped.
@@ -60,6 +60,7 @@ struct Shared {
     pool: Pool,
     /// Time after which the calls on a lost host end if no other is found.
     wait: Duration,
+    check: Duration,
     /// The host for notifications.
     listened: watch::Sender<PgConnectOptions>,
     /// The number of the newest event.
@@ -134,19 +135,25 @@ impl Chosen {
         Ok(())
     }
 
-    /// Whether connections to `other` are as good as connections to these hosts.
-    fn is_same(&self, other: &Self) -> bool {
-        let name = |one: &Self| hosts::name(one.host());
-        name(self) == name(other) && self.pooled.period == other.pooled.period
+    /// The host of the pool, and its period. While these stay the same, a call on
+    /// an earlier connection may still get its answer.
+    fn identity(&self) -> (String, Period) {
+        (hosts::name(self.host()), self.pooled.period)
     }
 }
 
 impl Follower {
-    pub(super) fn start(places: Places, chosen: Chosen, pool: Pool, wait: Duration) -> Self {
+    pub(super) fn start(
+        places: Places,
+        chosen: Chosen,
+        pool: Pool,
+        options: &PostgresOptions,
+    ) -> Self {
         let shared = Arc::new(Shared {
             places,
             pool,
-            wait,
+            wait: options.wait,
+            check: options.check,
             listened: watch::Sender::new(chosen.direct().host.clone()),
             newest: watch::Sender::new(0),
             changes: Notify::new(),
@@ -197,7 +204,7 @@ impl Shared {
                 Loss::Gone(error) => error,
             };
             tracing::warn!(%error, "the database of the catalog does not answer");
-            chosen = self.choose_again(chosen, loss).await;
+            chosen = self.choose_again(chosen).await;
             tracing::info!("the database of the catalog answers again");
         }
     }
@@ -209,9 +216,18 @@ impl Shared {
     ) -> std::result::Result<Infallible, Loss> {
         let mut checked = Instant::now();
         loop {
-            let newest = answer(events::number(chosen.connection())).await?;
-            self.note_newest(newest);
-            if checked.elapsed() >= CHECK {
+            match answer(events::number(chosen.connection())).await {
+                Ok(newest) => self.note_newest(newest),
+                Err(Loss::Slow) => return Err(Loss::Slow),
+                Err(Loss::Gone(error)) => {
+                    // An error of the statement alone, for example because the
+                    // disk is full, is no reason to end other calls.
+                    chosen.check().await?;
+                    tracing::warn!(%error, "events cannot be numbered");
+                    sleep(RETRY).await;
+                }
+            }
+            if checked.elapsed() >= self.check {
                 chosen.check().await?;
                 checked = Instant::now();
             }
@@ -224,22 +240,24 @@ impl Shared {
         }
     }
 
-    /// Finds the host that can be written, and has the pool use it. The calls on
-    /// the earlier host end, unless that host was only slow: it answers again
-    /// before calls would end anyway, and was not restarted.
-    async fn choose_again(&self, earlier: Chosen, loss: Loss) -> Chosen {
-        let mut may_be_slow = matches!(loss, Loss::Slow);
+    /// Finds the host that can be written, and has the pool use new connections
+    /// to it. The calls on the earlier ones end, unless the host is the same and
+    /// was not restarted: it was only slow, or this connection alone was lost.
+    async fn choose_again(&self, earlier: Chosen) -> Chosen {
+        let mut earlier = Some(earlier.identity());
         let lost = Instant::now();
         loop {
             if let Ok(chosen) = self.places.choose().await {
-                if !may_be_slow || !chosen.is_same(&earlier) {
-                    self.pool.use_host(chosen.host().clone());
+                let host = chosen.host().clone();
+                match earlier.as_ref() == Some(&chosen.identity()) {
+                    true => self.pool.use_new_connections(host),
+                    false => self.pool.use_host(host),
                 }
                 self.listened.send_replace(chosen.direct().host.clone());
                 return chosen;
             }
             if lost.elapsed() >= self.wait {
-                may_be_slow = false;
+                earlier = None;
                 self.pool.forget_host();
             }
             sleep(RETRY).await;

@@ -15,6 +15,8 @@ pub struct PostgresOptions {
     /// Time after which a statement without an answer fails; whether it changed
     /// something is then unknown.
     pub statement: Duration,
+    /// Interval between two checks that the host can be written.
+    pub check: Duration,
     /// Another URL of the same database for notifications, which reach only a
     /// connection that stays with its client.
     pub direct: Option<String>,
@@ -29,6 +31,7 @@ impl Default for PostgresOptions {
             connections: 16,
             wait: Duration::from_secs(10),
             statement: Duration::from_secs(60),
+            check: Duration::from_secs(1),
             direct: None,
             is_pooled: false,
         }

@@ -2,7 +2,7 @@
 //!
 //! No call waits for ever: a statement ends with an error when its host is lost,
 //! and after a limit. Its connection is then dropped, since an answer could
-//! still come.
+//! still come. A caller that stops waiting leaves its statement to a task.
 
 use std::fmt;
 use std::io;
@@ -17,7 +17,9 @@ use sqlx::pool::PoolConnection;
 use sqlx::postgres::{
     PgConnectOptions, PgPoolOptions, PgQueryResult, PgRow, PgStatement, PgTypeInfo,
 };
-use sqlx::{Describe, Either, Execute, Executor, PgConnection, PgPool, Postgres, SqlStr};
+use sqlx::{
+    Connection as _, Describe, Either, Execute, Executor, PgConnection, PgPool, Postgres, SqlStr,
+};
 use tokio::select;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
@@ -31,12 +33,18 @@ const CLOSING: Duration = Duration::from_secs(10);
 /// transaction, and sees all that was committed before.
 #[derive(Clone, Debug)]
 pub(super) struct Pool {
-    /// `None` while no host is known. A change of this value ends the calls that
-    /// began before it.
-    current: Arc<watch::Sender<Option<PgPool>>>,
+    current: Arc<watch::Sender<Current>>,
     connections: u32,
     wait: Duration,
     statement: Duration,
+}
+
+#[derive(Clone, Debug)]
+struct Current {
+    /// `None` while no host is known.
+    pool: Option<PgPool>,
+    /// A change of this number ends the calls that began before it.
+    period: u64,
 }
 
 /// A connection that a call holds.
@@ -50,8 +58,13 @@ pub(super) struct Connection {
 /// The reasons for which a statement ends without an answer.
 #[derive(Clone)]
 struct End {
-    current: watch::Receiver<Option<PgPool>>,
+    current: watch::Receiver<Current>,
+    /// The period in which the connection was taken.
+    period: u64,
     statement: Duration,
+    /// Whether a statement waits for its answer, or nothing waits for it any
+    /// more.
+    is_waiting: bool,
     /// Whether a statement has ended so.
     has_ended: bool,
 }
@@ -62,8 +75,12 @@ pub(super) struct Change(Connection);
 
 impl Pool {
     pub(super) fn new(host: PgConnectOptions, options: &PostgresOptions) -> Self {
+        let nothing = Current {
+            pool: None,
+            period: 0,
+        };
         let pool = Self {
-            current: Arc::new(watch::Sender::new(None)),
+            current: Arc::new(watch::Sender::new(nothing)),
             connections: options.connections,
             wait: options.wait,
             statement: options.statement,
@@ -75,27 +92,42 @@ impl Pool {
     /// Uses only new connections to this host from now on, and ends the calls on
     /// the earlier ones.
     pub(super) fn use_host(&self, host: PgConnectOptions) {
-        let options = PgPoolOptions::new()
-            .max_connections(self.connections)
-            .acquire_timeout(self.wait)
-            // Would cost each call a round trip.
-            .test_before_acquire(false);
-        self.replace(Some(options.connect_lazy_with(host)));
+        self.replace(Some(self.connect(host)), true);
+    }
+
+    /// Uses only new connections to this host from now on. The calls on the
+    /// earlier ones go on.
+    pub(super) fn use_new_connections(&self, host: PgConnectOptions) {
+        self.replace(Some(self.connect(host)), false);
     }
 
     /// Ends all calls. Later ones wait for a host.
     pub(super) fn forget_host(&self) {
-        self.replace(None);
+        self.replace(None, true);
     }
 
-    fn replace(&self, pool: Option<PgPool>) {
-        if let Some(earlier) = self.current.send_replace(pool) {
+    fn connect(&self, host: PgConnectOptions) -> PgPool {
+        PgPoolOptions::new()
+            .max_connections(self.connections)
+            .acquire_timeout(self.wait)
+            // Would cost each call a round trip.
+            .test_before_acquire(false)
+            .connect_lazy_with(host)
+    }
+
+    fn replace(&self, pool: Option<PgPool>, ends_calls: bool) {
+        let mut earlier = pool;
+        self.current.send_modify(|current| {
+            std::mem::swap(&mut current.pool, &mut earlier);
+            current.period += u64::from(ends_calls);
+        });
+        if let Some(earlier) = earlier {
             tokio::spawn(async move { timeout(CLOSING, earlier.close()).await });
         }
     }
 
     pub(super) async fn close(&self) {
-        let current = self.current.borrow().clone();
+        let current = self.current.borrow().pool.clone();
         if let Some(pool) = current {
             pool.close().await;
         }
@@ -103,31 +135,35 @@ impl Pool {
 
     pub(super) async fn acquire(&self) -> sqlx::Result<Connection> {
         let acquired = timeout(self.wait, self.acquire_of_present_host()).await;
-        let (connection, current) = acquired.map_err(|_| sqlx::Error::PoolTimedOut)??;
-        Ok(Connection {
-            connection: Some(connection),
-            is_in_transaction: false,
-            end: End {
-                current,
-                statement: self.statement,
-                has_ended: false,
-            },
-        })
+        acquired.map_err(|_| sqlx::Error::PoolTimedOut)?
     }
 
-    async fn acquire_of_present_host(
-        &self,
-    ) -> sqlx::Result<(PoolConnection<Postgres>, watch::Receiver<Option<PgPool>>)> {
+    async fn acquire_of_present_host(&self) -> sqlx::Result<Connection> {
         let mut current = self.current.subscribe();
         loop {
-            let known = current.wait_for(Option::is_some).await;
-            let pool = known.ok().and_then(|known| known.clone());
-            let pool = pool.ok_or(sqlx::Error::PoolClosed)?;
-            select! {
+            let known = current.wait_for(|current| current.pool.is_some()).await;
+            let known = known.map_err(|_| sqlx::Error::PoolClosed)?.clone();
+            let pool = known.pool.ok_or(sqlx::Error::PoolClosed)?;
+            let connection = select! {
                 biased;
-                _ = current.changed() => current.mark_changed(),
-                connection = pool.acquire() => return Ok((connection?, current)),
-            }
+                _ = current.changed() => {
+                    // `wait_for` looks at this value too.
+                    current.mark_changed();
+                    continue;
+                }
+                connection = pool.acquire() => connection?,
+            };
+            return Ok(Connection {
+                connection: Some(connection),
+                is_in_transaction: false,
+                end: End {
+                    current,
+                    period: known.period,
+                    statement: self.statement,
+                    is_waiting: false,
+                    has_ended: false,
+                },
+            });
         }
     }
 
@@ -178,15 +214,31 @@ impl Drop for Connection {
         if self.end.has_ended {
             // Without a word to the host, which might not take it.
             drop(open.detach());
-        } else if self.is_in_transaction {
-            let mut connection = Self {
+        } else if self.is_in_transaction || self.end.is_waiting {
+            let settling = Self {
                 connection: Some(open),
                 is_in_transaction: false,
-                end: self.end.clone(),
+                end: End {
+                    is_waiting: false,
+                    ..self.end.clone()
+                },
             };
-            // The pool tests the connection if this fails.
-            tokio::spawn(async move { connection.execute("ROLLBACK").await.map(drop) });
+            tokio::spawn(settling.settle(self.is_in_transaction));
         }
+    }
+}
+
+impl Connection {
+    /// Waits for the statement that nothing waits for any more, and ends the
+    /// transaction. The connection is dropped if one of them fails: after the
+    /// error of the statement, the transaction may not have ended.
+    async fn settle(mut self, is_in_transaction: bool) {
+        let settled = match (is_in_transaction, &mut self.connection) {
+            (true, _) => self.execute("ROLLBACK").await.map(drop),
+            (false, Some(open)) => self.end.limit(open.ping()).await,
+            (false, None) => Ok(()),
+        };
+        self.end.has_ended |= settled.is_err();
     }
 }
 
@@ -199,10 +251,17 @@ impl fmt::Debug for Connection {
 impl End {
     /// Waits for an answer until the host is lost, or the limit is reached.
     async fn limit<T>(&mut self, answer: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
+        self.is_waiting = true;
+        let period = self.period;
         let reason = select! {
             biased;
-            answer = answer => return answer,
-            _ = self.current.changed() => "the host of the database was lost",
+            answer = answer => {
+                self.is_waiting = false;
+                return answer;
+            }
+            _ = self.current.wait_for(|current| current.period != period) => {
+                "the host of the database was lost"
+            }
             () = sleep(self.statement) => "the database did not answer in time",
         };
         self.has_ended = true;
@@ -238,6 +297,8 @@ impl<'c> Executor<'c> for &'c mut Connection {
         let steps = (open.fetch_many(query), end);
         stream::try_unfold(steps, async |(mut steps, end)| {
             let next = end.limit(steps.try_next()).await?;
+            // More may come after a row.
+            end.is_waiting = next.is_some();
             Ok(next.map(|step| (step, (steps, end))))
         })
         .boxed()

@@ -12,6 +12,8 @@ mod pooler;
 mod schema;
 mod trips;
 
+use std::time::Duration;
+
 use elevo_testkit::postgres::Database;
 use elevo_testkit::wire::Wire;
 
@@ -38,6 +40,7 @@ impl Temporary {
         let options = PostgresOptions {
             connections: 1,
             direct: Some(self.0.url()),
+            check: Duration::MAX,
             ..PostgresOptions::default()
         };
         let url = self.0.url_through(wire);

@@ -14,6 +14,9 @@ use crate::platform::clock;
 pub(crate) const SESSION: Duration = Duration::from_secs(10);
 /// Interval between two renewals of the session, and of a lease.
 const BEAT: Duration = Duration::from_secs(2);
+/// Maximum time of one renewal of the session. Less than the session lasts, so
+/// that another attempt can follow on another connection.
+const ANSWER: Duration = Duration::from_secs(3);
 /// Time after which a lease expires unless the server renews it.
 const HELD: Duration = Duration::from_secs(15);
 
@@ -49,14 +52,16 @@ impl Leases {
             let renewed = self
                 .catalog
                 .renew_session(self.session, SESSION, clock::now());
-            match renewed.await {
-                Ok(true) => {}
-                Ok(false) => return,
-                Err(error) => tracing::warn!(
-                    cause = chain(&error),
-                    "cannot renew the session of this server in the catalog"
-                ),
-            }
+            let cause = match tokio::time::timeout(ANSWER, renewed).await {
+                Ok(Ok(true)) => continue,
+                Ok(Ok(false)) => return,
+                Ok(Err(error)) => chain(&error),
+                Err(_) => "no answer in time".into(),
+            };
+            tracing::warn!(
+                cause,
+                "cannot renew the session of this server in the catalog"
+            );
         }
     }
 

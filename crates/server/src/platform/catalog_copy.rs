@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use elevo_catalog::{
-    AnyCatalog, Catalog, Error as CatalogError, PostgresCatalog, SqliteCatalog, SqliteOptions,
-    Transferred, transfer,
+    AnyCatalog, Catalog, Error as CatalogError, PostgresCatalog, PostgresOptions, SqliteCatalog,
+    SqliteOptions, Transferred, transfer,
 };
 use elevo_store_local::{OpenError, WritersBlocked};
 
 use crate::platform::catalog_place::{CatalogPlace, options};
 use crate::platform::clock;
+
+/// Maximum time for one statement: the database may sort a large table.
+const LONG: Duration = Duration::from_secs(3600);
 
 /// The reason why a catalog was not copied.
 #[derive(Debug, thiserror::Error)]
@@ -54,7 +57,11 @@ impl Opened {
                 catalog.map(Self::Sqlite)
             }
             CatalogPlace::Database(database) => {
-                let catalog = PostgresCatalog::open(&database.url.0, &options(database)).await;
+                let options = PostgresOptions {
+                    statement: LONG,
+                    ..options(database)
+                };
+                let catalog = PostgresCatalog::open(&database.url.0, &options).await;
                 catalog.map(Self::Postgres)
             }
         };

@@ -6,7 +6,7 @@ use elevo_testkit::postgres::{pooler_url, upstream};
 use elevo_testkit::wire::{Fault, Wire};
 use futures::future::join_all;
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{Connection, PgConnection};
+use sqlx::{Connection, Executor, PgConnection};
 
 use super::Temporary;
 use crate::catalog::{Events, Settings};
@@ -46,8 +46,7 @@ fn check_lost(result: &Result<()>) {
 /// they are used, and checks that the calls end and later ones succeed.
 async fn lose_hosts(catalog: &PostgresCatalog, wires: &[Wire]) {
     catalog.set_setting("n", "first").await.unwrap();
-    let used = |wire: &&Wire| wire.trips().trips > 1;
-    let lost = wires.iter().find(used).unwrap();
+    let lost = wires.iter().max_by_key(|wire| wire.trips().trips).unwrap();
     lost.set(Fault::Hang);
     let calls = (0..4 * CONNECTIONS).map(|_| catalog.set_setting("n", "lost"));
     join_all(calls).await.iter().for_each(check_lost);
@@ -126,12 +125,25 @@ async fn the_calls_on_a_host_that_is_slow_go_on() {
     long.execute(catalog.database.pool()).await.unwrap();
 }
 
+/// The numbering of events fails at each attempt, but the host answers.
+#[tokio::test]
+async fn the_calls_go_on_while_events_cannot_be_numbered() {
+    let temporary = Temporary::new();
+    let catalog = furnished(&temporary).await;
+    temporary
+        .0
+        .execute_inside("ALTER FUNCTION number_events_1 RENAME TO hidden");
+    // Longer than the interval between two attempts.
+    let long = sqlx::query("SELECT pg_sleep(3)");
+    long.execute(catalog.database.pool()).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_statement_without_an_answer_ends_and_leaves_its_connection() {
     let temporary = Temporary::new();
     let options = PostgresOptions {
         connections: 1,
-        statement: Duration::from_millis(500),
+        statement: Duration::from_secs(3),
         ..options()
     };
     let url = temporary.0.url();
@@ -170,6 +182,70 @@ async fn a_change_that_is_dropped_is_rolled_back() {
         assert_eq!(catalog.setting("n").await.unwrap(), None);
     }
     assert_eq!(backend(&catalog).await, before);
+}
+
+/// The error of a statement that nothing waits for is not taken for the answer
+/// to the end of its transaction.
+#[tokio::test]
+async fn a_change_whose_last_statement_fails_unheard_is_rolled_back() {
+    let temporary = Temporary::new();
+    let options = PostgresOptions {
+        connections: 1,
+        ..options()
+    };
+    let url = temporary.0.url();
+    let catalog = PostgresCatalog::open(&url, &options).await.unwrap();
+    let own: PgConnectOptions = url.parse().unwrap();
+    let mut other = PgConnection::connect_with(&own).await.unwrap();
+    let process = backend(&catalog).await;
+    other.execute("BEGIN").await.unwrap();
+    let set = "INSERT INTO settings (name, value) VALUES ('n', 'set')";
+    other.execute(set).await.unwrap();
+    let mut change = catalog.database.write().await.unwrap();
+    tokio::select! {
+        set = sqlx::query(set).execute(&mut *change) => panic!("{set:?}"),
+        () = until(&mut other, "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND pid = $1)", process) => {}
+    }
+    drop(change);
+    // The dropped statement now fails.
+    other.execute("COMMIT").await.unwrap();
+    for _ in 0..3 {
+        let found = catalog.setting("n").await.unwrap();
+        assert_eq!(found.as_deref(), Some("set"));
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_dropped_keeps_no_connection() {
+    let temporary = Temporary::new();
+    let options = PostgresOptions {
+        connections: 1,
+        statement: Duration::from_secs(3),
+        ..options()
+    };
+    let url = temporary.0.url();
+    let catalog = PostgresCatalog::open(&url, &options).await.unwrap();
+    let own: PgConnectOptions = url.parse().unwrap();
+    let mut other = PgConnection::connect_with(&own).await.unwrap();
+    let process = backend(&catalog).await;
+    tokio::select! {
+        slept = sqlx::query("SELECT pg_sleep(600)").execute(catalog.database.pool()) => {
+            panic!("{slept:?}")
+        }
+        () = until(&mut other, "SELECT wait_event = 'PgSleep' FROM pg_stat_activity WHERE pid = $1", process) => {}
+    }
+    catalog.set_setting("n", "next").await.unwrap();
+    assert_ne!(backend(&catalog).await, process);
+}
+
+/// Waits until a question about a process of the database has the answer yes.
+async fn until(connection: &mut PgConnection, question: &'static str, process: i32) {
+    loop {
+        let answer = sqlx::query_scalar::<_, Option<bool>>(question).bind(process);
+        if answer.fetch_one(&mut *connection).await.unwrap() == Some(true) {
+            return;
+        }
+    }
 }
 
 /// Returns the process of the database that serves the only connection.

@@ -109,7 +109,6 @@ impl Garbage {
         if !is_filling && !is_time {
             return Ok(());
         }
-        self.verify().await?;
         // The catalog may be the wrong one for the adopted data, and then the
         // collection would delete data that is needed.
         if let Some(until) = installation::held_until(&*self.catalog, clock::now()).await? {
@@ -130,6 +129,7 @@ impl Garbage {
             false => GcScope::Young,
         };
         let turn = self.collecting.turn.clone().lock_owned().await;
+        self.verify().await?;
         let dry_run = false;
         let report = self.collect_all(turn, How { scope, dry_run }).await?;
         tracing::info!(
@@ -188,7 +188,10 @@ impl Garbage {
     /// Fails if the catalog does not belong to the store any more.
     async fn verify(&self) -> Result<()> {
         let verified = self.installation.verify(&*self.catalog).await;
-        verified.map_err(|error| Failure::internal(&*error))
+        verified.map_err(|error| match error.downcast::<elevo_catalog::Error>() {
+            Ok(error) => error.into(),
+            Err(error) => Failure::internal(&*error),
+        })
     }
 
     /// Fails if the data directory was adopted less than a day ago.
