@@ -125,7 +125,16 @@ impl Leases {
             tokio::time::sleep(self.beat).await;
             match self.take(name).await {
                 Ok(Some(found)) if found == token => renewed = clock::instant(),
-                Ok(_) => return,
+                Ok(Some(new)) => {
+                    // Another server may have done a part of the job since.
+                    let released = self.catalog.release_lease(name, self.session, new);
+                    if let Err(error) = released.await {
+                        let cause = chain(&error);
+                        tracing::warn!(job = name, cause, "cannot release the lease of a job");
+                    }
+                    return;
+                }
+                Ok(None) => return,
                 // The lease is still held until it expires.
                 Err(_) => {}
             }
@@ -201,7 +210,14 @@ mod tests {
             let token = one.take("job").await.unwrap().unwrap();
             let released = catalog.release_lease("job", one.session, token).await;
             assert!(released.unwrap());
-            two.take("job").await.unwrap().unwrap()
+            loop {
+                // The first server may have taken the lease again, which it then
+                // releases.
+                if let Some(token) = two.take("job").await.unwrap() {
+                    break token;
+                }
+                tokio::time::sleep(two.beat).await;
+            }
         };
         let (cancelled, token) = tokio::join!(stalled, thief);
         cancelled.unwrap();

@@ -12,8 +12,7 @@ use crate::harness::Service;
 use crate::shared::{project, workspace};
 
 /// Errors that no request causes in a test, with the reason.
-const UNTESTED: [(ErrorCode, &str); 3] = [
-    (ErrorCode::InternalError, "it needs a defect of the server"),
+const UNTESTED: [(ErrorCode, &str); 2] = [
     (
         ErrorCode::ProcessLimitExceeded,
         "it needs 64 commands at once",
