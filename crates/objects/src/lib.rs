@@ -17,6 +17,7 @@ mod entry;
 mod hash;
 mod node;
 mod snapshot;
+mod stored;
 mod time_item;
 mod tree_builder;
 
@@ -30,6 +31,7 @@ pub use entry::{Content, Entry, Link, MAX_FILE_BYTES, MAX_LINK_BYTES, Mode, Tree
 pub use hash::{Hash, InvalidHash, Kind, ObjectKey};
 pub use node::{Child, Item, MAX_HEIGHT, MAX_ITEMS, MIN_ITEMS, Node, Totals, is_boundary};
 pub use snapshot::{InvalidSnapshot, Snapshot, SnapshotId};
+pub use stored::{StoredEncoder, decode_stored};
 pub use time_item::{TimeEntry, TimeItem};
 pub use tree_builder::{NewNode, Root, Run, TreeBuilder};
 

@@ -1,8 +1,8 @@
-//! Chunks on disk: plain, or compressed where that helps.
+//! Objects as stores keep them: plain, or compressed where that helps.
 //!
 //! ```text
 //! 0 · bytes
-//! 1 · length of the chunk (4, little endian) · LZ4 block
+//! 1 · length of the object (4, little endian) · LZ4 block
 //! ```
 //!
 //! RocksDB could compress them too, but only on their way from memory to the
@@ -23,53 +23,54 @@ const MOST_PER_BYTE: usize = 255;
 
 /// A buffer for one value at a time.
 #[derive(Debug, Default)]
-pub(crate) struct Encoder {
+pub struct StoredEncoder {
     value: Vec<u8>,
 }
 
-impl Encoder {
-    pub(crate) fn plain(&mut self, chunk: &[u8]) -> &[u8] {
+impl StoredEncoder {
+    /// Returns the object without compression.
+    pub fn plain(&mut self, object: &[u8]) -> &[u8] {
         self.value.clear();
         self.value.push(PLAIN);
-        self.value.extend_from_slice(chunk);
+        self.value.extend_from_slice(object);
         &self.value
     }
 
-    /// Returns the chunk compressed, unless that saves less than an eighth.
-    pub(crate) fn compressed(&mut self, chunk: &[u8]) -> &[u8] {
-        let Ok(length) = u32::try_from(chunk.len()) else {
-            return self.plain(chunk);
+    /// Returns the object compressed, unless that saves less than an eighth.
+    pub fn compressed(&mut self, object: &[u8]) -> &[u8] {
+        let Ok(length) = u32::try_from(object.len()) else {
+            return self.plain(object);
         };
-        if chunk.len() < LEAST {
-            return self.plain(chunk);
+        if object.len() < LEAST {
+            return self.plain(object);
         }
         self.value.clear();
         self.value.push(LZ4);
         self.value.extend_from_slice(&length.to_le_bytes());
         self.value
-            .resize(LZ4_HEADER + block::get_maximum_output_size(chunk.len()), 0);
-        match block::compress_into(chunk, &mut self.value[LZ4_HEADER..]) {
-            Ok(size) if LZ4_HEADER + size <= chunk.len() - chunk.len() / 8 => {
+            .resize(LZ4_HEADER + block::get_maximum_output_size(object.len()), 0);
+        match block::compress_into(object, &mut self.value[LZ4_HEADER..]) {
+            Ok(size) if LZ4_HEADER + size <= object.len() - object.len() / 8 => {
                 self.value.truncate(LZ4_HEADER + size);
                 &self.value
             }
-            _ => self.plain(chunk),
+            _ => self.plain(object),
         }
     }
 }
 
-/// Returns the chunk in a value; `None` if the value is damaged.
-pub(crate) fn decode(value: &[u8]) -> Option<Bytes> {
+/// Returns the object in a stored value; `None` if the value is damaged.
+pub fn decode_stored(value: &[u8]) -> Option<Bytes> {
     match value.split_first()? {
-        (&PLAIN, chunk) => Some(Bytes::copy_from_slice(chunk)),
+        (&PLAIN, object) => Some(Bytes::copy_from_slice(object)),
         (&LZ4, rest) => {
             let (length, compressed) = rest.split_first_chunk()?;
             let length = u32::from_le_bytes(*length) as usize;
             if length > compressed.len() * MOST_PER_BYTE {
                 return None;
             }
-            let chunk = block::decompress(compressed, length).ok()?;
-            (chunk.len() == length).then(|| chunk.into())
+            let object = block::decompress(compressed, length).ok()?;
+            (object.len() == length).then(|| object.into())
         }
         _ => None,
     }
@@ -90,33 +91,33 @@ mod tests {
 
     #[test]
     fn chunks_read_back() {
-        let mut encoder = Encoder::default();
+        let mut encoder = StoredEncoder::default();
         for length in [0, 1, LEAST - 1, LEAST, 4096, 262_144] {
             for chunk in [vec![b'a'; length], noise(length)] {
-                assert_eq!(decode(encoder.plain(&chunk)).unwrap(), chunk);
-                assert_eq!(decode(encoder.compressed(&chunk)).unwrap(), chunk);
+                assert_eq!(decode_stored(encoder.plain(&chunk)).unwrap(), chunk);
+                assert_eq!(decode_stored(encoder.compressed(&chunk)).unwrap(), chunk);
             }
         }
     }
 
     #[test]
     fn only_chunks_that_shrink_are_compressed() {
-        let mut encoder = Encoder::default();
+        let mut encoder = StoredEncoder::default();
         assert!(encoder.compressed(&[b'a'; 4096]).len() < 100);
         assert_eq!(encoder.compressed(&noise(4096)).len(), 4097);
     }
 
     #[test]
     fn rejects_damaged_values() {
-        let mut encoder = Encoder::default();
+        let mut encoder = StoredEncoder::default();
         let value = encoder.compressed(&[b'a'; 4096]).to_vec();
-        assert_eq!(decode(&[]), None);
-        assert_eq!(decode(&[7, 7]), None);
+        assert_eq!(decode_stored(&[]), None);
+        assert_eq!(decode_stored(&[7, 7]), None);
         for end in 0..value.len() {
-            assert_eq!(decode(&value[..end]), None, "cut at {end}");
+            assert_eq!(decode_stored(&value[..end]), None, "cut at {end}");
         }
         let mut long = value;
         long[1..5].copy_from_slice(&u32::MAX.to_le_bytes());
-        assert_eq!(decode(&long), None, "a wrong length is rejected");
+        assert_eq!(decode_stored(&long), None, "a wrong length is rejected");
     }
 }

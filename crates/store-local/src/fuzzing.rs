@@ -2,11 +2,11 @@
 //! compile them.
 
 use elevo_core::TenantId;
+use elevo_objects::{StoredEncoder, decode_stored};
 
 use crate::backup::list::FileList;
 use crate::collect::marks;
 use crate::keys;
-use crate::value::{self, Encoder};
 
 /// Reads arbitrary bytes as a chunk on disk.
 ///
@@ -14,17 +14,17 @@ use crate::value::{self, Encoder};
 ///
 /// If the chunk does not read back, or is larger than LZ4 can make it.
 pub fn read_any_chunk(value: &[u8]) {
-    let Some(chunk) = value::decode(value) else {
+    let Some(chunk) = decode_stored(value) else {
         return;
     };
     assert!(chunk.len() <= value.len() * 255);
-    let mut encoder = Encoder::default();
+    let mut encoder = StoredEncoder::default();
     let plain = encoder.plain(&chunk);
-    assert_eq!(value::decode(plain).as_ref(), Some(&chunk));
+    assert_eq!(decode_stored(plain).as_ref(), Some(&chunk));
     assert!(value[0] != plain[0] || value == plain, "one plain form");
     let compressed = encoder.compressed(&chunk);
     assert!(compressed.len() <= chunk.len() + 1);
-    assert_eq!(value::decode(compressed), Some(chunk));
+    assert_eq!(decode_stored(compressed), Some(chunk));
 }
 
 /// Reads arbitrary bytes as a key or a small value of the database.

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use elevo_core::TenantId;
 use elevo_engine::store::check_reference_name;
 use elevo_engine::{Inspect, Object, RowRepair, StoreError, StoreResult};
-use elevo_objects::{Hash, Kind, ObjectKey};
+use elevo_objects::{Hash, Kind, ObjectKey, StoredEncoder};
 use rocksdb::{WriteBatch, WriteOptions};
 
 use crate::collect::snapshot_key;
@@ -14,7 +14,6 @@ use crate::keys;
 use crate::presence::Rows;
 use crate::rocks;
 use crate::store::{LocalStore, write_failed};
-use crate::value::Encoder;
 
 /// Sorts after all kinds of objects.
 const AFTER_KINDS: u8 = 0xff;
@@ -103,7 +102,7 @@ impl LocalStore {
 
     fn repair_rows_now(&self, tenant: TenantId, repair: &RowRepair) -> StoreResult<()> {
         let _writing = self.guards.writing(tenant);
-        let mut encoder = Encoder::default();
+        let mut encoder = StoredEncoder::default();
         let mut batch = WriteBatch::default();
         for Object { key, data } in &repair.objects {
             check_object(key, data)?;

@@ -38,7 +38,6 @@ mod stamp;
 mod store;
 mod unlogged;
 mod usage;
-mod value;
 mod write;
 
 pub use backup::{Backup, BackupError, Restored, all as backups, find_backup, restore};

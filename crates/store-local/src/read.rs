@@ -4,14 +4,13 @@
 use bytes::Bytes;
 use elevo_core::{TenantId, Timestamp};
 use elevo_engine::{StoreError, StoreResult};
-use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId};
+use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId, decode_stored};
 use rocksdb::ReadOptions;
 
 use crate::keys::{self, ObjectRow};
 use crate::presence::Rows;
 use crate::rocks;
 use crate::store::{LocalStore, name, read_failed};
-use crate::value;
 
 /// Number of snapshots read at a time.
 const PAGE: usize = 1000;
@@ -212,7 +211,7 @@ impl LocalStore {
 
 fn read_object(key: &ObjectKey, value: &[u8]) -> StoreResult<Bytes> {
     match key.kind {
-        Kind::Chunk => value::decode(value).ok_or_else(|| {
+        Kind::Chunk => decode_stored(value).ok_or_else(|| {
             StoreError::Damaged(format!("{}: its stored bytes cannot be decoded", name(key)))
         }),
         _ => Ok(Bytes::copy_from_slice(value)),

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use elevo_core::TenantId;
 use elevo_engine::store::check_reference_name;
 use elevo_engine::{Commit, Committed, Guard, Object, ReferenceUpdate, StoreError, StoreResult};
-use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId};
+use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId, StoredEncoder};
 use rocksdb::{FlushOptions, WriteBatch, WriteOptions};
 
 use crate::collect::snapshot_key;
@@ -16,7 +16,6 @@ use crate::read::Presence;
 use crate::rocks;
 use crate::store::{LocalStore, write_failed};
 use crate::usage::Amounts;
-use crate::value::Encoder;
 
 /// From this size on, a commit is worth [`Effort::Full`]. Below it, that would
 /// take a good part of the commit's time.
@@ -96,7 +95,7 @@ impl LocalStore {
         effort: Effort,
     ) -> StoreResult<Amounts> {
         let mut added = Amounts::default();
-        let mut encoder = Encoder::default();
+        let mut encoder = StoredEncoder::default();
         let mut presence = Presence::of(self, tenant);
         for Object { key, data } in objects {
             if key.kind == Kind::Snapshot {

@@ -28,5 +28,6 @@ pub mod long;
 pub mod outside;
 pub mod postgres;
 pub mod rival;
+pub mod s3;
 pub mod wait;
 pub mod wire;

@@ -1,5 +1,8 @@
 //! Garbage collection.
 
+use std::thread;
+use std::time::Duration;
+
 use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId};
 
 use super::model::Random;
@@ -7,9 +10,21 @@ use super::{
     ALICE, BOB, assert_refused, bare, chunk, commit, directory, get, id, is_stored, of_snapshots,
     of_writers, put, put_ahead, put_for, snapshot,
 };
-use crate::store::{Collection, Commit, GcScope, Object, Store};
+use crate::store::{Collection, Commit, GcScope, Object, Store, StoreError};
 
+/// Looks, and the pause between two, after which every process of a store knows
+/// of the calls of another one: a minute.
+const LOOKS: u32 = 12_000;
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Begins a collection. The end of an earlier one may not be known yet.
 async fn begin(store: &impl Store, scope: GcScope) -> Box<dyn Collection + '_> {
+    for _ in 1..LOOKS {
+        match store.collection(ALICE, scope).await {
+            Err(StoreError::Refused(_)) => thread::sleep(PAUSE),
+            begun => return begun.expect("a collection"),
+        }
+    }
     store.collection(ALICE, scope).await.expect("a collection")
 }
 
@@ -38,12 +53,30 @@ async fn close(collection: &dyn Collection) -> bool {
     collection.close().await.expect("close")
 }
 
-async fn arrivals(collection: &dyn Collection) -> Vec<SnapshotId> {
-    collection.arrivals().await.expect("arrivals")
+/// Waits until these snapshots have arrived. Checks that no others arrive with
+/// them.
+async fn assert_arrivals(collection: &dyn Collection, expected: &[SnapshotId]) {
+    let mut found = collection.arrivals().await.expect("arrivals");
+    for _ in 0..LOOKS {
+        if found.len() >= expected.len() {
+            break;
+        }
+        thread::sleep(PAUSE);
+        found.extend(collection.arrivals().await.expect("arrivals"));
+    }
+    assert_eq!(found, expected);
 }
 
-async fn older_writers(collection: &dyn Collection) -> usize {
-    collection.older_writers().await.expect("older writers")
+/// Waits until there are this many older writers.
+async fn assert_older_writers(collection: &dyn Collection, expected: usize) {
+    let count = async || collection.older_writers().await.expect("older writers");
+    for _ in 1..LOOKS {
+        if count().await == expected {
+            return;
+        }
+        thread::sleep(PAUSE);
+    }
+    assert_eq!(count().await, expected);
 }
 
 async fn mark(collection: &dyn Collection, object: &Object) -> bool {
@@ -175,10 +208,10 @@ pub async fn a_held_snapshot_arrives_at_collections(store: &impl Store) {
     let guard = hold(ids[0]).await.expect("it is there").guard;
     assert!(hold(id(&bare("never"))).await.is_none());
     let collection = begin(store, GcScope::Full).await;
-    assert_eq!(arrivals(&*collection).await, [ids[0]]);
+    assert_arrivals(&*collection, &[ids[0]]).await;
     let second = hold(ids[1]).await.expect("it is there").guard;
     assert!(!close(&*collection).await, "a hold arrived");
-    assert_eq!(arrivals(&*collection).await, [ids[1]]);
+    assert_arrivals(&*collection, &[ids[1]]).await;
     let keys = [key(ids[0]), key(ids[1])];
     collection.mark(&keys).await.expect("mark");
     assert!(close(&*collection).await);
@@ -189,7 +222,7 @@ pub async fn a_held_snapshot_arrives_at_collections(store: &impl Store) {
     assert!(!is_stored(store, ALICE, ids[2]).await);
     drop((guard, second));
     let collection = begin(store, GcScope::Full).await;
-    assert_eq!(arrivals(&*collection).await, [], "nothing is held any more");
+    assert_arrivals(&*collection, &[]).await;
     drop(collection);
 }
 
@@ -215,11 +248,11 @@ pub async fn a_hold_returns_the_records_of_its_snapshots(store: &impl Store) {
 pub async fn a_collection_counts_older_writers(store: &impl Store) {
     let before = store.writing(ALICE).await.expect("a writer");
     let collection = begin(store, GcScope::Full).await;
-    assert_eq!(older_writers(&*collection).await, 1);
+    assert_older_writers(&*collection, 1).await;
     let after = store.writing(ALICE).await.expect("a writer");
-    assert_eq!(older_writers(&*collection).await, 1);
+    assert_older_writers(&*collection, 1).await;
     drop(before);
-    assert_eq!(older_writers(&*collection).await, 0);
+    assert_older_writers(&*collection, 0).await;
     drop(after);
     drop(collection);
 }
@@ -237,10 +270,10 @@ pub async fn a_commit_of_an_older_writer_arrives_at_the_collection(store: &impl 
     };
     commit(store, of).await;
     drop(before);
-    assert_eq!(older_writers(&*collection).await, 0);
-    assert_eq!(arrivals(&*collection).await, [id(&made)]);
+    assert_older_writers(&*collection, 0).await;
+    assert_arrivals(&*collection, &[id(&made)]).await;
     commit(store, of_snapshots(vec![bare("later")])).await;
-    assert_eq!(arrivals(&*collection).await, [], "no older writer is left");
+    assert_arrivals(&*collection, &[]).await;
     drop(collection);
 }
 
@@ -254,7 +287,7 @@ pub async fn a_commit_holds_its_snapshots(store: &impl Store) {
     };
     let held = make(&before).await;
     let collection = begin(store, GcScope::Full).await;
-    assert_eq!(arrivals(&*collection).await, [id(&before)]);
+    assert_arrivals(&*collection, &[id(&before)]).await;
     let also_held = make(&during).await;
     collection.mark(&[key(id(&before))]).await.expect("mark");
     end(collection).await;
@@ -263,11 +296,8 @@ pub async fn a_commit_holds_its_snapshots(store: &impl Store) {
     }
     drop(held);
     let collection = begin(store, GcScope::Full).await;
-    assert_eq!(
-        arrivals(&*collection).await,
-        [id(&during)],
-        "only one is held"
-    );
+    // Only one is held.
+    assert_arrivals(&*collection, &[id(&during)]).await;
     drop(also_held);
     end(collection).await;
     for made in [&before, &during] {

@@ -1,0 +1,45 @@
+//! [`Store`](elevo_engine::Store) of a cluster: an index, snapshots and small
+//! packs in PostgreSQL, larger packs in S3. Any number of processes use it at
+//! once.
+//!
+//! Depends on `elevo-core`, `elevo-objects` and `elevo-engine`. Reads no
+//! environment; ages are measured by the clock of the database. Never
+//! interprets stored objects: trees belong to the engine.
+//!
+//! ```text
+//! commit up to 256 KiB   one statement: pack, index, snapshots, refs
+//! larger                 packs are staged in PostgreSQL, uploaded to S3 and
+//!                        published; then a statement as above
+//! get                    one statement for the places of all keys, which
+//!                        returns small packs' objects; then ranges of files
+//! collection             see `node.rs` and `collect.rs`
+//! ```
+//!
+//! PostgreSQL decides about everything: an S3 file counts only if a row names
+//! it. `docs/formats.md` draws the packs.
+
+mod bucket;
+mod collect;
+mod commit;
+mod failure;
+#[cfg(any(test, feature = "fuzzing"))]
+mod fuzzing;
+mod guards;
+mod marks;
+mod node;
+mod open;
+mod options;
+mod pack;
+mod read;
+mod session;
+mod store;
+mod upload;
+mod writers;
+
+pub use bucket::BucketOptions;
+#[cfg(any(test, feature = "fuzzing"))]
+pub use fuzzing::{read_any_marks, read_any_pack};
+pub use open::OpenError;
+pub use options::Options;
+pub use pack::InvalidPack;
+pub use store::ClusterStore;

@@ -1,0 +1,280 @@
+//! This process as a node of the cluster. It reports at an interval, and acts on
+//! the calls of collections:
+//!
+//! ```text
+//! a collection opens   new writers get a new session; from now on this node
+//!                      remembers every snapshot that is held, and reports those
+//!                      of this moment; when the commits under way have ended, it
+//!                      acknowledges
+//! one closes           this node vetoes the condemned snapshots that it holds,
+//!                      or has held since the opening, and acknowledges
+//! ```
+//!
+//! Others declare a node lost that does not report in time. Its changes then
+//! fail, and its sessions end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
+
+use elevo_engine::{StoreError, StoreResult};
+use parking_lot::Mutex;
+use sqlx::PgPool;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::failure;
+use crate::guards::Guards;
+use crate::read::snapshot_ids;
+use crate::session::Sessions;
+
+/// Pause before another attempt to acknowledge an opening.
+const AGAIN: Duration = Duration::from_millis(10);
+
+/// This process as a node.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) id: i32,
+    pool: PgPool,
+    lease: Duration,
+    is_lost: AtomicBool,
+    pub(crate) guards: Guards,
+    pub(crate) sessions: Sessions,
+    /// Tasks of the background.
+    task: Mutex<Option<JoinHandle<()>>>,
+    /// Openings that this node has heard of and not acknowledged.
+    openings: Mutex<Vec<Opening>>,
+    /// The last opening that this node has heard of.
+    heard: AtomicI64,
+    /// One at a time, so that no round is acted on twice.
+    acting: tokio::sync::Mutex<()>,
+}
+
+/// An opening, and the last commit before it.
+#[derive(Clone, Copy, Debug)]
+struct Opening {
+    seq: i64,
+    tenant: i32,
+    last: u64,
+}
+
+/// A call to all nodes.
+#[derive(sqlx::FromRow)]
+struct Round {
+    seq: i64,
+    tenant: i32,
+    number: i32,
+    opens: bool,
+}
+
+impl Node {
+    /// Registers this process.
+    pub(crate) async fn join(
+        pool: &PgPool,
+        beat: Duration,
+        lease: Duration,
+    ) -> StoreResult<Arc<Self>> {
+        let id = sqlx::query_scalar("SELECT store.join_1($1)")
+            .bind(lease)
+            .fetch_one(pool)
+            .await
+            .map_err(failure::of)?;
+        let node = Arc::new(Self {
+            id,
+            pool: pool.clone(),
+            lease,
+            is_lost: AtomicBool::new(false),
+            guards: Guards::default(),
+            sessions: Sessions::default(),
+            task: Mutex::default(),
+            openings: Mutex::default(),
+            heard: AtomicI64::new(0),
+            acting: tokio::sync::Mutex::default(),
+        });
+        // A collection that is open now counts as heard of.
+        node.hear_of_open().await?;
+        let weak = Arc::downgrade(&node);
+        let task = tokio::spawn(async move {
+            while let Some(node) = weak.upgrade() {
+                if let Err(error) = node.act().await {
+                    if matches!(error, StoreError::Lost) {
+                        tracing::error!("other processes declared this store lost");
+                        return;
+                    }
+                    tracing::warn!(%error, "cannot report to the database of the store");
+                }
+                let pause = match node.openings.lock().is_empty() {
+                    true => beat,
+                    false => AGAIN,
+                };
+                let sessions = node.sessions.clone();
+                drop(node);
+                let _ = timeout(pause, sessions.wait_for_end()).await;
+            }
+        });
+        *node.task.lock() = Some(task);
+        Ok(node)
+    }
+
+    async fn hear_of_open(&self) -> StoreResult<()> {
+        let open: Vec<(i32, i32)> =
+            sqlx::query_as("SELECT tenant, number FROM store.gc WHERE phase <> 'i'")
+                .fetch_all(&self.pool)
+                .await
+                .map_err(failure::of)?;
+        for (tenant, number) in open {
+            self.sessions.retire(tenant, number);
+            self.guards.open(tenant);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn check_not_lost(&self) -> StoreResult<()> {
+        match self.is_lost.load(Ordering::Relaxed) {
+            true => Err(StoreError::Lost),
+            false => Ok(()),
+        }
+    }
+
+    /// Notes the result of a call.
+    pub(crate) fn note<T>(&self, result: StoreResult<T>) -> StoreResult<T> {
+        if let Err(StoreError::Lost) = result {
+            self.is_lost.store(true, Ordering::Relaxed);
+        }
+        result
+    }
+
+    /// Reports, deletes ended sessions, and acts on the rounds since the last
+    /// time.
+    pub(crate) async fn act(&self) -> StoreResult<()> {
+        let _acting = self.acting.lock().await;
+        self.sessions.retire_idle();
+        self.end_sessions().await?;
+        let renewed = sqlx::query_as("SELECT * FROM store.renew_1($1, $2)")
+            .bind(self.id)
+            .bind(self.lease)
+            .fetch_all(&self.pool)
+            .await
+            .map_err(failure::of);
+        let rounds: Vec<Round> = self.note(renewed)?;
+        let mut acted = None;
+        for round in rounds {
+            if round.opens {
+                // A second time if the acknowledgement has failed.
+                if self.heard.fetch_max(round.seq, Ordering::Relaxed) < round.seq {
+                    self.hear(&round);
+                }
+                self.report(&round).await?;
+            } else {
+                self.veto(&round).await?;
+            }
+            acted = Some(round.seq);
+        }
+        // Commits under way may build on snapshots that are not held any more.
+        let acked = {
+            let mut openings = self.openings.lock();
+            openings.retain(|opening| !self.guards.are_over(opening.tenant, opening.last));
+            let first = openings.first().map(|opening| opening.seq - 1);
+            acted.map(|acted| first.map_or(acted, |first| first.min(acted)))
+        };
+        if let Some(acked) = acked {
+            self.end_sessions().await?;
+            sqlx::query("UPDATE store.nodes SET acked = $2 WHERE id = $1 AND acked < $2")
+                .bind(self.id)
+                .bind(acked)
+                .execute(&self.pool)
+                .await
+                .map_err(failure::of)?;
+        }
+        // Others may have died, and this process may wait for them.
+        let lose = sqlx::query("SELECT store.lose_1()").execute(&self.pool);
+        lose.await.map(drop).map_err(failure::of)
+    }
+
+    fn hear(&self, round: &Round) {
+        self.sessions.retire(round.tenant, round.number);
+        let last = self.guards.open(round.tenant);
+        self.openings.lock().push(Opening {
+            seq: round.seq,
+            tenant: round.tenant,
+            last,
+        });
+    }
+
+    /// Reports the snapshots that this node holds, so that they are marked early.
+    async fn report(&self, round: &Round) -> StoreResult<()> {
+        let ever = self.guards.ever(round.tenant);
+        if ever.is_empty() {
+            return Ok(());
+        }
+        sqlx::query(
+            "INSERT INTO store.vetoes (tenant, seq, snapshot) \
+             SELECT $1, $2, unnest($3::bytea[]) ON CONFLICT DO NOTHING",
+        )
+        .bind(round.tenant)
+        .bind(round.seq)
+        .bind(snapshot_ids(&ever))
+        .execute(&self.pool)
+        .await
+        .map(drop)
+        .map_err(failure::of)
+    }
+
+    /// Vetoes the condemned snapshots that this node holds. A snapshot that is
+    /// held after this was read without the mark, or is rejected by `hold`.
+    async fn veto(&self, round: &Round) -> StoreResult<()> {
+        let ever = self.guards.ever(round.tenant);
+        sqlx::query(
+            "INSERT INTO store.vetoes (tenant, seq, snapshot) \
+             SELECT $1, $2, id FROM store.snapshots \
+             WHERE tenant = $1 AND condemned = $3 AND id = ANY ($4) ON CONFLICT DO NOTHING",
+        )
+        .bind(round.tenant)
+        .bind(round.seq)
+        .bind(round.number)
+        .bind(snapshot_ids(&ever))
+        .execute(&self.pool)
+        .await
+        .map_err(failure::of)?;
+        self.guards.close(round.tenant);
+        Ok(())
+    }
+
+    async fn end_sessions(&self) -> StoreResult<()> {
+        let ended = self.sessions.ended();
+        if ended.is_empty() {
+            return Ok(());
+        }
+        sqlx::query("DELETE FROM store.sessions WHERE id = ANY ($1)")
+            .bind(&ended)
+            .execute(&self.pool)
+            .await
+            .map_err(failure::of)?;
+        self.sessions.forget(&ended);
+        Ok(())
+    }
+
+    /// Ends this node in an orderly way.
+    pub(crate) async fn leave(&self) -> StoreResult<()> {
+        if let Some(task) = self.task.lock().take() {
+            task.abort();
+        }
+        let mut change = self.pool.begin().await.map_err(failure::of)?;
+        for statement in [
+            "DELETE FROM store.sessions WHERE node = $1",
+            "UPDATE store.nodes SET state = 'e' WHERE id = $1 AND state = 'l'",
+        ] {
+            let statement = sqlx::query(statement).bind(self.id);
+            statement.execute(&mut *change).await.map_err(failure::of)?;
+        }
+        change.commit().await.map_err(failure::of)
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.lock().take() {
+            task.abort();
+        }
+    }
+}

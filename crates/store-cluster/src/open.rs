@@ -1,0 +1,60 @@
+//! Opening a store.
+
+use std::borrow::Cow;
+
+use elevo_engine::StoreError;
+use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{ConnectOptions, PgPool};
+
+use crate::options::Options;
+
+/// The reason why a store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The URL of the database is not valid. Its text is not shown, because it
+    /// can have a password.
+    #[error(
+        "the URL of the store's database is not valid; use postgres://USER:PASSWORD@HOST:PORT/DATABASE"
+    )]
+    InvalidUrl,
+    /// The options of the bucket are not valid.
+    #[error("the options of the bucket are not valid")]
+    InvalidBucket(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// A newer version has written the database.
+    #[error("the schema of the store is newer than this version; use a newer version of Elevo")]
+    Newer,
+    /// The schema cannot be created.
+    #[error("the schema of the store cannot be created")]
+    Schema(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The database or the bucket failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+pub(crate) async fn connect(options: &Options) -> Result<PgPool, OpenError> {
+    let read = options.database.parse::<PgConnectOptions>();
+    let database = read.map_err(|_| OpenError::InvalidUrl)?;
+    let database = database
+        .application_name("elevo-store")
+        .disable_statement_logging();
+    let pool = PgPoolOptions::new()
+        .max_connections(options.connections)
+        .acquire_timeout(options.wait)
+        // Would cost each call a round trip.
+        .test_before_acquire(false)
+        .connect_lazy_with(database);
+    migrate(&pool).await?;
+    Ok(pool)
+}
+
+async fn migrate(pool: &PgPool) -> Result<(), OpenError> {
+    let mut migrator: Migrator = sqlx::migrate!("./migrations");
+    migrator.dangerous_set_table_name("store._sqlx_migrations");
+    migrator.create_schemas = Cow::Owned(vec!["store".into()]);
+    migrator.run(pool).await.map_err(|error| match error {
+        MigrateError::VersionMissing(_) => OpenError::Newer,
+        other => OpenError::Schema(Box::new(other)),
+    })
+}

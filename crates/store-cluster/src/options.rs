@@ -1,0 +1,41 @@
+use std::time::Duration;
+
+use crate::bucket::BucketOptions;
+
+/// Options for opening a store.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// URL of the database: `postgres://USER:PASSWORD@HOST:PORT/DATABASE`.
+    pub database: String,
+    /// The S3 bucket.
+    pub bucket: BucketOptions,
+    /// Maximum number of connections of this process to the database.
+    pub connections: u32,
+    /// Time after which a call that waits for a connection fails.
+    pub wait: Duration,
+    /// Time for which a commit is repeated whose outcome is not known.
+    pub settle: Duration,
+    /// Interval at which this process reports to the others, and acts on their
+    /// collections.
+    pub beat: Duration,
+    /// Time after which this process counts as lost unless it reports.
+    pub lease: Duration,
+    /// Maximum size of a commit that needs no S3 file.
+    pub inline_bytes: usize,
+}
+
+impl Options {
+    /// The usual options.
+    pub fn new(database: impl Into<String>, bucket: BucketOptions) -> Self {
+        Self {
+            database: database.into(),
+            bucket,
+            connections: 16,
+            wait: Duration::from_secs(10),
+            settle: Duration::from_secs(10),
+            beat: Duration::from_secs(2),
+            lease: Duration::from_secs(15),
+            inline_bytes: 256 << 10,
+        }
+    }
+}

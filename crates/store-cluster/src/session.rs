@@ -1,0 +1,165 @@
+//! The sessions of writers: rows that say which collection a writer has seen. A
+//! later collection waits for it.
+//!
+//! The writers of a tenant share a session of this process until a collection
+//! opens, and the session is kept for the next writers for a while. So most
+//! writers need no statement.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// Time for which a session without writers is kept.
+const KEPT: Duration = Duration::from_secs(30);
+
+/// The sessions of this process.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sessions(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// Notified when sessions have ended whose rows must be deleted.
+    ended: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    sessions: HashMap<i64, Session>,
+    /// The session that new writers of a tenant join.
+    current: HashMap<i32, i64>,
+    /// The last collection of each tenant that this process has heard of.
+    heard: HashMap<i32, i32>,
+    /// Sessions that have ended, and still have a row.
+    ended: HashSet<i64>,
+}
+
+#[derive(Debug)]
+struct Session {
+    tenant: i32,
+    writers: usize,
+    idle_since: Instant,
+}
+
+impl State {
+    /// Ends a session if it has no writers and no new ones can join.
+    fn end_if_over(&mut self, id: i64) -> bool {
+        let Some(session) = self.sessions.get(&id) else {
+            return false;
+        };
+        let is_over = session.writers == 0 && self.current.get(&session.tenant) != Some(&id);
+        if is_over {
+            self.sessions.remove(&id);
+            self.ended.insert(id);
+        }
+        is_over
+    }
+}
+
+impl Sessions {
+    /// Joins the current session of a tenant, if there is one.
+    pub(crate) fn join(&self, tenant: i32) -> Option<Joined> {
+        let mut state = self.0.state.lock();
+        let id = *state.current.get(&tenant)?;
+        state.sessions.get_mut(&id)?.writers += 1;
+        Some(Joined {
+            sessions: self.clone(),
+            id,
+        })
+    }
+
+    /// Adds a session whose row was just made, and joins it. Later writers join
+    /// it too, unless a collection with a greater number was heard of.
+    pub(crate) fn add(&self, tenant: i32, id: i64, number: i32) -> Joined {
+        let mut state = self.0.state.lock();
+        let session = Session {
+            tenant,
+            writers: 1,
+            idle_since: Instant::now(),
+        };
+        state.sessions.insert(id, session);
+        let is_present = state
+            .heard
+            .get(&tenant)
+            .is_none_or(|heard| number >= *heard);
+        if is_present && let Some(earlier) = state.current.insert(tenant, id) {
+            self.end(&mut state, earlier);
+        }
+        Joined {
+            sessions: self.clone(),
+            id,
+        }
+    }
+
+    /// A collection of the tenant has opened: new writers need a new session.
+    pub(crate) fn retire(&self, tenant: i32, number: i32) {
+        let mut state = self.0.state.lock();
+        state.heard.insert(tenant, number);
+        if let Some(id) = state.current.remove(&tenant) {
+            self.end(&mut state, id);
+        }
+    }
+
+    /// Retires the sessions that had no writers for a while.
+    pub(crate) fn retire_idle(&self) {
+        let mut state = self.0.state.lock();
+        let is_idle =
+            |session: &Session| session.writers == 0 && session.idle_since.elapsed() >= KEPT;
+        let idle: Vec<_> = state
+            .sessions
+            .iter()
+            .filter(|(_, session)| is_idle(session))
+            .map(|(id, session)| (*id, session.tenant))
+            .collect();
+        for (id, tenant) in idle {
+            state.current.remove(&tenant);
+            self.end(&mut state, id);
+        }
+    }
+
+    fn end(&self, state: &mut State, id: i64) {
+        if state.end_if_over(id) {
+            self.0.ended.notify_one();
+        }
+    }
+
+    /// The sessions that have ended. Their rows do not count.
+    pub(crate) fn ended(&self) -> Vec<i64> {
+        self.0.state.lock().ended.iter().copied().collect()
+    }
+
+    /// Forgets sessions whose rows were deleted.
+    pub(crate) fn forget(&self, deleted: &[i64]) {
+        let mut state = self.0.state.lock();
+        for id in deleted {
+            state.ended.remove(id);
+        }
+    }
+
+    /// Waits until a session ends.
+    pub(crate) async fn wait_for_end(&self) {
+        self.0.ended.notified().await;
+    }
+}
+
+/// The place of a writer in a session, until dropped.
+#[derive(Debug)]
+pub(crate) struct Joined {
+    sessions: Sessions,
+    id: i64,
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        let mut state = self.sessions.0.state.lock();
+        if let Some(session) = state.sessions.get_mut(&self.id) {
+            session.writers -= 1;
+            session.idle_since = Instant::now();
+        }
+        self.sessions.end(&mut state, self.id);
+    }
+}

@@ -1,0 +1,265 @@
+//! The store, and the calls of its interface.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use elevo_core::TenantId;
+use elevo_engine::{
+    Collection, Commit, Committed, GcScope, Guard, Held, Object, Recent, Store, StoreError,
+    StoreResult, Writer,
+};
+use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId};
+use quick_cache::sync::Cache;
+use sqlx::PgPool;
+
+use crate::bucket::Bucket;
+use crate::failure;
+use crate::node::Node;
+use crate::open::{self, OpenError};
+use crate::options::Options;
+use crate::writers::Writers;
+
+/// Tenants whose numbers are kept in memory.
+const TENANTS: usize = 100_000;
+/// Bytes that a writer has put and that are uploaded before its commit.
+const AHEAD_BYTES: usize = 16 << 20;
+
+/// A [`Store`] in PostgreSQL and S3. Safe for many threads, and for many
+/// processes at once.
+pub struct ClusterStore(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) pool: PgPool,
+    pub(crate) bucket: Bucket,
+    pub(crate) node: Arc<Node>,
+    pub(crate) writers: Writers,
+    pub(crate) options: Options,
+    pub(crate) ids: Ids,
+    /// Collections of this process that ended without a word.
+    pub(crate) ended: parking_lot::Mutex<Vec<i64>>,
+    tenants: Cache<TenantId, i32>,
+}
+
+/// Ids of packs and files: the node in the upper bits, so that they are unique
+/// and known before the call that records them.
+#[derive(Debug)]
+pub(crate) struct Ids {
+    node: i64,
+    last: std::sync::atomic::AtomicI64,
+}
+
+impl Ids {
+    const COUNTER_BITS: u32 = 39;
+
+    pub(crate) fn next(&self) -> i64 {
+        let next = self.last.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
+        (self.node << Self::COUNTER_BITS) | next
+    }
+}
+
+impl fmt::Debug for ClusterStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClusterStore")
+            .field("node", &self.0.node.id)
+            .field("bucket", &self.0.options.bucket)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ClusterStore {
+    /// Opens a store, and creates its schema if there is none. Needs a Tokio
+    /// runtime, in which it leaves a task.
+    pub async fn open(options: Options) -> Result<Self, OpenError> {
+        let bucket = Bucket::open(&options.bucket);
+        let bucket = bucket.map_err(|error| OpenError::InvalidBucket(Box::new(error)))?;
+        let pool = open::connect(&options).await?;
+        let node = Node::join(&pool, options.beat, options.lease).await?;
+        let ids = Ids {
+            node: node.id.into(),
+            last: 0.into(),
+        };
+        Ok(Self(Arc::new(Inner {
+            pool,
+            bucket,
+            node,
+            writers: Writers::default(),
+            options,
+            ids,
+            ended: parking_lot::Mutex::default(),
+            tenants: Cache::new(TENANTS),
+        })))
+    }
+
+    /// Ends the part of this process in the cluster, so that no collection waits
+    /// for it.
+    pub async fn close(&self) -> StoreResult<()> {
+        self.0.node.leave().await?;
+        self.0.pool.close().await;
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// Returns the number of a tenant; `None` if it has stored nothing.
+    pub(crate) async fn find_tenant(&self, tenant: TenantId) -> StoreResult<Option<i32>> {
+        if let Some(number) = self.tenants.get(&tenant) {
+            return Ok(Some(number));
+        }
+        let found: Option<i32> = sqlx::query_scalar("SELECT no FROM store.tenants WHERE id = $1")
+            .bind(tenant.as_bytes().as_slice())
+            .fetch_optional(&self.pool)
+            .await
+            .map_err(failure::of)?;
+        if let Some(number) = found {
+            self.tenants.insert(tenant, number);
+        }
+        Ok(found)
+    }
+
+    /// Returns the number of a tenant, which is recorded if it is new.
+    pub(crate) async fn tenant(&self, tenant: TenantId) -> StoreResult<i32> {
+        if let Some(number) = self.tenants.get(&tenant) {
+            return Ok(number);
+        }
+        let number: i32 = sqlx::query_scalar("SELECT store.tenant_1($1)")
+            .bind(tenant.as_bytes().as_slice())
+            .fetch_one(&self.pool)
+            .await
+            .map_err(failure::of)?;
+        self.tenants.insert(tenant, number);
+        Ok(number)
+    }
+}
+
+/// Rejects snapshots among objects: their roots would not be checked.
+pub(crate) fn check_objects(objects: &[Object]) -> StoreResult<()> {
+    match objects.iter().any(|one| one.key.kind == Kind::Snapshot) {
+        true => Err(StoreError::Refused(
+            "a snapshot cannot be written as an object".into(),
+        )),
+        false => Ok(()),
+    }
+}
+
+#[async_trait]
+impl Store for ClusterStore {
+    async fn get(&self, tenant: TenantId, keys: &[ObjectKey]) -> StoreResult<Vec<Option<Bytes>>> {
+        self.0.get(tenant, keys).await
+    }
+
+    async fn contains(&self, tenant: TenantId, keys: &[ObjectKey]) -> StoreResult<Vec<bool>> {
+        let found = match self.0.find_tenant(tenant).await? {
+            Some(tenant) => self.0.find(tenant, keys).await?,
+            None => Default::default(),
+        };
+        Ok(keys.iter().map(|key| found.contains(key)).collect())
+    }
+
+    async fn put(
+        &self,
+        tenant: TenantId,
+        writer: &Writer,
+        objects: Vec<Object>,
+    ) -> StoreResult<()> {
+        self.0.node.check_not_lost()?;
+        check_objects(&objects)?;
+        let tenant = self.0.tenant(tenant).await?;
+        let ahead = self.0.writers.find(tenant, writer.id());
+        let ahead = ahead.ok_or_else(|| StoreError::Refused("the writer has ended".into()))?;
+        if ahead.put(objects) >= AHEAD_BYTES {
+            self.0.store_ahead(tenant, ahead).await?;
+        }
+        Ok(())
+    }
+
+    async fn commit(&self, tenant: TenantId, commit: Commit) -> StoreResult<Committed> {
+        self.0.node.check_not_lost()?;
+        // A commit that nothing waits for any more still protects what it needs.
+        let inner = self.0.clone();
+        let committing = tokio::spawn(async move { inner.commit(tenant, commit).await });
+        match committing.await {
+            Ok(committed) => self.0.node.note(committed),
+            Err(error) => Err(StoreError::Unknown(Box::new(error))),
+        }
+    }
+
+    async fn snapshots(
+        &self,
+        tenant: TenantId,
+        ids: &[SnapshotId],
+    ) -> StoreResult<Vec<Option<Snapshot>>> {
+        self.0.snapshots(tenant, ids).await
+    }
+
+    async fn list_snapshots(
+        &self,
+        tenant: TenantId,
+        after: Option<SnapshotId>,
+        limit: usize,
+    ) -> StoreResult<Vec<SnapshotId>> {
+        self.0.list_snapshots(tenant, None, after, limit).await
+    }
+
+    async fn snapshots_since(
+        &self,
+        tenant: TenantId,
+        recent: Recent,
+        after: Option<SnapshotId>,
+        limit: usize,
+    ) -> StoreResult<Vec<SnapshotId>> {
+        let age = Some(recent.age);
+        self.0.list_snapshots(tenant, age, after, limit).await
+    }
+
+    async fn reference(&self, tenant: TenantId, name: &str) -> StoreResult<Option<SnapshotId>> {
+        self.0.reference(tenant, name).await
+    }
+
+    async fn list_references(
+        &self,
+        tenant: TenantId,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> StoreResult<Vec<(String, SnapshotId)>> {
+        self.0.list_references(tenant, prefix, after, limit).await
+    }
+
+    async fn stored_bytes(&self, tenant: TenantId) -> StoreResult<u64> {
+        self.0.stored_bytes(tenant).await
+    }
+
+    async fn writing(&self, tenant: TenantId) -> StoreResult<Writer> {
+        self.0.node.check_not_lost()?;
+        let tenant = self.0.tenant(tenant).await?;
+        let session = self.0.session(tenant).await?;
+        let (id, registered) = self.0.writers.add(tenant, session);
+        Ok(Writer::new(id, registered))
+    }
+
+    async fn hold(&self, tenant: TenantId, snapshots: &[SnapshotId]) -> StoreResult<Option<Held>> {
+        self.0.node.check_not_lost()?;
+        if snapshots.is_empty() {
+            return Ok(Some(Held {
+                guard: Guard::new(()),
+                snapshots: Vec::new(),
+            }));
+        }
+        match self.0.find_tenant(tenant).await? {
+            Some(tenant) => self.0.hold(tenant, snapshots).await,
+            None => Ok(None),
+        }
+    }
+
+    async fn collection(
+        &self,
+        tenant: TenantId,
+        scope: GcScope,
+    ) -> StoreResult<Box<dyn Collection + '_>> {
+        self.0.node.check_not_lost()?;
+        let collecting = self.0.collect(tenant, scope).await;
+        Ok(Box::new(self.0.node.note(collecting)?))
+    }
+}

@@ -1,0 +1,133 @@
+//! Objects on their way into S3: packs are staged, uploaded, and published.
+
+use std::sync::Arc;
+
+use elevo_engine::{Object, StoreError, StoreResult};
+use elevo_objects::Kind;
+use futures::stream::{self, StreamExt, TryStreamExt};
+
+use crate::bucket::FileKey;
+use crate::failure;
+use crate::pack::{Contents, Pack, PackBuilder, code_of_kind};
+use crate::store::Inner;
+use crate::writers::Ahead;
+
+/// Packs that are uploaded at once by one call.
+const AT_ONCE: usize = 4;
+
+/// The columns of the index of a pack.
+#[derive(Default)]
+pub(crate) struct Columns {
+    pub(crate) hashes: Vec<Vec<u8>>,
+    pub(crate) kinds: Vec<i8>,
+    pub(crate) starts: Vec<i32>,
+    pub(crate) sizes: Vec<i32>,
+}
+
+impl Columns {
+    pub(crate) fn of(pack: &Pack) -> Self {
+        let each = || pack.entries.iter();
+        Self {
+            hashes: each().map(|one| one.key.hash.as_bytes().to_vec()).collect(),
+            kinds: each().map(|one| code_of_kind(one.key.kind)).collect(),
+            starts: each().map(|one| one.start as i32).collect(),
+            sizes: each().map(|one| one.size as i32).collect(),
+        }
+    }
+}
+
+impl Inner {
+    /// Stores what a writer has put, ahead of its commit.
+    pub(crate) async fn store_ahead(&self, tenant: i32, ahead: Arc<Ahead>) -> StoreResult<()> {
+        let _storing = ahead.storing.lock().await;
+        let objects = ahead.waiting();
+        self.upload(tenant, &objects).await?;
+        ahead.forget(&objects);
+        Ok(())
+    }
+
+    /// Stores objects in S3 that are not stored yet.
+    pub(crate) async fn upload(&self, tenant: i32, objects: &[Object]) -> StoreResult<()> {
+        let keys: Vec<_> = objects.iter().map(|object| object.key).collect();
+        let present = self.find(tenant, &keys).await?;
+        let new = objects.iter().filter(|one| !present.contains(&one.key));
+        let packs = packed(new);
+        if packs.is_empty() {
+            return Ok(());
+        }
+        let files: Vec<_> = packs
+            .iter()
+            .map(|_| (self.ids.next(), FileKey::random()))
+            .collect();
+        self.stage(tenant, &files).await?;
+        let uploads = packs.into_iter().zip(files);
+        stream::iter(uploads.map(|(pack, (file, key))| async move {
+            self.bucket.put(tenant, key, pack.bytes.clone()).await?;
+            self.publish(tenant, file, &pack).await
+        }))
+        .buffer_unordered(AT_ONCE)
+        .try_collect()
+        .await
+    }
+
+    /// Records files before they are uploaded, so that none is forgotten.
+    pub(crate) async fn stage(&self, tenant: i32, files: &[(i64, FileKey)]) -> StoreResult<()> {
+        let ids: Vec<_> = files.iter().map(|(id, _)| *id).collect();
+        let keys: Vec<_> = files.iter().map(|(_, key)| key.0.to_vec()).collect();
+        sqlx::query(
+            "INSERT INTO store.files (id, tenant, key, node) \
+             SELECT f.id, $1, f.key, $2 FROM unnest($3::int8[], $4::bytea[]) AS f (id, key) \
+             ON CONFLICT DO NOTHING",
+        )
+        .bind(tenant)
+        .bind(self.node.id)
+        .bind(ids)
+        .bind(keys)
+        .execute(&self.pool)
+        .await
+        .map(drop)
+        .map_err(failure::of)
+    }
+
+    /// Makes the objects of an uploaded file readable.
+    async fn publish(&self, tenant: i32, file: i64, pack: &Pack) -> StoreResult<()> {
+        let id = self.ids.next();
+        let columns = Columns::of(pack);
+        let columns = &columns;
+        self.settled(move || {
+            let publish = sqlx::query("SELECT store.publish_1($1, $2, $3, $4, $5, $6, $7, $8, $9)")
+                .bind(self.node.id)
+                .bind(tenant)
+                .bind(file)
+                .bind(id)
+                .bind(pack.bytes.len() as i32)
+                .bind(&columns.hashes)
+                .bind(&columns.kinds)
+                .bind(&columns.starts)
+                .bind(&columns.sizes);
+            publish.execute(&self.pool)
+        })
+        .await
+        .map_err(|error| match error {
+            // Objects that are stored and that nothing refers to are harmless.
+            StoreError::Unknown(cause) => StoreError::Unavailable(cause),
+            other => other,
+        })
+    }
+}
+
+/// Packs objects, nodes and chunks apart.
+fn packed<'a>(objects: impl Iterator<Item = &'a Object>) -> Vec<Pack> {
+    let mut builders = [Contents::Nodes, Contents::Chunks].map(PackBuilder::new);
+    let mut packs = Vec::new();
+    for object in objects {
+        let builder = &mut builders[usize::from(object.key.kind == Kind::Chunk)];
+        if !builder.has_room(object.data.len()) {
+            packs.push(builder.finish());
+        }
+        builder.push(object);
+    }
+    let rest = builders.iter_mut().filter(|builder| !builder.is_empty());
+    packs.extend(rest.map(PackBuilder::finish));
+    packs
+}

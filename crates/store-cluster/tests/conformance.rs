@@ -1,0 +1,73 @@
+//! The store on PostgreSQL and S3 keeps the promises of a store.
+
+#![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
+
+mod alternating;
+mod support;
+
+use std::ops::Deref;
+
+use alternating::Alternating;
+use elevo_engine::Store;
+use elevo_store_cluster::{ClusterStore, Options};
+use elevo_testkit::postgres::Database;
+use elevo_testkit::s3::S3;
+use support::options;
+use tokio::runtime::Handle;
+
+/// A store, which is deleted with this value.
+struct Temporary<T = ClusterStore> {
+    store: T,
+    _database: Database,
+}
+
+impl<T> Deref for Temporary<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.store
+    }
+}
+
+impl Temporary<Alternating> {
+    /// Opens a new store twice.
+    fn with_two_handles() -> Self {
+        let database = Database::create();
+        let options = options(&database, &S3::new());
+        let open = || Handle::current().block_on(ClusterStore::open(options.clone()));
+        let open = || Box::new(open().unwrap()) as Box<dyn Store>;
+        let store = Alternating::new([open(), open()]);
+        Self {
+            store,
+            _database: database,
+        }
+    }
+}
+
+impl Temporary {
+    /// Opens a new store. The caller is in a Tokio runtime.
+    fn new(change: impl FnOnce(&mut Options)) -> Self {
+        let database = Database::create();
+        let mut options = options(&database, &S3::new());
+        change(&mut options);
+        let store = Handle::current().block_on(ClusterStore::open(options));
+        Self {
+            store: store.unwrap(),
+            _database: database,
+        }
+    }
+}
+
+mod through_one_handle {
+    elevo_engine::conformance_tests!(|| super::Temporary::new(|_| {}));
+}
+
+/// Every object is uploaded to S3.
+mod with_nothing_inline {
+    elevo_engine::conformance_tests!(|| super::Temporary::new(|options| options.inline_bytes = 0));
+}
+
+/// Each call goes to the other handle than the one before.
+mod through_two_handles {
+    elevo_engine::conformance_tests!(super::Temporary::with_two_handles);
+}

@@ -1,0 +1,34 @@
+//! Options of stores for tests.
+
+#![allow(dead_code, reason = "no test uses everything")]
+
+use std::time::Duration;
+
+use elevo_store_cluster::{BucketOptions, Options};
+use elevo_testkit::postgres::Database;
+use elevo_testkit::s3::S3;
+
+/// Options for a store in a database and a prefix. Reports often, so that
+/// collections of other processes do not wait long.
+pub(crate) fn options(database: &Database, s3: &S3) -> Options {
+    options_at(database.url(), s3)
+}
+
+/// The same for the URL of a database.
+pub(crate) fn options_at(database: String, s3: &S3) -> Options {
+    let bucket = BucketOptions {
+        endpoint: Some(s3.endpoint.clone()),
+        bucket: s3.bucket.clone(),
+        prefix: s3.prefix.clone(),
+        region: "us-east-1".into(),
+        key: s3.key.clone(),
+        secret: s3.secret.clone(),
+        timeout: Duration::from_secs(30),
+        retry: Duration::from_secs(30),
+    };
+    Options {
+        connections: 4,
+        beat: Duration::from_millis(50),
+        ..Options::new(database, bucket)
+    }
+}
