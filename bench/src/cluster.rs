@@ -1,7 +1,8 @@
-//! `elevo-bench cluster`: several processes on one catalog in PostgreSQL. Needs the servers of
-//! `scripts/services up postgres`; a measure that kills servers starts its own.
+//! `elevo-bench cluster`: several processes on one catalog in PostgreSQL, and on one store in PostgreSQL
+//! and S3. Needs the servers of `scripts/services up postgres s3`; a measure that kills servers starts its
+//! own.
 //!
-//! The measures together are `--only catalog`.
+//! `--only catalog` and `--only store` are all measures of one of them.
 
 mod events;
 mod failover;
@@ -13,6 +14,7 @@ mod http;
 mod land;
 mod lander;
 mod pair;
+mod store;
 mod worker;
 
 use std::path::{Path, PathBuf};
@@ -31,18 +33,20 @@ use crate::suite::{self, Measure, Settings};
 pub(crate) struct Arguments {
     #[command(flatten)]
     settings: Settings,
-    /// Run only these measures; `catalog` is all of them
+    /// Run only these measures; `catalog` and `store` are all of one kind
     #[arg(long, value_name = "NAME", num_args = 1..,
           value_parser = PossibleValuesParser::new(
-              MEASURES.map(|measure| measure.name).into_iter().chain([CATALOG])))]
+              MEASURES.map(|measure| measure.name).into_iter().chain([CATALOG, STORE])))]
     only: Vec<String>,
 }
 
 /// The name of all measures of the catalog.
 const CATALOG: &str = "catalog";
+/// The name of all measures of the store, and the beginning of their names.
+const STORE: &str = "store";
 
 /// In the order in which they run.
-const MEASURES: [Measure<Bench>; 5] = [
+const MEASURES: [Measure<Bench>; 12] = [
     Measure {
         name: "land",
         peers: &[],
@@ -68,7 +72,59 @@ const MEASURES: [Measure<Bench>; 5] = [
         peers: &[],
         run: http::run,
     },
+    Measure {
+        name: "store-commit",
+        peers: &[],
+        run: store::commit::run,
+    },
+    Measure {
+        name: "store-committers",
+        peers: &[],
+        run: store::committers::run,
+    },
+    Measure {
+        name: "store-large",
+        peers: &[],
+        run: store::large::run,
+    },
+    Measure {
+        name: "store-import",
+        peers: &[],
+        run: store::large::run_import,
+    },
+    Measure {
+        name: "store-read",
+        peers: &[],
+        run: store::read::run,
+    },
+    Measure {
+        name: "store-open",
+        peers: &[],
+        run: store::read::run_open,
+    },
+    Measure {
+        name: "store-index",
+        peers: &[],
+        run: store::index::run,
+    },
 ];
+
+/// The measures that the arguments name.
+fn chosen(only: &[String]) -> Vec<String> {
+    let is_chosen = |measure: &&Measure<Bench>| {
+        let group = match measure.name.starts_with(STORE) {
+            true => STORE,
+            false => CATALOG,
+        };
+        only.iter()
+            .any(|name| name == measure.name || name == group)
+    };
+    let names = MEASURES
+        .iter()
+        .filter(is_chosen)
+        .map(|measure| measure.name);
+    names.map(str::to_owned).collect()
+}
 
 /// The context of all measures.
 pub(crate) struct Bench {
@@ -86,10 +142,7 @@ impl Bench {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Report> {
     let quick = arguments.settings.quick;
-    let only: &[String] = match arguments.only.iter().any(|name| name == CATALOG) {
-        true => &[],
-        false => &arguments.only,
-    };
+    let only = chosen(&arguments.only);
     if only.is_empty() || only.iter().any(|name| name == "http") {
         merge::enter_mounts()?;
     }
@@ -100,5 +153,5 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Report> {
             quick,
         })
     };
-    suite::run(&MEASURES, only, &arguments.settings, bench)
+    suite::run(&MEASURES, &only, &arguments.settings, bench)
 }

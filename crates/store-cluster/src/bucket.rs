@@ -9,9 +9,7 @@ use bytes::Bytes;
 use elevo_engine::{StoreError, StoreResult};
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::path::Path;
-use object_store::{
-    BackoffConfig, ClientOptions, ObjectStore, ObjectStoreExt, PutPayload, RetryConfig,
-};
+use object_store::{BackoffConfig, ClientOptions, ObjectStoreExt, PutPayload, RetryConfig};
 
 /// The place of a store's files.
 #[derive(Clone)]
@@ -114,22 +112,17 @@ impl Bucket {
         put.map(drop).map_err(unavailable)
     }
 
-    /// Returns ranges of a file; `None` if there is no such file, or it is
+    /// Returns a range of a file; `None` if there is no such file, or it is
     /// shorter.
-    pub(crate) async fn ranges(
+    pub(crate) async fn range(
         &self,
         tenant: i32,
         key: FileKey,
-        ranges: &[Range<u64>],
-    ) -> StoreResult<Option<Vec<Bytes>>> {
-        match self.s3.get_ranges(&self.path(tenant, key), ranges).await {
-            Ok(found) => {
-                let is_whole = |(range, found): (&Range<u64>, &Bytes)| {
-                    range.end - range.start == found.len() as u64
-                };
-                let is_whole = ranges.iter().zip(&found).all(is_whole);
-                Ok((is_whole && found.len() == ranges.len()).then_some(found))
-            }
+        range: Range<u64>,
+    ) -> StoreResult<Option<Bytes>> {
+        let length = range.end - range.start;
+        match self.s3.get_range(&self.path(tenant, key), range).await {
+            Ok(found) => Ok(Some(found).filter(|found| found.len() as u64 == length)),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(unavailable(error)),
         }

@@ -17,7 +17,7 @@ use crate::pack::{Contents, MAX_PACK_OBJECTS, Pack, PackBuilder, code_of_kind};
 use crate::read::hashes;
 use crate::session::Joined;
 use crate::store::{Inner, check_objects};
-use crate::upload::Columns;
+use crate::upload::{AT_ONCE, Columns};
 
 /// Pause before a statement is repeated: at first, and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
@@ -80,9 +80,11 @@ impl Inner {
         // Until the end, also if nothing waits for this commit any more.
         let _committing = self.node.guards.commit(tenant);
         let held = self.node.guards.hold_new(tenant, &ids);
-        let mut storing = Vec::with_capacity(writers.len());
+        let mut uploads = Vec::with_capacity(writers.len());
         for writer in &writers {
-            storing.push(writer.storing.lock().await);
+            // Waits for those under way.
+            let all = writer.uploads.acquire_many(AT_ONCE as u32).await;
+            uploads.push(all.map_err(|error| StoreError::Unavailable(Box::new(error)))?);
         }
         let put: Vec<_> = writers.iter().map(|writer| writer.waiting()).collect();
         let objects = distinct(put.iter().flatten().chain(&commit.objects));

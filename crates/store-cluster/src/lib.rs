@@ -10,17 +10,20 @@
 //! commit up to 256 KiB   one statement: pack, index, snapshots, refs
 //! larger                 packs are staged in PostgreSQL, uploaded to S3 and
 //!                        published; then a statement as above
-//! get                    one statement for the places of all keys, which
-//!                        returns small packs' objects; then ranges of files
+//! get                    one statement for the places that are not known, which
+//!                        returns small packs; then ranges of files (`blocks.rs`)
 //! collection             see `node.rs` and `collect.rs`
 //! ```
 //!
 //! PostgreSQL decides about everything: an S3 file counts only if a row names
 //! it. `docs/formats.md` draws the packs.
 
+mod blocks;
 mod bucket;
+mod cache;
 mod collect;
 mod commit;
+mod disk;
 mod failure;
 #[cfg(any(test, feature = "fuzzing"))]
 mod fuzzing;
@@ -30,8 +33,10 @@ mod node;
 mod open;
 mod options;
 mod pack;
+mod places;
 mod read;
 mod session;
+mod snapshots;
 mod store;
 mod upload;
 mod writers;
@@ -40,6 +45,6 @@ pub use bucket::BucketOptions;
 #[cfg(any(test, feature = "fuzzing"))]
 pub use fuzzing::{read_any_marks, read_any_pack};
 pub use open::OpenError;
-pub use options::Options;
+pub use options::{CacheOptions, Options};
 pub use pack::InvalidPack;
 pub use store::ClusterStore;

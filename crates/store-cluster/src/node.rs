@@ -7,7 +7,8 @@
 //!                      of this moment; when the commits under way have ended, it
 //!                      acknowledges
 //! one closes           this node vetoes the condemned snapshots that it holds,
-//!                      or has held since the opening, and acknowledges
+//!                      or has held since the opening, forgets the places of
+//!                      objects, and acknowledges
 //! ```
 //!
 //! Others declare a node lost that does not report in time. Its changes then
@@ -25,8 +26,9 @@ use tokio::time::timeout;
 
 use crate::failure;
 use crate::guards::Guards;
-use crate::read::snapshot_ids;
+use crate::places::Places;
 use crate::session::Sessions;
+use crate::snapshots::snapshot_ids;
 
 /// Pause before another attempt to acknowledge an opening.
 const AGAIN: Duration = Duration::from_millis(10);
@@ -40,6 +42,7 @@ pub(crate) struct Node {
     is_lost: AtomicBool,
     pub(crate) guards: Guards,
     pub(crate) sessions: Sessions,
+    pub(crate) places: Places,
     /// Tasks of the background.
     task: Mutex<Option<JoinHandle<()>>>,
     /// Openings that this node has heard of and not acknowledged.
@@ -86,6 +89,7 @@ impl Node {
             is_lost: AtomicBool::new(false),
             guards: Guards::default(),
             sessions: Sessions::default(),
+            places: Places::default(),
             task: Mutex::default(),
             openings: Mutex::default(),
             heard: AtomicI64::new(0),
@@ -237,6 +241,8 @@ impl Node {
         .await
         .map_err(failure::of)?;
         self.guards.close(round.tenant);
+        // Before the acknowledgement, after which objects are deleted.
+        self.places.forget(round.tenant);
         Ok(())
     }
 

@@ -1,13 +1,16 @@
 //! Opening a store.
 
 use std::borrow::Cow;
+use std::path::PathBuf;
 
 use elevo_engine::StoreError;
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions, PgPool};
 
-use crate::options::Options;
+use crate::cache::{BlockCache, Memory};
+use crate::disk::Disk;
+use crate::options::{CacheOptions, Options};
 
 /// The reason why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +25,14 @@ pub enum OpenError {
     /// The options of the bucket are not valid.
     #[error("the options of the bucket are not valid")]
     InvalidBucket(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The directory of the cache cannot be used.
+    #[error("the directory of the store's cache cannot be used: {}", directory.display())]
+    Cache {
+        /// The directory.
+        directory: PathBuf,
+        /// The cause.
+        source: std::io::Error,
+    },
     /// A newer version has written the database.
     #[error("the schema of the store is newer than this version; use a newer version of Elevo")]
     Newer,
@@ -31,6 +42,19 @@ pub enum OpenError {
     /// The database or the bucket failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+pub(crate) async fn cache(options: &CacheOptions) -> Result<Box<dyn BlockCache>, OpenError> {
+    let Some((directory, bytes)) = &options.disk else {
+        return Ok(Box::new(Memory::new(options.memory)));
+    };
+    match Disk::open(directory, options.memory, *bytes).await {
+        Ok(disk) => Ok(Box::new(disk)),
+        Err(source) => Err(OpenError::Cache {
+            directory: directory.clone(),
+            source,
+        }),
+    }
 }
 
 pub(crate) async fn connect(options: &Options) -> Result<PgPool, OpenError> {

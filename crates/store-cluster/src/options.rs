@@ -1,3 +1,4 @@
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::bucket::BucketOptions;
@@ -22,6 +23,18 @@ pub struct Options {
     pub lease: Duration,
     /// Maximum size of a commit that needs no S3 file.
     pub inline_bytes: usize,
+    /// The local cache of what is read from S3.
+    pub cache: CacheOptions,
+}
+
+/// Options of the local cache.
+#[derive(Clone, Debug)]
+pub struct CacheOptions {
+    /// Maximum size in memory.
+    pub memory: u64,
+    /// Directory of the cache on disk, which only this process uses, and its
+    /// maximum size.
+    pub disk: Option<(PathBuf, u64)>,
 }
 
 impl Options {
@@ -36,6 +49,10 @@ impl Options {
             beat: Duration::from_secs(2),
             lease: Duration::from_secs(15),
             inline_bytes: 256 << 10,
+            cache: CacheOptions {
+                memory: 256 << 20,
+                disk: None,
+            },
         }
     }
 }

@@ -13,6 +13,8 @@
 //! Numbers are little endian, and starts count from the first byte of the
 //! header.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use elevo_engine::Object;
 use elevo_objects::{Hash, Kind, ObjectKey, StoredEncoder, decode_stored};
@@ -47,6 +49,41 @@ pub(crate) struct Entry {
     pub(crate) size: u32,
 }
 
+/// The room in a pack, as if no object could be compressed.
+#[derive(Debug)]
+pub(crate) struct Room {
+    bytes: usize,
+    objects: usize,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self {
+            bytes: MAX_PACK_BYTES - HEADER - FOOTER,
+            objects: MAX_PACK_OBJECTS,
+        }
+    }
+}
+
+impl Room {
+    /// The bytes that an object takes, with its entry in the index.
+    pub(crate) const fn taken_by(object: &Object) -> usize {
+        object.data.len() + 1 + ENTRY
+    }
+
+    /// Takes the room of an object; false if there is not enough. A pack has at
+    /// least one object.
+    pub(crate) fn take(&mut self, object: &Object) -> bool {
+        let bytes = Self::taken_by(object);
+        let fits = self.objects == MAX_PACK_OBJECTS || (self.objects > 0 && bytes <= self.bytes);
+        if fits {
+            self.bytes = self.bytes.saturating_sub(bytes);
+            self.objects -= 1;
+        }
+        fits
+    }
+}
+
 /// A finished pack.
 #[derive(Clone, Debug)]
 pub(crate) struct Pack {
@@ -58,7 +95,6 @@ pub(crate) struct Pack {
 /// A pack that is being written. Objects must be different.
 #[derive(Debug)]
 pub(crate) struct PackBuilder {
-    contents: Contents,
     bytes: Vec<u8>,
     entries: Vec<Entry>,
     encoder: StoredEncoder,
@@ -69,23 +105,10 @@ impl PackBuilder {
         let mut bytes = MAGIC.to_vec();
         bytes.extend([VERSION, code_of_contents(contents), 0, 0]);
         Self {
-            contents,
             bytes,
             entries: Vec::new(),
             encoder: StoredEncoder::default(),
         }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
-    /// Whether an object of `size` bytes fits. One object always does.
-    pub(crate) fn has_room(&self, size: usize) -> bool {
-        let after = (self.entries.len() + 1) * ENTRY + FOOTER;
-        self.is_empty()
-            || (self.entries.len() < MAX_PACK_OBJECTS
-                && self.bytes.len() + size + 1 + after <= MAX_PACK_BYTES)
     }
 
     pub(crate) fn push(&mut self, object: &Object) {
@@ -99,13 +122,12 @@ impl PackBuilder {
         });
     }
 
-    /// Takes the pack; the next one begins empty.
-    pub(crate) fn finish(&mut self) -> Pack {
+    pub(crate) fn finish(self) -> Pack {
         let Self {
             mut bytes,
             mut entries,
             ..
-        } = std::mem::replace(self, Self::new(self.contents));
+        } = self;
         entries.sort_unstable_by_key(|entry| order(&entry.key));
         let index = bytes.len();
         for Entry { key, start, size } in &entries {
@@ -216,28 +238,39 @@ pub(crate) fn read_index(pack: &[u8]) -> Result<Vec<Entry>, InvalidPack> {
     if checksum(index, header, &footer[..8]).to_le_bytes() != footer[8..16] {
         return Err(InvalidPack::Checksum);
     }
-    let read = |row: &[u8]| {
-        let hash = row.first_chunk().ok_or(InvalidPack::Index)?;
-        let kind = kind_of_code(row[32] as i8).ok_or(InvalidPack::Index)?;
-        if !may_have(header[5], kind) {
-            return Err(InvalidPack::Index);
-        }
-        Ok(Entry {
-            key: ObjectKey {
-                kind,
-                hash: Hash::from_bytes(*hash),
-            },
-            start: number(row, 33),
-            size: number(row, 37),
-        })
-    };
-    let entries: Result<Vec<Entry>, _> = index.chunks_exact(ENTRY).map(read).collect();
-    let entries = entries?;
+    let entries = read_entries(index).ok_or(InvalidPack::Index)?;
+    if !entries
+        .iter()
+        .all(|entry| may_have(header[5], entry.key.kind))
+    {
+        return Err(InvalidPack::Index);
+    }
     let is_sorted = entries.is_sorted_by(|one, next| order(&one.key) < order(&next.key));
     if !is_sorted || !covers(&entries, start) {
         return Err(InvalidPack::Index);
     }
     Ok(entries)
+}
+
+/// Reads the rows of an index, without its checksum.
+pub(crate) fn read_entries(index: &[u8]) -> Option<Vec<Entry>> {
+    let read = |row: &[u8]| {
+        Some(Entry {
+            key: ObjectKey {
+                kind: kind_of_code(row[32] as i8)?,
+                hash: Hash::from_bytes(*row.first_chunk()?),
+            },
+            start: number(row, 33),
+            size: number(row, 37),
+        })
+    };
+    index.chunks_exact(ENTRY).map(read).collect()
+}
+
+/// The index of a pack of `size` bytes in a file, without the footer.
+pub(crate) const fn index_range(base: u64, size: u32, objects: u32) -> Range<u64> {
+    let end = base + (size as u64).saturating_sub(FOOTER as u64);
+    end.saturating_sub(objects as u64 * ENTRY as u64)..end
 }
 
 /// Whether the objects lie one after the other, and end where the index starts.
@@ -363,25 +396,31 @@ mod tests {
         assert!(!may_have(b'x', Kind::Chunk));
     }
 
-    #[test]
-    fn a_builder_stays_below_the_limits() {
-        let mut builder = PackBuilder::new(Contents::Chunks);
-        for n in 0..MAX_PACK_OBJECTS {
-            assert!(builder.has_room(4), "{n}");
-            builder.push(&made(Kind::Chunk, n.to_le_bytes().to_vec()));
+    /// Packs objects until there is no room.
+    fn full(mut next: impl FnMut(usize) -> Vec<u8>) -> Pack {
+        let (mut builder, mut room) = (PackBuilder::new(Contents::Chunks), Room::default());
+        for n in 0.. {
+            let object = made(Kind::Chunk, next(n));
+            if !room.take(&object) {
+                break;
+            }
+            builder.push(&object);
         }
-        assert!(!builder.has_room(4));
-        assert_eq!(read_index(&builder.finish().bytes).unwrap().len(), 8192);
-        assert!(builder.is_empty());
+        builder.finish()
+    }
+
+    #[test]
+    fn a_pack_without_room_is_below_the_limits() {
+        let many = full(|n| n.to_le_bytes().to_vec());
+        assert_eq!(read_index(&many.bytes).unwrap().len(), MAX_PACK_OBJECTS);
         let mut state = 1_u64;
         let mut noise = || {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
             (state >> 56) as u8
         };
-        while builder.has_room(200_000) {
-            builder.push(&made(Kind::Chunk, (0..200_000).map(|_| noise()).collect()));
-        }
-        let size = builder.finish().bytes.len();
+        let large = full(|_| (0..200_000).map(|_| noise()).collect());
+        let size = large.bytes.len();
+        assert_eq!(read_index(&large.bytes).as_ref(), Ok(&large.entries));
         assert!((MAX_PACK_BYTES - 300_000..=MAX_PACK_BYTES).contains(&size));
     }
 

@@ -1,35 +1,74 @@
-//! Reading.
+//! Reading objects.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
-use std::time::Duration;
 
 use bytes::Bytes;
 use elevo_core::TenantId;
-use elevo_engine::{Guard, Held, StoreError, StoreResult};
-use elevo_objects::{Hash, ObjectKey, Snapshot, SnapshotId};
+use elevo_engine::{StoreError, StoreResult};
+use elevo_objects::{Hash, Kind, ObjectKey};
 use futures::future::try_join_all;
-use tokio::time::sleep;
 
+use crate::blocks::StoredFile;
 use crate::bucket::FileKey;
 use crate::failure::{self, valid};
 use crate::pack;
+use crate::places::{Epoch, Place, Source};
 use crate::store::Inner;
 
-/// Pause before a hold looks again at a snapshot that a collection is about to
-/// decide on.
-const UNDECIDED: Duration = Duration::from_millis(20);
+/// Maximum size of a pack that is returned whole for any object in it.
+const SMALL_PACK: i32 = 32 << 10;
+/// A larger one is returned whole if it has at most this many times the bytes that
+/// are asked for.
+const WORTH: i32 = 8;
 
-/// The place of an object: its stored bytes, or a range of a file.
+/// The place of an object, as the database knows it.
 #[derive(sqlx::FromRow)]
-struct Place {
+struct Row {
     hash: Vec<u8>,
     kind: i8,
     start: i32,
     size: i32,
+    pack: i64,
     base: i64,
+    pack_size: i32,
+    objects: i32,
+    /// Whether all objects of the pack are stored, and stored there.
+    is_whole: bool,
     file: Option<Vec<u8>>,
-    bytes: Option<Vec<u8>>,
+    file_size: Option<i64>,
+    /// All bytes of the pack, in the first of its rows.
+    whole: Option<Vec<u8>>,
+    /// The object.
+    part: Option<Vec<u8>>,
+    /// Whether no collection is running.
+    is_idle: bool,
+}
+
+const PLACES: &str = "WITH found AS ( \
+        SELECT o.hash, o.kind, o.start, o.size, o.pack, p.base, p.size AS pack_size, p.objects, \
+            p.live = p.objects AS is_whole, f.key AS file, f.size AS file_size, p.bytes, \
+            p.file IS NULL AND (p.size <= $3 OR p.size <= $4 * sum(o.size) OVER (PARTITION BY o.pack)) \
+                AS is_worth, \
+            row_number() OVER (PARTITION BY o.pack ORDER BY o.hash) = 1 AS is_first \
+        FROM store.objects AS o \
+        JOIN store.packs AS p ON p.tenant = o.tenant AND p.id = o.pack \
+        LEFT JOIN store.files AS f ON f.id = p.file \
+        WHERE o.tenant = $1 AND o.hash = ANY ($2)) \
+    SELECT hash, kind, start, size, pack, base, pack_size, objects, is_whole, file, file_size, \
+        CASE WHEN is_worth AND is_first THEN bytes END AS whole, \
+        CASE WHEN file IS NULL AND NOT is_worth THEN substring(bytes FROM start + 1 FOR size) END AS part, \
+        (SELECT phase = 'i' FROM store.gc WHERE tenant = $1) AS is_idle \
+    FROM found ORDER BY pack, is_first DESC";
+
+/// The objects that a call has found, and those that it must read.
+#[derive(Default)]
+struct Found {
+    objects: HashMap<ObjectKey, Bytes>,
+    /// Objects in files, by file.
+    files: HashMap<FileKey, (StoredFile, Vec<Wanted>)>,
+    /// Indexes to read with them.
+    indexes: Vec<Index>,
 }
 
 /// An object in a file.
@@ -38,12 +77,21 @@ struct Wanted {
     range: Range<u64>,
 }
 
-const PLACES: &str = "SELECT o.hash, o.kind, o.start, o.size, p.base, f.key AS file, \
-         substring(p.bytes FROM o.start + 1 FOR o.size) AS bytes \
-     FROM store.objects AS o \
-     JOIN store.packs AS p ON p.tenant = o.tenant AND p.id = o.pack \
-     LEFT JOIN store.files AS f ON f.id = p.file \
-     WHERE o.tenant = $1 AND o.hash = ANY ($2)";
+/// The index of a pack in a file.
+struct Index {
+    file: StoredFile,
+    pack: i64,
+    base: u64,
+    range: Range<u64>,
+}
+
+impl Found {
+    fn want(&mut self, key: ObjectKey, file: StoredFile, start: u64, size: u32) {
+        let range = start..start + u64::from(size);
+        let (_, wanted) = self.files.entry(file.key).or_insert((file, Vec::new()));
+        wanted.push(Wanted { key, range });
+    }
+}
 
 impl Inner {
     pub(crate) async fn get(
@@ -54,80 +102,208 @@ impl Inner {
         let Some(tenant) = self.find_tenant(tenant).await? else {
             return Ok(vec![None; keys.len()]);
         };
-        let mut found = self.writers.pending(tenant, keys);
-        let missing = |found: &HashMap<ObjectKey, Bytes>| -> Vec<ObjectKey> {
-            let missing = keys.iter().filter(|key| !found.contains_key(key));
-            missing
-                .copied()
-                .collect::<HashSet<_>>()
-                .into_iter()
-                .collect()
+        let mut found = Found {
+            objects: self.writers.pending(tenant, keys),
+            ..Found::default()
         };
-        // A file that is gone: its objects may have moved since they were
-        // located.
+        // The second time for a place or a cached block that was wrong.
         for is_last in [false, true] {
-            let rest = missing(&found);
-            if rest.is_empty() {
+            let missing = keys.iter().filter(|key| !found.objects.contains_key(key));
+            let missing: HashSet<_> = missing.copied().collect();
+            if missing.is_empty() {
                 break;
             }
-            let (read, gone) = self.read(tenant, &rest).await?;
-            found.extend(read);
-            let Some(file) = gone else { break };
+            let epoch = self.node.places.epoch(tenant);
+            let unknown = self.find_known(epoch, tenant, missing, &mut found)?;
+            if !unknown.is_empty() {
+                self.locate(epoch, tenant, &unknown, &mut found).await?;
+            }
+            let wrong = self.read_files(epoch, &mut found, is_last).await?;
+            let Some(wrong) = wrong else { break };
             if is_last {
-                return Err(StoreError::Damaged(format!(
-                    "the file {file} is missing or too short"
-                )));
+                return Err(StoreError::Damaged(wrong));
             }
         }
-        Ok(keys.iter().map(|key| found.get(key).cloned()).collect())
+        let objects = &found.objects;
+        Ok(keys.iter().map(|key| objects.get(key).cloned()).collect())
     }
 
-    /// Reads objects, and returns one of the files that do not have what they
-    /// should.
-    async fn read(
+    /// Finds objects whose places are known; returns the others.
+    fn find_known(
         &self,
+        epoch: Epoch,
+        tenant: i32,
+        keys: HashSet<ObjectKey>,
+        found: &mut Found,
+    ) -> StoreResult<Vec<ObjectKey>> {
+        let places = &self.node.places;
+        let mut unknown = Vec::new();
+        for key in keys {
+            let Some(place) = places.find(epoch, &key) else {
+                unknown.push(key);
+                continue;
+            };
+            match place.source {
+                Source::File(file) => found.want(key, file, place.start, place.size),
+                Source::Pack(id) => match places.pack(tenant, id) {
+                    Some(pack) => {
+                        let stored = slice(&pack, place.start as usize, place.size as usize);
+                        found.objects.insert(key, decode(&key, stored)?);
+                    }
+                    None => unknown.push(key),
+                },
+            }
+        }
+        Ok(unknown)
+    }
+
+    /// Asks the database for the places of objects.
+    async fn locate(
+        &self,
+        epoch: Epoch,
         tenant: i32,
         keys: &[ObjectKey],
-    ) -> StoreResult<(HashMap<ObjectKey, Bytes>, Option<FileKey>)> {
-        let places: Vec<Place> = sqlx::query_as(PLACES)
+        found: &mut Found,
+    ) -> StoreResult<()> {
+        let rows: Vec<Row> = sqlx::query_as(PLACES)
             .bind(tenant)
             .bind(hashes(keys))
+            .bind(SMALL_PACK)
+            .bind(WORTH)
             .fetch_all(&self.pool)
             .await
             .map_err(failure::of)?;
-        let wanted: HashSet<_> = keys.iter().copied().collect();
-        let mut found = HashMap::with_capacity(places.len());
-        let mut files: HashMap<FileKey, Vec<Wanted>> = HashMap::new();
-        for place in places {
-            let Some(key) = place.key()?.filter(|key| wanted.contains(key)) else {
+        let wanted: HashSet<_> = keys.iter().collect();
+        let places = &self.node.places;
+        // The bytes of the pack of the last row.
+        let mut whole = Bytes::new();
+        for mut row in rows {
+            if let Some(bytes) = row.whole.take() {
+                whole = bytes.into();
+                self.learn_pack(epoch, tenant, &row, &whole);
+            }
+            let Some(key) = object_key(&row.hash, row.kind)?.filter(|key| wanted.contains(key))
+            else {
                 continue;
             };
-            if let Some(stored) = &place.bytes {
-                found.insert(key, decode(&key, stored)?);
-                continue;
+            if let Some(file) = &row.file {
+                let key_of_file = valid(FileKey::read(file), "the key of a file")?;
+                let file = StoredFile {
+                    tenant,
+                    key: key_of_file,
+                    size: row.file_size.unwrap_or_default() as u64,
+                };
+                let (start, size) = (row.base as u64 + row.start as u64, row.size as u32);
+                found.want(key, file, start, size);
+                if row.is_idle {
+                    let source = Source::File(file);
+                    places.add(
+                        epoch,
+                        key,
+                        Place {
+                            source,
+                            start,
+                            size,
+                        },
+                    );
+                    self.want_index(epoch, &key, &row, file, found);
+                }
+            } else if let Some(part) = &row.part {
+                found.objects.insert(key, decode(&key, part)?);
+            } else {
+                let stored = slice(&whole, row.start as usize, row.size as usize);
+                found.objects.insert(key, decode(&key, stored)?);
             }
-            let file = place.file.as_deref().and_then(FileKey::read);
-            let file = valid(file, "a pack without bytes and without a file")?;
-            let start = place.base as u64 + place.start as u64;
-            let range = start..start + place.size as u64;
-            files.entry(file).or_default().push(Wanted { key, range });
         }
-        let reads = files.into_iter().map(|(file, wanted)| async move {
-            let ranges: Vec<_> = wanted.iter().map(|one| one.range.clone()).collect();
-            let read = self.bucket.ranges(tenant, file, &ranges).await?;
-            Ok::<_, StoreError>((file, wanted, read))
+        Ok(())
+    }
+
+    /// Keeps the pack of a small commit. The next call asks for other nodes of
+    /// it.
+    fn learn_pack(&self, epoch: Epoch, tenant: i32, row: &Row, bytes: &Bytes) {
+        if !row.is_idle || !row.is_whole {
+            return;
+        }
+        if let Ok(entries) = pack::read_index(bytes) {
+            let places = &self.node.places;
+            places.keep_pack(tenant, row.pack, bytes.clone());
+            places.add_pack(epoch, row.pack, (Source::Pack(row.pack), 0), &entries);
+        }
+    }
+
+    /// Asks for the index of a pack with one of its objects.
+    fn want_index(
+        &self,
+        epoch: Epoch,
+        key: &ObjectKey,
+        row: &Row,
+        file: StoredFile,
+        found: &mut Found,
+    ) {
+        let is_wanted = found.indexes.iter().any(|index| index.pack == row.pack);
+        let is_node = key.kind != Kind::Chunk;
+        let needs_index = || self.node.places.needs_index(epoch, row.pack, is_node);
+        if !row.is_whole || is_wanted || !needs_index() {
+            return;
+        }
+        let base = row.base as u64;
+        found.indexes.push(Index {
+            file,
+            pack: row.pack,
+            base,
+            range: pack::index_range(base, row.pack_size as u32, row.objects as u32),
         });
-        let mut gone = None;
-        for (file, wanted, read) in try_join_all(reads).await? {
-            let Some(read) = read else {
-                gone = Some(file);
+    }
+
+    /// Reads the objects in files. Returns what was wrong with one of them; the
+    /// places of such objects are forgotten.
+    async fn read_files(
+        &self,
+        epoch: Epoch,
+        found: &mut Found,
+        is_fresh: bool,
+    ) -> StoreResult<Option<String>> {
+        let files = std::mem::take(&mut found.files);
+        let indexes = std::mem::take(&mut found.indexes);
+        let reads = files.into_values().map(|(file, wanted)| {
+            let of_file = indexes.iter().filter(move |index| index.file == file);
+            let of_file: Vec<_> = of_file.collect();
+            async move {
+                let ranges = wanted.iter().map(|one| one.range.clone());
+                let ranges = ranges.chain(of_file.iter().map(|index| index.range.clone()));
+                let ranges: Vec<_> = ranges.collect();
+                let read = self.blocks.read(file, &ranges, is_fresh).await?;
+                Ok::<_, StoreError>((file, wanted, of_file, read))
+            }
+        });
+        let mut wrong = None;
+        let places = &self.node.places;
+        for (file, wanted, indexes, read) in try_join_all(reads).await? {
+            let Some(mut read) = read else {
+                wanted.iter().for_each(|one| places.remove(epoch, &one.key));
+                wrong = Some(format!("the file {} is missing or too short", file.key));
                 continue;
             };
-            for (wanted, stored) in wanted.iter().zip(read) {
-                found.insert(wanted.key, decode(&wanted.key, &stored)?);
+            for (index, rows) in indexes.iter().zip(read.split_off(wanted.len())) {
+                if let Some(entries) = pack::read_entries(&rows) {
+                    let source = (Source::File(file), index.base);
+                    places.add_pack(epoch, index.pack, source, &entries);
+                }
+            }
+            for (Wanted { key, range }, stored) in wanted.iter().zip(read) {
+                match pack::object(key, &stored) {
+                    Some(object) => {
+                        found.objects.insert(*key, object);
+                    }
+                    None => {
+                        places.remove(epoch, key);
+                        self.blocks.forget(file.key, range);
+                        wrong = Some(mismatch(key));
+                    }
+                }
             }
         }
-        Ok((found, gone))
+        Ok(wrong)
     }
 
     /// Returns which objects are stored.
@@ -152,165 +328,6 @@ impl Inner {
         let found: StoreResult<Vec<_>> = keys.collect();
         Ok(found?.into_iter().flatten().collect())
     }
-
-    pub(crate) async fn snapshots(
-        &self,
-        tenant: TenantId,
-        ids: &[SnapshotId],
-    ) -> StoreResult<Vec<Option<Snapshot>>> {
-        let Some(tenant) = self.find_tenant(tenant).await? else {
-            return Ok(vec![None; ids.len()]);
-        };
-        let rows: Vec<(Vec<u8>, Vec<u8>)> = sqlx::query_as(
-            "SELECT id, record FROM store.snapshots WHERE tenant = $1 AND id = ANY ($2)",
-        )
-        .bind(tenant)
-        .bind(snapshot_ids(ids))
-        .fetch_all(&self.pool)
-        .await
-        .map_err(failure::of)?;
-        let mut found = HashMap::with_capacity(rows.len());
-        for (id, record) in rows {
-            found.insert(failure::id(&id)?, decode_snapshot(record)?);
-        }
-        Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
-    }
-
-    /// Lists snapshots, or those that were stored in the last `age`.
-    pub(crate) async fn list_snapshots(
-        &self,
-        tenant: TenantId,
-        age: Option<Duration>,
-        after: Option<SnapshotId>,
-        limit: usize,
-    ) -> StoreResult<Vec<SnapshotId>> {
-        let Some(tenant) = self.find_tenant(tenant).await? else {
-            return Ok(Vec::new());
-        };
-        // PostgreSQL's interval has microseconds.
-        let age = age.map(|age| Duration::from_micros(age.as_micros() as u64));
-        let after = after.map(|id| id.0.as_bytes().to_vec());
-        let ids: Vec<Vec<u8>> = sqlx::query_scalar(
-            "SELECT id FROM store.snapshots WHERE tenant = $1 AND id > $2 \
-             AND ($3::interval IS NULL OR made >= now() - $3) ORDER BY id LIMIT $4",
-        )
-        .bind(tenant)
-        .bind(after.unwrap_or_default())
-        .bind(age)
-        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-        .fetch_all(&self.pool)
-        .await
-        .map_err(failure::of)?;
-        ids.iter().map(|id| failure::id(id)).collect()
-    }
-
-    pub(crate) async fn reference(
-        &self,
-        tenant: TenantId,
-        name: &str,
-    ) -> StoreResult<Option<SnapshotId>> {
-        // PostgreSQL rejects a text with this character, and no ref has one.
-        let tenant = self.find_tenant(tenant).await?;
-        let Some(tenant) = tenant.filter(|_| !name.contains('\0')) else {
-            return Ok(None);
-        };
-        let id: Option<Vec<u8>> =
-            sqlx::query_scalar("SELECT snapshot FROM store.refs WHERE tenant = $1 AND name = $2")
-                .bind(tenant)
-                .bind(name)
-                .fetch_optional(&self.pool)
-                .await
-                .map_err(failure::of)?;
-        id.map(|id| failure::id(&id)).transpose()
-    }
-
-    pub(crate) async fn list_references(
-        &self,
-        tenant: TenantId,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> StoreResult<Vec<(String, SnapshotId)>> {
-        let is_possible = !prefix.contains('\0') && !after.is_some_and(|name| name.contains('\0'));
-        let tenant = self.find_tenant(tenant).await?;
-        let Some(tenant) = tenant.filter(|_| is_possible) else {
-            return Ok(Vec::new());
-        };
-        let rows: Vec<(String, Vec<u8>)> = sqlx::query_as(
-            "SELECT name, snapshot FROM store.refs WHERE tenant = $1 AND name >= $2 \
-             AND starts_with(name, $2) AND ($3::text IS NULL OR name > $3) ORDER BY name LIMIT $4",
-        )
-        .bind(tenant)
-        .bind(prefix)
-        .bind(after)
-        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-        .fetch_all(&self.pool)
-        .await
-        .map_err(failure::of)?;
-        let read = |(name, id): (String, Vec<u8>)| Ok((name, failure::id(&id)?));
-        rows.into_iter().map(read).collect()
-    }
-
-    pub(crate) async fn stored_bytes(&self, tenant: TenantId) -> StoreResult<u64> {
-        let Some(tenant) = self.find_tenant(tenant).await? else {
-            return Ok(0);
-        };
-        let bytes: i64 = sqlx::query_scalar(
-            "SELECT (SELECT coalesce(sum(live), 0) FROM store.files WHERE tenant = $1)::int8 \
-             + (SELECT coalesce(sum(size::int8 * live / greatest(objects, 1)), 0) \
-                FROM store.packs WHERE tenant = $1 AND file IS NULL)::int8",
-        )
-        .bind(tenant)
-        .fetch_one(&self.pool)
-        .await
-        .map_err(failure::of)?;
-        Ok(bytes.try_into().unwrap_or_default())
-    }
-
-    pub(crate) async fn hold(&self, tenant: i32, ids: &[SnapshotId]) -> StoreResult<Option<Held>> {
-        // Registered first: a collection that condemns one of them later asks
-        // this process.
-        let holding = self.node.guards.hold(tenant, ids);
-        loop {
-            let rows: Vec<(Vec<u8>, Vec<u8>, bool, bool)> = sqlx::query_as(
-                "SELECT s.id, s.record, s.condemned IS NOT NULL, gc.phase <> 'm' \
-                 FROM store.snapshots AS s JOIN store.gc ON gc.tenant = s.tenant \
-                 WHERE s.tenant = $1 AND s.id = ANY ($2)",
-            )
-            .bind(tenant)
-            .bind(snapshot_ids(ids))
-            .fetch_all(&self.pool)
-            .await
-            .map_err(failure::of)?;
-            let mut is_undecided = false;
-            let mut found = HashMap::with_capacity(rows.len());
-            for (id, record, is_condemned, is_sweeping) in rows {
-                match (is_condemned, is_sweeping) {
-                    (true, true) => return Ok(None),
-                    // Another process may veto.
-                    (true, false) => is_undecided = true,
-                    (false, _) => {
-                        found.insert(failure::id(&id)?, decode_snapshot(record)?);
-                    }
-                }
-            }
-            if is_undecided {
-                sleep(UNDECIDED).await;
-                continue;
-            }
-            let snapshots: Option<Vec<_>> = ids.iter().map(|id| found.get(id).cloned()).collect();
-            return Ok(snapshots.map(|snapshots| Held {
-                guard: Guard::new(holding),
-                snapshots,
-            }));
-        }
-    }
-}
-
-impl Place {
-    fn key(&self) -> StoreResult<Option<ObjectKey>> {
-        object_key(&self.hash, self.kind)
-    }
 }
 
 fn object_key(hash: &[u8], kind: i8) -> StoreResult<Option<ObjectKey>> {
@@ -319,26 +336,21 @@ fn object_key(hash: &[u8], kind: i8) -> StoreResult<Option<ObjectKey>> {
     Ok(pack::kind_of_code(kind).map(|kind| ObjectKey { kind, hash }))
 }
 
-fn decode(key: &ObjectKey, stored: &[u8]) -> StoreResult<Bytes> {
-    pack::object(key, stored).ok_or_else(|| {
-        StoreError::Damaged(format!(
-            "{:?} {}: its stored bytes do not match its hash",
-            key.kind, key.hash
-        ))
-    })
+fn slice(bytes: &[u8], start: usize, size: usize) -> &[u8] {
+    bytes.get(start..start + size).unwrap_or_default()
 }
 
-fn decode_snapshot(record: Vec<u8>) -> StoreResult<Snapshot> {
-    let decoded = Snapshot::decode(&record.into());
-    decoded.map_err(|error| StoreError::Damaged(format!("a snapshot: {error}")))
+fn decode(key: &ObjectKey, stored: &[u8]) -> StoreResult<Bytes> {
+    pack::object(key, stored).ok_or_else(|| StoreError::Damaged(mismatch(key)))
+}
+
+fn mismatch(key: &ObjectKey) -> String {
+    let ObjectKey { kind, hash } = key;
+    format!("{kind:?} {hash}: its stored bytes do not match its hash")
 }
 
 pub(crate) fn hashes(keys: &[ObjectKey]) -> Vec<Vec<u8>> {
     keys.iter()
         .map(|key| key.hash.as_bytes().to_vec())
         .collect()
-}
-
-pub(crate) fn snapshot_ids(ids: &[SnapshotId]) -> Vec<Vec<u8>> {
-    ids.iter().map(|id| id.0.as_bytes().to_vec()).collect()
 }

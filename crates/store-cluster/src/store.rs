@@ -14,6 +14,7 @@ use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId};
 use quick_cache::sync::Cache;
 use sqlx::PgPool;
 
+use crate::blocks::Blocks;
 use crate::bucket::Bucket;
 use crate::failure;
 use crate::node::Node;
@@ -23,8 +24,6 @@ use crate::writers::Writers;
 
 /// Tenants whose numbers are kept in memory.
 const TENANTS: usize = 100_000;
-/// Bytes that a writer has put and that are uploaded before its commit.
-const AHEAD_BYTES: usize = 16 << 20;
 
 /// A [`Store`] in PostgreSQL and S3. Safe for many threads, and for many
 /// processes at once.
@@ -33,6 +32,7 @@ pub struct ClusterStore(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) pool: PgPool,
     pub(crate) bucket: Bucket,
+    pub(crate) blocks: Arc<Blocks>,
     pub(crate) node: Arc<Node>,
     pub(crate) writers: Writers,
     pub(crate) options: Options,
@@ -74,6 +74,7 @@ impl ClusterStore {
     pub async fn open(options: Options) -> Result<Self, OpenError> {
         let bucket = Bucket::open(&options.bucket);
         let bucket = bucket.map_err(|error| OpenError::InvalidBucket(Box::new(error)))?;
+        let blocks = Blocks::new(bucket.clone(), open::cache(&options.cache).await?);
         let pool = open::connect(&options).await?;
         let node = Node::join(&pool, options.beat, options.lease).await?;
         let ids = Ids {
@@ -83,6 +84,7 @@ impl ClusterStore {
         Ok(Self(Arc::new(Inner {
             pool,
             bucket,
+            blocks,
             node,
             writers: Writers::default(),
             options,
@@ -97,6 +99,7 @@ impl ClusterStore {
     pub async fn close(&self) -> StoreResult<()> {
         self.0.node.leave().await?;
         self.0.pool.close().await;
+        self.0.blocks.close().await;
         Ok(())
     }
 }
@@ -168,10 +171,8 @@ impl Store for ClusterStore {
         let tenant = self.0.tenant(tenant).await?;
         let ahead = self.0.writers.find(tenant, writer.id());
         let ahead = ahead.ok_or_else(|| StoreError::Refused("the writer has ended".into()))?;
-        if ahead.put(objects) >= AHEAD_BYTES {
-            self.0.store_ahead(tenant, ahead).await?;
-        }
-        Ok(())
+        let put = self.0.put(tenant, ahead, objects).await;
+        self.0.node.note(put)
     }
 
     async fn commit(&self, tenant: TenantId, commit: Commit) -> StoreResult<Committed> {

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use elevo_engine::{Object, StoreError, StoreResult};
 use elevo_objects::Kind;
 use futures::stream::{self, StreamExt, TryStreamExt};
+use tokio::task::spawn_blocking;
 
 use crate::bucket::FileKey;
 use crate::failure;
-use crate::pack::{Contents, Pack, PackBuilder, code_of_kind};
+use crate::pack::{Contents, Pack, PackBuilder, Room, code_of_kind};
 use crate::store::Inner;
 use crate::writers::Ahead;
 
-/// Packs that are uploaded at once by one call.
-const AT_ONCE: usize = 4;
+/// Packs that are uploaded at once by one writer or commit.
+pub(crate) const AT_ONCE: usize = 4;
 
 /// The columns of the index of a pack.
 #[derive(Default)]
@@ -37,12 +38,35 @@ impl Columns {
 }
 
 impl Inner {
-    /// Stores what a writer has put, ahead of its commit.
-    pub(crate) async fn store_ahead(&self, tenant: i32, ahead: Arc<Ahead>) -> StoreResult<()> {
-        let _storing = ahead.storing.lock().await;
-        let objects = ahead.waiting();
-        self.upload(tenant, &objects).await?;
-        ahead.forget(&objects);
+    /// Keeps what a writer has put, and uploads full packs in the background.
+    /// Waits while enough of them are under way.
+    pub(crate) async fn put(
+        self: &Arc<Self>,
+        tenant: i32,
+        ahead: Arc<Ahead>,
+        objects: Vec<Object>,
+    ) -> StoreResult<()> {
+        ahead.put(objects);
+        while ahead.has_full_pack() {
+            let permit = ahead.uploads.clone().acquire_owned().await;
+            let permit = permit.map_err(|error| StoreError::Unavailable(Box::new(error)))?;
+            let Some(pack) = ahead.take_full_pack() else {
+                break;
+            };
+            let has_failed = ahead.has_failed();
+            let (inner, ahead) = (self.clone(), ahead.clone());
+            let upload = tokio::spawn(async move {
+                let uploaded = inner.upload(tenant, &pack).await;
+                ahead.note(&pack, uploaded.is_ok());
+                drop(permit);
+                uploaded
+            });
+            // Otherwise objects would gather without a bound.
+            if has_failed {
+                let uploaded = upload.await;
+                uploaded.map_err(|error| StoreError::Unavailable(Box::new(error)))??;
+            }
+        }
         Ok(())
     }
 
@@ -51,17 +75,19 @@ impl Inner {
         let keys: Vec<_> = objects.iter().map(|object| object.key).collect();
         let present = self.find(tenant, &keys).await?;
         let new = objects.iter().filter(|one| !present.contains(&one.key));
-        let packs = packed(new);
-        if packs.is_empty() {
+        let groups = grouped(new);
+        if groups.is_empty() {
             return Ok(());
         }
-        let files: Vec<_> = packs
+        let files: Vec<_> = groups
             .iter()
             .map(|_| (self.ids.next(), FileKey::random()))
             .collect();
         self.stage(tenant, &files).await?;
-        let uploads = packs.into_iter().zip(files);
-        stream::iter(uploads.map(|(pack, (file, key))| async move {
+        let uploads = groups.into_iter().zip(files);
+        stream::iter(uploads.map(|(group, (file, key))| async move {
+            let pack = spawn_blocking(|| packed(group)).await;
+            let pack = pack.map_err(|error| StoreError::Unavailable(Box::new(error)))?;
             self.bucket.put(tenant, key, pack.bytes.clone()).await?;
             self.publish(tenant, file, &pack).await
         }))
@@ -116,18 +142,37 @@ impl Inner {
     }
 }
 
-/// Packs objects, nodes and chunks apart.
-fn packed<'a>(objects: impl Iterator<Item = &'a Object>) -> Vec<Pack> {
-    let mut builders = [Contents::Nodes, Contents::Chunks].map(PackBuilder::new);
-    let mut packs = Vec::new();
+/// The objects of one pack.
+struct Group {
+    contents: Contents,
+    objects: Vec<Object>,
+}
+
+/// Divides objects into packs, nodes and chunks apart.
+fn grouped<'a>(objects: impl Iterator<Item = &'a Object>) -> Vec<Group> {
+    let mut groups = Vec::new();
+    let mut open = [Contents::Nodes, Contents::Chunks].map(|contents| (contents, Vec::new()));
+    let mut room = [Room::default(), Room::default()];
     for object in objects {
-        let builder = &mut builders[usize::from(object.key.kind == Kind::Chunk)];
-        if !builder.has_room(object.data.len()) {
-            packs.push(builder.finish());
+        let which = usize::from(object.key.kind == Kind::Chunk);
+        if !room[which].take(object) {
+            room[which] = Room::default();
+            room[which].take(object);
+            let (contents, objects) = &mut open[which];
+            groups.push(Group {
+                contents: *contents,
+                objects: std::mem::take(objects),
+            });
         }
-        builder.push(object);
+        open[which].1.push(object.clone());
     }
-    let rest = builders.iter_mut().filter(|builder| !builder.is_empty());
-    packs.extend(rest.map(PackBuilder::finish));
-    packs
+    let rest = open.into_iter().filter(|(_, objects)| !objects.is_empty());
+    groups.extend(rest.map(|(contents, objects)| Group { contents, objects }));
+    groups
+}
+
+fn packed(group: Group) -> Pack {
+    let mut builder = PackBuilder::new(group.contents);
+    group.objects.iter().for_each(|object| builder.push(object));
+    builder.finish()
 }

@@ -48,6 +48,8 @@ impl Client {
         let http = reqwest::Client::builder()
             .connect_timeout(CONNECT)
             .redirect(reqwest::redirect::Policy::none())
+            // Terminals and ports upgrade their connections, which HTTP/2 cannot.
+            .http1_only()
             .user_agent(concat!("elevo/", env!("CARGO_PKG_VERSION")));
         // A server on this machine is reached without a proxy and, without TLS, on a
         // system that has no certificates.

@@ -10,7 +10,8 @@ use tokio::time::sleep;
 use super::{Collecting, PAGE, snapshot_key};
 use crate::failure;
 use crate::marks::Position;
-use crate::read::{hashes, snapshot_ids};
+use crate::read::hashes;
+use crate::snapshots::snapshot_ids;
 
 /// Pause between two looks at the answers of other nodes.
 const LOOK: Duration = Duration::from_millis(20);
