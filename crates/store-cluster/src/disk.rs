@@ -1,7 +1,8 @@
 //! A cache of blocks in memory and on disk, which survives restarts.
 
-use std::fs::{File, TryLockError};
+use std::fs::{DirBuilder, File, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use async_trait::async_trait;
@@ -87,7 +88,11 @@ pub(crate) struct Disk {
 impl Disk {
     /// Opens the cache of a directory, which no other process may use.
     pub(crate) async fn open(directory: &Path, memory: u64, disk: u64) -> io::Result<Self> {
-        std::fs::create_dir_all(directory)?;
+        // It has the files of all tenants.
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)?;
         let lock = File::create(directory.join(LOCK))?;
         lock.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => {
@@ -151,6 +156,7 @@ impl BlockCache for Disk {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
     use std::time::Duration;
 
     use super::*;
@@ -221,10 +227,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_directory_has_one_process() {
-        let directory = tempfile::tempdir().unwrap();
-        let first = opened(directory.path()).await;
-        let second = Disk::open(directory.path(), 8 << 20, MIN_DISK_BYTES).await;
+    async fn a_directory_has_one_process_and_one_user() {
+        let parent = tempfile::tempdir().unwrap();
+        let directory = parent.path().join("cache");
+        let first = opened(&directory).await;
+        let mode = std::fs::metadata(&directory).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        let second = Disk::open(&directory, 8 << 20, MIN_DISK_BYTES).await;
         assert_eq!(second.unwrap_err().kind(), ErrorKind::ResourceBusy);
         drop(first);
     }
