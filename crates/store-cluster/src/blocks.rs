@@ -103,8 +103,8 @@ impl Blocks {
         })
     }
 
-    /// Returns ranges of a file, unverified; `None` if there is no such file, or
-    /// it is shorter. `is_fresh` leaves out the cache.
+    /// Returns ranges of a file, unverified; `None` if the file does not exist or
+    /// is shorter. `is_fresh` leaves out the cache.
     pub(crate) async fn read(
         self: &Arc<Self>,
         file: StoredFile,

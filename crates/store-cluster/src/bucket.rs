@@ -112,7 +112,7 @@ impl Bucket {
         put.map(drop).map_err(unavailable)
     }
 
-    /// Returns a range of a file; `None` if there is no such file, or it is
+    /// Returns a range of a file; `None` if the file does not exist or is
     /// shorter.
     pub(crate) async fn range(
         &self,

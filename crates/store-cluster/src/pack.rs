@@ -396,7 +396,7 @@ mod tests {
         assert!(!may_have(b'x', Kind::Chunk));
     }
 
-    /// Packs objects until there is no room.
+    /// Packs objects until the pack is full.
     fn full(mut next: impl FnMut(usize) -> Vec<u8>) -> Pack {
         let (mut builder, mut room) = (PackBuilder::new(Contents::Chunks), Room::default());
         for n in 0.. {
