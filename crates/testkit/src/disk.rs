@@ -91,7 +91,7 @@ impl Disk {
     pub fn make_cloning(directory: &Path, name: &str, bytes: u64) -> Self {
         let image = directory.join(format!("{name}.img"));
         File::create(&image).unwrap().set_len(bytes).unwrap();
-        run(Command::new("mkfs.btrfs").arg("--quiet").arg(&image));
+        format_btrfs(&image);
         Self::mount_with(image, "btrfs", "loop")
     }
 
@@ -200,6 +200,23 @@ impl Drop for Disk {
             "cannot unmount {}",
             self.mounted.display()
         );
+    }
+}
+
+/// `mkfs.btrfs` looks at every loop device of the machine, and fails if one of
+/// them is detached meanwhile. It then runs again.
+fn format_btrfs(image: &Path) {
+    let mut attempts = 1;
+    loop {
+        let mut command = Command::new("mkfs.btrfs");
+        let made = command.args(["--quiet", "--force"]).arg(image).output();
+        let made = made.unwrap();
+        let said = String::from_utf8_lossy(&made.stderr);
+        if made.status.success() {
+            return;
+        }
+        assert!(attempts < 5 && said.contains("mount status"), "{said}");
+        attempts += 1;
     }
 }
 

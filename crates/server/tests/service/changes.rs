@@ -321,7 +321,7 @@ async fn a_revert_of_a_path_undoes_the_step_there_and_a_restore_all_since() {
     assert_eq!(project.log().await[0]["message"], "undo step 2 at f");
     project.call("revert", undo("new/n"), 200).await;
     let tree = service.get(&project.at("files/list")).await;
-    assert!(!tree.to_string().contains("new"), "{tree}");
+    assert!(!tree.to_string().contains("\"new"), "{tree}");
     let unchanged = json!({"snapshot": third["head"], "path": "g"});
     let error = project.call("revert", unchanged, 404).await;
     let message = error["error"]["message"].as_str().unwrap();

@@ -173,7 +173,7 @@ async fn a_gap_is_reported_and_not_skipped() {
     assert!(text.contains(&expected), "{text}");
     let stream = get(&running, &format!("cursor={two}"), "text/event-stream").await;
     let text = first_items(stream, 1).await;
-    assert!(!text.contains("gap"), "{text}");
+    assert!(!text.contains("event: gap"), "{text}");
 
     // A stream that is behind when events are deleted reports it as well.
     let query = EventsQuery {

@@ -192,10 +192,25 @@ fn create_image(image: &Path, bytes: u64) -> io::Result<()> {
     // mounted otherwise.
     let unfinished = unfinished_image(image);
     File::create(&unfinished)?.set_len(bytes)?;
-    run(Command::new("mkfs.btrfs")
-        .args(["--quiet", "--force"])
-        .arg(&unfinished))?;
+    format_image(&unfinished)?;
     fs::rename(unfinished, image)
+}
+
+/// `mkfs.btrfs` looks at every loop device of the machine, and fails if one of
+/// them is detached meanwhile. It then runs again.
+fn format_image(image: &Path) -> io::Result<()> {
+    let mut attempts = 1;
+    loop {
+        let made = run(Command::new("mkfs.btrfs")
+            .args(["--quiet", "--force"])
+            .arg(image));
+        match made {
+            Err(error) if attempts < 5 && error.to_string().contains("mount status") => {
+                attempts += 1;
+            }
+            made => return made,
+        }
+    }
 }
 
 fn is_btrfs(directory: &Path) -> io::Result<bool> {
