@@ -9,6 +9,7 @@ mod loss;
 mod migrations;
 mod plans;
 mod pooler;
+mod processes;
 mod schema;
 mod trips;
 
