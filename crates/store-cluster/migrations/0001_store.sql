@@ -21,8 +21,9 @@ CREATE TABLE store.nodes (
 );
 
 -- The collections of a tenant: the number of the last one, and its phase: 'i' idle, 'm' marking, 's'
--- sweeping, 'd' sweeping and objects were deleted. `node` and `token` name the collector. `marks` is the
--- S3 file with the marks since the last full collection, NULL if the last collection did not finish.
+-- sweeping, 'd' sweeping and objects were deleted. `removals` counts those that came to delete objects. `node`
+-- and `token` name the collector. `marks` is the S3 file with the marks since the last full collection, NULL
+-- if the last collection did not finish.
 CREATE TABLE store.gc (
     tenant int4 PRIMARY KEY REFERENCES store.tenants,
     number int4 NOT NULL DEFAULT 0,
@@ -55,7 +56,8 @@ CREATE TABLE store.doomed (
 );
 
 -- Runs of objects: in `bytes`, or in a file from `base` on. Each commit has one, so that a repeated call
--- finds it.
+-- finds it. `removals` is that of the tenant when the pack was added: as long as it is the same, all objects
+-- of the pack are stored, here or elsewhere.
 CREATE TABLE store.packs (
     tenant int4 NOT NULL,
     id int8 NOT NULL,
@@ -64,6 +66,7 @@ CREATE TABLE store.packs (
     size int4 NOT NULL,
     objects int4 NOT NULL,
     live int4 NOT NULL,
+    removals int4 NOT NULL,
     made timestamptz NOT NULL DEFAULT now(),
     bytes bytea,
     PRIMARY KEY (tenant, id)
@@ -99,13 +102,15 @@ BEGIN
 END
 $$;
 
--- `condemned` is the number of the collection that will delete the snapshot.
+-- `root` is the hash of the root directory, NULL if it is empty. `condemned` is the number of the collection
+-- that will delete the snapshot.
 CREATE TABLE store.snapshots (
     tenant int4 NOT NULL,
     seen int4 NOT NULL,
     condemned int4,
     made timestamptz NOT NULL DEFAULT now(),
     id bytea NOT NULL,
+    root bytea,
     record bytea NOT NULL,
     PRIMARY KEY (tenant, id)
 );
@@ -168,10 +173,12 @@ $$;
 
 -- Takes the locks of a change by a node, and returns the state of the tenant's collections. Fails with
 -- EL003 if the node was declared lost.
-CREATE FUNCTION store.enter_1(p_node int4, p_tenant int4, OUT number int4, OUT phase "char") LANGUAGE plpgsql AS $$
+CREATE FUNCTION store.enter_1(
+    p_node int4, p_tenant int4, OUT number int4, OUT phase "char", OUT removals int4
+) LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock_shared(11, p_tenant), pg_advisory_xact_lock_shared(12, p_node);
-    SELECT gc.number, gc.phase INTO number, phase FROM store.gc
+    SELECT gc.number, gc.phase, gc.removals INTO number, phase, removals FROM store.gc
         WHERE gc.tenant = p_tenant
             AND EXISTS (SELECT FROM store.nodes WHERE nodes.id = p_node AND nodes.state = 'l');
     IF number IS NULL THEN
@@ -218,7 +225,7 @@ CREATE FUNCTION store.commit_1(
     p_node int4, p_tenant int4, p_pack int8, p_bytes bytea,
     p_hashes bytea[], p_kinds "char"[], p_starts int4[], p_sizes int4[],
     p_roots bytea[], p_root_kinds "char"[],
-    p_ids bytea[], p_records bytea[],
+    p_ids bytea[], p_trees bytea[], p_records bytea[],
     p_names text[], p_checks "char"[], p_expected bytea[], p_targets bytea[], p_places int4[]
 ) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -238,8 +245,8 @@ BEGIN
         RAISE;
     END;
     -- Waits for an earlier call that is still under way.
-    INSERT INTO store.packs (tenant, id, size, objects, live, bytes)
-        VALUES (p_tenant, p_pack, coalesce(length(p_bytes), 0), count, count, p_bytes)
+    INSERT INTO store.packs (tenant, id, size, objects, live, removals, bytes)
+        VALUES (p_tenant, p_pack, coalesce(length(p_bytes), 0), count, count, state.removals, p_bytes)
         ON CONFLICT DO NOTHING;
     IF NOT FOUND THEN
         RETURN;
@@ -290,8 +297,9 @@ BEGIN
         END IF;
     END IF;
     IF array_length(p_ids, 1) > 0 THEN
-        INSERT INTO store.snapshots AS there (tenant, seen, id, record)
-            SELECT p_tenant, state.number, s.id, s.record FROM unnest(p_ids, p_records) AS s (id, record)
+        INSERT INTO store.snapshots AS there (tenant, seen, id, root, record)
+            SELECT p_tenant, state.number, s.id, s.root, s.record
+            FROM unnest(p_ids, p_trees, p_records) AS s (id, root, record)
             ON CONFLICT (tenant, id) DO UPDATE SET seen = excluded.seen, condemned = NULL
                 WHERE there.seen < excluded.seen OR there.condemned IS NOT NULL;
     END IF;
@@ -309,8 +317,8 @@ DECLARE
     added int4;
 BEGIN
     state := store.enter_1(p_node, p_tenant);
-    INSERT INTO store.packs (tenant, id, file, size, objects, live)
-        VALUES (p_tenant, p_pack, p_file, p_size, count, count)
+    INSERT INTO store.packs (tenant, id, file, size, objects, live, removals)
+        VALUES (p_tenant, p_pack, p_file, p_size, count, count, state.removals)
         ON CONFLICT DO NOTHING;
     IF NOT FOUND THEN
         RETURN;
@@ -469,7 +477,8 @@ CREATE FUNCTION store.sweep_1(p_tenant int4, p_token int8, p_hashes bytea[])
 RETURNS TABLE (hash bytea) LANGUAGE plpgsql AS $$
 DECLARE began int4;
 BEGIN
-    UPDATE store.gc SET phase = 'd' WHERE gc.tenant = p_tenant AND gc.token = p_token AND gc.phase = 's';
+    UPDATE store.gc SET phase = 'd', removals = gc.removals + 1
+        WHERE gc.tenant = p_tenant AND gc.token = p_token AND gc.phase = 's';
     SELECT gc.number INTO began FROM store.gc
         WHERE gc.tenant = p_tenant AND gc.token = p_token AND gc.phase = 'd' FOR SHARE;
     IF began IS NULL THEN

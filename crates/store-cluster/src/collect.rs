@@ -226,8 +226,7 @@ impl Collection for Collecting {
             return Ok(false);
         }
         let changed = sqlx::query(
-            "UPDATE store.gc SET phase = 's', removals = removals + 1 \
-             WHERE tenant = $1 AND token = $2 AND phase = 'm'",
+            "UPDATE store.gc SET phase = 's' WHERE tenant = $1 AND token = $2 AND phase = 'm'",
         )
         .bind(self.tenant)
         .bind(self.token)

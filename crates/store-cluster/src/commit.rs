@@ -8,7 +8,7 @@ use elevo_engine::store::check_reference_name;
 use elevo_engine::{
     Commit, Committed, Expected, Guard, Object, ReferenceUpdate, StoreError, StoreResult,
 };
-use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId};
+use elevo_objects::{Hash, Kind, ObjectKey, Snapshot, SnapshotId};
 use sqlx::postgres::PgQueryResult;
 use tokio::time::{Instant, sleep};
 
@@ -23,7 +23,7 @@ use crate::upload::{AT_ONCE, Columns};
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 
 const COMMIT: &str = "SELECT store.commit_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
-                      $13, $14, $15, $16, $17)";
+                      $13, $14, $15, $16, $17, $18)";
 
 /// The moves of refs, as columns.
 #[derive(Default)]
@@ -80,6 +80,7 @@ impl Inner {
         // Until the end, also if nothing waits for this commit any more.
         let _committing = self.node.guards.commit(tenant);
         let held = self.node.guards.hold_new(tenant, &ids);
+        let epoch = self.node.places.epoch(tenant);
         let mut uploads = Vec::with_capacity(writers.len());
         for writer in &writers {
             // Waits for those under way.
@@ -119,6 +120,9 @@ impl Inner {
         for (writer, put) in writers.iter().zip(&put) {
             writer.forget(put);
         }
+        for (id, record) in encoded {
+            self.node.places.keep_record(epoch, id, record.into());
+        }
         Ok(Committed {
             ids,
             held: Guard::new(held),
@@ -139,13 +143,22 @@ impl Inner {
         let root_kinds: Vec<_> = roots.iter().map(|root| code_of_kind(root.kind)).collect();
         let root_hashes = hashes(&roots);
         // One row each, since a statement changes no row twice.
-        let snapshots: BTreeMap<_, _> = encoded.iter().map(|(id, record)| (id.0, record)).collect();
-        let ids: Vec<_> = snapshots.keys().map(|id| id.as_bytes().to_vec()).collect();
-        let records: Vec<_> = snapshots.into_values().collect();
+        let trees = commit.snapshots.iter().map(|snapshot| snapshot.tree.root);
+        let rows = encoded.iter().zip(trees);
+        let rows: BTreeMap<_, _> = rows
+            .map(|((id, record), tree)| (id.0, (tree, record)))
+            .collect();
+        let bytes_of = |hash: &Hash| hash.as_bytes().to_vec();
+        let ids: Vec<_> = rows.keys().map(bytes_of).collect();
+        let trees: Vec<_> = rows
+            .values()
+            .map(|(tree, _)| tree.as_ref().map(bytes_of))
+            .collect();
+        let records: Vec<_> = rows.into_values().map(|(_, record)| record).collect();
         let moves = Moves::of(&commit.references);
         let (columns, moves) = (&columns, &moves);
         let (root_hashes, root_kinds) = (&root_hashes, &root_kinds);
-        let (ids, records) = (&ids, &records);
+        let (ids, trees, records) = (&ids, &trees, &records);
         self.settled(move || {
             let commit = sqlx::query(COMMIT)
                 .bind(self.node.id)
@@ -159,6 +172,7 @@ impl Inner {
                 .bind(root_hashes)
                 .bind(root_kinds)
                 .bind(ids)
+                .bind(trees)
                 .bind(records)
                 .bind(&moves.names)
                 .bind(&moves.checks)

@@ -28,6 +28,7 @@ mod failure;
 #[cfg(any(test, feature = "fuzzing"))]
 mod fuzzing;
 mod guards;
+mod hold;
 mod marks;
 mod node;
 mod open;

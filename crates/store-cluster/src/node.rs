@@ -6,9 +6,9 @@
 //!                      remembers every snapshot that is held, and reports those
 //!                      of this moment; when the commits under way have ended, it
 //!                      acknowledges
-//! one closes           this node vetoes the condemned snapshots that it holds,
-//!                      or has held since the opening, forgets the places of
-//!                      objects, and acknowledges
+//! one closes           this node forgets the places of objects and the records
+//!                      of snapshots, vetoes the condemned snapshots that it
+//!                      holds, or has held since the opening, and acknowledges
 //! ```
 //!
 //! Others declare a node lost that does not report in time. Its changes then
@@ -22,7 +22,7 @@ use elevo_engine::{StoreError, StoreResult};
 use parking_lot::Mutex;
 use sqlx::PgPool;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::failure;
 use crate::guards::Guards;
@@ -40,6 +40,8 @@ pub(crate) struct Node {
     pool: PgPool,
     lease: Duration,
     is_lost: AtomicBool,
+    /// The time before the last report that succeeded.
+    reported: Mutex<Instant>,
     pub(crate) guards: Guards,
     pub(crate) sessions: Sessions,
     pub(crate) places: Places,
@@ -77,6 +79,7 @@ impl Node {
         beat: Duration,
         lease: Duration,
     ) -> StoreResult<Arc<Self>> {
+        let began = Instant::now();
         let id = sqlx::query_scalar("SELECT store.join_1($1)")
             .bind(lease)
             .fetch_one(pool)
@@ -87,6 +90,7 @@ impl Node {
             pool: pool.clone(),
             lease,
             is_lost: AtomicBool::new(false),
+            reported: Mutex::new(began),
             guards: Guards::default(),
             sessions: Sessions::default(),
             places: Places::default(),
@@ -140,6 +144,11 @@ impl Node {
         }
     }
 
+    /// Whether no other process can have declared this node lost.
+    pub(crate) fn is_sure(&self) -> bool {
+        self.reported.lock().elapsed() < self.lease
+    }
+
     /// Notes the result of a call.
     pub(crate) fn note<T>(&self, result: StoreResult<T>) -> StoreResult<T> {
         if let Err(StoreError::Lost) = result {
@@ -154,6 +163,7 @@ impl Node {
         let _acting = self.acting.lock().await;
         self.sessions.retire_idle();
         self.end_sessions().await?;
+        let began = Instant::now();
         let renewed = sqlx::query_as("SELECT * FROM store.renew_1($1, $2)")
             .bind(self.id)
             .bind(self.lease)
@@ -161,6 +171,7 @@ impl Node {
             .await
             .map_err(failure::of);
         let rounds: Vec<Round> = self.note(renewed)?;
+        *self.reported.lock() = began;
         let mut acted = None;
         for round in rounds {
             if round.opens {
@@ -227,6 +238,9 @@ impl Node {
     /// Vetoes the condemned snapshots that this node holds. A snapshot that is
     /// held after this was read without the mark, or is rejected by `hold`.
     async fn veto(&self, round: &Round) -> StoreResult<()> {
+        // Before a look at the holds, and before the acknowledgement, after which
+        // objects are deleted.
+        self.places.forget(round.tenant);
         let ever = self.guards.ever(round.tenant);
         sqlx::query(
             "INSERT INTO store.vetoes (tenant, seq, snapshot) \
@@ -241,8 +255,6 @@ impl Node {
         .await
         .map_err(failure::of)?;
         self.guards.close(round.tenant);
-        // Before the acknowledgement, after which objects are deleted.
-        self.places.forget(round.tenant);
         Ok(())
     }
 

@@ -3,13 +3,15 @@
 use std::borrow::Cow;
 use std::path::PathBuf;
 
-use elevo_engine::StoreError;
+use elevo_core::TenantId;
+use elevo_engine::{StoreError, StoreResult};
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions, PgPool};
 
 use crate::cache::{BlockCache, Memory};
 use crate::disk::Disk;
+use crate::failure::{self, valid};
 use crate::options::{CacheOptions, Options};
 
 /// The reason why a store cannot be opened.
@@ -71,6 +73,20 @@ pub(crate) async fn connect(options: &Options) -> Result<PgPool, OpenError> {
         .connect_lazy_with(database);
     migrate(&pool).await?;
     Ok(pool)
+}
+
+/// Returns the tenants that were added last, with their numbers.
+pub(crate) async fn tenants(pool: &PgPool) -> StoreResult<Vec<(TenantId, i32)>> {
+    let rows: Vec<(Vec<u8>, i32)> =
+        sqlx::query_as("SELECT id, no FROM store.tenants ORDER BY no DESC LIMIT 10000")
+            .fetch_all(pool)
+            .await
+            .map_err(failure::of)?;
+    let read = |(id, number): (Vec<u8>, i32)| {
+        let id = valid(id.try_into().ok(), "the id of a tenant")?;
+        Ok((TenantId::new(id), number))
+    };
+    rows.into_iter().map(read).collect()
 }
 
 async fn migrate(pool: &PgPool) -> Result<(), OpenError> {

@@ -1,21 +1,26 @@
-//! The places of objects, as far as this process knows them, and packs of small
-//! commits.
+//! The places of objects, as far as this process knows them, packs of small
+//! commits, and records of snapshots.
 //!
 //! A place never changes while its object is stored. A collection deletes objects
 //! only after every process has answered to its closing; then this process
 //! forgets the places of the tenant, and learns no new ones until the collection
 //! has ended. So no place outlives its object.
+//!
+//! A record is kept if its snapshot was held when it was read, by an epoch that
+//! was asked for after the hold. A closing ends the epoch before it looks at the
+//! holds. So it vetoes the snapshot, or the record is not found again.
 
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use elevo_objects::ObjectKey;
+use elevo_objects::{ObjectKey, SnapshotId};
 use parking_lot::Mutex;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
 use crate::blocks::StoredFile;
 use crate::pack::Entry;
+use crate::read::Index;
 
 /// Maximum number of known places: some 50 MB.
 const PLACES: usize = 400_000;
@@ -23,6 +28,9 @@ const PLACES: usize = 400_000;
 const INDEXES: usize = 10_000;
 /// Maximum size of all packs in memory.
 const PACK_BYTES: u64 = 64 << 20;
+/// Maximum number of records, and maximum size of all.
+const RECORDS: usize = 50_000;
+const RECORD_BYTES: u64 = 16 << 20;
 
 /// The place of an object.
 #[derive(Clone, Copy, Debug)]
@@ -51,9 +59,9 @@ pub(crate) struct Epoch {
 #[derive(Clone, Debug)]
 struct BySize;
 
-impl Weighter<(i32, i64), Bytes> for BySize {
-    fn weight(&self, _: &(i32, i64), pack: &Bytes) -> u64 {
-        pack.len() as u64
+impl<K> Weighter<K, Bytes> for BySize {
+    fn weight(&self, _: &K, bytes: &Bytes) -> u64 {
+        bytes.len() as u64
     }
 }
 
@@ -67,6 +75,9 @@ pub(crate) struct Places {
     /// added.
     indexes: Cache<(Epoch, i64), bool>,
     packs: Cache<(i32, i64), Bytes, BySize>,
+    records: Cache<(Epoch, SnapshotId), Bytes, BySize>,
+    /// Indexes to read with the root of a snapshot.
+    with_roots: Cache<(Epoch, ObjectKey), Index>,
 }
 
 impl Default for Places {
@@ -76,6 +87,8 @@ impl Default for Places {
             places: Cache::new(PLACES),
             indexes: Cache::new(INDEXES),
             packs: Cache::with_weighter(INDEXES, PACK_BYTES, BySize),
+            records: Cache::with_weighter(RECORDS, RECORD_BYTES, BySize),
+            with_roots: Cache::new(INDEXES),
         }
     }
 }
@@ -144,5 +157,23 @@ impl Places {
 
     pub(crate) fn keep_pack(&self, tenant: i32, id: i64, bytes: Bytes) {
         self.packs.insert((tenant, id), bytes);
+    }
+
+    pub(crate) fn record(&self, epoch: Epoch, id: SnapshotId) -> Option<Bytes> {
+        self.records.get(&(epoch, id))
+    }
+
+    pub(crate) fn keep_record(&self, epoch: Epoch, id: SnapshotId, record: Bytes) {
+        self.records.insert((epoch, id), record);
+    }
+
+    /// Has an index read when the root of a snapshot is.
+    pub(crate) fn add_with_root(&self, epoch: Epoch, root: ObjectKey, index: Index) {
+        self.with_roots.insert((epoch, root), index);
+    }
+
+    pub(crate) fn take_with_root(&self, epoch: Epoch, root: &ObjectKey) -> Option<Index> {
+        let (_, index) = self.with_roots.remove(&(epoch, *root))?;
+        Some(index)
     }
 }

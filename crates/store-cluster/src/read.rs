@@ -24,7 +24,7 @@ const WORTH: i32 = 8;
 
 /// The place of an object, as the database knows it.
 #[derive(sqlx::FromRow)]
-struct Row {
+pub(crate) struct Row {
     hash: Vec<u8>,
     kind: i8,
     start: i32,
@@ -33,7 +33,7 @@ struct Row {
     base: i64,
     pack_size: i32,
     objects: i32,
-    /// Whether all objects of the pack are stored, and stored there.
+    /// Whether all objects of the pack are stored, there or elsewhere.
     is_whole: bool,
     file: Option<Vec<u8>>,
     file_size: Option<i64>,
@@ -47,19 +47,48 @@ struct Row {
 
 const PLACES: &str = "WITH found AS ( \
         SELECT o.hash, o.kind, o.start, o.size, o.pack, p.base, p.size AS pack_size, p.objects, \
-            p.live = p.objects AS is_whole, f.key AS file, f.size AS file_size, p.bytes, \
+            p.live = p.objects OR p.removals = gc.removals AS is_whole, gc.phase = 'i' AS is_idle, f.key AS file, f.size AS file_size, p.bytes, \
             p.file IS NULL AND (p.size <= $3 OR p.size <= $4 * sum(o.size) OVER (PARTITION BY o.pack)) \
                 AS is_worth, \
             row_number() OVER (PARTITION BY o.pack ORDER BY o.hash) = 1 AS is_first \
-        FROM store.objects AS o \
+        FROM store.gc JOIN store.objects AS o ON o.tenant = $1 \
         JOIN store.packs AS p ON p.tenant = o.tenant AND p.id = o.pack \
         LEFT JOIN store.files AS f ON f.id = p.file \
-        WHERE o.tenant = $1 AND o.hash = ANY ($2)) \
-    SELECT hash, kind, start, size, pack, base, pack_size, objects, is_whole, file, file_size, \
+        WHERE gc.tenant = $1 AND o.hash = ANY ($2)) \
+    SELECT hash, kind, start, size, pack, base, pack_size, objects, is_whole, is_idle, file, file_size, \
         CASE WHEN is_worth AND is_first THEN bytes END AS whole, \
-        CASE WHEN file IS NULL AND NOT is_worth THEN substring(bytes FROM start + 1 FOR size) END AS part, \
-        (SELECT phase = 'i' FROM store.gc WHERE tenant = $1) AS is_idle \
+        CASE WHEN file IS NULL AND NOT is_worth THEN substring(bytes FROM start + 1 FOR size) END AS part \
     FROM found ORDER BY pack, is_first DESC";
+
+impl Row {
+    /// The file and the place in it, if the object is in a file.
+    fn place_in_file(&self, tenant: i32) -> StoreResult<Option<(StoredFile, Place)>> {
+        let Some(key) = &self.file else {
+            return Ok(None);
+        };
+        let file = StoredFile {
+            tenant,
+            key: valid(FileKey::read(key), "the key of a file")?,
+            size: self.file_size.unwrap_or_default() as u64,
+        };
+        let place = Place {
+            source: Source::File(file),
+            start: self.base as u64 + self.start as u64,
+            size: self.size as u32,
+        };
+        Ok(Some((file, place)))
+    }
+
+    fn index(&self, file: StoredFile) -> Index {
+        let base = self.base as u64;
+        Index {
+            file,
+            pack: self.pack,
+            base,
+            range: pack::index_range(base, self.pack_size as u32, self.objects as u32),
+        }
+    }
+}
 
 /// The objects that a call has found, and those that it must read.
 #[derive(Default)]
@@ -78,7 +107,8 @@ struct Wanted {
 }
 
 /// The index of a pack in a file.
-struct Index {
+#[derive(Clone, Debug)]
+pub(crate) struct Index {
     file: StoredFile,
     pack: i64,
     base: u64,
@@ -144,7 +174,10 @@ impl Inner {
                 continue;
             };
             match place.source {
-                Source::File(file) => found.want(key, file, place.start, place.size),
+                Source::File(file) => {
+                    found.want(key, file, place.start, place.size);
+                    found.indexes.extend(places.take_with_root(epoch, &key));
+                }
                 Source::Pack(id) => match places.pack(tenant, id) {
                     Some(pack) => {
                         let stored = slice(&pack, place.start as usize, place.size as usize);
@@ -186,26 +219,10 @@ impl Inner {
             else {
                 continue;
             };
-            if let Some(file) = &row.file {
-                let key_of_file = valid(FileKey::read(file), "the key of a file")?;
-                let file = StoredFile {
-                    tenant,
-                    key: key_of_file,
-                    size: row.file_size.unwrap_or_default() as u64,
-                };
-                let (start, size) = (row.base as u64 + row.start as u64, row.size as u32);
-                found.want(key, file, start, size);
+            if let Some((file, place)) = row.place_in_file(tenant)? {
+                found.want(key, file, place.start, place.size);
                 if row.is_idle {
-                    let source = Source::File(file);
-                    places.add(
-                        epoch,
-                        key,
-                        Place {
-                            source,
-                            start,
-                            size,
-                        },
-                    );
+                    places.add(epoch, key, place);
                     self.want_index(epoch, &key, &row, file, found);
                 }
             } else if let Some(part) = &row.part {
@@ -243,16 +260,27 @@ impl Inner {
         let is_wanted = found.indexes.iter().any(|index| index.pack == row.pack);
         let is_node = key.kind != Kind::Chunk;
         let needs_index = || self.node.places.needs_index(epoch, row.pack, is_node);
-        if !row.is_whole || is_wanted || !needs_index() {
-            return;
+        if row.is_whole && !is_wanted && needs_index() {
+            found.indexes.push(row.index(file));
         }
-        let base = row.base as u64;
-        found.indexes.push(Index {
-            file,
-            pack: row.pack,
-            base,
-            range: pack::index_range(base, row.pack_size as u32, row.objects as u32),
-        });
+    }
+
+    /// Learns the place of the root of a snapshot, and has the index of its pack
+    /// read with it.
+    pub(crate) fn learn_root(&self, epoch: Epoch, tenant: i32, mut row: Row) -> StoreResult<()> {
+        let Some(key) = object_key(&row.hash, row.kind)?.filter(|_| row.is_idle) else {
+            return Ok(());
+        };
+        if let Some(bytes) = row.whole.take() {
+            self.learn_pack(epoch, tenant, &row, &bytes.into());
+        } else if let Some((file, place)) = row.place_in_file(tenant)? {
+            let places = &self.node.places;
+            places.add(epoch, key, place);
+            if row.is_whole && places.needs_index(epoch, row.pack, true) {
+                places.add_with_root(epoch, key, row.index(file));
+            }
+        }
+        Ok(())
     }
 
     /// Reads the objects in files. Returns what was wrong with one of them; the

@@ -3,17 +3,13 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use bytes::Bytes;
 use elevo_core::TenantId;
-use elevo_engine::{Guard, Held, StoreError, StoreResult};
+use elevo_engine::{StoreError, StoreResult};
 use elevo_objects::{Snapshot, SnapshotId};
-use tokio::time::sleep;
 
 use crate::failure;
 use crate::store::Inner;
-
-/// Pause before a hold looks again at a snapshot that a collection is about to
-/// decide on.
-const UNDECIDED: Duration = Duration::from_millis(20);
 
 impl Inner {
     pub(crate) async fn snapshots(
@@ -34,7 +30,7 @@ impl Inner {
         .map_err(failure::of)?;
         let mut found = HashMap::with_capacity(rows.len());
         for (id, record) in rows {
-            found.insert(failure::id(&id)?, decode_snapshot(record)?);
+            found.insert(failure::id(&id)?, decode_snapshot(&record.into())?);
         }
         Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
     }
@@ -129,49 +125,10 @@ impl Inner {
         .map_err(failure::of)?;
         Ok(bytes.try_into().unwrap_or_default())
     }
-
-    pub(crate) async fn hold(&self, tenant: i32, ids: &[SnapshotId]) -> StoreResult<Option<Held>> {
-        // Registered first: a collection that condemns one of them later asks
-        // this process.
-        let holding = self.node.guards.hold(tenant, ids);
-        loop {
-            let rows: Vec<(Vec<u8>, Vec<u8>, bool, bool)> = sqlx::query_as(
-                "SELECT s.id, s.record, s.condemned IS NOT NULL, gc.phase <> 'm' \
-                 FROM store.snapshots AS s JOIN store.gc ON gc.tenant = s.tenant \
-                 WHERE s.tenant = $1 AND s.id = ANY ($2)",
-            )
-            .bind(tenant)
-            .bind(snapshot_ids(ids))
-            .fetch_all(&self.pool)
-            .await
-            .map_err(failure::of)?;
-            let mut is_undecided = false;
-            let mut found = HashMap::with_capacity(rows.len());
-            for (id, record, is_condemned, is_sweeping) in rows {
-                match (is_condemned, is_sweeping) {
-                    (true, true) => return Ok(None),
-                    // Another process may veto.
-                    (true, false) => is_undecided = true,
-                    (false, _) => {
-                        found.insert(failure::id(&id)?, decode_snapshot(record)?);
-                    }
-                }
-            }
-            if is_undecided {
-                sleep(UNDECIDED).await;
-                continue;
-            }
-            let snapshots: Option<Vec<_>> = ids.iter().map(|id| found.get(id).cloned()).collect();
-            return Ok(snapshots.map(|snapshots| Held {
-                guard: Guard::new(holding),
-                snapshots,
-            }));
-        }
-    }
 }
 
-fn decode_snapshot(record: Vec<u8>) -> StoreResult<Snapshot> {
-    let decoded = Snapshot::decode(&record.into());
+pub(crate) fn decode_snapshot(record: &Bytes) -> StoreResult<Snapshot> {
+    let decoded = Snapshot::decode(record);
     decoded.map_err(|error| StoreError::Damaged(format!("a snapshot: {error}")))
 }
 

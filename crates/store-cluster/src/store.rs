@@ -77,6 +77,10 @@ impl ClusterStore {
         let blocks = Blocks::new(bucket.clone(), open::cache(&options.cache).await?);
         let pool = open::connect(&options).await?;
         let node = Node::join(&pool, options.beat, options.lease).await?;
+        let tenants = Cache::new(TENANTS);
+        for (id, number) in open::tenants(&pool).await? {
+            tenants.insert(id, number);
+        }
         let ids = Ids {
             node: node.id.into(),
             last: 0.into(),
@@ -90,7 +94,7 @@ impl ClusterStore {
             options,
             ids,
             ended: parking_lot::Mutex::default(),
-            tenants: Cache::new(TENANTS),
+            tenants,
         })))
     }
 

@@ -147,6 +147,45 @@ async fn the_first_node_of_a_pack_makes_the_places_of_all_others_known() {
     assert!(trips < 20, "{trips} for 199 calls");
 }
 
+/// The index of a pack also names objects that are stored elsewhere. It counts
+/// until objects have been deleted.
+#[tokio::test]
+async fn the_index_of_a_pack_with_duplicates_is_used_until_objects_are_deleted() {
+    let place = Place::new();
+    let all = objects(Kind::Directory, 200, 20_000);
+    place.commit(all[..1].to_vec()).await;
+    let keys = place.commit(all).await;
+    let trips = async |keys: &[ObjectKey]| {
+        let store = place
+            .open(|options| options.beat = Duration::from_secs(3600))
+            .await;
+        assert_reads(&store, &keys[..1]).await;
+        let before = place.sql.trips().trips;
+        for key in &keys[1..] {
+            assert_reads(&store, std::slice::from_ref(key)).await;
+        }
+        place.sql.trips().trips - before
+    };
+    // Begins with one of the second pack.
+    let used = trips(&keys[1..]).await;
+    assert!(used < 20, "{used} for 198 calls");
+
+    let collector = place.open(|_| {}).await;
+    let collection = collector.collection(TENANT, GcScope::Full).await.unwrap();
+    collection.mark(&keys[1..]).await.unwrap();
+    while collection.older_writers().await.unwrap() > 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(collection.close().await.unwrap());
+    let removed = collection.remove(&keys[..1]).await.unwrap();
+    assert_eq!(removed, [true]);
+    collection.finish().await.unwrap();
+    let store = place.open(|_| {}).await;
+    assert_reads(&store, &keys[1..]).await;
+    let found = store.get(TENANT, &keys[..1]).await.unwrap();
+    assert_eq!(found, [None]);
+}
+
 #[tokio::test]
 async fn blocks_on_disk_are_read_after_a_restart() {
     let place = Place::new();

@@ -23,7 +23,8 @@ struct Counted {
     store: ClusterStore,
     sql: Wire,
     files: Wire,
-    _database: Database,
+    database: Database,
+    s3: S3,
 }
 
 impl Counted {
@@ -42,8 +43,16 @@ impl Counted {
             store,
             sql,
             files,
-            _database: database,
+            database,
+            s3,
         }
+    }
+
+    /// A store of another process, whose trips are not counted.
+    async fn other(&self, inline_bytes: usize) -> ClusterStore {
+        let mut options = options(&self.database, &self.s3);
+        options.inline_bytes = inline_bytes;
+        ClusterStore::open(options).await.unwrap()
     }
 
     /// Returns the round trips of each call, to PostgreSQL and to S3.
@@ -165,12 +174,35 @@ async fn a_writer_and_its_puts_take_no_trip() {
 }
 
 #[tokio::test]
-async fn a_hold_takes_one_trip() {
+async fn a_hold_of_a_known_snapshot_takes_no_trip() {
     let counted = Counted::open(256 << 10).await;
     let made = counted.store.commit(TENANT, commit(1)).await.unwrap();
     let trips = counted.trips(async |_| {
         let held = counted.store.hold(TENANT, &made.ids).await.unwrap();
-        assert!(held.is_some());
+        assert_eq!(held.unwrap().snapshots, commit(1).snapshots);
     });
-    assert_eq!(trips.await, (1, 0));
+    assert_eq!(trips.await, (0, 0));
+}
+
+/// Each call opens another snapshot. Those of small commits come with their pack,
+/// the others with the place of the root.
+#[tokio::test]
+async fn a_hold_of_an_unknown_snapshot_takes_the_trip_of_its_nodes_too() {
+    for (inline_bytes, requests) in [(256 << 10, 0), (0, 1)] {
+        let counted = Counted::open(inline_bytes).await;
+        let other = counted.other(inline_bytes).await;
+        for n in [100, 0, 1, 2, 3] {
+            other.commit(TENANT, commit(n)).await.unwrap();
+        }
+        let trips = counted.trips(async |n| {
+            let (id, _) = commit(n).snapshots[0].encode().unwrap();
+            let held = counted.store.hold(TENANT, &[id]).await.unwrap();
+            assert_eq!(held.unwrap().snapshots, commit(n).snapshots);
+            for node in objects(n).into_iter().skip(1).step_by(2) {
+                let found = counted.store.get(TENANT, &[node.key]).await.unwrap();
+                assert_eq!(found[0].as_ref(), Some(&node.data));
+            }
+        });
+        assert_eq!(trips.await, (1, requests));
+    }
 }

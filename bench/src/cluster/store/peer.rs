@@ -19,15 +19,16 @@ const AT_ONCE: usize = 4;
 
 /// The rows of a commit in one statement, which decides nothing.
 const BARE: &str = "WITH packed AS ( \
-        INSERT INTO store.packs (tenant, id, size, objects, live, bytes) \
-        VALUES ($1, $2, $3, $4, $4, $5)), \
+        INSERT INTO store.packs (tenant, id, size, objects, live, removals, bytes) \
+        VALUES ($1, $2, $3, $4, $4, 0, $5)), \
     indexed AS ( \
         INSERT INTO store.objects (pack, tenant, start, size, seen, place, kind, hash) \
         SELECT $2, $1, o.start, o.size, 0, o.place, o.kind, o.hash \
         FROM unnest($6::int4[], $7::int4[], $8::int2[], $9::\"char\"[], $10::bytea[]) \
             AS o (start, size, place, kind, hash)), \
     made AS ( \
-        INSERT INTO store.snapshots (tenant, seen, id, record) VALUES ($1, 0, $11, $12)) \
+        INSERT INTO store.snapshots (tenant, seen, id, root, record) \
+        VALUES ($1, 0, $11, $11, $12)) \
     UPDATE store.refs SET snapshot = $11 WHERE tenant = $1";
 
 /// The rows of one commit.
