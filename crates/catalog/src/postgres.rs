@@ -18,7 +18,6 @@ mod examine;
 mod failure;
 mod follower;
 mod found;
-mod hosts;
 mod keys;
 mod land_call;
 mod land_review;
@@ -29,7 +28,6 @@ mod nodes;
 mod options;
 mod pages;
 mod policies;
-mod pool;
 mod projects;
 mod quotas;
 mod requests;
@@ -56,7 +54,6 @@ use std::ops::Deref;
 
 use self::database::Database;
 pub use self::examine::PostgresCheck;
-use self::hosts::Hosts;
 pub use self::options::PostgresOptions;
 use crate::catalog::Catalog;
 use crate::error::Result;
@@ -80,7 +77,7 @@ impl PostgresCatalog {
 
     /// Fails if this is not the URL of a database. Connects to nothing.
     pub fn check_url(url: &str) -> Result<()> {
-        Hosts::read(url, &[]).map(drop)
+        options::check_url(url)
     }
 
     /// Reads the catalog in the database of this URL without changing it. Returns

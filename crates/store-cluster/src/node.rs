@@ -19,8 +19,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use elevo_engine::{StoreError, StoreResult};
+use elevo_postgres::Pool;
 use parking_lot::Mutex;
-use sqlx::PgPool;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
@@ -37,7 +37,7 @@ const AGAIN: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) id: i32,
-    pool: PgPool,
+    pool: Pool,
     lease: Duration,
     is_lost: AtomicBool,
     /// The time before the last report that succeeded.
@@ -75,7 +75,7 @@ struct Round {
 impl Node {
     /// Registers this process.
     pub(crate) async fn join(
-        pool: &PgPool,
+        pool: &Pool,
         beat: Duration,
         lease: Duration,
     ) -> StoreResult<Arc<Self>> {
@@ -277,7 +277,7 @@ impl Node {
         if let Some(task) = self.task.lock().take() {
             task.abort();
         }
-        let mut change = self.pool.begin().await.map_err(failure::of)?;
+        let mut change = self.pool.begin("BEGIN").await.map_err(failure::of)?;
         for statement in [
             "DELETE FROM store.sessions WHERE node = $1",
             "UPDATE store.nodes SET state = 'e' WHERE id = $1 AND state = 'l'",

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use elevo_core::TenantId;
 use elevo_engine::{StoreError, StoreResult};
+use elevo_postgres::{Hosts, InvalidUrl, Keeper, Limits, NoneWritable, Places, Pool};
+use sqlx::PgConnection;
 use sqlx::migrate::{MigrateError, Migrator};
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{ConnectOptions, PgPool};
 
 use crate::cache::{BlockCache, Memory};
 use crate::disk::Disk;
@@ -18,12 +18,12 @@ use crate::options::{CacheOptions, Options};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The URL of the database is not valid. Its text is not shown, because it
-    /// can have a password.
-    #[error(
-        "the URL of the store's database is not valid; use postgres://USER:PASSWORD@HOST:PORT/DATABASE"
-    )]
-    InvalidUrl,
+    /// The URL of the database is not valid.
+    #[error("the URL of the store's database is not valid")]
+    InvalidUrl(#[from] InvalidUrl),
+    /// No host of the database can be written.
+    #[error("the database of the store cannot be used")]
+    NoneWritable(#[from] NoneWritable),
     /// The options of the bucket are not valid.
     #[error("the options of the bucket are not valid")]
     InvalidBucket(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -59,24 +59,27 @@ pub(crate) async fn cache(options: &CacheOptions) -> Result<Box<dyn BlockCache>,
     }
 }
 
-pub(crate) async fn connect(options: &Options) -> Result<PgPool, OpenError> {
-    let read = options.database.parse::<PgConnectOptions>();
-    let database = read.map_err(|_| OpenError::InvalidUrl)?;
-    let database = database
-        .application_name("elevo-store")
-        .disable_statement_logging();
-    let pool = PgPoolOptions::new()
-        .max_connections(options.connections)
-        .acquire_timeout(options.wait)
-        // Would cost each call a round trip.
-        .test_before_acquire(false)
-        .connect_lazy_with(database);
-    migrate(&pool).await?;
-    Ok(pool)
+/// Connects to the host that can be written, and stays with it.
+pub(crate) async fn connect(options: &Options) -> Result<(Pool, Keeper), OpenError> {
+    let hosts = Hosts::read(&options.database, options.wait)?;
+    let places = Places {
+        hosts,
+        direct: None,
+    };
+    let mut chosen = places.choose().await?;
+    migrate(chosen.connection()).await?;
+    let limits = Limits {
+        connections: options.connections,
+        wait: options.wait,
+        statement: options.statement,
+    };
+    let pool = Pool::new(chosen.host().clone(), limits);
+    let keeper = Keeper::start(places, chosen, pool.clone(), options.check, options.wait);
+    Ok((pool, keeper))
 }
 
 /// Returns the tenants that were added last, with their numbers.
-pub(crate) async fn tenants(pool: &PgPool) -> StoreResult<Vec<(TenantId, i32)>> {
+pub(crate) async fn tenants(pool: &Pool) -> StoreResult<Vec<(TenantId, i32)>> {
     let rows: Vec<(Vec<u8>, i32)> =
         sqlx::query_as("SELECT id, no FROM store.tenants ORDER BY no DESC LIMIT 10000")
             .fetch_all(pool)
@@ -89,11 +92,11 @@ pub(crate) async fn tenants(pool: &PgPool) -> StoreResult<Vec<(TenantId, i32)>> 
     rows.into_iter().map(read).collect()
 }
 
-async fn migrate(pool: &PgPool) -> Result<(), OpenError> {
+async fn migrate(connection: &mut PgConnection) -> Result<(), OpenError> {
     let mut migrator: Migrator = sqlx::migrate!("./migrations");
     migrator.dangerous_set_table_name("store._sqlx_migrations");
     migrator.create_schemas = Cow::Owned(vec!["store".into()]);
-    migrator.run(pool).await.map_err(|error| match error {
+    migrator.run(connection).await.map_err(|error| match error {
         MigrateError::VersionMissing(_) => OpenError::Newer,
         other => OpenError::Schema(Box::new(other)),
     })

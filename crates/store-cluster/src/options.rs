@@ -6,7 +6,9 @@ use crate::bucket::BucketOptions;
 /// Options for opening a store.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// URL of the database: `postgres://USER:PASSWORD@HOST:PORT/DATABASE`.
+    /// URL of the database:
+    /// `postgres://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE`. Of several hosts,
+    /// the one that can be written is used.
     pub database: String,
     /// The S3 bucket.
     pub bucket: BucketOptions,
@@ -14,6 +16,10 @@ pub struct Options {
     pub connections: u32,
     /// Time after which a call that waits for a connection fails.
     pub wait: Duration,
+    /// Time after which a statement without an answer fails.
+    pub statement: Duration,
+    /// Interval between two checks that the host can be written.
+    pub check: Duration,
     /// Time for which a commit is repeated whose outcome is not known.
     pub settle: Duration,
     /// Interval at which this process reports to the others, and acts on their
@@ -45,6 +51,8 @@ impl Options {
             bucket,
             connections: 16,
             wait: Duration::from_secs(10),
+            statement: Duration::from_secs(60),
+            check: Duration::from_secs(1),
             settle: Duration::from_secs(10),
             beat: Duration::from_secs(2),
             lease: Duration::from_secs(15),

@@ -11,8 +11,8 @@ use elevo_engine::{
     StoreResult, Writer,
 };
 use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId};
+use elevo_postgres::{Keeper, Pool};
 use quick_cache::sync::Cache;
-use sqlx::PgPool;
 
 use crate::blocks::Blocks;
 use crate::bucket::Bucket;
@@ -30,7 +30,7 @@ const TENANTS: usize = 100_000;
 pub struct ClusterStore(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
-    pub(crate) pool: PgPool,
+    pub(crate) pool: Pool,
     pub(crate) bucket: Bucket,
     pub(crate) blocks: Arc<Blocks>,
     pub(crate) node: Arc<Node>,
@@ -40,6 +40,8 @@ pub(crate) struct Inner {
     /// Collections of this process that ended without a word.
     pub(crate) ended: parking_lot::Mutex<Vec<i64>>,
     tenants: Cache<TenantId, i32>,
+    /// Ends with the store.
+    _keeper: Keeper,
 }
 
 /// Ids of packs and files: the node in the upper bits, so that they are unique
@@ -75,7 +77,7 @@ impl ClusterStore {
         let bucket = Bucket::open(&options.bucket);
         let bucket = bucket.map_err(|error| OpenError::InvalidBucket(Box::new(error)))?;
         let blocks = Blocks::new(bucket.clone(), open::cache(&options.cache).await?);
-        let pool = open::connect(&options).await?;
+        let (pool, keeper) = open::connect(&options).await?;
         let node = Node::join(&pool, options.beat, options.lease).await?;
         let tenants = Cache::new(TENANTS);
         for (id, number) in open::tenants(&pool).await? {
@@ -95,6 +97,7 @@ impl ClusterStore {
             ids,
             ended: parking_lot::Mutex::default(),
             tenants,
+            _keeper: keeper,
         })))
     }
 

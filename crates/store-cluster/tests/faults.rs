@@ -43,6 +43,7 @@ impl Place {
         // Only calls of the test are on the wire.
         options.beat = Duration::from_secs(3600);
         options.lease = Duration::from_secs(3600);
+        options.check = Duration::from_secs(3600);
         options.database = self.database.url_through(&self.sql);
         options.bucket.endpoint = Some(format!("http://{}", self.files.address()));
         options.bucket.retry = Duration::from_millis(200);
@@ -104,6 +105,49 @@ fn step(n: u64, from: Expected) -> (Commit, SnapshotId) {
 
 async fn head(store: &ClusterStore) -> Option<SnapshotId> {
     store.reference(TENANT, "head").await.unwrap()
+}
+
+/// Both hosts are proxies of the same primary, so that one can be lost.
+#[tokio::test]
+async fn the_calls_on_a_host_that_vanishes_end_and_another_host_is_used() {
+    let place = Place::new();
+    let wires = [place.database.wire(), place.database.wire()];
+    let [one, other] = [wires[0].address(), wires[1].address()];
+    let url = place.database.url_through(&wires[0]);
+    let url = url.replace(&one.to_string(), &format!("{one},{other}"));
+    let store = place
+        .open(|options| {
+            options.database = url;
+            options.check = Duration::from_millis(100);
+        })
+        .await;
+    let (commit, first) = step(1, Expected::Absent);
+    store.commit(TENANT, commit).await.unwrap();
+    let used = wires.iter().max_by_key(|wire| wire.trips().trips).unwrap();
+    used.set(Fault::Hang);
+    // Repeated until its outcome is known.
+    let (commit, second) = step(2, Expected::At(first));
+    store.commit(TENANT, commit).await.unwrap();
+    assert_eq!(head(&store).await, Some(second));
+}
+
+/// The only host goes on, so that nothing ends the statement but its limit.
+#[tokio::test]
+async fn a_statement_without_an_answer_ends() {
+    let place = Place::new();
+    let store = place
+        .open(|options| options.statement = Duration::from_millis(300))
+        .await;
+    let (commit, first) = step(1, Expected::Absent);
+    store.commit(TENANT, commit).await.unwrap();
+    place.sql.set(Fault::Hang);
+    let failed = store.reference(TENANT, "head").await;
+    assert!(
+        matches!(failed, Err(StoreError::Unavailable(_))),
+        "{failed:?}"
+    );
+    place.sql.heal();
+    assert_eq!(head(&store).await, Some(first));
 }
 
 #[tokio::test]

@@ -46,6 +46,7 @@ impl Place {
         options.database = self.database.url_through(&self.sql);
         options.bucket.endpoint = Some(format!("http://{}", self.files.address()));
         options.inline_bytes = 0;
+        options.check = Duration::from_secs(3600);
         change(&mut options);
         ClusterStore::open(options).await.unwrap()
     }

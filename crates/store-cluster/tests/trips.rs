@@ -38,6 +38,7 @@ impl Counted {
         options.connections = 1;
         // Nothing in the background.
         options.beat = Duration::from_secs(3600);
+        options.check = Duration::from_secs(3600);
         let store = ClusterStore::open(options).await.unwrap();
         Self {
             store,

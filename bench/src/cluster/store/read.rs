@@ -161,6 +161,7 @@ pub(in crate::cluster) fn run_open(bench: &mut Bench) -> Result<Vec<Row>> {
             options.connections = 1;
             // Nothing in the background after the beginning.
             options.beat = Duration::from_secs(3600);
+            options.check = Duration::from_secs(3600);
         };
         let store: Arc<dyn Store> = Arc::new(place.open(change).await?);
         // After the statements of the beginning.

@@ -1,14 +1,13 @@
 //! The connections to the database.
 
+use elevo_postgres::{Change, Connection, Hosts, Places, Pool};
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::{Postgres, Row};
 
 use super::deferred::{self, DEFERRED, Deferred};
-use super::follower::{Follower, Places};
-use super::hosts::Hosts;
+use super::follower::Follower;
 use super::migrations::{MIGRATIONS, migrate};
-use super::options::{PostgresOptions, read_hosts};
-use super::pool::{Change, Connection, Pool};
+use super::options::{PostgresOptions, invalid, none_writable};
 use super::{failure, found};
 use crate::error::{Error, Limit, Result};
 use crate::limits::MAX_LISTED;
@@ -27,23 +26,23 @@ pub(super) struct Database {
 impl Database {
     pub(super) async fn open(url: &str, options: &PostgresOptions) -> Result<Self> {
         let hosts = match options.is_pooled {
-            true => Hosts::read_pooled(url)?,
-            false => read_hosts(url, options.wait)?,
+            true => Hosts::read_pooled(url).map_err(invalid)?,
+            false => options.read_hosts(url)?,
         };
-        let read = |url| read_hosts(url, options.wait);
+        let read = |url| options.read_hosts(url);
         let direct = options.direct.as_deref().map(read).transpose()?;
         if options.is_pooled {
             // The statements of another client have the same names.
-            hosts.writable().await?;
+            hosts.writable().await.map_err(none_writable)?;
         }
         let places = Places { hosts, direct };
-        let mut chosen = places.choose().await?;
+        let mut chosen = places.choose().await.map_err(none_writable)?;
         let connection = chosen.connection();
         found::format(connection).await?;
         migrate(connection, &MIGRATIONS).await?;
         let is_missing = deferred::is_any_missing(connection, &DEFERRED).await?;
         let deferred = is_missing.then(|| Deferred::start(places.direct().clone()));
-        let pool = Pool::new(chosen.host().clone(), options);
+        let pool = Pool::new(chosen.host().clone(), options.limits());
         let follower = Follower::start(places, chosen, pool.clone(), options);
         Ok(Self {
             pool,

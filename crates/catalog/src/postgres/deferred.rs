@@ -4,14 +4,15 @@
 
 use std::time::Duration;
 
+use elevo_postgres::Hosts;
 use sqlx::migrate::{Migration, Migrator};
 use sqlx::{AssertSqlSafe, PgConnection};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::failure;
-use super::hosts::Hosts;
 use super::migrations::set_lock_timeout;
+use super::options::none_writable;
 use crate::error::Result;
 
 pub(super) static DEFERRED: Migrator = sqlx::migrate!("migrations/postgres-deferred");
@@ -66,7 +67,7 @@ async fn create_always(hosts: Hosts) {
 }
 
 async fn connect_and_create(hosts: &Hosts) -> Result<bool> {
-    let mut connection = hosts.writable().await?.connection;
+    let mut connection = hosts.writable().await.map_err(none_writable)?.connection;
     create(&mut connection, &DEFERRED).await
 }
 

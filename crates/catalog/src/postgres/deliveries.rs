@@ -2,9 +2,9 @@
 
 use async_trait::async_trait;
 use elevo_core::{TenantId, Timestamp, WebhookId};
+use elevo_postgres::Connection;
 use sqlx::QueryBuilder;
 
-use super::pool::Connection;
 use super::{PostgresCatalog, events, failure, webhooks};
 use crate::bounds::{self, micros};
 use crate::catalog::Deliveries;

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use elevo_core::{TenantId, Timestamp};
+use elevo_postgres::Connection;
 use serde_json::json;
 use sqlx::{PgExecutor, Postgres, QueryBuilder};
 
-use super::pool::Connection;
 use super::values::searched;
 use super::{PostgresCatalog, failure};
 use crate::bounds::{self, micros};
@@ -220,7 +220,12 @@ pub(super) fn push_filters(builder: &mut QueryBuilder<Postgres>, query: &EventQu
 /// Gives numbers to all committed events that have none; returns the number of
 /// the newest event.
 pub(super) async fn number(executor: impl PgExecutor<'_>) -> Result<u64> {
+    give_numbers(executor).await.map_err(failure::of)
+}
+
+/// Does the same for a caller that reads the errors of the database.
+pub(super) async fn give_numbers(executor: impl PgExecutor<'_>) -> sqlx::Result<u64> {
     let newest = sqlx::query_scalar("SELECT number_events_1()").fetch_one(executor);
-    let newest: i64 = newest.await.map_err(failure::of)?;
+    let newest: i64 = newest.await?;
     Ok(newest as u64)
 }

@@ -1,10 +1,11 @@
 //! Examines a database for an operator: its version, its standby and its
 //! settings.
 
+use elevo_postgres::host_name;
 use sqlx::{PgConnection, Row};
 
-use super::options::{PostgresOptions, read_hosts};
-use super::{failure, found, hosts};
+use super::options::PostgresOptions;
+use super::{failure, found};
 use crate::error::{Error, Result};
 
 /// The oldest version that the catalog is tested with.
@@ -53,10 +54,8 @@ struct Found {
 /// Examines the database of this URL without changing it. Fails if no host can
 /// be written.
 pub(super) async fn examine(url: &str, options: &PostgresOptions) -> Result<Vec<PostgresCheck>> {
-    // The same database, without a pooler.
-    let url = options.direct.as_deref().unwrap_or(url);
-    let mut found = read_hosts(url, options.wait)?.writable().await?;
-    let at = hosts::name(&found.host);
+    let mut found = options.find_writable(url).await?;
+    let at = host_name(&found.host);
     look(&mut found.connection, &at, options.connections).await
 }
 

@@ -1,5 +1,6 @@
 //! Conversion of PostgreSQL's errors into errors of the catalog.
 
+use elevo_postgres::forgets_statements;
 use sqlx::error::ErrorKind;
 use sqlx::migrate::MigrateError;
 
@@ -15,16 +16,9 @@ const FULL: &str = "53100";
 /// SQLSTATEs of damaged data and indexes.
 const DAMAGED: [&str; 2] = ["XX001", "XX002"];
 
-/// SQLSTATEs of a statement that was prepared on another connection: it exists
-/// although this one did not prepare it, or does not exist although this one did.
-const OF_OTHERS: [&str; 2] = ["42P05", "26000"];
-
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "the pooler in front of the database does not keep prepared statements for each client; use \
-     PgBouncer 1.21 or newer with `max_prepared_statements`, or the URL of the database itself"
-)]
-struct ForgetfulPooler(#[source] sqlx::Error);
+#[error("{0}")]
+struct ForgetfulPooler(&'static str, #[source] sqlx::Error);
 
 /// Converts an error of a statement. Does not recognize violated constraints,
 /// as [`of_adding`] does.
@@ -43,11 +37,11 @@ pub(super) fn of(error: sqlx::Error) -> Error {
         sqlx::Error::Database(inner) => match inner.code().as_deref() {
             Some(code) if BUSY.contains(&code) => Error::Busy,
             Some(FULL) => Error::Full,
-            Some(code) if OF_OTHERS.contains(&code) => {
-                Error::Failed(Box::new(ForgetfulPooler(error)))
-            }
             Some(code) if DAMAGED.contains(&code) => Error::Damaged(inner.message().to_owned()),
-            _ => Error::Failed(Box::new(error)),
+            _ => match forgets_statements(&error) {
+                Some(advice) => Error::Failed(Box::new(ForgetfulPooler(advice, error))),
+                None => Error::Failed(Box::new(error)),
+            },
         },
         _ => Error::Failed(Box::new(error)),
     }

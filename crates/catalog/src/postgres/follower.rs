@@ -18,23 +18,19 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::PgConnection;
+use elevo_postgres::{Chosen, Lost, Places, Pool, answer};
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::events;
-use super::hosts::{self, Hosts, Period, Writable};
 use super::options::PostgresOptions;
-use super::pool::Pool;
-use crate::error::{Error, Result};
 
 /// The channel that `number_events_1` notifies. The payload is the number of the
 /// newest event.
 const CHANNEL: &str = "events";
-/// Maximum time for one statement of the background tasks. A host that needs
-/// longer counts as lost.
+/// Maximum time to connect for notifications.
 const ANSWER: Duration = Duration::from_secs(3);
 /// Interval between two numberings while a reader of this process waits, and
 /// without readers: other processes may record events and end before they
@@ -43,8 +39,8 @@ const POLL: Duration = Duration::from_millis(100);
 const IDLE_POLL: Duration = Duration::from_secs(1);
 /// Minimum pause between two numberings, so that many changes share one.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Pause before another attempt to find a host, to listen, or to number after an
-/// error of the statement.
+/// Pause before another attempt to listen, or to number after an error of the
+/// statement.
 const RETRY: Duration = Duration::from_millis(200);
 
 /// The background tasks of one catalog. They end when this is dropped.
@@ -69,79 +65,6 @@ struct Shared {
     changes: Notify,
 }
 
-/// The hosts of a catalog.
-#[derive(Debug)]
-pub(super) struct Places {
-    pub(super) hosts: Hosts,
-    /// The hosts without a pooler, if the pool connects through one.
-    pub(super) direct: Option<Hosts>,
-}
-
-/// The hosts that are used, with a connection to each.
-pub(super) struct Chosen {
-    pooled: Writable,
-    /// `None` if the other one is direct.
-    direct: Option<Writable>,
-}
-
-/// The cause for which a host is chosen again.
-enum Loss {
-    /// The host did not answer in time. It may only be slow.
-    Slow,
-    Gone(Error),
-}
-
-impl Places {
-    /// Finds the host that can be written.
-    pub(super) async fn choose(&self) -> Result<Chosen> {
-        let pooled = self.hosts.writable().await?;
-        let direct = match &self.direct {
-            Some(direct) => Some(direct.writable().await?),
-            None => None,
-        };
-        Ok(Chosen { pooled, direct })
-    }
-
-    pub(super) fn direct(&self) -> &Hosts {
-        self.direct.as_ref().unwrap_or(&self.hosts)
-    }
-}
-
-impl Chosen {
-    /// The host of the pool.
-    pub(super) fn host(&self) -> &PgConnectOptions {
-        &self.pooled.host
-    }
-
-    /// A connection that does not go through a pooler.
-    pub(super) fn connection(&mut self) -> &mut PgConnection {
-        &mut self.direct_mut().connection
-    }
-
-    fn direct(&self) -> &Writable {
-        self.direct.as_ref().unwrap_or(&self.pooled)
-    }
-
-    fn direct_mut(&mut self) -> &mut Writable {
-        self.direct.as_mut().unwrap_or(&mut self.pooled)
-    }
-
-    /// Fails unless the hosts can still be written.
-    async fn check(&mut self) -> std::result::Result<(), Loss> {
-        let each = [Some(&mut self.pooled), self.direct.as_mut()];
-        for one in each.into_iter().flatten() {
-            answer(hosts::check_writable(&mut one.connection)).await?;
-        }
-        Ok(())
-    }
-
-    /// The host of the pool, and its period. While these stay the same, a call on
-    /// an earlier connection may still get its answer.
-    fn identity(&self) -> (String, Period) {
-        (hosts::name(self.host()), self.pooled.period)
-    }
-}
-
 impl Follower {
     pub(super) fn start(
         places: Places,
@@ -154,7 +77,7 @@ impl Follower {
             pool,
             wait: options.wait,
             check: options.check,
-            listened: watch::Sender::new(chosen.direct().host.clone()),
+            listened: watch::Sender::new(chosen.direct_host().clone()),
             newest: watch::Sender::new(0),
             changes: Notify::new(),
         });
@@ -198,28 +121,25 @@ impl Drop for Follower {
 impl Shared {
     async fn number_always(&self, mut chosen: Chosen) {
         loop {
-            let Err(loss) = self.number_until_lost(&mut chosen).await;
-            let error = match &loss {
-                Loss::Slow => &Error::Busy,
-                Loss::Gone(error) => error,
-            };
+            let Err(error) = self.number_until_lost(&mut chosen).await;
             tracing::warn!(%error, "the database of the catalog does not answer");
-            chosen = self.choose_again(chosen).await;
+            chosen = self
+                .places
+                .choose_again(chosen, &self.pool, self.wait)
+                .await;
+            self.listened.send_replace(chosen.direct_host().clone());
             tracing::info!("the database of the catalog answers again");
         }
     }
 
     /// Numbers events until the host is lost.
-    async fn number_until_lost(
-        &self,
-        chosen: &mut Chosen,
-    ) -> std::result::Result<Infallible, Loss> {
+    async fn number_until_lost(&self, chosen: &mut Chosen) -> Result<Infallible, Lost> {
         let mut checked = Instant::now();
         loop {
-            match answer(events::number(chosen.connection())).await {
+            match answer(events::give_numbers(chosen.connection())).await {
                 Ok(newest) => self.note_newest(newest),
-                Err(Loss::Slow) => return Err(Loss::Slow),
-                Err(Loss::Gone(error)) => {
+                Err(Lost::Slow) => return Err(Lost::Slow),
+                Err(error) => {
                     // An error of the statement alone, for example because the
                     // disk is full, is no reason to end other calls.
                     chosen.check().await?;
@@ -237,30 +157,6 @@ impl Shared {
                 _ => POLL,
             };
             let _ = timeout(poll, self.changes.notified()).await;
-        }
-    }
-
-    /// Finds the host that can be written, and has the pool use new connections
-    /// to it. The calls on the earlier ones end, unless the host is the same and
-    /// was not restarted: it was only slow, or this connection alone was lost.
-    async fn choose_again(&self, earlier: Chosen) -> Chosen {
-        let mut earlier = Some(earlier.identity());
-        let lost = Instant::now();
-        loop {
-            if let Ok(chosen) = self.places.choose().await {
-                let host = chosen.host().clone();
-                match earlier.as_ref() == Some(&chosen.identity()) {
-                    true => self.pool.use_new_connections(host),
-                    false => self.pool.use_host(host),
-                }
-                self.listened.send_replace(chosen.direct().host.clone());
-                return chosen;
-            }
-            if lost.elapsed() >= self.wait {
-                earlier = None;
-                self.pool.forget_host();
-            }
-            sleep(RETRY).await;
         }
     }
 
@@ -302,13 +198,5 @@ impl Shared {
             }
         }
         Ok(())
-    }
-}
-
-/// Waits for a statement at most [`ANSWER`].
-async fn answer<T>(statement: impl Future<Output = Result<T>>) -> std::result::Result<T, Loss> {
-    match timeout(ANSWER, statement).await {
-        Ok(answer) => answer.map_err(Loss::Gone),
-        Err(_) => Err(Loss::Slow),
     }
 }

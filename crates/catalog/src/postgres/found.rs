@@ -4,7 +4,7 @@ use sqlx::PgConnection;
 
 use super::failure;
 use super::migrations::MIGRATIONS;
-use super::options::{PostgresOptions, read_hosts};
+use super::options::PostgresOptions;
 use crate::error::{Error, Result};
 use crate::found::{self, ADOPTING, FoundCatalog, GENERATION, INSTALLATION};
 
@@ -30,9 +30,7 @@ type Row = (
 /// Reads the catalog in a database. Returns `None` if there is none. Fails if it
 /// has a newer format.
 pub(super) async fn find(url: &str, options: &PostgresOptions) -> Result<Option<FoundCatalog>> {
-    // The same database, without a pooler.
-    let url = options.direct.as_deref().unwrap_or(url);
-    let mut found = read_hosts(url, options.wait)?.writable().await?;
+    let mut found = options.find_writable(url).await?;
     read(&mut found.connection).await
 }
 

@@ -4,10 +4,10 @@ use std::collections::{BTreeSet, HashMap};
 
 use elevo_core::ReviewId;
 use elevo_objects::{Hash, SnapshotId};
+use elevo_postgres::Pool;
 use serde::{Deserialize, Serialize};
 
 use super::land_review::{self, KnownReview, ReviewRow};
-use super::pool::Pool;
 use super::{failure, reviews};
 use crate::bounds::{self, micros};
 use crate::error::{Error, Kind, Result};

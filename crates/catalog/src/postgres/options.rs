@@ -1,7 +1,8 @@
 use std::time::Duration;
 
-use super::hosts::Hosts;
-use crate::error::Result;
+use elevo_postgres::{Hosts, InvalidUrl, Limits, NoneWritable, Writable};
+
+use crate::error::{Error, Result};
 
 /// Options for opening a catalog in PostgreSQL.
 #[derive(Clone, Debug)]
@@ -38,13 +39,35 @@ impl Default for PostgresOptions {
     }
 }
 
-pub(super) fn read_hosts(url: &str, wait: Duration) -> Result<Hosts> {
-    let wait = wait.as_millis().to_string();
-    // One value for each would also be valid for a statement that only computes,
-    // and none of ours does so for that long.
-    let options = [
-        ("lock_timeout", wait.as_str()),
-        ("idle_in_transaction_session_timeout", wait.as_str()),
-    ];
-    Hosts::read(url, &options)
+impl PostgresOptions {
+    pub(super) fn limits(&self) -> Limits {
+        Limits {
+            connections: self.connections,
+            wait: self.wait,
+            statement: self.statement,
+        }
+    }
+
+    /// Reads the URL of a database without a pooler.
+    pub(super) fn read_hosts(&self, url: &str) -> Result<Hosts> {
+        Hosts::read(url, self.wait).map_err(invalid)
+    }
+
+    /// Finds the host that can be written, without a pooler in front of it.
+    pub(super) async fn find_writable(&self, url: &str) -> Result<Writable> {
+        let hosts = self.read_hosts(self.direct.as_deref().unwrap_or(url))?;
+        hosts.writable().await.map_err(none_writable)
+    }
+}
+
+pub(super) fn check_url(url: &str) -> Result<()> {
+    Hosts::read_pooled(url).map(drop).map_err(invalid)
+}
+
+pub(super) fn invalid(error: InvalidUrl) -> Error {
+    Error::Refused(format!("the URL of the catalog is not valid: {error}"))
+}
+
+pub(super) fn none_writable(error: NoneWritable) -> Error {
+    Error::Failed(Box::new(error))
 }

@@ -2,11 +2,11 @@
 
 use async_trait::async_trait;
 use elevo_core::{ProjectId, SandboxId, TenantId, Timestamp};
+use elevo_postgres::Connection;
 use serde_json::Value;
 use sqlx::{Postgres, QueryBuilder};
 
 use super::database::Database;
-use super::pool::Connection;
 use super::values::searched;
 use super::{PostgresCatalog, failure, pages, quotas};
 use crate::bounds::{self, micros};

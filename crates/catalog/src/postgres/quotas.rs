@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use elevo_core::TenantId;
+use elevo_postgres::Connection;
 
-use super::pool::Connection;
 use super::{database, failure, sandboxes};
 use crate::error::{Error, Kind, Limit, Result};
 use crate::query::AddLimits;

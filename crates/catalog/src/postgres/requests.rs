@@ -2,9 +2,9 @@
 
 use async_trait::async_trait;
 use elevo_core::Timestamp;
+use elevo_postgres::Connection;
 
 use super::database::{Database, Statement};
-use super::pool::Connection;
 use super::{PostgresCatalog, failure};
 use crate::bounds::{self, micros};
 use crate::catalog::Requests;

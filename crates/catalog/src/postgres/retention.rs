@@ -5,9 +5,9 @@ use std::collections::{BTreeSet, HashSet};
 use async_trait::async_trait;
 use elevo_core::{ProjectId, TenantId, Timestamp};
 use elevo_objects::SnapshotId;
+use elevo_postgres::Connection;
 use sqlx::PgExecutor;
 
-use super::pool::Connection;
 use super::{PostgresCatalog, failure, projects};
 use crate::bounds::{self, micros};
 use crate::catalog::VersionRetention;

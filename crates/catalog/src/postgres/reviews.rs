@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 use elevo_core::{ReviewId, TenantId, Timestamp, TreePath, WorkspaceId};
 use elevo_objects::Entry;
+use elevo_postgres::{Connection, Pool};
 use serde_json::{Value, json};
 use sqlx::{Postgres, QueryBuilder};
 
 use super::land_review::KnownReview;
-use super::pool::{Connection, Pool};
 use super::{PostgresCatalog, events, failure, pages, retention};
 use crate::bounds::{self, micros};
 use crate::catalog::Reviews;

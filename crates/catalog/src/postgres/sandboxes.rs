@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use elevo_core::{KeyId, SandboxId, SandboxState, TenantId, Timestamp, WorkspaceId};
+use elevo_postgres::Connection;
 use sqlx::{Postgres, QueryBuilder};
 
-use super::pool::Connection;
 use super::values::searched;
 use super::{PostgresCatalog, events, failure, pages, quotas};
 use crate::bounds::{self, micros};

@@ -3,9 +3,9 @@
 use async_trait::async_trait;
 use elevo_core::TenantId;
 use elevo_objects::SnapshotId;
+use elevo_postgres::Connection;
 use sqlx::{Postgres, QueryBuilder};
 
-use super::pool::Connection;
 use super::values::searched;
 use super::{PostgresCatalog, failure};
 use crate::bounds::{self, micros};

@@ -1,12 +1,12 @@
 //! The transactions of a transfer of a whole catalog.
 
 use async_trait::async_trait;
+use elevo_postgres::{Change, Connection, Pool};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use sqlx::{AssertSqlSafe, PgExecutor};
 
 use super::database::Statement;
-use super::pool::{Change, Connection, Pool};
 use super::{PostgresCatalog, database, events, failure, nodes};
 use crate::error::{Error, Result};
 use crate::transfer::{self, Column, ColumnRow, Destination, Form, Row, Source, Table, Value};

@@ -1,7 +1,8 @@
 //! Conflicts that workspaces have not settled yet.
 
+use elevo_postgres::Connection;
+
 use super::failure;
-use super::pool::Connection;
 use crate::error::Result;
 use crate::records::Unsettled;
 use crate::stored;

@@ -3,9 +3,9 @@
 use async_trait::async_trait;
 use elevo_core::{TenantId, Timestamp, WorkspaceId};
 use elevo_objects::SnapshotId;
+use elevo_postgres::Connection;
 use sqlx::{Postgres, QueryBuilder};
 
-use super::pool::Connection;
 use super::values::searched;
 use super::{PostgresCatalog, events, failure, pages, projects, quotas, retention, unsettled};
 use crate::bounds::{self, micros};

@@ -9,8 +9,8 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, PgConnection};
 use tokio::time::timeout;
 
-use super::failure;
-use crate::error::{Error, Result};
+use crate::keeper::Lost;
+use crate::pool::forgets_statements;
 
 /// Maximum time for a host to report its role. A host that does not answer in
 /// this time is not used.
@@ -27,32 +27,43 @@ const WRITES_ON: &str = "SELECT CASE WHEN pg_is_in_recovery() \
 
 /// The hosts of the URL of a database.
 #[derive(Clone, Debug)]
-pub(super) struct Hosts(Vec<PgConnectOptions>);
+pub struct Hosts(Vec<PgConnectOptions>);
 
 /// A period during which a host keeps its connections: it is on one timeline,
 /// and was not restarted. Later periods are greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Period {
+pub struct Period {
     timeline: i64,
     started: i64,
 }
 
 /// A host that can be written, and a connection to it.
-pub(super) struct Writable {
-    pub(super) host: PgConnectOptions,
-    pub(super) period: Period,
-    pub(super) connection: PgConnection,
+pub struct Writable {
+    /// The host.
+    pub host: PgConnectOptions,
+    /// The period at the time of the choice.
+    pub period: Period,
+    /// The connection.
+    pub connection: PgConnection,
 }
+
+/// The URL of a database is not valid. Names no part of it, since it can have a
+/// password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the URL does not have the form postgres://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE?OPTIONS"
+)]
+pub struct InvalidUrl;
 
 /// No host can be written. Has the cause for each.
 #[derive(Debug, thiserror::Error)]
-pub(super) struct NoneWritable(Vec<String>);
+pub struct NoneWritable(Vec<String>);
 
 impl fmt::Display for NoneWritable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "no host of the catalog's database can be written: {}",
+            "no host of the database can be written: {}",
             self.0.join("; ")
         )
     }
@@ -60,34 +71,41 @@ impl fmt::Display for NoneWritable {
 
 impl Hosts {
     /// Reads a URL with one host or several:
-    /// `postgres://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE?OPTIONS`.
-    pub(super) fn read(url: &str, options: &[(&str, &str)]) -> Result<Self> {
-        let read = |url: &str| {
-            let read = url.parse::<PgConnectOptions>();
-            // The text of the error names no part of the URL, which can have a
-            // password.
-            let read = read.map_err(|_| invalid())?;
-            let read = read.application_name("elevo").disable_statement_logging();
-            // A pooler rejects even an empty list.
-            Ok(match options {
-                [] => read,
-                _ => read.options(options.iter().copied()),
-            })
+    /// `postgres://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE?OPTIONS`. A
+    /// statement that waits for a lock, and a transaction that waits for its
+    /// client, end after `wait`.
+    pub fn read(url: &str, wait: Duration) -> Result<Self, InvalidUrl> {
+        let wait = wait.as_millis().to_string();
+        // One value for each would also be valid for a statement that only
+        // computes, and none of ours does so for that long.
+        let settings = [
+            ("lock_timeout", wait.as_str()),
+            ("idle_in_transaction_session_timeout", wait.as_str()),
+        ];
+        let Self(hosts) = Self::read_plain(url)?;
+        let with = |host: PgConnectOptions| host.options(settings);
+        Ok(Self(hosts.into_iter().map(with).collect()))
+    }
+
+    fn read_plain(url: &str) -> Result<Self, InvalidUrl> {
+        let read = |url: &String| {
+            let read = url.parse::<PgConnectOptions>().map_err(|_| InvalidUrl)?;
+            Ok(read.application_name("elevo").disable_statement_logging())
         };
-        let hosts: Result<_> = urls(url)?.iter().map(|url| read(url)).collect();
+        let hosts: Result<_, _> = urls(url)?.iter().map(read).collect();
         hosts.map(Self)
     }
 
-    /// Reads a URL of a pooler in transaction mode, which rejects the options of
-    /// a connection.
-    pub(super) fn read_pooled(url: &str) -> Result<Self> {
-        let Self(hosts) = Self::read(url, &[])?;
+    /// Reads a URL of a pooler in transaction mode, which rejects the settings of
+    /// a connection, even an empty list.
+    pub fn read_pooled(url: &str) -> Result<Self, InvalidUrl> {
+        let Self(hosts) = Self::read_plain(url)?;
         let plain = |host: PgConnectOptions| host.extra_float_digits(None);
         Ok(Self(hosts.into_iter().map(plain).collect()))
     }
 
     /// Connects to the host that can be written.
-    pub(super) async fn writable(&self) -> Result<Writable> {
+    pub async fn writable(&self) -> Result<Writable, NoneWritable> {
         let looks = join_all(self.0.iter().map(look)).await;
         let (mut best, mut causes) = (None, Vec::new());
         for (host, look) in self.0.iter().zip(looks) {
@@ -102,27 +120,25 @@ impl Hosts {
                         });
                     }
                 }
-                Ok((_, None)) => causes.push(format!("{} is read-only", name(host))),
-                Err(cause) => causes.push(format!("{}: {cause}", name(host))),
+                Ok((_, None)) => causes.push(format!("{} is read-only", host_name(host))),
+                Err(cause) => causes.push(format!("{}: {cause}", host_name(host))),
             }
         }
-        best.ok_or_else(|| Error::Failed(Box::new(NoneWritable(causes))))
+        best.ok_or(NoneWritable(causes))
     }
 }
 
 /// Connects to a host and reads its period.
-async fn look(
-    host: &PgConnectOptions,
-) -> std::result::Result<(PgConnection, Option<Period>), String> {
+async fn look(host: &PgConnectOptions) -> Result<(PgConnection, Option<Period>), String> {
     let looking = async {
         let mut connection = host.connect().await?;
         let period = period(&mut connection).await?;
         Ok((connection, period))
     };
     match timeout(ANSWER, looking).await {
-        Ok(looked) => looked.map_err(|error: sqlx::Error| match failure::of(error) {
-            Error::Failed(cause) => cause.to_string(),
-            other => other.to_string(),
+        Ok(looked) => looked.map_err(|error: sqlx::Error| match forgets_statements(&error) {
+            Some(advice) => advice.to_owned(),
+            None => error.to_string(),
         }),
         Err(_) => Err("it does not answer".to_owned()),
     }
@@ -137,13 +153,12 @@ async fn period(connection: &mut PgConnection) -> sqlx::Result<Option<Period>> {
 }
 
 /// Fails unless the host of a connection can still be written.
-pub(super) async fn check_writable(connection: &mut PgConnection) -> Result<()> {
-    let period = period(connection).await.map_err(failure::of)?;
-    period.map(drop).ok_or(Error::Busy)
+pub(crate) async fn check_writable(connection: &mut PgConnection) -> Result<(), Lost> {
+    period(connection).await?.map(drop).ok_or(Lost::ReadOnly)
 }
 
 /// Returns the address of a host for messages.
-pub(super) fn name(host: &PgConnectOptions) -> String {
+pub fn host_name(host: &PgConnectOptions) -> String {
     match host.get_socket() {
         Some(directory) => directory.display().to_string(),
         None => format!("{}:{}", host.get_host(), host.get_port()),
@@ -151,10 +166,10 @@ pub(super) fn name(host: &PgConnectOptions) -> String {
 }
 
 /// Returns a URL for each host of a URL.
-fn urls(url: &str) -> Result<Vec<String>> {
-    let (scheme, rest) = url.split_once("://").ok_or_else(invalid)?;
+fn urls(url: &str) -> Result<Vec<String>, InvalidUrl> {
+    let (scheme, rest) = url.split_once("://").ok_or(InvalidUrl)?;
     if !["postgres", "postgresql"].contains(&scheme) {
-        return Err(invalid());
+        return Err(InvalidUrl);
     }
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
@@ -166,13 +181,6 @@ fn urls(url: &str) -> Result<Vec<String>> {
     Ok(each
         .map(|host| format!("{scheme}://{user}{host}{path}"))
         .collect())
-}
-
-fn invalid() -> Error {
-    let form = "postgres://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE?OPTIONS";
-    Error::Refused(format!(
-        "the URL of the catalog does not have the form {form}"
-    ))
 }
 
 #[cfg(test)]
@@ -195,11 +203,10 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_url_is_refused_without_its_password() {
+    fn an_invalid_url_is_refused() {
         for url in ["one", "mysql://one/db", "postgres://u:secret@one:x/db"] {
-            let refused = Hosts::read(url, &[]).unwrap_err().to_string();
-            assert!(refused.contains("does not have the form"), "{refused}");
-            assert!(!refused.contains("secret"), "{refused}");
+            let refused = Hosts::read(url, Duration::ZERO).unwrap_err();
+            assert_eq!(refused, InvalidUrl);
         }
     }
 }

@@ -24,19 +24,42 @@ use tokio::select;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use super::options::PostgresOptions;
-
 /// Maximum time to close the connections to a lost host.
 const CLOSING: Duration = Duration::from_secs(10);
+
+/// SQLSTATEs of a statement that was prepared on another connection: it exists
+/// although this one did not prepare it, or does not exist although this one did.
+const OF_OTHERS: [&str; 2] = ["42P05", "26000"];
+
+/// Returns advice if the error is that of a pooler that does not keep prepared
+/// statements for each client.
+pub fn forgets_statements(error: &sqlx::Error) -> Option<&'static str> {
+    let code = error.as_database_error()?.code()?;
+    OF_OTHERS.contains(&&*code).then_some(
+        "the pooler in front of the database does not keep prepared statements for each client; \
+         use PgBouncer 1.21 or newer with `max_prepared_statements`, or the URL of the database \
+         itself",
+    )
+}
+
+/// The bounds of a pool.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Maximum number of connections.
+    pub connections: u32,
+    /// Time after which a call that waits for a connection fails.
+    pub wait: Duration,
+    /// Time after which a statement without an answer fails; whether it changed
+    /// something is then unknown.
+    pub statement: Duration,
+}
 
 /// The connections to the present host. Each statement on the pool itself is a
 /// transaction, and sees all that was committed before.
 #[derive(Clone, Debug)]
-pub(super) struct Pool {
+pub struct Pool {
     current: Arc<watch::Sender<Current>>,
-    connections: u32,
-    wait: Duration,
-    statement: Duration,
+    limits: Limits,
 }
 
 #[derive(Clone, Debug)]
@@ -48,7 +71,7 @@ struct Current {
 }
 
 /// A connection that a call holds.
-pub(super) struct Connection {
+pub struct Connection {
     /// `None` only while it is dropped.
     connection: Option<PoolConnection<Postgres>>,
     is_in_transaction: bool,
@@ -71,19 +94,18 @@ struct End {
 
 /// A transaction, which is rolled back if it is dropped.
 #[derive(Debug)]
-pub(super) struct Change(Connection);
+pub struct Change(Connection);
 
 impl Pool {
-    pub(super) fn new(host: PgConnectOptions, options: &PostgresOptions) -> Self {
+    /// Returns a pool of connections to a host. Needs a Tokio runtime.
+    pub fn new(host: PgConnectOptions, limits: Limits) -> Self {
         let nothing = Current {
             pool: None,
             period: 0,
         };
         let pool = Self {
             current: Arc::new(watch::Sender::new(nothing)),
-            connections: options.connections,
-            wait: options.wait,
-            statement: options.statement,
+            limits,
         };
         pool.use_host(host);
         pool
@@ -91,25 +113,25 @@ impl Pool {
 
     /// Uses only new connections to this host from now on, and ends the calls on
     /// the earlier ones.
-    pub(super) fn use_host(&self, host: PgConnectOptions) {
+    pub fn use_host(&self, host: PgConnectOptions) {
         self.replace(Some(self.connect(host)), true);
     }
 
     /// Uses only new connections to this host from now on. The calls on the
     /// earlier ones go on.
-    pub(super) fn use_new_connections(&self, host: PgConnectOptions) {
+    pub fn use_new_connections(&self, host: PgConnectOptions) {
         self.replace(Some(self.connect(host)), false);
     }
 
     /// Ends all calls. Later ones wait for a host.
-    pub(super) fn forget_host(&self) {
+    pub fn forget_host(&self) {
         self.replace(None, true);
     }
 
     fn connect(&self, host: PgConnectOptions) -> PgPool {
         PgPoolOptions::new()
-            .max_connections(self.connections)
-            .acquire_timeout(self.wait)
+            .max_connections(self.limits.connections)
+            .acquire_timeout(self.limits.wait)
             // Would cost each call a round trip.
             .test_before_acquire(false)
             .connect_lazy_with(host)
@@ -126,15 +148,17 @@ impl Pool {
         }
     }
 
-    pub(super) async fn close(&self) {
+    /// Waits for the calls and closes the connections. Later calls fail.
+    pub async fn close(&self) {
         let current = self.current.borrow().pool.clone();
         if let Some(pool) = current {
             pool.close().await;
         }
     }
 
-    pub(super) async fn acquire(&self) -> sqlx::Result<Connection> {
-        let acquired = timeout(self.wait, self.acquire_of_present_host()).await;
+    /// Returns a connection, for a call of several statements.
+    pub async fn acquire(&self) -> sqlx::Result<Connection> {
+        let acquired = timeout(self.limits.wait, self.acquire_of_present_host()).await;
         acquired.map_err(|_| sqlx::Error::PoolTimedOut)?
     }
 
@@ -159,7 +183,7 @@ impl Pool {
                 end: End {
                     current,
                     period: known.period,
-                    statement: self.statement,
+                    statement: self.limits.statement,
                     is_waiting: false,
                     has_ended: false,
                 },
@@ -167,7 +191,8 @@ impl Pool {
         }
     }
 
-    pub(super) async fn begin(&self, statement: &'static str) -> sqlx::Result<Change> {
+    /// Begins a transaction with this statement.
+    pub async fn begin(&self, statement: &'static str) -> sqlx::Result<Change> {
         let mut connection = self.acquire().await?;
         connection.is_in_transaction = true;
         connection.execute(statement).await?;
@@ -176,7 +201,8 @@ impl Pool {
 }
 
 impl Change {
-    pub(super) async fn commit(mut self) -> sqlx::Result<()> {
+    /// Commits the transaction.
+    pub async fn commit(mut self) -> sqlx::Result<()> {
         self.0.execute("COMMIT").await?;
         self.0.is_in_transaction = false;
         Ok(())
