@@ -57,7 +57,7 @@ CREATE TABLE store.doomed (
 
 -- Runs of objects: in `bytes`, or in a file from `base` on. Each commit has one, so that a repeated call
 -- finds it. `removals` is that of the tenant when the pack was added: as long as it is the same, all objects
--- of the pack are stored, here or elsewhere.
+-- of the pack are stored, here or elsewhere. `nodes` is true for a pack in a file that has no chunks.
 CREATE TABLE store.packs (
     tenant int4 NOT NULL,
     id int8 NOT NULL,
@@ -67,6 +67,7 @@ CREATE TABLE store.packs (
     objects int4 NOT NULL,
     live int4 NOT NULL,
     removals int4 NOT NULL,
+    nodes boolean NOT NULL DEFAULT false,
     made timestamptz NOT NULL DEFAULT now(),
     bytes bytea,
     PRIMARY KEY (tenant, id)
@@ -308,7 +309,7 @@ $$;
 
 -- Publishes a pack that was uploaded as a staged file. A repeated call does nothing.
 CREATE FUNCTION store.publish_1(
-    p_node int4, p_tenant int4, p_file int8, p_pack int8, p_size int4,
+    p_node int4, p_tenant int4, p_file int8, p_pack int8, p_size int4, p_nodes boolean,
     p_hashes bytea[], p_kinds "char"[], p_starts int4[], p_sizes int4[]
 ) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -317,8 +318,8 @@ DECLARE
     added int4;
 BEGIN
     state := store.enter_1(p_node, p_tenant);
-    INSERT INTO store.packs (tenant, id, file, size, objects, live, removals)
-        VALUES (p_tenant, p_pack, p_file, p_size, count, count, state.removals)
+    INSERT INTO store.packs (tenant, id, file, size, objects, live, removals, nodes)
+        VALUES (p_tenant, p_pack, p_file, p_size, count, count, state.removals, p_nodes)
         ON CONFLICT DO NOTHING;
     IF NOT FOUND THEN
         RETURN;

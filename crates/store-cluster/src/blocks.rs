@@ -23,6 +23,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::bucket::{Bucket, FileKey};
 use crate::cache::{BLOCK_BYTES, BlockCache, BlockKey};
+use crate::failure::valid;
 
 /// Blocks between two wanted ones that are fetched with them.
 const MAX_GAP: u32 = 4;
@@ -46,6 +47,15 @@ pub(crate) struct StoredFile {
 }
 
 impl StoredFile {
+    /// Reads the key and the size of a row.
+    pub(crate) fn of_row(tenant: i32, key: &[u8], size: i64) -> StoreResult<Self> {
+        Ok(Self {
+            tenant,
+            key: valid(FileKey::read(key), "the key of a file")?,
+            size: size as u64,
+        })
+    }
+
     fn block(&self, number: u32) -> BlockKey {
         BlockKey {
             file: self.key,

@@ -9,9 +9,10 @@ use elevo_engine::{Guard, Held, StoreError, StoreResult};
 use elevo_objects::{Snapshot, SnapshotId};
 use tokio::time::sleep;
 
+use crate::blocks::StoredFile;
 use crate::failure;
 use crate::places::Epoch;
-use crate::read::Row;
+use crate::read::{Index, Row};
 use crate::snapshots::{decode_snapshot, snapshot_ids};
 use crate::store::Inner;
 
@@ -20,6 +21,11 @@ use crate::store::Inner;
 const UNDECIDED: Duration = Duration::from_millis(20);
 /// Maximum number of snapshots of a call whose roots are looked for.
 const OPENED: usize = 4;
+/// Packs of nodes whose indexes are read with a root: those that were made last
+/// before that of the root, among so many ids. The process gave an id to each
+/// pack and to each file of its import.
+const INDEXES: i64 = 8;
+const IDS: i64 = 4096;
 
 const HOLD: &str = "SELECT s.id, s.record, s.condemned IS NOT NULL AS is_condemned, \
         gc.phase <> 'm' AS is_sweeping, n.state <> 'l' AS is_lost, o.hash IS NOT NULL AS has_root, \
@@ -28,12 +34,21 @@ const HOLD: &str = "SELECT s.id, s.record, s.condemned IS NOT NULL AS is_condemn
         coalesce(p.size, 0) AS pack_size, coalesce(p.objects, 0) AS objects, \
         coalesce(p.live = p.objects OR p.removals = gc.removals, false) AS is_whole, \
         gc.phase = 'i' AS is_idle, f.key AS file, f.size AS file_size, p.bytes AS whole, \
-        NULL::bytea AS part \
+        NULL::bytea AS part, near.packs, near.bases, near.sizes, near.counts, near.files, near.lengths \
     FROM store.gc JOIN store.nodes AS n ON n.id = $3 \
     JOIN store.snapshots AS s ON s.tenant = $1 AND s.id = ANY ($2) \
     LEFT JOIN store.objects AS o ON o.tenant = $1 AND o.hash = s.root AND $4 \
     LEFT JOIN store.packs AS p ON p.tenant = $1 AND p.id = o.pack \
     LEFT JOIN store.files AS f ON f.id = p.file \
+    LEFT JOIN LATERAL ( \
+        SELECT array_agg(one.id) AS packs, array_agg(one.base) AS bases, array_agg(one.size) AS sizes, \
+            array_agg(one.objects) AS counts, array_agg(file.key) AS files, \
+            array_agg(file.size) AS lengths \
+        FROM (SELECT * FROM store.packs AS q \
+            WHERE q.tenant = $1 AND q.id < p.id AND q.id > p.id - $6 AND q.nodes \
+                AND (q.live = q.objects OR q.removals = gc.removals) \
+            ORDER BY q.id DESC LIMIT $5) AS one \
+        JOIN store.files AS file ON file.id = one.file) AS near ON p.nodes \
     WHERE gc.tenant = $1";
 
 /// A snapshot as the database knows it.
@@ -48,6 +63,36 @@ struct Opened {
     /// The place of its root, if it has one.
     #[sqlx(flatten)]
     root: Row,
+    #[sqlx(flatten)]
+    near: Near,
+}
+
+/// The packs of nodes near that of a root, as columns.
+#[derive(sqlx::FromRow)]
+struct Near {
+    packs: Option<Vec<i64>>,
+    bases: Option<Vec<i64>>,
+    sizes: Option<Vec<i32>>,
+    counts: Option<Vec<i32>>,
+    files: Option<Vec<Vec<u8>>>,
+    lengths: Option<Vec<i64>>,
+}
+
+impl Near {
+    fn indexes(self, tenant: i32) -> StoreResult<Vec<Index>> {
+        let places = self.packs.into_iter().zip(self.bases);
+        let places = places.flat_map(|(packs, bases)| packs.into_iter().zip(bases));
+        let sizes = self.sizes.into_iter().zip(self.counts);
+        let sizes = sizes.flat_map(|(sizes, counts)| sizes.into_iter().zip(counts));
+        let files = self.files.into_iter().zip(self.lengths);
+        let files = files.flat_map(|(files, lengths)| files.into_iter().zip(lengths));
+        let each = places.zip(sizes).zip(files);
+        let read = |((place, size), (key, length)): (_, (Vec<u8>, i64))| {
+            let file = StoredFile::of_row(tenant, &key, length)?;
+            Ok(Index::new(file, place, size))
+        };
+        each.map(read).collect()
+    }
 }
 
 impl Inner {
@@ -93,6 +138,8 @@ impl Inner {
                 .bind(snapshot_ids(ids))
                 .bind(self.node.id)
                 .bind(ids.len() <= OPENED)
+                .bind(INDEXES)
+                .bind(IDS)
                 .fetch_all(&self.pool)
                 .await
                 .map_err(failure::of)?;
@@ -112,7 +159,8 @@ impl Inner {
                         found.insert(id, decode_snapshot(&record)?);
                         self.node.places.keep_record(epoch, id, record);
                         if row.has_root {
-                            self.learn_root(epoch, tenant, row.root)?;
+                            let near = row.near.indexes(tenant)?;
+                            self.learn_root(epoch, tenant, row.root, near)?;
                         }
                     }
                 }

@@ -77,7 +77,7 @@ pub(crate) struct Places {
     packs: Cache<(i32, i64), Bytes, BySize>,
     records: Cache<(Epoch, SnapshotId), Bytes, BySize>,
     /// Indexes to read with the root of a snapshot.
-    with_roots: Cache<(Epoch, ObjectKey), Index>,
+    with_roots: Cache<(Epoch, ObjectKey), Vec<Index>>,
 }
 
 impl Default for Places {
@@ -167,13 +167,13 @@ impl Places {
         self.records.insert((epoch, id), record);
     }
 
-    /// Has an index read when the root of a snapshot is.
-    pub(crate) fn add_with_root(&self, epoch: Epoch, root: ObjectKey, index: Index) {
-        self.with_roots.insert((epoch, root), index);
+    /// Has indexes read when the root of a snapshot is.
+    pub(crate) fn add_with_root(&self, epoch: Epoch, root: ObjectKey, indexes: Vec<Index>) {
+        self.with_roots.insert((epoch, root), indexes);
     }
 
-    pub(crate) fn take_with_root(&self, epoch: Epoch, root: &ObjectKey) -> Option<Index> {
-        let (_, index) = self.with_roots.remove(&(epoch, *root))?;
-        Some(index)
+    pub(crate) fn take_with_root(&self, epoch: Epoch, root: &ObjectKey) -> Vec<Index> {
+        let taken = self.with_roots.remove(&(epoch, *root));
+        taken.map(|(_, indexes)| indexes).unwrap_or_default()
     }
 }

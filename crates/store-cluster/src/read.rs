@@ -66,11 +66,7 @@ impl Row {
         let Some(key) = &self.file else {
             return Ok(None);
         };
-        let file = StoredFile {
-            tenant,
-            key: valid(FileKey::read(key), "the key of a file")?,
-            size: self.file_size.unwrap_or_default() as u64,
-        };
+        let file = StoredFile::of_row(tenant, key, self.file_size.unwrap_or_default())?;
         let place = Place {
             source: Source::File(file),
             start: self.base as u64 + self.start as u64,
@@ -80,13 +76,8 @@ impl Row {
     }
 
     fn index(&self, file: StoredFile) -> Index {
-        let base = self.base as u64;
-        Index {
-            file,
-            pack: self.pack,
-            base,
-            range: pack::index_range(base, self.pack_size as u32, self.objects as u32),
-        }
+        let size = (self.pack_size, self.objects);
+        Index::new(file, (self.pack, self.base), size)
     }
 }
 
@@ -115,11 +106,33 @@ pub(crate) struct Index {
     range: Range<u64>,
 }
 
+impl Index {
+    /// `place` is the id of the pack and its first byte, `size` its bytes and
+    /// objects.
+    pub(crate) fn new(file: StoredFile, place: (i64, i64), size: (i32, i32)) -> Self {
+        let base = place.1 as u64;
+        Self {
+            file,
+            pack: place.0,
+            base,
+            range: pack::index_range(base, size.0 as u32, size.1 as u32),
+        }
+    }
+}
+
 impl Found {
     fn want(&mut self, key: ObjectKey, file: StoredFile, start: u64, size: u32) {
         let range = start..start + u64::from(size);
         let (_, wanted) = self.files.entry(file.key).or_insert((file, Vec::new()));
         wanted.push(Wanted { key, range });
+    }
+
+    fn want_indexes(&mut self, indexes: Vec<Index>) {
+        for index in &indexes {
+            let file = self.files.entry(index.file.key);
+            file.or_insert((index.file, Vec::new()));
+        }
+        self.indexes.extend(indexes);
     }
 }
 
@@ -176,7 +189,7 @@ impl Inner {
             match place.source {
                 Source::File(file) => {
                     found.want(key, file, place.start, place.size);
-                    found.indexes.extend(places.take_with_root(epoch, &key));
+                    found.want_indexes(places.take_with_root(epoch, &key));
                 }
                 Source::Pack(id) => match places.pack(tenant, id) {
                     Some(pack) => {
@@ -266,8 +279,14 @@ impl Inner {
     }
 
     /// Learns the place of the root of a snapshot, and has the index of its pack
-    /// read with it.
-    pub(crate) fn learn_root(&self, epoch: Epoch, tenant: i32, mut row: Row) -> StoreResult<()> {
+    /// and those of packs near it read with it.
+    pub(crate) fn learn_root(
+        &self,
+        epoch: Epoch,
+        tenant: i32,
+        mut row: Row,
+        mut indexes: Vec<Index>,
+    ) -> StoreResult<()> {
         let Some(key) = object_key(&row.hash, row.kind)?.filter(|_| row.is_idle) else {
             return Ok(());
         };
@@ -276,9 +295,11 @@ impl Inner {
         } else if let Some((file, place)) = row.place_in_file(tenant)? {
             let places = &self.node.places;
             places.add(epoch, key, place);
-            if row.is_whole && places.needs_index(epoch, row.pack, true) {
-                places.add_with_root(epoch, key, row.index(file));
+            if row.is_whole {
+                indexes.push(row.index(file));
             }
+            indexes.retain(|index| places.needs_index(epoch, index.pack, true));
+            places.add_with_root(epoch, key, indexes);
         }
         Ok(())
     }

@@ -16,6 +16,8 @@ use crate::writers::Ahead;
 /// Packs that are uploaded at once by one writer or commit.
 pub(crate) const AT_ONCE: usize = 4;
 
+const PUBLISH: &str = "SELECT store.publish_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+
 /// The columns of the index of a pack.
 #[derive(Default)]
 pub(crate) struct Columns {
@@ -120,13 +122,15 @@ impl Inner {
         let id = self.ids.next();
         let columns = Columns::of(pack);
         let columns = &columns;
+        let has_chunks = pack.entries.iter().any(|one| one.key.kind == Kind::Chunk);
         self.settled(move || {
-            let publish = sqlx::query("SELECT store.publish_1($1, $2, $3, $4, $5, $6, $7, $8, $9)")
+            let publish = sqlx::query(PUBLISH)
                 .bind(self.node.id)
                 .bind(tenant)
                 .bind(file)
                 .bind(id)
                 .bind(pack.bytes.len() as i32)
+                .bind(!has_chunks)
                 .bind(&columns.hashes)
                 .bind(&columns.kinds)
                 .bind(&columns.starts)

@@ -8,9 +8,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
-use elevo_core::TenantId;
+use elevo_core::{TenantId, Timestamp};
 use elevo_engine::{Commit, GcScope, Object, Store, StoreError};
-use elevo_objects::{Kind, ObjectKey};
+use elevo_objects::{Kind, ObjectKey, Snapshot, Tree};
 use elevo_store_cluster::{ClusterStore, Options};
 use elevo_testkit::postgres::Database;
 use elevo_testkit::s3::S3;
@@ -146,6 +146,51 @@ async fn the_first_node_of_a_pack_makes_the_places_of_all_others_known() {
     // Some at the beginning are those of the background.
     let trips = place.sql.trips().trips - before;
     assert!(trips < 20, "{trips} for 199 calls");
+}
+
+/// Those that the process of an import has made one after the other.
+#[tokio::test]
+async fn the_indexes_of_packs_of_nodes_come_with_the_root() {
+    let place = Place::new();
+    let importer = place.open(|_| {}).await;
+    let nodes = objects(Kind::Directory, 90, 20_000);
+    let keys: Vec<_> = nodes.iter().rev().map(|node| node.key).collect();
+    for part in nodes.chunks(30) {
+        let commit = Commit {
+            objects: part.to_vec(),
+            ..Commit::default()
+        };
+        importer.commit(TENANT, commit).await.unwrap();
+    }
+    let root = Tree {
+        root: Some(keys[0].hash),
+        count: 1,
+        bytes: 1,
+    };
+    let snapshot = Snapshot {
+        tree: root,
+        times: None,
+        parents: Vec::new(),
+        author: "reads".into(),
+        message: String::new(),
+        created: Timestamp::EPOCH,
+        labels: Default::default(),
+    };
+    let commit = Commit {
+        snapshots: vec![snapshot],
+        ..Commit::default()
+    };
+    let made = importer.commit(TENANT, commit).await.unwrap();
+    let store = place
+        .open(|options| options.beat = Duration::from_secs(3600))
+        .await;
+    assert!(store.hold(TENANT, &made.ids).await.unwrap().is_some());
+    let before = place.sql.trips().trips;
+    for key in &keys {
+        assert_reads(&store, std::slice::from_ref(key)).await;
+    }
+    let trips = place.sql.trips().trips - before;
+    assert!(trips < 20, "{trips} for 90 calls");
 }
 
 /// The index of a pack also names objects that are stored elsewhere. It counts
