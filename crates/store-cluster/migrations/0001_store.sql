@@ -76,7 +76,15 @@ CREATE TABLE store.packs (
 -- They are compressed already, and parts of them are read.
 ALTER TABLE store.packs ALTER bytes SET STORAGE EXTERNAL;
 
-CREATE INDEX packs_inline ON store.packs (tenant, made) WHERE file IS NULL;
+CREATE INDEX packs_inline ON store.packs (tenant, made) INCLUDE (size) WHERE bytes IS NOT NULL;
+CREATE INDEX packs_of_file ON store.packs (tenant, file) WHERE file IS NOT NULL;
+
+-- The node that bundles packs, until `expires`.
+CREATE TABLE store.bundling (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    node int4 NOT NULL,
+    expires timestamptz NOT NULL
+);
 
 -- `place` is the position in the index of the pack. `seen` is the number of the last collection during
 -- which the object was written or found.
@@ -334,6 +342,47 @@ BEGIN
 END
 $$;
 
+-- Makes a node the one that bundles packs, and returns whether it is.
+CREATE FUNCTION store.lead_bundling_1(p_node int4, p_lease interval) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO store.bundling AS b (node, expires) VALUES (p_node, clock_timestamp() + p_lease)
+        ON CONFLICT (one) DO UPDATE SET node = excluded.node, expires = excluded.expires
+        WHERE b.node = p_node OR b.expires < clock_timestamp();
+    RETURN FOUND;
+END
+$$;
+
+-- Moves packs into a file that was uploaded with their bytes. Fails with EL004 if another process was
+-- faster, or a collection is running. A repeated call does nothing.
+CREATE FUNCTION store.bundle_1(
+    p_node int4, p_tenant int4, p_file int8, p_size int8, p_packs int8[], p_bases int8[]
+) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    state record;
+    count int4;
+BEGIN
+    state := store.enter_1(p_node, p_tenant);
+    -- In the order of the ids, so that no two calls wait for each other.
+    PERFORM FROM store.packs WHERE tenant = p_tenant AND id = ANY (p_packs) AND bytes IS NOT NULL
+        ORDER BY id FOR UPDATE;
+    GET DIAGNOSTICS count = ROW_COUNT;
+    IF EXISTS (SELECT FROM store.files AS f WHERE f.id = p_file AND f.state = 'l') THEN
+        RETURN;
+    END IF;
+    IF state.phase <> 'i' OR count < array_length(p_packs, 1) THEN
+        RAISE EXCEPTION USING ERRCODE = 'EL004', MESSAGE = 'the packs cannot be bundled now';
+    END IF;
+    WITH moved AS (
+        UPDATE store.packs AS p SET file = p_file, base = b.base, bytes = NULL
+        FROM unnest(p_packs, p_bases) AS b (pack, base)
+        WHERE p.tenant = p_tenant AND p.id = b.pack
+        RETURNING p.size::int8 * p.live / greatest(p.objects, 1) AS live
+    )
+    UPDATE store.files SET state = 'l', size = p_size, live = greatest((SELECT sum(moved.live) FROM moved), 1)
+        WHERE id = p_file;
+END
+$$;
+
 -- Returns which objects are stored. During a collection, they are kept.
 CREATE FUNCTION store.find_1(p_node int4, p_tenant int4, p_hashes bytea[])
     RETURNS TABLE (hash bytea, kind "char") LANGUAGE plpgsql AS $$
@@ -499,12 +548,20 @@ BEGIN
         ), packs AS (
             UPDATE store.packs AS p SET live = p.live - b.objects FROM by_pack AS b
             WHERE p.tenant = p_tenant AND p.id = b.pack
-            RETURNING p.file, p.live, b.bytes
+            RETURNING p.id, p.file, p.live, b.bytes
         ), by_file AS (
-            SELECT packs.file, sum(packs.bytes)::int8 AS bytes, min(packs.live) AS live
+            SELECT packs.file, sum(packs.bytes)::int8 AS bytes, max(packs.live) AS live,
+                array_agg(packs.id) AS packs
             FROM packs WHERE packs.file IS NOT NULL GROUP BY packs.file
         ), files AS (
-            UPDATE store.files AS f SET live = CASE WHEN b.live = 0 THEN 0 ELSE greatest(f.live - b.bytes, 1) END
+            UPDATE store.files AS f SET live = CASE
+                WHEN b.live = 0 AND NOT EXISTS (
+                    SELECT FROM store.packs AS other
+                    WHERE other.tenant = p_tenant AND other.file = f.id AND other.live > 0
+                        AND NOT other.id = ANY (b.packs)
+                ) THEN 0
+                ELSE greatest(f.live - b.bytes, 1)
+            END
             FROM by_file AS b WHERE f.id = b.file
         )
         SELECT gone.hash FROM gone;

@@ -12,6 +12,7 @@
 //!                        published; then a statement as above
 //! get                    one statement for the places that are not known, which
 //!                        returns small packs; then ranges of files (`blocks.rs`)
+//! bundling               packs of small commits move into S3 (`bundle.rs`)
 //! collection             see `node.rs` and `collect.rs`
 //! ```
 //!
@@ -20,6 +21,7 @@
 
 mod blocks;
 mod bucket;
+mod bundle;
 mod cache;
 mod collect;
 mod commit;
@@ -46,6 +48,6 @@ pub use bucket::BucketOptions;
 #[cfg(any(test, feature = "fuzzing"))]
 pub use fuzzing::{read_any_marks, read_any_pack};
 pub use open::OpenError;
-pub use options::{CacheOptions, Options};
+pub use options::{BundleOptions, CacheOptions, Options};
 pub use pack::InvalidPack;
 pub use store::ClusterStore;

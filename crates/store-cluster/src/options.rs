@@ -31,6 +31,21 @@ pub struct Options {
     pub inline_bytes: usize,
     /// The local cache of what is read from S3.
     pub cache: CacheOptions,
+    /// The move of small packs from the database into S3.
+    pub bundle: BundleOptions,
+}
+
+/// Options of the move of small packs into S3. One process does it at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct BundleOptions {
+    /// Interval between two turns.
+    pub every: Duration,
+    /// Age at which a pack may move.
+    pub age: Duration,
+    /// Size of the packs of a tenant at which they move.
+    pub bytes: u64,
+    /// Age at which a pack moves although there are few.
+    pub oldest: Duration,
 }
 
 /// Options of the local cache.
@@ -60,6 +75,12 @@ impl Options {
             cache: CacheOptions {
                 memory: 256 << 20,
                 disk: None,
+            },
+            bundle: BundleOptions {
+                every: Duration::from_secs(60),
+                age: Duration::from_secs(600),
+                bytes: 8 << 20,
+                oldest: Duration::from_secs(3600),
             },
         }
     }

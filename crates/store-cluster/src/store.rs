@@ -16,6 +16,7 @@ use quick_cache::sync::Cache;
 
 use crate::blocks::Blocks;
 use crate::bucket::Bucket;
+use crate::bundle::Bundling;
 use crate::failure;
 use crate::node::Node;
 use crate::open::{self, OpenError};
@@ -27,7 +28,7 @@ const TENANTS: usize = 100_000;
 
 /// A [`Store`] in PostgreSQL and S3. Safe for many threads, and for many
 /// processes at once.
-pub struct ClusterStore(pub(crate) Arc<Inner>);
+pub struct ClusterStore(pub(crate) Arc<Inner>, Bundling);
 
 pub(crate) struct Inner {
     pub(crate) pool: Pool,
@@ -87,7 +88,7 @@ impl ClusterStore {
             node: node.id.into(),
             last: 0.into(),
         };
-        Ok(Self(Arc::new(Inner {
+        let inner = Arc::new(Inner {
             pool,
             bucket,
             blocks,
@@ -98,12 +99,22 @@ impl ClusterStore {
             ended: parking_lot::Mutex::default(),
             tenants,
             _keeper: keeper,
-        })))
+        });
+        let every = inner.options.bundle.every;
+        let bundling = Bundling::start(Arc::downgrade(&inner), every);
+        Ok(Self(inner, bundling))
+    }
+
+    /// Moves the packs of small commits into S3 that are due. A store also does
+    /// this by itself. Returns the number of new files.
+    pub async fn bundle(&self) -> StoreResult<usize> {
+        self.0.bundle_due().await
     }
 
     /// Ends the part of this process in the cluster, so that no collection waits
     /// for it.
     pub async fn close(&self) -> StoreResult<()> {
+        self.1.stop();
         self.0.node.leave().await?;
         self.0.pool.close().await;
         self.0.blocks.close().await;

@@ -67,6 +67,22 @@ mod with_nothing_inline {
     elevo_engine::conformance_tests!(|| super::Temporary::new(|options| options.inline_bytes = 0));
 }
 
+/// Every pack moves into S3 as soon as it is made.
+mod while_packs_are_bundled {
+    use std::time::Duration;
+
+    use elevo_store_cluster::BundleOptions;
+
+    elevo_engine::conformance_tests!(|| super::Temporary::new(|options| {
+        options.bundle = BundleOptions {
+            every: Duration::from_millis(2),
+            age: Duration::ZERO,
+            bytes: 0,
+            oldest: Duration::ZERO,
+        };
+    }));
+}
+
 /// Each call goes to the other handle than the one before.
 mod through_two_handles {
     elevo_engine::conformance_tests!(super::Temporary::with_two_handles);

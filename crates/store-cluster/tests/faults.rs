@@ -11,41 +11,17 @@ use elevo_core::{TenantId, Timestamp};
 use elevo_engine::{Commit, Expected, GcScope, Object, ReferenceUpdate, Store, StoreError};
 use elevo_objects::{Kind, Snapshot, SnapshotId, Tree};
 use elevo_store_cluster::{ClusterStore, Options};
-use elevo_testkit::postgres::Database;
-use elevo_testkit::s3::S3;
-use elevo_testkit::wire::{Direction, Fault, Faults, Kind as FaultKind, Wire};
-use support::options;
+use elevo_testkit::wire::{Direction, Fault, Faults, Kind as FaultKind};
+use support::{NEVER, Place};
 
 const TENANT: TenantId = TenantId::new([7; 16]);
 
-/// A database, a bucket, and a proxy in front of each.
-struct Place {
-    database: Database,
-    s3: S3,
-    sql: Wire,
-    files: Wire,
-}
-
 impl Place {
-    fn new() -> Self {
-        let database = Database::create();
-        let s3 = S3::new();
-        Self {
-            sql: database.wire(),
-            files: Wire::http(s3.address()),
-            database,
-            s3,
-        }
-    }
-
-    fn options(&self) -> Options {
-        let mut options = options(&self.database, &self.s3);
+    fn quiet_options(&self) -> Options {
+        let mut options = self.options();
         // Only calls of the test are on the wire.
-        options.beat = Duration::from_secs(3600);
-        options.lease = Duration::from_secs(3600);
-        options.check = Duration::from_secs(3600);
-        options.database = self.database.url_through(&self.sql);
-        options.bucket.endpoint = Some(format!("http://{}", self.files.address()));
+        options.beat = NEVER;
+        options.lease = NEVER;
         options.bucket.retry = Duration::from_millis(200);
         options.settle = Duration::from_secs(300);
         options
@@ -61,7 +37,7 @@ impl Place {
     }
 
     async fn open(&self, change: impl FnOnce(&mut Options)) -> ClusterStore {
-        let mut options = self.options();
+        let mut options = self.quiet_options();
         change(&mut options);
         ClusterStore::open(options).await.unwrap()
     }

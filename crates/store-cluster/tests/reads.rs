@@ -12,41 +12,18 @@ use elevo_core::{TenantId, Timestamp};
 use elevo_engine::{Commit, GcScope, Object, Store, StoreError};
 use elevo_objects::{Kind, ObjectKey, Snapshot, Tree};
 use elevo_store_cluster::{ClusterStore, Options};
-use elevo_testkit::postgres::Database;
-use elevo_testkit::s3::S3;
-use elevo_testkit::wire::{Direction, Fault, Wire};
+use elevo_testkit::wire::{Direction, Fault};
 use futures::future::join_all;
-use support::options;
+use support::{NEVER, Place};
 
 const TENANT: TenantId = TenantId::new([7; 16]);
 const MIB: usize = 1 << 20;
 
-/// A database, a bucket, and a proxy in front of each.
-struct Place {
-    database: Database,
-    s3: S3,
-    sql: Wire,
-    files: Wire,
-}
-
 impl Place {
-    fn new() -> Self {
-        let (database, s3) = (Database::create(), S3::new());
-        Self {
-            sql: database.wire(),
-            files: Wire::http(s3.address()),
-            database,
-            s3,
-        }
-    }
-
     /// Opens a store that knows nothing yet, and writes everything to S3.
     async fn open(&self, change: impl FnOnce(&mut Options)) -> ClusterStore {
-        let mut options = options(&self.database, &self.s3);
-        options.database = self.database.url_through(&self.sql);
-        options.bucket.endpoint = Some(format!("http://{}", self.files.address()));
+        let mut options = self.options();
         options.inline_bytes = 0;
-        options.check = Duration::from_secs(3600);
         change(&mut options);
         ClusterStore::open(options).await.unwrap()
     }
@@ -135,9 +112,7 @@ async fn a_file_that_is_read_in_order_takes_few_requests() {
 async fn the_first_node_of_a_pack_makes_the_places_of_all_others_known() {
     let place = Place::new();
     let keys = place.commit(objects(Kind::Directory, 200, 20_000)).await;
-    let store = place
-        .open(|options| options.beat = Duration::from_secs(3600))
-        .await;
+    let store = place.open(|options| options.beat = NEVER).await;
     assert_reads(&store, &keys[..1]).await;
     let before = place.sql.trips().trips;
     for key in &keys[1..] {
@@ -181,9 +156,7 @@ async fn the_indexes_of_packs_of_nodes_come_with_the_root() {
         ..Commit::default()
     };
     let made = importer.commit(TENANT, commit).await.unwrap();
-    let store = place
-        .open(|options| options.beat = Duration::from_secs(3600))
-        .await;
+    let store = place.open(|options| options.beat = NEVER).await;
     assert!(store.hold(TENANT, &made.ids).await.unwrap().is_some());
     let before = place.sql.trips().trips;
     for key in &keys {
@@ -202,9 +175,7 @@ async fn the_index_of_a_pack_with_duplicates_is_used_until_objects_are_deleted()
     place.commit(all[..1].to_vec()).await;
     let keys = place.commit(all).await;
     let trips = async |keys: &[ObjectKey]| {
-        let store = place
-            .open(|options| options.beat = Duration::from_secs(3600))
-            .await;
+        let store = place.open(|options| options.beat = NEVER).await;
         assert_reads(&store, &keys[..1]).await;
         let before = place.sql.trips().trips;
         for key in &keys[1..] {

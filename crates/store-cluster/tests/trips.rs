@@ -4,8 +4,6 @@
 
 mod support;
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use elevo_core::{TenantId, Timestamp};
 use elevo_engine::{Commit, Object, Store};
@@ -14,7 +12,7 @@ use elevo_store_cluster::ClusterStore;
 use elevo_testkit::postgres::Database;
 use elevo_testkit::s3::S3;
 use elevo_testkit::wire::Wire;
-use support::options;
+use support::{NEVER, options};
 
 const TENANT: TenantId = TenantId::new([7; 16]);
 
@@ -37,8 +35,9 @@ impl Counted {
         options.inline_bytes = inline_bytes;
         options.connections = 1;
         // Nothing in the background.
-        options.beat = Duration::from_secs(3600);
-        options.check = Duration::from_secs(3600);
+        options.beat = NEVER;
+        options.check = NEVER;
+        options.bundle.every = NEVER;
         let store = ClusterStore::open(options).await.unwrap();
         Self {
             store,

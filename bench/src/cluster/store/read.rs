@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use elevo_core::TreePath;
 use elevo_engine::{StateTree, Store};
 use elevo_objects::SnapshotId;
 use elevo_testkit::wire::Wire;
@@ -153,6 +154,10 @@ pub(in crate::cluster) fn run_open(bench: &mut Bench) -> Result<Vec<Row>> {
     let place = Place::new()?;
     let store: Arc<dyn Store> = Arc::new(bench.runtime.block_on(place.open(|_| {}))?);
     let snapshot = import_all(&repository(&store), &directory, 2)?;
+    let small = Layout::new(100, FileSizes::Short);
+    let directory = bench.scratch.join("few");
+    write_to_disk(&small, &directory)?;
+    let few = import_all(&repository(&store), &directory, 2)?;
     let path = layout.path(count / 2);
     let (parent, _) = path.rsplit_once('/').context("files are in directories")?;
     let parent = tree_path(parent)?;
@@ -161,13 +166,16 @@ pub(in crate::cluster) fn run_open(bench: &mut Bench) -> Result<Vec<Row>> {
         let change = |options: &mut elevo_store_cluster::Options| {
             options.database = place.database.url_through(&sql);
             options.bucket.endpoint = Some(format!("http://{}", files.address()));
-            // One is checked while the next is used.
-            options.connections = 4;
+            options.connections = 1;
             // Nothing in the background after the beginning.
             options.beat = Duration::from_secs(3600);
             options.check = Duration::from_secs(3600);
+            options.bundle.every = Duration::from_secs(3600);
         };
         let store: Arc<dyn Store> = Arc::new(place.open(change).await?);
+        // Prepares the statements.
+        let tree = StateTree::open(&repository(&store), few).await?;
+        tree.list(&TreePath::root(), None, usize::MAX).await?;
         // After the statements of the beginning.
         tokio::time::sleep(Duration::from_secs(1)).await;
         let before = (sql.trips().trips, files.trips().trips);

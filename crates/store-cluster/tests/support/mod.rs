@@ -7,6 +7,7 @@ use std::time::Duration;
 use elevo_store_cluster::{BucketOptions, Options};
 use elevo_testkit::postgres::Database;
 use elevo_testkit::s3::S3;
+use elevo_testkit::wire::Wire;
 
 /// Options for a store in a database and a prefix. Reports often, so that
 /// collections of other processes do not wait long.
@@ -32,3 +33,36 @@ pub(crate) fn options_at(database: String, s3: &S3) -> Options {
         ..Options::new(database, bucket)
     }
 }
+
+/// A database, a bucket, and a proxy in front of each.
+pub(crate) struct Place {
+    pub(crate) database: Database,
+    pub(crate) s3: S3,
+    pub(crate) sql: Wire,
+    pub(crate) files: Wire,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        let (database, s3) = (Database::create(), S3::new());
+        Self {
+            sql: database.wire(),
+            files: Wire::http(s3.address()),
+            database,
+            s3,
+        }
+    }
+
+    /// Options for a store behind the proxies. It does little in the background.
+    pub(crate) fn options(&self) -> Options {
+        let mut options = options(&self.database, &self.s3);
+        options.database = self.database.url_through(&self.sql);
+        options.bucket.endpoint = Some(format!("http://{}", self.files.address()));
+        options.check = NEVER;
+        options.bundle.every = NEVER;
+        options
+    }
+}
+
+/// Longer than any test.
+pub(crate) const NEVER: Duration = Duration::from_secs(3600);
