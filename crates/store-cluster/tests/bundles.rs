@@ -199,6 +199,8 @@ async fn a_file_is_live_until_its_last_object_is_deleted() {
         assert_reads(&other, &keys[..kept]).await;
         let gone = other.get(TENANT, &keys[kept..]).await.unwrap();
         assert!(gone.iter().all(Option::is_none));
+        // Otherwise the next collection would wait for it.
+        other.close().await.unwrap();
     }
     assert_eq!(place.inline_packs().await, "2");
     assert_eq!(store.bundle().await.unwrap(), 0);

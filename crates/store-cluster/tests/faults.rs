@@ -107,12 +107,13 @@ async fn the_calls_on_a_host_that_vanishes_end_and_another_host_is_used() {
     assert_eq!(head(&store).await, Some(second));
 }
 
-/// The only host goes on, so that nothing ends the statement but its limit.
+/// Nothing checks the host, so that only the limit ends the statement. Others are
+/// much faster, also on a busy machine.
 #[tokio::test]
 async fn a_statement_without_an_answer_ends() {
     let place = Place::new();
     let store = place
-        .open(|options| options.statement = Duration::from_millis(300))
+        .open(|options| options.statement = Duration::from_secs(8))
         .await;
     let (commit, first) = step(1, Expected::Absent);
     store.commit(TENANT, commit).await.unwrap();

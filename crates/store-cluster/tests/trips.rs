@@ -36,6 +36,7 @@ impl Counted {
         options.connections = 1;
         // Nothing in the background.
         options.beat = NEVER;
+        options.lease = NEVER;
         options.check = NEVER;
         options.bundle.every = NEVER;
         let store = ClusterStore::open(options).await.unwrap();
