@@ -23,8 +23,9 @@ const UNDECIDED: Duration = Duration::from_millis(20);
 const OPENED: usize = 4;
 /// Packs of nodes whose indexes are read with a root: those that were made last
 /// before that of the root, among so many ids. The process gave an id to each
-/// pack and to each file of its import.
-const INDEXES: i64 = 8;
+/// pack and to each file of its import. With the root and the index of its own
+/// pack, this is as many requests as are made at once.
+const INDEXES: i64 = 6;
 const IDS: i64 = 4096;
 
 const HOLD: &str = "SELECT s.id, s.record, s.condemned IS NOT NULL AS is_condemned, \

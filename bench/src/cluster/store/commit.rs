@@ -158,6 +158,7 @@ async fn count_trips(place: &Place, layout: Layout, snapshot: SnapshotId) -> Res
     let store: Arc<dyn Store> = Arc::new(place.open(change).await?);
     let mut edits = Edits::of(&store, layout, snapshot, "count").await?;
     let mut trips = (0.0, 0.0);
+    let connections = sql.trips().connections;
     for round in 0..WARM_UP as u64 + COUNTED {
         let path = edits.prepare(Edit::ReadBefore).await?;
         edits.commit(&path).await?;
@@ -174,7 +175,10 @@ async fn count_trips(place: &Place, layout: Layout, snapshot: SnapshotId) -> Res
             trips.1 += (files.trips().trips - before.1) as f64;
         }
     }
-    ensure!(sql.trips().connections == 1, "a connection was lost");
+    ensure!(
+        sql.trips().connections == connections,
+        "a connection was lost"
+    );
     Ok((trips.0 / COUNTED as f64, trips.1 / COUNTED as f64))
 }
 
