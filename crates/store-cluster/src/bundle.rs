@@ -66,7 +66,7 @@ impl Bundling {
                         }
                     }
                     Ok(false) => {}
-                    Err(error) => tracing::warn!(%error, "cannot ask who bundles packs"),
+                    Err(error) => tracing::warn!(%error, "cannot take the lease of bundling"),
                 }
             }
         }))
