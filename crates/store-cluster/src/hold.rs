@@ -23,8 +23,8 @@ const UNDECIDED: Duration = Duration::from_millis(20);
 const OPENED: usize = 4;
 /// Packs of nodes whose indexes are read with a root: those that were made last
 /// before that of the root, among so many ids. The process gave an id to each
-/// pack and to each file of its import. With the root and the index of its own
-/// pack, this is as many requests as are made at once.
+/// pack and to each file of its import. Together with the root and the index of the
+/// pack that it is in, these are as many requests as are made at once.
 const INDEXES: i64 = 6;
 const IDS: i64 = 4096;
 
