@@ -43,17 +43,21 @@ CREATE TABLE store.files (
     state "char" NOT NULL DEFAULT 's',
     node int4 NOT NULL,
     size int8 NOT NULL DEFAULT 0,
-    live int8 NOT NULL DEFAULT 0
+    live int8 NOT NULL DEFAULT 0,
+    made timestamptz NOT NULL DEFAULT now()
 );
 
-CREATE INDEX files_of_tenant ON store.files (tenant);
+CREATE INDEX files_by_key ON store.files (tenant, key);
+CREATE INDEX files_unused ON store.files (id) WHERE state <> 'l' OR live = 0;
 
--- Files to delete from S3 after a moment.
+-- Files to delete from S3 after a moment. No other row names them, and none will.
 CREATE TABLE store.doomed (
     key bytea PRIMARY KEY,
     tenant int4 NOT NULL,
     after timestamptz NOT NULL
 );
+
+CREATE INDEX doomed_by_time ON store.doomed (after);
 
 -- Runs of objects: in `bytes`, or in a file from `base` on. Each commit has one, so that a repeated call
 -- finds it. `removals` is that of the tenant when the pack was added: as long as it is the same, all objects
@@ -76,14 +80,16 @@ CREATE TABLE store.packs (
 -- They are compressed already, and parts of them are read.
 ALTER TABLE store.packs ALTER bytes SET STORAGE EXTERNAL;
 
-CREATE INDEX packs_inline ON store.packs (tenant, made) INCLUDE (size) WHERE bytes IS NOT NULL;
+CREATE INDEX packs_inline ON store.packs (tenant, made) INCLUDE (size) WHERE file IS NULL;
 CREATE INDEX packs_of_file ON store.packs (tenant, file) WHERE file IS NOT NULL;
 
--- The node that bundles packs, until `expires`.
-CREATE TABLE store.bundling (
+-- The node that bundles packs and deletes files, until `expires`. `compared` is the time of the last
+-- comparison of the files with the bucket.
+CREATE TABLE store.upkeep (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
     node int4 NOT NULL,
-    expires timestamptz NOT NULL
+    expires timestamptz NOT NULL,
+    compared timestamptz NOT NULL DEFAULT now()
 );
 
 -- `place` is the position in the index of the pack. `seen` is the number of the last collection during
@@ -338,14 +344,25 @@ BEGIN
     IF added < count THEN
         UPDATE store.packs SET live = added WHERE tenant = p_tenant AND id = p_pack;
     END IF;
-    UPDATE store.files SET state = 'l', size = p_size, live = p_size::int8 * added / count WHERE id = p_file;
+    PERFORM store.use_file_1(p_file, 'l', p_size, p_size::int8 * added / count);
 END
 $$;
 
--- Makes a node the one that bundles packs, and returns whether it is.
-CREATE FUNCTION store.lead_bundling_1(p_node int4, p_lease interval) RETURNS boolean LANGUAGE plpgsql AS $$
+-- Puts a staged file to use. Fails with EL004 if it is doomed.
+CREATE FUNCTION store.use_file_1(p_file int8, p_state "char", p_size int8, p_live int8)
+RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO store.bundling AS b (node, expires) VALUES (p_node, clock_timestamp() + p_lease)
+    UPDATE store.files SET state = p_state, size = p_size, live = p_live WHERE id = p_file AND state = 's';
+    IF NOT FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = 'EL004', MESSAGE = 'the upload took too long, and its file is doomed';
+    END IF;
+END
+$$;
+
+-- Makes a node the one that bundles packs and deletes files, and returns whether it is.
+CREATE FUNCTION store.lead_upkeep_1(p_node int4, p_lease interval) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO store.upkeep AS b (node, expires) VALUES (p_node, clock_timestamp() + p_lease)
         ON CONFLICT (one) DO UPDATE SET node = excluded.node, expires = excluded.expires
         WHERE b.node = p_node OR b.expires < clock_timestamp();
     RETURN FOUND;
@@ -360,6 +377,7 @@ CREATE FUNCTION store.bundle_1(
 DECLARE
     state record;
     count int4;
+    alive int8;
 BEGIN
     state := store.enter_1(p_node, p_tenant);
     -- In the order of the ids, so that no two calls wait for each other.
@@ -376,11 +394,51 @@ BEGIN
         UPDATE store.packs AS p SET file = p_file, base = b.base, bytes = NULL
         FROM unnest(p_packs, p_bases) AS b (pack, base)
         WHERE p.tenant = p_tenant AND p.id = b.pack
-        RETURNING p.size::int8 * p.live / greatest(p.objects, 1) AS live
+        RETURNING CASE WHEN p.live > 0 THEN greatest(p.size::int8 * p.live / p.objects, 1) ELSE 0 END AS live
     )
-    UPDATE store.files SET state = 'l', size = p_size, live = greatest((SELECT sum(moved.live) FROM moved), 1)
-        WHERE id = p_file;
+    SELECT sum(moved.live) INTO alive FROM moved;
+    PERFORM store.use_file_1(p_file, 'l', p_size, alive);
 END
+$$;
+
+-- Dooms up to `p_limit` files that nothing needs, and returns their number: those without a live object; the
+-- marks of earlier collections; staged ones of nodes that ended or are lost, and those that were staged a day
+-- ago. Nobody can put these to use any more: `enter_1` rejects the node, or `use_file_1` the file.
+CREATE FUNCTION store.doom_1(p_grace interval, p_limit int4) RETURNS int4 LANGUAGE plpgsql AS $$
+DECLARE count int4;
+BEGIN
+    WITH unused AS (
+        SELECT f.id FROM store.files AS f
+        LEFT JOIN store.nodes AS n ON n.id = f.node
+        LEFT JOIN store.gc ON gc.tenant = f.tenant
+        WHERE (f.state <> 'l' OR f.live = 0) AND CASE f.state
+            WHEN 'l' THEN true
+            WHEN 'm' THEN f.key IS DISTINCT FROM gc.marks
+            ELSE n.state IS DISTINCT FROM 'l' OR f.made < now() - interval '1 day'
+        END
+        ORDER BY f.id LIMIT p_limit FOR UPDATE OF f SKIP LOCKED
+    ), gone AS (
+        DELETE FROM store.files AS f USING unused WHERE f.id = unused.id RETURNING f.id, f.tenant, f.key
+    ), empty AS (
+        DELETE FROM store.packs AS p USING gone WHERE p.tenant = gone.tenant AND p.file = gone.id
+    )
+    INSERT INTO store.doomed (key, tenant, after) SELECT gone.key, gone.tenant, now() + p_grace FROM gone;
+    GET DIAGNOSTICS count = ROW_COUNT;
+    RETURN count;
+END
+$$;
+
+-- Deletes rows that nothing needs: packs in the database without a live object, whose commits nobody repeats
+-- any more, and nodes that ended.
+CREATE FUNCTION store.tidy_1(p_limit int4) RETURNS void LANGUAGE sql AS $$
+    DELETE FROM store.packs AS p USING (
+        SELECT tenant, id FROM store.packs
+        WHERE file IS NULL AND live = 0 AND made < now() - interval '1 hour'
+        LIMIT p_limit FOR UPDATE SKIP LOCKED
+    ) AS dead WHERE p.tenant = dead.tenant AND p.id = dead.id;
+    DELETE FROM store.nodes AS n WHERE n.state <> 'l' AND n.expires < now() - interval '1 day'
+        AND NOT EXISTS (SELECT FROM store.files AS f WHERE f.node = n.id AND f.state = 's')
+        AND NOT EXISTS (SELECT FROM store.gc WHERE gc.node = n.id AND gc.phase <> 'i');
 $$;
 
 -- Returns which objects are stored. During a collection, they are kept.
@@ -578,7 +636,7 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'EL004', MESSAGE = 'this collection was taken over by another process';
     END IF;
     PERFORM store.abandon_1(p_tenant);
-    UPDATE store.files SET state = 'm', size = p_size WHERE id = p_file;
+    PERFORM store.use_file_1(p_file, 'm', p_size, 0);
     UPDATE store.gc SET marks = p_key WHERE tenant = p_tenant;
 END
 $$;

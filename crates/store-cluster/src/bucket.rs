@@ -7,9 +7,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use elevo_engine::{StoreError, StoreResult};
+use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::path::Path;
-use object_store::{BackoffConfig, ClientOptions, ObjectStoreExt, PutPayload, RetryConfig};
+use object_store::{
+    BackoffConfig, ClientOptions, ObjectStore, ObjectStoreExt, PutPayload, RetryConfig,
+};
 
 /// The place of a store's files.
 #[derive(Clone)]
@@ -57,6 +60,13 @@ impl FileKey {
 
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)
+    }
+
+    /// Reads the name of a file.
+    fn parse(name: &str) -> Option<Self> {
+        let number = u128::from_str_radix(name, 16).ok()?;
+        let key = Self(number.to_be_bytes());
+        (key.to_string() == name).then_some(key)
     }
 }
 
@@ -124,6 +134,53 @@ impl Bucket {
         match self.s3.get_range(&self.path(tenant, key), range).await {
             Ok(found) => Ok(Some(found).filter(|found| found.len() as u64 == length)),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(unavailable(error)),
+        }
+    }
+
+    /// Deletes files. Returns those that do not exist any more, and an error if there
+    /// was one.
+    pub(crate) async fn delete(
+        &self,
+        files: &[(i32, FileKey)],
+    ) -> (Vec<FileKey>, Option<StoreError>) {
+        let paths = files.iter().map(|(tenant, key)| self.path(*tenant, *key));
+        let paths: Vec<_> = paths.map(Ok).collect();
+        let mut results = self.s3.delete_stream(stream::iter(paths).boxed());
+        let (mut deleted, mut failed) = (Vec::new(), None);
+        while let Some(result) = results.next().await {
+            match result {
+                Ok(path) => deleted.extend(path.filename().and_then(FileKey::parse)),
+                Err(error) if failed.is_none() => failed = Some(unavailable(error)),
+                Err(_) => {}
+            }
+        }
+        (deleted, failed)
+    }
+
+    /// Lists the files of a tenant in the order of their keys. `None` for names
+    /// that are not those of files.
+    pub(crate) fn list(&self, tenant: i32) -> BoxStream<'static, StoreResult<Option<FileKey>>> {
+        let folder = Path::from_iter([self.prefix.as_str(), &tenant.to_string()]);
+        let listed = self.s3.list(Some(&folder)).map_err(unavailable);
+        let key = |path: &Path| path.filename().and_then(FileKey::parse);
+        listed.map_ok(move |found| key(&found.location)).boxed()
+    }
+
+    /// Lists the tenants that have files.
+    pub(crate) async fn tenants(&self) -> StoreResult<Vec<i32>> {
+        let prefix = Path::from(self.prefix.as_str());
+        let listed = self.s3.list_with_delimiter(Some(&prefix)).await;
+        let folders = listed.map_err(unavailable)?.common_prefixes;
+        let numbers = folders.iter().filter_map(|folder| folder.filename());
+        Ok(numbers.filter_map(|name| name.parse().ok()).collect())
+    }
+
+    /// Whether a file exists.
+    pub(crate) async fn has(&self, tenant: i32, key: FileKey) -> StoreResult<bool> {
+        match self.s3.head(&self.path(tenant, key)).await {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::NotFound { .. }) => Ok(false),
             Err(error) => Err(unavailable(error)),
         }
     }

@@ -2,7 +2,7 @@
 //! file.
 //!
 //! ```text
-//! one node, under a lease    tenants with enough packs that are old enough
+//! the node with the lease    tenants with enough packs that are old enough
 //! for each of them           reads packs; stages, uploads and publishes a file
 //!                            with their bytes one after the other
 //! ```
@@ -12,13 +12,8 @@
 //! stays unused. Nothing is bundled during a collection, which counts the objects
 //! of each file.
 
-use std::sync::{Arc, Weak};
-use std::time::Duration;
-
 use bytes::BytesMut;
 use elevo_engine::{StoreError, StoreResult};
-use tokio::task::JoinHandle;
-use tokio::time::sleep;
 
 use crate::bucket::FileKey;
 use crate::failure;
@@ -31,73 +26,24 @@ const FILE_BYTES: i64 = 16 << 20;
 const FILE_PACKS: i64 = 4096;
 /// Tenants of one turn.
 const TENANTS: i64 = 1000;
-/// Intervals after which another process bundles if this one does not.
-const LEASE: u32 = 4;
 
-const DUE: &str = "SELECT tenant FROM store.packs WHERE bytes IS NOT NULL AND made <= now() - $1 \
+const DUE: &str = "SELECT tenant FROM store.packs WHERE file IS NULL AND size > 0 AND made <= now() - $1 \
     GROUP BY tenant HAVING sum(size) >= $2 OR min(made) <= now() - $3 ORDER BY min(made) LIMIT $4";
 
 /// The oldest packs of a tenant, up to the size of a file.
 const OLDEST: &str = "SELECT p.id, p.bytes FROM ( \
         SELECT id, sum(size) OVER (ORDER BY made, id) AS total, size, \
             row_number() OVER (ORDER BY made, id) AS place \
-        FROM store.packs WHERE tenant = $1 AND bytes IS NOT NULL AND made <= now() - $2) AS old \
+        FROM store.packs \
+        WHERE tenant = $1 AND file IS NULL AND size > 0 AND live > 0 AND made <= now() - $2) AS old \
     JOIN store.packs AS p ON p.tenant = $1 AND p.id = old.id \
     WHERE (old.total <= $3 OR old.place = 1) AND old.place <= $4 AND p.bytes IS NOT NULL \
     ORDER BY old.place";
 
-/// A task that bundles. It ends when this is dropped.
-#[derive(Debug)]
-pub(crate) struct Bundling(JoinHandle<()>);
-
-impl Bundling {
-    pub(crate) fn start(store: Weak<Inner>, every: Duration) -> Self {
-        Self(tokio::spawn(async move {
-            loop {
-                sleep(every).await;
-                let Some(store) = store.upgrade() else {
-                    return;
-                };
-                match store.leads_bundling(every * LEASE).await {
-                    Ok(true) => {
-                        let bundled = store.bundle_due().await;
-                        if let Err(error) = bundled {
-                            tracing::warn!(%error, "cannot bundle the packs of the store");
-                        }
-                    }
-                    Ok(false) => {}
-                    Err(error) => tracing::warn!(%error, "cannot take the lease of bundling"),
-                }
-            }
-        }))
-    }
-}
-
-impl Bundling {
-    pub(crate) fn stop(&self) {
-        self.0.abort();
-    }
-}
-
-impl Drop for Bundling {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
-
 impl Inner {
-    async fn leads_bundling(&self, lease: Duration) -> StoreResult<bool> {
-        sqlx::query_scalar("SELECT store.lead_bundling_1($1, $2)")
-            .bind(self.node.id)
-            .bind(lease)
-            .fetch_one(&self.pool)
-            .await
-            .map_err(failure::of)
-    }
-
     /// Bundles the packs of all tenants that have enough. Returns the number of
     /// files. An error of one tenant is returned after the others.
-    pub(crate) async fn bundle_due(self: &Arc<Self>) -> StoreResult<usize> {
+    pub(crate) async fn bundle_due(&self) -> StoreResult<usize> {
         let options = &self.options.bundle;
         let due: Vec<i32> = sqlx::query_scalar(DUE)
             .bind(options.age)
@@ -121,7 +67,6 @@ impl Inner {
     }
 
     async fn bundle_tenant(&self, tenant: i32, options: &BundleOptions) -> StoreResult<usize> {
-        self.clear_dead(tenant, options).await?;
         let mut files = 0;
         loop {
             let packs: Vec<(i64, Vec<u8>)> = sqlx::query_as(OLDEST)
@@ -139,20 +84,6 @@ impl Inner {
             }
             files += 1;
         }
-    }
-
-    /// Deletes the bytes of packs without a live object.
-    async fn clear_dead(&self, tenant: i32, options: &BundleOptions) -> StoreResult<()> {
-        sqlx::query(
-            "UPDATE store.packs SET bytes = NULL WHERE tenant = $1 AND bytes IS NOT NULL \
-             AND made <= now() - $2 AND live = 0",
-        )
-        .bind(tenant)
-        .bind(options.age)
-        .execute(&self.pool)
-        .await
-        .map(drop)
-        .map_err(failure::of)
     }
 
     /// Moves packs into a file. Returns `false` if another process was faster, or

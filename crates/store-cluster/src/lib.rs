@@ -12,8 +12,9 @@
 //!                        published; then a statement as above
 //! get                    one statement for the places that are not known, which
 //!                        returns small packs; then ranges of files (`blocks.rs`)
-//! bundling               packs of small commits move into S3 (`bundle.rs`)
 //! collection             see `node.rs` and `collect.rs`
+//! upkeep                 by one process: packs of small commits move into S3
+//!                        (`bundle.rs`), unused files are deleted (`files.rs`)
 //! ```
 //!
 //! PostgreSQL decides about everything: an S3 file counts only if a row names
@@ -27,6 +28,7 @@ mod collect;
 mod commit;
 mod disk;
 mod failure;
+mod files;
 #[cfg(any(test, feature = "fuzzing"))]
 mod fuzzing;
 mod guards;
@@ -41,10 +43,12 @@ mod read;
 mod session;
 mod snapshots;
 mod store;
+mod upkeep;
 mod upload;
 mod writers;
 
 pub use bucket::BucketOptions;
+pub use files::Compared;
 #[cfg(any(test, feature = "fuzzing"))]
 pub use fuzzing::{read_any_marks, read_any_pack};
 pub use open::OpenError;

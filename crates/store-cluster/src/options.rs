@@ -31,15 +31,19 @@ pub struct Options {
     pub inline_bytes: usize,
     /// The local cache of what is read from S3.
     pub cache: CacheOptions,
+    /// Interval between two turns of the upkeep, which one process does for all:
+    /// it bundles packs and deletes files.
+    pub upkeep: Duration,
     /// The move of small packs from the database into S3.
     pub bundle: BundleOptions,
+    /// Time for which an unused file stays in S3. At least the time to which the
+    /// database may be restored from a backup: it finds its files then.
+    pub grace: Duration,
 }
 
-/// Options of the move of small packs into S3. One process does it at a time.
+/// Options of the move of small packs into S3.
 #[derive(Clone, Copy, Debug)]
 pub struct BundleOptions {
-    /// Interval between two turns.
-    pub every: Duration,
     /// Age at which a pack may move.
     pub age: Duration,
     /// Size of the packs of a tenant at which they move.
@@ -76,12 +80,13 @@ impl Options {
                 memory: 256 << 20,
                 disk: None,
             },
+            upkeep: Duration::from_secs(60),
             bundle: BundleOptions {
-                every: Duration::from_secs(60),
                 age: Duration::from_secs(600),
                 bytes: 8 << 20,
                 oldest: Duration::from_secs(3600),
             },
+            grace: Duration::from_hours(24),
         }
     }
 }

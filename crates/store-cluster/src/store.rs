@@ -16,11 +16,12 @@ use quick_cache::sync::Cache;
 
 use crate::blocks::Blocks;
 use crate::bucket::Bucket;
-use crate::bundle::Bundling;
 use crate::failure;
+use crate::files::Compared;
 use crate::node::Node;
 use crate::open::{self, OpenError};
 use crate::options::Options;
+use crate::upkeep::Upkeep;
 use crate::writers::Writers;
 
 /// Tenants whose numbers are kept in memory.
@@ -28,7 +29,7 @@ const TENANTS: usize = 100_000;
 
 /// A [`Store`] in PostgreSQL and S3. Safe for many threads, and for many
 /// processes at once.
-pub struct ClusterStore(pub(crate) Arc<Inner>, Bundling);
+pub struct ClusterStore(pub(crate) Arc<Inner>, Upkeep);
 
 pub(crate) struct Inner {
     pub(crate) pool: Pool,
@@ -100,15 +101,28 @@ impl ClusterStore {
             tenants,
             _keeper: keeper,
         });
-        let every = inner.options.bundle.every;
-        let bundling = Bundling::start(Arc::downgrade(&inner), every);
-        Ok(Self(inner, bundling))
+        let every = inner.options.upkeep;
+        let upkeep = Upkeep::start(Arc::downgrade(&inner), every);
+        Ok(Self(inner, upkeep))
     }
 
     /// Moves the packs of small commits into S3 that are due. A store also does
     /// this by itself. Returns the number of new files.
     pub async fn bundle(&self) -> StoreResult<usize> {
         self.0.bundle_due().await
+    }
+
+    /// Dooms the files that nothing needs, and deletes those from S3 that were
+    /// doomed long enough ago. A store also does this by itself. Returns the number
+    /// of deleted files.
+    pub async fn clean(&self) -> StoreResult<usize> {
+        self.0.clean().await
+    }
+
+    /// Compares the files that the database names with those in the bucket. Changes
+    /// nothing.
+    pub async fn compare_files(&self) -> StoreResult<Compared> {
+        self.0.compare_files().await
     }
 
     /// Ends the part of this process in the cluster, so that no collection waits

@@ -141,6 +141,8 @@ impl Inner {
         .map_err(|error| match error {
             // Objects that are stored and that nothing refers to are harmless.
             StoreError::Unknown(cause) => StoreError::Unavailable(cause),
+            // The file is doomed; the next attempt has a new one.
+            StoreError::Refused(cause) => StoreError::Unavailable(cause.into()),
             other => other,
         })
     }

@@ -68,14 +68,15 @@ mod with_nothing_inline {
 }
 
 /// Every pack moves into S3 as soon as it is made.
-mod while_packs_are_bundled {
+mod while_packs_are_bundled_and_files_deleted {
     use std::time::Duration;
 
     use elevo_store_cluster::BundleOptions;
 
     elevo_engine::conformance_tests!(|| super::Temporary::new(|options| {
+        options.upkeep = Duration::from_millis(2);
+        options.grace = Duration::ZERO;
         options.bundle = BundleOptions {
-            every: Duration::from_millis(2),
             age: Duration::ZERO,
             bytes: 0,
             oldest: Duration::ZERO,

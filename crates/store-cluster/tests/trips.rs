@@ -38,7 +38,7 @@ impl Counted {
         options.beat = NEVER;
         options.lease = NEVER;
         options.check = NEVER;
-        options.bundle.every = NEVER;
+        options.upkeep = NEVER;
         let store = ClusterStore::open(options).await.unwrap();
         Self {
             store,

@@ -153,7 +153,7 @@ async fn count_trips(place: &Place, layout: Layout, snapshot: SnapshotId) -> Res
         // Nothing in the background.
         options.beat = Duration::from_secs(3600);
         options.check = Duration::from_secs(3600);
-        options.bundle.every = Duration::from_secs(3600);
+        options.upkeep = Duration::from_secs(3600);
     };
     let store: Arc<dyn Store> = Arc::new(place.open(change).await?);
     let mut edits = Edits::of(&store, layout, snapshot, "count").await?;

@@ -170,7 +170,7 @@ pub(in crate::cluster) fn run_open(bench: &mut Bench) -> Result<Vec<Row>> {
             // Nothing in the background after the beginning.
             options.beat = Duration::from_secs(3600);
             options.check = Duration::from_secs(3600);
-            options.bundle.every = Duration::from_secs(3600);
+            options.upkeep = Duration::from_secs(3600);
         };
         let store: Arc<dyn Store> = Arc::new(place.open(change).await?);
         // Prepares the statements.

@@ -59,7 +59,7 @@ impl Place {
         options.database = self.database.url_through(&self.sql);
         options.bucket.endpoint = Some(format!("http://{}", self.files.address()));
         options.check = NEVER;
-        options.bundle.every = NEVER;
+        options.upkeep = NEVER;
         options
     }
 }
