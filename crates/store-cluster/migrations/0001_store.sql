@@ -143,7 +143,7 @@ CREATE TABLE store.refs (
 
 -- The writers of a node and tenant that began in the same collection.
 CREATE TABLE store.sessions (
-    id int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id int8 PRIMARY KEY,
     tenant int4 NOT NULL,
     node int4 NOT NULL,
     number int4 NOT NULL
@@ -403,7 +403,7 @@ $$;
 
 -- Dooms up to `p_limit` files that nothing needs, and returns their number: those without a live object; the
 -- marks of earlier collections; staged ones of nodes that ended or are lost, and those that were staged a day
--- ago. Nobody can put these to use any more: `enter_1` rejects the node, or `use_file_1` the file.
+-- ago. These cannot be put to use any more: `enter_1` rejects the node, or `use_file_1` the file.
 CREATE FUNCTION store.doom_1(p_grace interval, p_limit int4) RETURNS int4 LANGUAGE plpgsql AS $$
 DECLARE count int4;
 BEGIN
@@ -428,7 +428,7 @@ BEGIN
 END
 $$;
 
--- Deletes rows that nothing needs: packs in the database without a live object, whose commits nobody repeats
+-- Deletes rows that nothing needs: packs in the database without a live object, whose commits are not repeated
 -- any more, and nodes that ended.
 CREATE FUNCTION store.tidy_1(p_limit int4) RETURNS void LANGUAGE sql AS $$
     DELETE FROM store.packs AS p USING (
@@ -536,6 +536,14 @@ BEGIN
 END
 $$;
 
+-- Counts the live nodes that have not acted on a round.
+CREATE FUNCTION store.silent_1(p_seq int8) RETURNS int8 LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM store.lose_1();
+    RETURN (SELECT count(*) FROM store.nodes AS n WHERE n.state = 'l' AND n.acked < p_seq);
+END
+$$;
+
 -- Begins a collection. Fails with EL004 if another one is running, and with 55P03 if commits do not let
 -- it in soon. `p_ended` are the collections of this node that ended without a word.
 CREATE FUNCTION store.collect_1(
@@ -567,15 +575,14 @@ BEGIN
 END
 $$;
 
--- Begins a session of a writer.
-CREATE FUNCTION store.begin_session_1(p_node int4, p_tenant int4, OUT id int8, OUT number int4)
+-- Begins a session of a writer, and returns the number of the last collection.
+CREATE FUNCTION store.begin_session_1(p_id int8, p_node int4, p_tenant int4) RETURNS int4
 LANGUAGE plpgsql AS $$
 DECLARE state record;
 BEGIN
     state := store.enter_1(p_node, p_tenant);
-    number := state.number;
-    INSERT INTO store.sessions (tenant, node, number) VALUES (p_tenant, p_node, state.number)
-        RETURNING sessions.id INTO id;
+    INSERT INTO store.sessions (id, tenant, node, number) VALUES (p_id, p_tenant, p_node, state.number);
+    RETURN state.number;
 END
 $$;
 

@@ -150,7 +150,7 @@ impl Collection for Collecting {
         .fetch_one(&self.store.pool)
         .await
         .map_err(failure::of)?;
-        let silent = self.acknowledged(self.opening).await?;
+        let silent = self.silent(self.opening).await?;
         Ok(usize::try_from(sessions + silent).unwrap_or(usize::MAX))
     }
 

@@ -222,14 +222,16 @@ impl Inner {
         if let Some(joined) = self.node.sessions.join(tenant) {
             return Ok(joined);
         }
-        let begun = sqlx::query_as("SELECT id, number FROM store.begin_session_1($1, $2)")
+        let starting = self.node.sessions.start(self.ids.next());
+        let begun = sqlx::query_scalar("SELECT store.begin_session_1($1, $2, $3)")
+            .bind(starting.id())
             .bind(self.node.id)
             .bind(tenant)
             .fetch_one(&self.pool)
             .await
             .map_err(failure::of);
-        let (id, number): (i64, i32) = self.node.note(begun)?;
-        Ok(self.node.sessions.add(tenant, id, number))
+        let number: i32 = self.node.note(begun)?;
+        Ok(starting.begun(tenant, number))
     }
 }
 

@@ -34,6 +34,8 @@ mod fuzzing;
 mod guards;
 mod hold;
 mod marks;
+#[cfg(test)]
+mod mixed;
 mod node;
 mod open;
 mod options;

@@ -259,6 +259,18 @@ impl Node {
     }
 
     async fn end_sessions(&self) -> StoreResult<()> {
+        if let Some(known) = self.sessions.known() {
+            let deleted =
+                sqlx::query("DELETE FROM store.sessions WHERE node = $1 AND NOT id = ANY ($2)")
+                    .bind(self.id)
+                    .bind(known)
+                    .execute(&self.pool)
+                    .await;
+            if let Err(error) = deleted {
+                self.sessions.suspect();
+                return Err(failure::of(error));
+            }
+        }
         let ended = self.sessions.ended();
         if ended.is_empty() {
             return Ok(());

@@ -4,6 +4,10 @@
 //! The writers of a tenant share a session of this process until a collection
 //! opens, and the session is kept for the next writers for a while. So most
 //! writers need no statement.
+//!
+//! The row of a session may exist although the call that began it failed. Rows of
+//! this process that it does not know are deleted after such a failure, and when a
+//! collection opens: by then, every row for which it waits is there.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -36,6 +40,10 @@ struct State {
     heard: HashMap<i32, i32>,
     /// Sessions that have ended, and still have a row.
     ended: HashSet<i64>,
+    /// Sessions whose rows are being added.
+    starting: HashSet<i64>,
+    /// Whether there may be rows that this process does not know.
+    has_unknown: bool,
 }
 
 #[derive(Debug)]
@@ -72,9 +80,18 @@ impl Sessions {
         })
     }
 
-    /// Adds a session whose row was just made, and joins it. Later writers join
+    /// Begins a session, whose row must be added now.
+    pub(crate) fn start(&self, id: i64) -> Starting {
+        self.0.state.lock().starting.insert(id);
+        Starting {
+            sessions: self.clone(),
+            id,
+        }
+    }
+
+    /// Adds a session whose row was just added, and joins it. Later writers join
     /// it too, unless a collection with a greater number was heard of.
-    pub(crate) fn add(&self, tenant: i32, id: i64, number: i32) -> Joined {
+    fn add(&self, tenant: i32, id: i64, number: i32) -> Joined {
         let mut state = self.0.state.lock();
         let session = Session {
             tenant,
@@ -99,6 +116,7 @@ impl Sessions {
     pub(crate) fn retire(&self, tenant: i32, number: i32) {
         let mut state = self.0.state.lock();
         state.heard.insert(tenant, number);
+        state.has_unknown = true;
         if let Some(id) = state.current.remove(&tenant) {
             self.end(&mut state, id);
         }
@@ -132,6 +150,22 @@ impl Sessions {
         self.0.state.lock().ended.iter().copied().collect()
     }
 
+    /// If there may be rows that this process does not know: all others. Returns
+    /// `None` the next time.
+    pub(crate) fn known(&self) -> Option<Vec<i64>> {
+        let mut state = self.0.state.lock();
+        if !std::mem::take(&mut state.has_unknown) {
+            return None;
+        }
+        let known = state.sessions.keys().chain(&state.starting);
+        Some(known.copied().collect())
+    }
+
+    /// There may be rows that this process does not know.
+    pub(crate) fn suspect(&self) {
+        self.0.state.lock().has_unknown = true;
+    }
+
     /// Forgets sessions whose rows were deleted.
     pub(crate) fn forget(&self, deleted: &[i64]) {
         let mut state = self.0.state.lock();
@@ -143,6 +177,38 @@ impl Sessions {
     /// Waits until a session ends.
     pub(crate) async fn wait_for_end(&self) {
         self.0.ended.notified().await;
+    }
+}
+
+/// A session whose row is being added. Failed if it is dropped.
+#[derive(Debug)]
+pub(crate) struct Starting {
+    sessions: Sessions,
+    id: i64,
+}
+
+impl Starting {
+    pub(crate) const fn id(&self) -> i64 {
+        self.id
+    }
+
+    /// The row was added.
+    pub(crate) fn begun(self, tenant: i32, number: i32) -> Joined {
+        self.sessions.add(tenant, self.id, number)
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        let has_begun = {
+            let mut state = self.sessions.0.state.lock();
+            state.starting.remove(&self.id);
+            state.sessions.contains_key(&self.id)
+        };
+        if !has_begun {
+            self.sessions.suspect();
+            self.sessions.0.ended.notify_one();
+        }
     }
 }
 

@@ -107,14 +107,14 @@ impl ClusterStore {
     }
 
     /// Moves the packs of small commits into S3 that are due. A store also does
-    /// this by itself. Returns the number of new files.
+    /// this in the background. Returns the number of new files.
     pub async fn bundle(&self) -> StoreResult<usize> {
         self.0.bundle_due().await
     }
 
     /// Dooms the files that nothing needs, and deletes those from S3 that were
-    /// doomed long enough ago. A store also does this by itself. Returns the number
-    /// of deleted files.
+    /// doomed long enough ago. A store also does this in the background. Returns the
+    /// number of deleted files.
     pub async fn clean(&self) -> StoreResult<usize> {
         self.0.clean().await
     }

@@ -1,6 +1,6 @@
-//! What one process of the cluster does in the background for all of them, under a
-//! lease: packs are bundled, unused files are deleted, and once a week the files
-//! are compared with the bucket.
+//! The work that one process of the cluster does in the background for all of them,
+//! under a lease: packs are bundled, unused files are deleted, and once a week the
+//! files are compared with the bucket.
 
 use std::sync::Weak;
 use std::time::Duration;

@@ -13,6 +13,7 @@ use elevo_objects::{Kind, Snapshot, SnapshotId, Tree};
 use elevo_store_cluster::{ClusterStore, Options};
 use elevo_testkit::wire::{Direction, Fault, Faults, Kind as FaultKind};
 use support::{NEVER, Place};
+use tokio::time::sleep;
 
 const TENANT: TenantId = TenantId::new([7; 16]);
 
@@ -338,4 +339,27 @@ async fn an_aborted_collection_does_not_end_one_that_took_over() {
     let phase = "SELECT phase::text FROM store.gc";
     let phase: String = sqlx::query_scalar(phase).fetch_one(&pool).await.unwrap();
     assert_eq!(phase, "m");
+}
+
+/// The call that began it had no answer. Otherwise every later collection would
+/// wait for it until its process ends.
+#[tokio::test]
+async fn a_session_that_its_process_does_not_know_ends() {
+    let place = Place::new();
+    let stores = [
+        ClusterStore::open(place.options()).await.unwrap(),
+        ClusterStore::open(place.options()).await.unwrap(),
+    ];
+    let known = stores[0].writing(TENANT).await.unwrap();
+    place.database.execute_inside(
+        "INSERT INTO store.sessions SELECT id - 1, tenant, node, number FROM store.sessions",
+    );
+    let collection = stores[1].collection(TENANT, GcScope::Full).await.unwrap();
+    while collection.older_writers().await.unwrap() > 1 {
+        sleep(Duration::from_millis(5)).await;
+    }
+    drop(known);
+    while collection.older_writers().await.unwrap() > 0 {
+        sleep(Duration::from_millis(5)).await;
+    }
 }

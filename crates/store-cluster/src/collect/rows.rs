@@ -17,13 +17,11 @@ use crate::snapshots::snapshot_ids;
 const LOOK: Duration = Duration::from_millis(20);
 
 impl Collecting {
-    pub(super) async fn acknowledged(&self, seq: i64) -> StoreResult<i64> {
-        let store = &self.store;
-        let lose = sqlx::query("SELECT store.lose_1()").execute(&store.pool);
-        lose.await.map_err(failure::of)?;
-        sqlx::query_scalar("SELECT count(*) FROM store.nodes WHERE state = 'l' AND acked < $1")
+    /// Counts the live nodes that have not acted on a round.
+    pub(super) async fn silent(&self, seq: i64) -> StoreResult<i64> {
+        sqlx::query_scalar("SELECT store.silent_1($1)")
             .bind(seq)
-            .fetch_one(&store.pool)
+            .fetch_one(&self.store.pool)
             .await
             .map_err(failure::of)
     }
@@ -31,7 +29,7 @@ impl Collecting {
     /// Waits until every live node has acted on a round.
     pub(super) async fn wait_for(&self, seq: i64) -> StoreResult<()> {
         self.store.node.act().await?;
-        while self.acknowledged(seq).await? > 0 {
+        while self.silent(seq).await? > 0 {
             sleep(LOOK).await;
         }
         Ok(())
