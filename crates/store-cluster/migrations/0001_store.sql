@@ -586,27 +586,19 @@ BEGIN
 END
 $$;
 
--- Deletes objects that were not seen since the collection began, and returns them. The caller holds no
--- marks for them.
-CREATE FUNCTION store.sweep_1(p_tenant int4, p_token int8, p_hashes bytea[])
+-- Deletes objects that were not seen since collection `p_before` began, and returns them. A file without a
+-- live object has `live` 0.
+CREATE FUNCTION store.delete_objects_1(p_tenant int4, p_hashes bytea[], p_before int4)
 RETURNS TABLE (hash bytea) LANGUAGE plpgsql AS $$
-DECLARE began int4;
 BEGIN
-    UPDATE store.gc SET phase = 'd', removals = gc.removals + 1
-        WHERE gc.tenant = p_tenant AND gc.token = p_token AND gc.phase = 's';
-    SELECT gc.number INTO began FROM store.gc
-        WHERE gc.tenant = p_tenant AND gc.token = p_token AND gc.phase = 'd' FOR SHARE;
-    IF began IS NULL THEN
-        RAISE EXCEPTION USING ERRCODE = 'EL004', MESSAGE = 'this collection was taken over by another process';
-    END IF;
     -- In the order of the hashes, as commits write them.
     PERFORM FROM store.objects AS o
-        WHERE o.tenant = p_tenant AND o.hash = ANY (p_hashes) AND o.seen < began
+        WHERE o.tenant = p_tenant AND o.hash = ANY (p_hashes) AND o.seen < p_before
         ORDER BY o.hash FOR UPDATE;
     RETURN QUERY
         WITH gone AS (
             DELETE FROM store.objects AS o
-            WHERE o.tenant = p_tenant AND o.hash = ANY (p_hashes) AND o.seen < began
+            WHERE o.tenant = p_tenant AND o.hash = ANY (p_hashes) AND o.seen < p_before
             RETURNING o.hash, o.pack, o.size
         ), by_pack AS (
             SELECT gone.pack, count(*)::int4 AS objects, sum(gone.size)::int8 AS bytes FROM gone GROUP BY gone.pack
@@ -630,6 +622,33 @@ BEGIN
             FROM by_file AS b WHERE f.id = b.file
         )
         SELECT gone.hash FROM gone;
+END
+$$;
+
+-- Deletes objects for a collection, and returns them. The caller holds no marks for them.
+CREATE FUNCTION store.sweep_1(p_tenant int4, p_token int8, p_hashes bytea[])
+RETURNS TABLE (hash bytea) LANGUAGE plpgsql AS $$
+DECLARE began int4;
+BEGIN
+    UPDATE store.gc SET phase = 'd', removals = gc.removals + 1
+        WHERE gc.tenant = p_tenant AND gc.token = p_token AND gc.phase = 's';
+    SELECT gc.number INTO began FROM store.gc
+        WHERE gc.tenant = p_tenant AND gc.token = p_token AND gc.phase = 'd' FOR SHARE;
+    IF began IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'EL004', MESSAGE = 'this collection was taken over by another process';
+    END IF;
+    RETURN QUERY SELECT d.hash FROM store.delete_objects_1(p_tenant, p_hashes, began) AS d;
+END
+$$;
+
+-- Deletes objects for a repair, which adds some of them again. Marks would not know the new ones, so a
+-- running collection ends, and the next one is full.
+CREATE FUNCTION store.repair_1(p_tenant int4, p_hashes bytea[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM store.gc WHERE tenant = p_tenant FOR UPDATE;
+    PERFORM store.abandon_1(p_tenant);
+    UPDATE store.gc SET removals = gc.removals + 1 WHERE gc.tenant = p_tenant;
+    PERFORM store.delete_objects_1(p_tenant, p_hashes, 2147483647);
 END
 $$;
 

@@ -235,7 +235,7 @@ impl Inner {
     }
 }
 
-fn encode(snapshots: &[Snapshot]) -> StoreResult<Vec<(SnapshotId, Vec<u8>)>> {
+pub(crate) fn encode(snapshots: &[Snapshot]) -> StoreResult<Vec<(SnapshotId, Vec<u8>)>> {
     let encode = |snapshot: &Snapshot| {
         let encoded = snapshot.encode();
         let (id, record) = encoded.map_err(|error| StoreError::Refused(error.to_string()))?;

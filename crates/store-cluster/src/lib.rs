@@ -33,6 +33,7 @@ mod files;
 mod fuzzing;
 mod guards;
 mod hold;
+mod inspect;
 mod marks;
 #[cfg(test)]
 mod mixed;

@@ -5,6 +5,9 @@ use std::sync::Arc;
 use elevo_engine::{Object, StoreError, StoreResult};
 use elevo_objects::Kind;
 use futures::stream::{self, StreamExt, TryStreamExt};
+use sqlx::Postgres;
+use sqlx::postgres::PgArguments;
+use sqlx::query::Query;
 use tokio::task::spawn_blocking;
 
 use crate::bucket::FileKey;
@@ -117,25 +120,31 @@ impl Inner {
         .map_err(failure::of)
     }
 
+    /// Uploads objects, and returns the staged files.
+    pub(crate) async fn upload_staged(
+        &self,
+        tenant: i32,
+        objects: &[Object],
+    ) -> StoreResult<Vec<(i64, Pack)>> {
+        let mut uploaded = Vec::new();
+        for group in grouped(objects.iter()) {
+            let (file, key) = (self.ids.next(), FileKey::random());
+            self.stage(tenant, &[(file, key)]).await?;
+            let pack = packed(group);
+            self.bucket.put(tenant, key, pack.bytes.clone()).await?;
+            uploaded.push((file, pack));
+        }
+        Ok(uploaded)
+    }
+
     /// Makes the objects of an uploaded file readable.
     async fn publish(&self, tenant: i32, file: i64, pack: &Pack) -> StoreResult<()> {
         let id = self.ids.next();
         let columns = Columns::of(pack);
         let columns = &columns;
-        let has_chunks = pack.entries.iter().any(|one| one.key.kind == Kind::Chunk);
         self.settled(move || {
-            let publish = sqlx::query(PUBLISH)
-                .bind(self.node.id)
-                .bind(tenant)
-                .bind(file)
-                .bind(id)
-                .bind(pack.bytes.len() as i32)
-                .bind(!has_chunks)
-                .bind(&columns.hashes)
-                .bind(&columns.kinds)
-                .bind(&columns.starts)
-                .bind(&columns.sizes);
-            publish.execute(&self.pool)
+            self.publication(tenant, file, (id, pack), columns)
+                .execute(&self.pool)
         })
         .await
         .map_err(|error| match error {
@@ -145,6 +154,30 @@ impl Inner {
             StoreError::Refused(cause) => StoreError::Unavailable(cause.into()),
             other => other,
         })
+    }
+}
+
+impl Inner {
+    /// The statement that publishes a file.
+    pub(crate) fn publication<'a>(
+        &self,
+        tenant: i32,
+        file: i64,
+        (id, pack): (i64, &Pack),
+        columns: &'a Columns,
+    ) -> Query<'a, Postgres, PgArguments> {
+        let has_chunks = pack.entries.iter().any(|one| one.key.kind == Kind::Chunk);
+        sqlx::query(PUBLISH)
+            .bind(self.node.id)
+            .bind(tenant)
+            .bind(file)
+            .bind(id)
+            .bind(pack.bytes.len() as i32)
+            .bind(!has_chunks)
+            .bind(&columns.hashes)
+            .bind(&columns.kinds)
+            .bind(&columns.starts)
+            .bind(&columns.sizes)
     }
 }
 

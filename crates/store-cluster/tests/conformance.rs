@@ -67,6 +67,8 @@ mod with_nothing_inline {
     elevo_engine::conformance_tests!(|| super::Temporary::new(|options| options.inline_bytes = 0));
 }
 
+elevo_engine::inspection_tests!(|| Temporary::new(|_| {}));
+
 /// Every pack moves into S3 as soon as it is made.
 mod while_packs_are_bundled_and_files_deleted {
     use std::time::Duration;
