@@ -5,6 +5,7 @@
 mod sim;
 
 use elevo_testkit::long;
+use sim::cluster;
 
 #[test]
 fn ten_thousand_seeds_run_without_a_fault_of_ours() {
@@ -19,4 +20,15 @@ fn ten_thousand_seeds_run_without_a_fault_of_ours() {
     long::note(format_args!(
         "{count} seeds, {crashes} crashes, {commits} commits"
     ));
+}
+
+#[test]
+fn ten_thousand_seeds_of_three_stores_run_without_a_fault_of_ours() {
+    let first = long::seed();
+    let count = long::rounds(10_000, 100);
+    let mut all = cluster::Counts::default();
+    for at in 0..count {
+        all.add(cluster::run(first.wrapping_add(at.into()), false, None).counts);
+    }
+    long::note(format_args!("{count} seeds of three stores, {all:?}"));
 }

@@ -15,6 +15,7 @@ use rand::{Rng, RngExt, SeedableRng};
 
 use super::executor::{Sim, timestamp};
 use super::model::{Files, Model, Move, Needed};
+use super::processes::Processes;
 use super::{SHARED, Settings, TENANT};
 
 /// Number of refs that only one client uses.
@@ -25,8 +26,7 @@ pub struct Client {
     pub sim: Sim,
     pub settings: Settings,
     pub model: Rc<RefCell<Model>>,
-    /// Repositories over one store, with and without puts ahead of commits.
-    pub repositories: [Repository; 2],
+    pub processes: Processes,
     pub number: usize,
     /// Number of clients that are still working.
     pub working: Rc<Cell<usize>>,
@@ -36,14 +36,14 @@ pub struct Client {
 pub struct Work {
     pub tree: StateTree,
     pub files: Files,
-    at: Option<(usize, SnapshotId)>,
+    pub at: Option<(usize, SnapshotId)>,
     /// Whether the tree protects the commit `at` from garbage collection.
-    holds: bool,
+    pub holds: bool,
 }
 
 /// Target of a commit.
 #[derive(Clone, Copy)]
-enum Target<'a> {
+pub enum Target<'a> {
     Unnamed,
     /// A ref that points to the last commit of the work.
     Next(&'a str),
@@ -54,18 +54,27 @@ enum Target<'a> {
     New(&'a str),
 }
 
-/// Whether an error was injected into the storage. Any other error is a defect.
+/// Whether an error was injected into the storage, or follows from the loss of a
+/// process. Any other error is a defect.
 pub fn is_injected(error: &Error) -> bool {
-    matches!(error, Error::Store(StoreError::Storage(_)))
+    let Error::Store(error) = error else {
+        return false;
+    };
+    matches!(
+        error,
+        StoreError::Storage(_) | StoreError::Unavailable(_) | StoreError::Lost
+    )
 }
 
 impl Client {
     /// Runs a number of random actions.
     pub async fn work(self) {
         for _ in 0..self.settings.actions {
-            let action = self.sim.below(100);
+            let builds = self.settings.builds > 0.0 && self.sim.chance(self.settings.builds);
+            let action = if builds { 100 } else { self.sim.below(100) };
             self.sim.note("action", (self.number, action));
             let done = match action {
+                100 => self.build_on_unnamed().await,
                 0..25 => self.commit_to_shared().await,
                 25..45 => self.commit_to_own().await,
                 45..65 => self.fork().await,
@@ -82,7 +91,7 @@ impl Client {
         self.working.set(self.working.get() - 1);
     }
 
-    async fn pause(&self) {
+    pub async fn pause(&self) {
         let micros = self.sim.random(|random| match random.random_range(0..10) {
             0..6 => 0,
             6..9 => random.random_range(0..2000),
@@ -91,11 +100,11 @@ impl Client {
         self.sim.delay(micros).await;
     }
 
-    pub fn repository(&self) -> &Repository {
-        &self.repositories[self.sim.below(2)]
+    pub fn repository(&self) -> Repository {
+        self.processes.pick(&self.sim).1
     }
 
-    fn own(&self) -> String {
+    pub fn own(&self) -> String {
         format!("own{}-{}", self.number, self.sim.below(OWN))
     }
 
@@ -166,7 +175,7 @@ impl Client {
         Ok(())
     }
 
-    fn is_absent(&self, name: &str) -> bool {
+    pub fn is_absent(&self, name: &str) -> bool {
         let model = self.model.borrow();
         let reference = model.references.get(name);
         reference.is_none_or(|reference| reference.settled() == Some(None))
@@ -180,11 +189,16 @@ impl Client {
         let Some((attempt, id)) = work.at else {
             return Ok(());
         };
-        let held = match self.repository().hold(id).await {
+        let (process, repository) = self.processes.pick(&self.sim);
+        let held = match repository.hold(id).await {
             Err(Error::NoSuchSnapshot(_)) => return Ok(()),
             held => held?,
         };
         self.pause().await;
+        // The catalog refuses the changes of a lost process, too.
+        if process.is_lost() {
+            return Ok(());
+        }
         self.sim.note("root", attempt);
         self.model.borrow_mut().roots.insert(attempt);
         drop(held);
@@ -241,7 +255,7 @@ impl Client {
             (attempt.id, attempt.files.clone())
         };
         let Some(id) = id else { return Ok(()) };
-        match StateTree::open(self.repository(), id).await {
+        match StateTree::open(&self.repository(), id).await {
             Err(Error::NoSuchSnapshot(_)) => {
                 let model = self.model.borrow();
                 assert!(!must_be_there(&model), "commit {attempt} is gone");
@@ -284,19 +298,19 @@ impl Client {
 
     /// Opens the tree of a ref, or an empty one; `None` if the ref was deleted
     /// between two calls.
-    async fn open(&self, name: &str) -> Result<Option<Work>> {
+    pub async fn open(&self, name: &str) -> Result<Option<Work>> {
         let repository = self.repository();
         let watched = self.model.borrow().watch(name, 0);
         let found = repository.store().reference(TENANT, name).await?;
         let Some(id) = found else {
             return Ok(Some(Work {
-                tree: StateTree::empty(repository),
+                tree: StateTree::empty(&repository),
                 files: Files::default(),
                 at: None,
                 holds: true,
             }));
         };
-        let tree = match StateTree::open(repository, id).await {
+        let tree = match StateTree::open(&repository, id).await {
             Err(Error::NoSuchSnapshot(_)) => {
                 self.assert_was_dropped(&watched);
                 return Ok(None);
@@ -319,7 +333,7 @@ impl Client {
     }
 
     /// Commits; false if the ref has moved.
-    async fn commit(&self, work: &mut Work, target: Target<'_>) -> Result<bool> {
+    pub async fn commit(&self, work: &mut Work, target: Target<'_>) -> Result<bool> {
         let created = self.sim.now();
         let at = work.at.map(|(attempt, _)| attempt);
         let number = {

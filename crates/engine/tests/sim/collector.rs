@@ -41,10 +41,10 @@ impl Client {
         }
     }
 
-    async fn collect_once(&self, options: &GcOptions) -> Result<()> {
+    pub async fn collect_once(&self, options: &GcOptions) -> Result<()> {
         let progress = GcProgress::default();
         let repository = self.repository();
-        let mut run = GcRun::begin(repository, options, &progress).await?;
+        let mut run = GcRun::begin(&repository, options, &progress).await?;
         for _ in 0..200 {
             if run.older_writers().await? == 0 {
                 break;

@@ -13,12 +13,15 @@
 
 mod check;
 mod clients;
+pub mod cluster;
 mod collection;
 mod collector;
 mod edits;
 mod executor;
 mod model;
+mod processes;
 mod store;
+mod unnamed;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -37,6 +40,7 @@ use rand::rngs::SmallRng;
 use clients::Client;
 use executor::{Ended, Sim};
 use model::{File, Files, Model, Move};
+use processes::{Process, Processes};
 use store::{Disk, SimStore};
 
 const TENANT: TenantId = TenantId::new([7; 16]);
@@ -60,6 +64,8 @@ pub struct Settings {
     clients: usize,
     collectors: usize,
     actions: usize,
+    /// Probability that an action builds on a commit that nothing refers to.
+    builds: f64,
     /// Number of times the machine is started.
     lives: usize,
     /// Number of files in a wide directory, for trees with inner nodes.
@@ -79,6 +85,7 @@ impl Settings {
             clients: random.random_range(1..5),
             collectors: [1, 1, 1, 2][random.random_range(0..4)],
             actions: random.random_range(2..7),
+            builds: 0.0,
             lives: random.random_range(1..5),
             wide: [0, 100][usize::from(random.random_bool(0.04))],
             is_large: random.random_bool(0.04),
@@ -130,18 +137,18 @@ pub struct Outcome {
     pub commits: usize,
 }
 
-const REPLAY: &str =
-    "cargo nextest run -p elevo-engine --test simulation --no-capture some_hundred";
+const REPLAY: &str = "cargo nextest run -p elevo-engine --test simulation --no-capture";
 
-/// Prints how to repeat a run that fails.
-struct Replay(u64);
+/// Prints how to repeat a run that fails: its seed, and a part of the name of
+/// the test.
+struct Replay(u64, &'static str);
 
 impl Drop for Replay {
     fn drop(&mut self) {
         if thread::panicking() {
+            let Self(seed, test) = self;
             long::note(format_args!(
-                "To see it again:\n  ELEVO_SEED={} {REPLAY}",
-                self.0
+                "To see it again:\n  ELEVO_SEED={seed} {REPLAY} {test}"
             ));
         }
     }
@@ -149,7 +156,7 @@ impl Drop for Replay {
 
 /// Runs a seed from beginning to end.
 pub fn run(seed: u64, is_told: bool) -> Outcome {
-    let _replay = Replay(seed);
+    let _replay = Replay(seed, "some_hundred");
     let sim = Sim::new(seed, is_told);
     let settings = sim.random(Settings::new);
     if is_told {
@@ -222,13 +229,26 @@ fn tasks<'a>(
         };
         Repository::new(Arc::new(store), TENANT, settings.cache)
     };
-    let repositories = [repository(false), repository(true)];
+    let process = Process {
+        repositories: [repository(false), repository(true)],
+        node: None,
+    };
+    client_tasks(sim, settings, model, &Processes::new(vec![process]))
+}
+
+/// Returns the tasks of clients and collectors.
+fn client_tasks<'a>(
+    sim: &Sim,
+    settings: &Settings,
+    model: &Rc<RefCell<Model>>,
+    processes: &Processes,
+) -> Vec<LocalBoxFuture<'a, ()>> {
     let working = Rc::new(Cell::new(settings.clients));
     let client = |number| Client {
         sim: sim.clone(),
         settings: *settings,
         model: model.clone(),
-        repositories: repositories.clone(),
+        processes: processes.clone(),
         number,
         working: working.clone(),
     };

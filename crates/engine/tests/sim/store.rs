@@ -122,7 +122,7 @@ pub struct SimStore {
 
 #[derive(Debug, thiserror::Error)]
 #[error("the simulated storage failed")]
-struct Injected;
+pub struct Injected;
 
 impl SimStore {
     /// Takes some time, in which other tasks run or a crash happens.
