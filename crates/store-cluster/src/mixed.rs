@@ -101,9 +101,11 @@ impl Place {
         let mut options = Options::new(self.database.url(), bucket);
         options.connections = 6;
         options.beat = match (number, without) {
-            (0, Some(Rule::Opening)) => Duration::from_secs(1),
+            (0, Some(Rule::Opening)) => Duration::from_secs(3),
             _ => Duration::from_millis(100),
         };
+        // No store is late enough to be lost, however slow the machine is.
+        options.lease = Duration::from_secs(3600);
         options.upkeep = Duration::from_millis(200);
         options.bundle = BundleOptions {
             age: Duration::ZERO,
