@@ -438,7 +438,7 @@ CREATE FUNCTION store.tidy_1(p_limit int4) RETURNS void LANGUAGE sql AS $$
     ) AS dead WHERE p.tenant = dead.tenant AND p.id = dead.id;
     DELETE FROM store.nodes AS n WHERE n.state <> 'l' AND n.expires < now() - interval '1 day'
         AND NOT EXISTS (SELECT FROM store.files AS f WHERE f.node = n.id AND f.state = 's')
-        AND NOT EXISTS (SELECT FROM store.gc WHERE gc.node = n.id AND gc.phase <> 'i');
+        AND NOT EXISTS (SELECT FROM store.gc WHERE gc.phase <> 'i');
 $$;
 
 -- Returns which objects are stored. During a collection, they are kept.
@@ -512,6 +512,70 @@ BEGIN
     UPDATE store.snapshots SET condemned = NULL WHERE tenant = p_tenant AND condemned IS NOT NULL;
     DELETE FROM store.vetoes WHERE tenant = p_tenant;
     UPDATE store.gc SET phase = 'i', marks = NULL, token = NULL WHERE tenant = p_tenant;
+END
+$$;
+
+-- Keeps a collection from being taken over until the end of the transaction. Fails with EL004 if it was.
+CREATE FUNCTION store.keep_token_1(p_tenant int4, p_token int8) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM store.gc WHERE tenant = p_tenant AND token = p_token FOR SHARE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = 'EL004', MESSAGE = 'this collection was taken over by another process';
+    END IF;
+END
+$$;
+
+-- Condemns snapshots that were not committed since the collection began.
+CREATE FUNCTION store.condemn_1(p_tenant int4, p_token int8, p_number int4, p_ids bytea[])
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM store.keep_token_1(p_tenant, p_token);
+    UPDATE store.snapshots SET condemned = p_number
+        WHERE tenant = p_tenant AND id = ANY (p_ids) AND seen < p_number;
+END
+$$;
+
+-- The snapshots are not condemned any more.
+CREATE FUNCTION store.pardon_1(p_tenant int4, p_token int8, p_ids bytea[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM store.keep_token_1(p_tenant, p_token);
+    UPDATE store.snapshots SET condemned = NULL WHERE tenant = p_tenant AND id = ANY (p_ids);
+END
+$$;
+
+-- Calls all nodes to veto condemned snapshots; returns the number of the round.
+CREATE FUNCTION store.call_closing_1(p_tenant int4, p_token int8, p_number int4) RETURNS int8
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM store.keep_token_1(p_tenant, p_token);
+    RETURN store.call_1(p_tenant, p_number, false);
+END
+$$;
+
+-- Begins to sweep. Fails with EL004 if a node has ended between its answers to the opening and to the
+-- closing: the snapshots that it held are not known, and its commits may need them.
+CREATE FUNCTION store.begin_sweep_1(p_tenant int4, p_token int8, p_opening int8, p_closing int8)
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM store.keep_token_1(p_tenant, p_token);
+    IF EXISTS (
+        SELECT FROM store.nodes AS n
+        WHERE n.state <> 'l' AND n.acked >= p_opening AND n.acked < p_closing
+    ) THEN
+        RAISE EXCEPTION USING ERRCODE = 'EL004',
+            MESSAGE = 'a process ended during this collection; begin another one';
+    END IF;
+    UPDATE store.gc SET phase = 's' WHERE tenant = p_tenant AND token = p_token AND phase = 'm';
+END
+$$;
+
+-- Ends a node in an orderly way.
+CREATE FUNCTION store.leave_1(p_node int4) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    -- After the changes of the node that are under way: one may add a session.
+    PERFORM pg_advisory_xact_lock(12, p_node);
+    UPDATE store.nodes SET state = 'e' WHERE id = p_node AND state = 'l';
+    DELETE FROM store.sessions WHERE node = p_node;
 END
 $$;
 

@@ -7,7 +7,8 @@
 //! mark    everything that roots and arrivals need; all snapshots that were
 //!         committed since the beginning are arrivals
 //! close   condemn the other snapshots; in a closing round each node vetoes
-//!         those that it holds; vetoed ones arrive and stay; phase sweeping
+//!         those that it holds; vetoed ones arrive and stay; phase sweeping,
+//!         unless a node has ended without its answer
 //! sweep   delete condemned snapshots, then objects that were not seen since
 //!         the beginning and have no mark
 //! ```
@@ -20,7 +21,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use elevo_core::TenantId;
-use elevo_engine::{Collection, GcScope, StoreError, StoreResult, Swept};
+use elevo_engine::{Collection, GcScope, StoreResult, Swept};
 use elevo_objects::{Hash, Kind, ObjectKey, SnapshotId};
 use parking_lot::Mutex;
 use tokio::time::sleep;
@@ -225,23 +226,17 @@ impl Collection for Collecting {
         if !self.state.lock().vetoed.is_empty() {
             return Ok(false);
         }
-        let changed = sqlx::query(
-            "UPDATE store.gc SET phase = 's' WHERE tenant = $1 AND token = $2 AND phase = 'm'",
-        )
-        .bind(self.tenant)
-        .bind(self.token)
-        .execute(&self.store.pool)
-        .await
-        .map_err(failure::of)?;
-        match changed.rows_affected() {
-            1 => {
-                self.state.lock().is_closed = true;
-                Ok(true)
-            }
-            _ => Err(StoreError::Refused(
-                "this collection was taken over by another process".into(),
-            )),
-        }
+        let closing = self.state.lock().closing;
+        sqlx::query("SELECT store.begin_sweep_1($1, $2, $3, $4)")
+            .bind(self.tenant)
+            .bind(self.token)
+            .bind(self.opening)
+            .bind(closing)
+            .execute(&self.store.pool)
+            .await
+            .map_err(failure::of)?;
+        self.state.lock().is_closed = true;
+        Ok(true)
     }
 
     async fn unmarked_snapshots(

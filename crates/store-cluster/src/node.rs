@@ -14,8 +14,9 @@
 //! Others declare a node lost that does not report in time. Its changes then
 //! fail, and its sessions end.
 
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use elevo_engine::{StoreError, StoreResult};
@@ -49,8 +50,8 @@ pub(crate) struct Node {
     task: Mutex<Option<JoinHandle<()>>>,
     /// Openings that this node has heard of and not acknowledged.
     openings: Mutex<Vec<Opening>>,
-    /// The last opening that this node has heard of.
-    heard: AtomicI64,
+    /// The last opening of each tenant that this node has heard of.
+    heard: Mutex<HashMap<i32, i64>>,
     /// One at a time, so that no round is acted on twice.
     acting: tokio::sync::Mutex<()>,
 }
@@ -96,7 +97,7 @@ impl Node {
             places: Places::default(),
             task: Mutex::default(),
             openings: Mutex::default(),
-            heard: AtomicI64::new(0),
+            heard: Mutex::default(),
             acting: tokio::sync::Mutex::default(),
         });
         // A collection that is open now counts as heard of.
@@ -174,13 +175,15 @@ impl Node {
         *self.reported.lock() = began;
         let mut acted = None;
         for round in rounds {
+            // A round comes again if its acknowledgement has failed.
+            let heard = self.heard.lock().get(&round.tenant).copied();
+            let is_new = heard.is_none_or(|heard| heard < round.seq);
             if round.opens {
-                // A second time if the acknowledgement has failed.
-                if self.heard.fetch_max(round.seq, Ordering::Relaxed) < round.seq {
+                if is_new {
                     self.hear(&round);
                 }
                 self.report(&round).await?;
-            } else {
+            } else if is_new {
                 self.veto(&round).await?;
             }
             acted = Some(round.seq);
@@ -207,6 +210,7 @@ impl Node {
     }
 
     fn hear(&self, round: &Round) {
+        self.heard.lock().insert(round.tenant, round.seq);
         self.sessions.retire(round.tenant, round.number);
         let last = self.guards.open(round.tenant);
         self.openings.lock().push(Opening {
@@ -289,15 +293,9 @@ impl Node {
         if let Some(task) = self.task.lock().take() {
             task.abort();
         }
-        let mut change = self.pool.begin("BEGIN").await.map_err(failure::of)?;
-        for statement in [
-            "DELETE FROM store.sessions WHERE node = $1",
-            "UPDATE store.nodes SET state = 'e' WHERE id = $1 AND state = 'l'",
-        ] {
-            let statement = sqlx::query(statement).bind(self.id);
-            statement.execute(&mut *change).await.map_err(failure::of)?;
-        }
-        change.commit().await.map_err(failure::of)
+        let leave = sqlx::query("SELECT store.leave_1($1)").bind(self.id);
+        let left = leave.execute(&self.pool).await;
+        left.map(drop).map_err(failure::of)
     }
 }
 

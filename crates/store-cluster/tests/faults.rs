@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use elevo_core::{TenantId, Timestamp};
-use elevo_engine::{Commit, Expected, GcScope, Object, ReferenceUpdate, Store, StoreError};
+use elevo_engine::{
+    Collection, Commit, Expected, GcScope, Object, ReferenceUpdate, Store, StoreError,
+};
 use elevo_objects::{Kind, Snapshot, SnapshotId, Tree};
 use elevo_store_cluster::{ClusterStore, Options};
 use elevo_testkit::wire::{Direction, Fault, Faults, Kind as FaultKind};
@@ -362,4 +364,54 @@ async fn a_session_that_its_process_does_not_know_ends() {
     while collection.older_writers().await.unwrap() > 0 {
         sleep(Duration::from_millis(5)).await;
     }
+}
+
+async fn wait_for_older_writers(collection: &dyn Collection) {
+    while collection.older_writers().await.unwrap() > 0 {
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// The snapshots that it has held are not known, and other commits may need them.
+#[tokio::test]
+async fn a_collection_deletes_nothing_if_a_process_ends_before_its_answer() {
+    let place = Place::new();
+    let open = async || ClusterStore::open(place.options()).await.unwrap();
+    let (store, other) = (open().await, open().await);
+    let (commit, id) = step(1, Expected::Absent);
+    store.commit(TENANT, commit).await.unwrap();
+    let collection = store.collection(TENANT, GcScope::Full).await.unwrap();
+    wait_for_older_writers(&*collection).await;
+    other.close().await.unwrap();
+    let closed = collection.close().await;
+    assert!(matches!(closed, Err(StoreError::Refused(_))), "{closed:?}");
+    drop(collection);
+    let collection = store.collection(TENANT, GcScope::Full).await.unwrap();
+    wait_for_older_writers(&*collection).await;
+    assert!(collection.close().await.unwrap());
+    let unmarked = collection.unmarked_snapshots(None, 9).await.unwrap();
+    assert_eq!(unmarked, [id], "it had no mark");
+}
+
+#[tokio::test]
+async fn a_collection_that_was_taken_over_condemns_nothing() {
+    let place = Place::new();
+    let open = async || ClusterStore::open(place.options()).await.unwrap();
+    let (store, other) = (open().await, open().await);
+    let (commit, _) = step(1, Expected::Absent);
+    drop(store.commit(TENANT, commit).await.unwrap());
+    let earlier = store.collection(TENANT, GcScope::Full).await.unwrap();
+    wait_for_older_writers(&*earlier).await;
+    place
+        .database
+        .execute_inside("SELECT store.abandon_1(tenant) FROM store.gc");
+    let later = other.collection(TENANT, GcScope::Full).await.unwrap();
+    let closed = earlier.close().await;
+    assert!(matches!(closed, Err(StoreError::Refused(_))), "{closed:?}");
+    place.database.execute_inside(
+        "DO $$ BEGIN ASSERT NOT EXISTS (\
+            SELECT FROM store.snapshots WHERE condemned IS NOT NULL); END $$",
+    );
+    wait_for_older_writers(&*later).await;
+    assert!(later.close().await.unwrap());
 }

@@ -104,20 +104,19 @@ impl Collecting {
                     condemned.push(id);
                 }
             }
-            sqlx::query(
-                "UPDATE store.snapshots SET condemned = $3 \
-                 WHERE tenant = $1 AND id = ANY ($2) AND seen < $3",
-            )
-            .bind(self.tenant)
-            .bind(condemned)
-            .bind(self.number)
-            .execute(pool)
-            .await
-            .map_err(failure::of)?;
+            sqlx::query("SELECT store.condemn_1($1, $2, $3, $4)")
+                .bind(self.tenant)
+                .bind(self.token)
+                .bind(self.number)
+                .bind(condemned)
+                .execute(pool)
+                .await
+                .map_err(failure::of)?;
             after = last;
         }
-        sqlx::query_scalar("SELECT store.call_1($1, $2, false)")
+        sqlx::query_scalar("SELECT store.call_closing_1($1, $2, $3)")
             .bind(self.tenant)
+            .bind(self.token)
             .bind(self.number)
             .fetch_one(pool)
             .await
@@ -144,14 +143,13 @@ impl Collecting {
         let arrived = self.state.lock().arrived.clone();
         let stays = |id: &SnapshotId| self.is_marked(*id) || !arrived.contains(id);
         let vetoed: Vec<_> = vetoed.into_iter().filter(stays).collect();
-        sqlx::query(
-            "UPDATE store.snapshots SET condemned = NULL WHERE tenant = $1 AND id = ANY ($2)",
-        )
-        .bind(self.tenant)
-        .bind(snapshot_ids(&vetoed))
-        .execute(&self.store.pool)
-        .await
-        .map_err(failure::of)?;
+        sqlx::query("SELECT store.pardon_1($1, $2, $3)")
+            .bind(self.tenant)
+            .bind(self.token)
+            .bind(snapshot_ids(&vetoed))
+            .execute(&self.store.pool)
+            .await
+            .map_err(failure::of)?;
         Ok(vetoed)
     }
 
