@@ -356,3 +356,38 @@ async fn a_comparison_finds_missing_and_unknown_files() {
     assert_eq!(store.clean().await.unwrap(), 0);
     assert_eq!(store.compare_files().await.unwrap().files, 2);
 }
+
+/// As after a restore from a backup: the bucket stays as it is.
+#[tokio::test]
+async fn a_database_of_an_earlier_moment_finds_its_files() {
+    let place = Place::new();
+    let grace = Duration::from_secs(3600);
+    let store = place.open_with_grace(grace).await;
+    let keys = commit(&store, 0..5).await.unwrap();
+    store.close().await.unwrap();
+    drop(store);
+    // A database that is in use cannot be copied.
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{}'";
+    place.database.execute(end);
+    let copy = "CREATE DATABASE {}_earlier TEMPLATE {}";
+    place.database.execute(copy);
+    let store = place.open_with_grace(grace).await;
+    collect(&store, &[]).await;
+    assert_eq!(store.clean().await.unwrap(), 0);
+    commit(&store, 5..10).await.unwrap();
+    assert!(store.get(TENANT, &keys).await.unwrap()[0].is_none());
+    let mut options = support::options(&place.database, &place.s3);
+    options.database = place.database.url().replace(
+        place.database.name(),
+        &format!("{}_earlier", place.database.name()),
+    );
+    options.upkeep = support::NEVER;
+    let earlier = ClusterStore::open(options).await.unwrap();
+    assert_reads(&earlier, &keys).await;
+    let compared = earlier.compare_files().await.unwrap();
+    assert_eq!((compared.missing, compared.unknown), (0, 2), "{compared:?}");
+    earlier.close().await.unwrap();
+    place
+        .database
+        .execute("DROP DATABASE {}_earlier WITH (FORCE)");
+}
