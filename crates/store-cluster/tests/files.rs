@@ -12,7 +12,6 @@ use elevo_engine::{Commit, GcScope, Object, Store, StoreError};
 use elevo_objects::{Kind, ObjectKey};
 use elevo_store_cluster::{ClusterStore, Compared};
 use elevo_testkit::wire::Fault;
-use object_store::aws::AmazonS3Builder;
 use object_store::path::Path;
 use object_store::{ObjectStoreExt, PutPayload};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
@@ -321,15 +320,7 @@ async fn a_comparison_finds_missing_and_unknown_files() {
     let place = Place::new();
     let store = place.open().await;
     commit(&store, 0..5).await.unwrap();
-    let bucket = AmazonS3Builder::new()
-        .with_endpoint(&place.s3.endpoint)
-        .with_bucket_name(&place.s3.bucket)
-        .with_region("us-east-1")
-        .with_access_key_id(&place.s3.key)
-        .with_secret_access_key(&place.s3.secret)
-        .with_allow_http(true)
-        .build()
-        .unwrap();
+    let bucket = place.bucket();
     let name = "00112233445566778899aabbccddeeff";
     let path = Path::from_iter([&place.s3.prefix, "1", name]);
     let put = bucket.put(&path, PutPayload::from_static(b"unknown"));

@@ -14,7 +14,6 @@ use elevo_engine::{
 };
 use elevo_objects::SnapshotId;
 use elevo_store_cluster::ClusterStore;
-use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::path::Path;
 use object_store::{ObjectStoreExt, PutPayload};
 use sqlx::{Connection, PgConnection};
@@ -64,18 +63,6 @@ impl Place {
         let mut options = self.options();
         options.inline_bytes = 0;
         Arc::new(ClusterStore::open(options).await.unwrap())
-    }
-
-    fn bucket(&self) -> AmazonS3 {
-        AmazonS3Builder::new()
-            .with_endpoint(&self.s3.endpoint)
-            .with_bucket_name(&self.s3.bucket)
-            .with_region("us-east-1")
-            .with_access_key_id(&self.s3.key)
-            .with_secret_access_key(&self.s3.secret)
-            .with_allow_http(true)
-            .build()
-            .unwrap()
     }
 
     /// The names of all files, the largest first.

@@ -8,6 +8,7 @@ use elevo_store_cluster::{BucketOptions, Options};
 use elevo_testkit::postgres::Database;
 use elevo_testkit::s3::S3;
 use elevo_testkit::wire::Wire;
+use object_store::aws::{AmazonS3, AmazonS3Builder};
 
 /// Options for a store in a database and a prefix. Reports often, so that
 /// collections of other processes do not wait long.
@@ -51,6 +52,20 @@ impl Place {
             database,
             s3,
         }
+    }
+
+    /// The bucket without a proxy.
+    pub(crate) fn bucket(&self) -> AmazonS3 {
+        let s3 = &self.s3;
+        let built = AmazonS3Builder::new()
+            .with_endpoint(&s3.endpoint)
+            .with_bucket_name(&s3.bucket)
+            .with_region("us-east-1")
+            .with_access_key_id(&s3.key)
+            .with_secret_access_key(&s3.secret)
+            .with_allow_http(true)
+            .build();
+        built.expect("the options of the bucket are valid")
     }
 
     /// Options for a store behind the proxies. It does little in the background.
