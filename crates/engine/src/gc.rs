@@ -5,7 +5,7 @@
 //! next collection walks only new objects. An interrupted collection leaves
 //! garbage, and the next one is a full one.
 
-mod needs;
+pub(crate) mod needs;
 mod remove;
 
 use std::fmt;
@@ -16,7 +16,7 @@ use futures::executor::block_on;
 
 use crate::error::{Error, Result};
 use crate::repository::Repository;
-use crate::store::{Collection, GcScope, Recent, StoreError};
+use crate::store::{Collection, GcScope, PINS, Recent, StoreError};
 use needs::{history_key, needed_by, roots_of, snapshot_key};
 use remove::remove_rest;
 
@@ -242,16 +242,16 @@ impl<'a> GcRun<'a> {
         Ok(count)
     }
 
-    /// Marks the snapshots of all refs with their histories.
+    /// Marks the snapshots of all refs with their histories; those of pins alone.
     pub async fn references(&mut self) -> Result<()> {
         let (store, tenant) = (self.repository.store(), self.repository.tenant());
         let mut after: Option<String> = None;
         loop {
             let page = store.list_references(tenant, "", after.as_deref(), PAGE);
             let page = page.await?;
-            let root = |(_, snapshot): &(String, SnapshotId)| GcRoot {
+            let root = |(name, snapshot): &(String, SnapshotId)| GcRoot {
                 snapshot: *snapshot,
-                history: true,
+                history: !name.starts_with(PINS),
             };
             self.roots(page.iter().map(root)).await?;
             match page.into_iter().nth(PAGE - 1) {

@@ -13,6 +13,7 @@ mod change_stat;
 mod checkout;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod copy;
 mod diff;
 mod disk;
 mod error;
@@ -29,6 +30,7 @@ mod progress;
 mod renames;
 mod repair;
 mod repository;
+mod server_stamp;
 mod stat_cache;
 mod state;
 pub mod store;
@@ -43,6 +45,7 @@ pub use change_stat::{ChangeStat, ChangeStatTotals};
 pub use checkout::{
     CheckoutOptions, CheckoutReport, CloneSource, ExistingContent, Owner, checkout, write_layer,
 };
+pub use copy::{Copied, CopyOptions, check_copy, copy_tenant};
 pub use diff::{Change, ChangeKind, Diff};
 pub use error::{Error, Result};
 pub use file::{
@@ -63,13 +66,14 @@ pub use progress::Progress;
 pub use renames::{Rename, WithRenames, renames};
 pub use repair::{RepairSource, Repaired, repair};
 pub use repository::{DEFAULT_CACHE_BYTES, NodeCache, Repository};
+pub use server_stamp::ServerStamp;
 #[cfg(any(test, feature = "fuzzing"))]
 pub use stat_cache::read_any_stat_cache;
 pub use stat_cache::{NewStatCache, StatCache};
 pub use state::{Attributes, CommitInfo, EntryKind, Stat, StateTree};
 pub use store::{
-    Collection, Commit, Committed, Expected, GcScope, Held, Object, Recent, ReferenceUpdate, Store,
-    StoreError, StoreResult, Swept,
+    Collection, Commit, Committed, Expected, GcScope, Held, Object, PINS, Recent, ReferenceUpdate,
+    Store, StoreError, StoreResult, Swept,
 };
 pub use store_layer::StoreLayer;
 pub use text::DEFAULT_MAX_TEXT_BYTES;

@@ -374,6 +374,10 @@ pub trait Collection: Send + Sync {
     async fn finish(self: Box<Self>) -> StoreResult<()>;
 }
 
+/// First part of the names of pins: refs that keep their snapshot, and not its
+/// history.
+pub const PINS: &str = "pins/";
+
 /// Rejects names of refs that no store accepts: empty, too long, or with
 /// control characters.
 pub fn check_reference_name(name: &str) -> StoreResult<()> {

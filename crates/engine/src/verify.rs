@@ -8,9 +8,9 @@
 //! are read more than once.
 
 mod edges;
-mod pages;
+pub(crate) mod pages;
 mod report;
-mod seen;
+pub(crate) mod seen;
 mod walk;
 
 use std::collections::{BTreeMap, HashSet};
@@ -219,7 +219,7 @@ fn judge(key: ObjectKey, data: &Bytes) -> Result<(), DamageKind> {
     Ok(())
 }
 
-fn unreadable(error: &StoreError) -> DamageKind {
+pub(crate) fn unreadable(error: &StoreError) -> DamageKind {
     let source = std::error::Error::source(error);
     DamageKind::Unreadable(source.map_or_else(|| error.to_string(), ToString::to_string))
 }

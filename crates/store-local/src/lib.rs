@@ -46,5 +46,5 @@ pub use fuzzing::{read_any_backup, read_any_chunk, read_any_row};
 pub use lock::{WritersBlocked, block_writers};
 pub use open::OpenError;
 pub use options::Options;
-pub use stamp::{ServerStamp, check_format, is_store, server_stamp, set_server_stamp};
+pub use stamp::{check_format, is_store, server_stamp, set_server_stamp};
 pub use store::LocalStore;

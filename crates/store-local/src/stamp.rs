@@ -14,6 +14,8 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
+use elevo_engine::ServerStamp;
+
 use crate::format;
 use crate::open::OpenError;
 
@@ -22,36 +24,25 @@ const UNFINISHED: &str = "SERVER.new";
 const WORDS: &str = "elevo server 1";
 const LARGEST: usize = 4 << 10;
 
-/// The server that uses a store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerStamp {
-    /// The id of its installation: one word of letters and digits.
-    pub installation: String,
-    /// The newest generation of its catalog that this store knows of.
-    pub generation: u64,
+fn text(stamp: &ServerStamp) -> String {
+    let ServerStamp {
+        installation,
+        generation,
+    } = stamp;
+    format!("{WORDS}\ninstallation {installation}\ngeneration {generation}\n")
 }
 
-impl ServerStamp {
-    fn text(&self) -> String {
-        let Self {
-            installation,
-            generation,
-        } = self;
-        format!("{WORDS}\ninstallation {installation}\ngeneration {generation}\n")
-    }
-
-    /// Accepts only the output of [`Self::text`].
-    fn parse(text: &str) -> Option<Self> {
-        let mut lines = text.lines();
-        lines.next().filter(|line| *line == WORDS)?;
-        let stamp = Self {
-            installation: lines.next()?.strip_prefix("installation ")?.into(),
-            generation: lines.next()?.strip_prefix("generation ")?.parse().ok()?,
-        };
-        let id = stamp.installation.as_bytes();
-        let is_word = !id.is_empty() && id.iter().all(u8::is_ascii_alphanumeric);
-        (is_word && stamp.text() == text).then_some(stamp)
-    }
+/// Accepts only the output of [`text`].
+fn parse(read: &str) -> Option<ServerStamp> {
+    let mut lines = read.lines();
+    lines.next().filter(|line| *line == WORDS)?;
+    let stamp = ServerStamp {
+        installation: lines.next()?.strip_prefix("installation ")?.into(),
+        generation: lines.next()?.strip_prefix("generation ")?.parse().ok()?,
+    };
+    let id = stamp.installation.as_bytes();
+    let is_word = !id.is_empty() && id.iter().all(u8::is_ascii_alphanumeric);
+    (is_word && text(&stamp) == read).then_some(stamp)
 }
 
 /// Returns whether an interrupted restore may leave a file of this name.
@@ -85,10 +76,10 @@ pub fn server_stamp(path: &Path) -> Result<Option<ServerStamp>, OpenError> {
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(None),
         read => read.map_err(|error| OpenError::io(path, error))?,
     };
-    let text = String::from_utf8(bytes).ok();
-    let stamp = text
-        .filter(|text| text.len() <= LARGEST)
-        .and_then(|text| ServerStamp::parse(&text));
+    let read = String::from_utf8(bytes).ok();
+    let stamp = read
+        .filter(|read| read.len() <= LARGEST)
+        .and_then(|read| parse(&read));
     let damaged = || OpenError::DamagedStamp {
         path: path.join(FILE),
     };
@@ -102,7 +93,7 @@ pub fn set_server_stamp(path: &Path, stamp: &ServerStamp) -> Result<(), OpenErro
     let unfinished = path.join(UNFINISHED);
     let write = || {
         let mut file = File::create(&unfinished)?;
-        file.write_all(stamp.text().as_bytes())?;
+        file.write_all(text(stamp).as_bytes())?;
         file.sync_all()?;
         fs::rename(&unfinished, path.join(FILE))?;
         File::open(path)?.sync_all()
@@ -137,7 +128,7 @@ mod tests {
 
     #[test]
     fn rejects_a_stamp_that_was_cut_off_or_changed() {
-        let text = sample().text();
+        let text = text(&sample());
         let store = tempfile::tempdir().unwrap();
         for end in 0..text.len() {
             fs::write(store.path().join(FILE), &text[..end]).unwrap();
@@ -146,7 +137,7 @@ mod tests {
         }
         for other in ["generation +12\n", "generation 012\n", "generation 12\n\n"] {
             let text = text.replace("generation 12\n", other);
-            assert_eq!(ServerStamp::parse(&text), None, "{other:?}");
+            assert_eq!(parse(&text), None, "{other:?}");
         }
     }
 }

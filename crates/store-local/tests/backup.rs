@@ -11,10 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use elevo_engine::{Commit, Inspect, Progress, RepairSource, Store, VerifyOptions, repair};
+use elevo_engine::{
+    Commit, Inspect, Progress, RepairSource, ServerStamp, Store, VerifyOptions, repair,
+};
 use elevo_store_local::{
-    BackupError, LocalStore, OpenError, Options, ServerStamp, backups, find_backup, restore,
-    server_stamp, set_server_stamp,
+    BackupError, LocalStore, OpenError, Options, backups, find_backup, restore, server_stamp,
+    set_server_stamp,
 };
 use elevo_testkit::commits;
 use futures::executor::block_on;

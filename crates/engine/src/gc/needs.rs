@@ -8,11 +8,11 @@ use elevo_objects::{
 
 use crate::error::{Error, Result};
 
-pub(super) fn key(kind: Kind, hash: Hash) -> ObjectKey {
+pub(crate) fn key(kind: Kind, hash: Hash) -> ObjectKey {
     ObjectKey { kind, hash }
 }
 
-pub(super) fn snapshot_key(id: SnapshotId) -> ObjectKey {
+pub(crate) fn snapshot_key(id: SnapshotId) -> ObjectKey {
     key(Kind::Snapshot, id.0)
 }
 
@@ -23,14 +23,14 @@ pub(super) fn history_key(id: SnapshotId) -> ObjectKey {
 }
 
 /// Returns the roots of a snapshot's trees.
-pub(super) fn roots_of(snapshot: &Snapshot) -> Vec<ObjectKey> {
+pub(crate) fn roots_of(snapshot: &Snapshot) -> Vec<ObjectKey> {
     let tree = snapshot.tree.root.map(|hash| key(Kind::Directory, hash));
     let times = snapshot.times.map(|hash| key(Kind::Times, hash));
     tree.into_iter().chain(times).collect()
 }
 
 /// Collects the keys of the objects that a node refers to.
-pub(super) fn needed_by(node: ObjectKey, data: &Bytes, needed: &mut Vec<ObjectKey>) -> Result<()> {
+pub(crate) fn needed_by(node: ObjectKey, data: &Bytes, needed: &mut Vec<ObjectKey>) -> Result<()> {
     match node.kind {
         Kind::Directory => items::<DirItem>(node, data, needed, |item| match item.entry {
             Entry::Directory { tree, .. } => tree.root.map(|hash| key(Kind::Directory, hash)),

@@ -1,6 +1,6 @@
-//! Lists hashes, and skips the parts of the list that cannot be read.
+//! Lists hashes and refs, and skips the parts of a list that cannot be read.
 
-use elevo_objects::Hash;
+use elevo_objects::{Hash, SnapshotId};
 
 use crate::store::StoreResult;
 
@@ -8,16 +8,16 @@ use crate::store::StoreResult;
 const PAGE: usize = 4096;
 
 /// A list of hashes in the order of their bytes, page by page.
-pub(super) struct Pages {
+pub(crate) struct Pages {
     after: Option<Hash>,
     limit: usize,
     done: bool,
     /// Number of parts that could not be read.
-    pub(super) gaps: u64,
+    pub(crate) gaps: u64,
 }
 
 impl Pages {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             after: None,
             limit: PAGE,
@@ -28,7 +28,7 @@ impl Pages {
 
     /// Returns the next hashes; `None` at the end. `list` returns the hashes
     /// after a given one, at most a given number of them.
-    pub(super) async fn next(
+    pub(crate) async fn next(
         &mut self,
         list: impl AsyncFn(Option<Hash>, usize) -> StoreResult<Vec<Hash>>,
     ) -> Option<Vec<Hash>> {
@@ -79,6 +79,69 @@ async fn behind(
         }
     }
     Some(hash(good))
+}
+
+/// Refs listed at a time.
+const REFERENCES: usize = 256;
+/// Sorts after every other character of a name.
+const LAST: &str = "\u{10ffff}";
+
+/// Refs in the order of their names, page by page.
+pub(crate) struct ReferencePages {
+    after: Option<String>,
+    done: bool,
+    /// Number of parts that could not be read.
+    pub(crate) gaps: u64,
+}
+
+impl ReferencePages {
+    pub(crate) const fn new() -> Self {
+        Self {
+            after: None,
+            done: false,
+            gaps: 0,
+        }
+    }
+
+    /// Returns the next refs; `None` at the end. `list` returns the refs after a
+    /// given name, at most a given number of them.
+    pub(crate) async fn next(
+        &mut self,
+        list: impl AsyncFn(Option<String>, usize) -> StoreResult<Vec<(String, SnapshotId)>>,
+    ) -> Option<Vec<(String, SnapshotId)>> {
+        while !self.done {
+            for limit in [REFERENCES, 1] {
+                let Ok(page) = list(self.after.clone(), limit).await else {
+                    continue;
+                };
+                self.done = page.len() < limit;
+                if let Some((name, _)) = page.last() {
+                    self.after = Some(name.clone());
+                }
+                return Some(page);
+            }
+            // The next ref cannot be read.
+            self.gaps += 1;
+            let behind = behind_name(self.after.take().unwrap_or_default(), &list);
+            self.after = behind.await;
+            self.done = self.after.is_none();
+        }
+        None
+    }
+}
+
+/// Returns a name behind the unreadable refs that begin after `name`.
+async fn behind_name(
+    mut name: String,
+    list: &impl AsyncFn(Option<String>, usize) -> StoreResult<Vec<(String, SnapshotId)>>,
+) -> Option<String> {
+    loop {
+        let next = format!("{name}{LAST}");
+        if list(Some(next.clone()), 1).await.is_ok() {
+            return Some(next);
+        }
+        name.pop()?;
+    }
 }
 
 /// The first half of a hash, as a number.

@@ -7,14 +7,9 @@ use elevo_core::{Name, TreePath};
 use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId};
 
 use super::edges::{self, Edge};
-use super::pages::Pages;
+use super::pages::{Pages, ReferencePages};
 use super::{DamageKind, DamagedPath, Verifier, judge, snapshot_key};
 use crate::error::Result;
-
-/// Refs listed at a time.
-const REFERENCES: usize = 256;
-/// Sorts after every other character of a name.
-const LAST: &str = "\u{10ffff}";
 
 /// A node on the path from a snapshot's root.
 struct Frame {
@@ -197,55 +192,21 @@ impl Verifier<'_> {
     /// Checks that refs point to snapshots. With `walk`, also walks these,
     /// since the listing may have missed them.
     async fn look_up_references(&mut self, walk: bool) -> Result<()> {
-        let mut after: Option<String> = None;
-        loop {
+        let (store, tenant) = (self.store, self.tenant);
+        let list = async |after: Option<String>, limit| {
+            store
+                .list_references(tenant, "", after.as_deref(), limit)
+                .await
+        };
+        let mut pages = ReferencePages::new();
+        while let Some(page) = pages.next(list).await {
             self.progress.check()?;
-            let name = after.as_deref();
-            let (page, is_last) = self.references(name).await;
             for (name, id) in &page {
                 self.look_up(name, *id, walk).await?;
             }
-            match page.last() {
-                Some((name, _)) => after = Some(name.clone()),
-                None if is_last => return Ok(()),
-                // The next ref cannot be read.
-                None => {
-                    self.report.gaps += 1;
-                    match self.behind(after.unwrap_or_default()).await {
-                        Some(name) => after = Some(name),
-                        None => return Ok(()),
-                    }
-                }
-            }
         }
-    }
-
-    /// Returns the next refs, as many as can be read, and whether these are the
-    /// last.
-    async fn references(&self, after: Option<&str>) -> (Vec<(String, SnapshotId)>, bool) {
-        for limit in [REFERENCES, 1] {
-            let listed = self.store.list_references(self.tenant, "", after, limit);
-            if let Ok(page) = listed.await {
-                let is_last = page.len() < limit;
-                return (page, is_last);
-            }
-        }
-        (Vec::new(), false)
-    }
-
-    /// Returns a name behind the unreadable refs that begin after `name`.
-    async fn behind(&self, mut name: String) -> Option<String> {
-        loop {
-            let next = format!("{name}{LAST}");
-            let listed = self
-                .store
-                .list_references(self.tenant, "", Some(&next), 1)
-                .await;
-            if listed.is_ok() {
-                return Some(next);
-            }
-            name.pop()?;
-        }
+        self.report.gaps += pages.gaps;
+        Ok(())
     }
 
     async fn look_up(&mut self, name: &str, id: SnapshotId, walk: bool) -> Result<()> {
