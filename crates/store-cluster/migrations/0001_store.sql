@@ -12,12 +12,13 @@ CREATE TABLE store.tenants (
 );
 
 -- A node is one opening of the store. State: 'l' live, 'x' lost, 'e' ended. `acked` is the last round
--- that the node has acted on.
+-- that the node has acted on. `beat` begins at random, and grows with each renewal.
 CREATE TABLE store.nodes (
     id int4 GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     state "char" NOT NULL DEFAULT 'l',
     expires timestamptz NOT NULL,
-    acked int8 NOT NULL
+    acked int8 NOT NULL,
+    beat int8 NOT NULL
 );
 
 -- The collections of a tenant: the number of the last one, and its phase: 'i' idle, 'm' marking, 's'
@@ -204,28 +205,39 @@ $$;
 
 -- Adds the objects of a pack, and returns how many are new. The arrays are in the order of the hashes, so
 -- that no two calls wait for each other.
+--
+-- During a collection, `seen` of those that are stored is raised, once for each collection. `ON CONFLICT DO
+-- UPDATE` would lock them each time, also those that need no change: commits with common objects would wait
+-- for each other.
 CREATE FUNCTION store.add_objects_1(
     p_tenant int4, p_pack int8, p_number int4, p_phase "char",
     p_hashes bytea[], p_kinds "char"[], p_starts int4[], p_sizes int4[], OUT added int4
 ) LANGUAGE plpgsql AS $$
+DECLARE more int4;
 BEGIN
-    IF p_phase = 'i' THEN
+    added := 0;
+    LOOP
         INSERT INTO store.objects (pack, tenant, start, size, seen, place, kind, hash)
             SELECT p_pack, p_tenant, o.start, o.size, p_number, o.place - 1, o.kind, o.hash
             FROM unnest(p_starts, p_sizes, p_kinds, p_hashes) WITH ORDINALITY AS o (start, size, kind, hash, place)
             ON CONFLICT DO NOTHING;
-        GET DIAGNOSTICS added = ROW_COUNT;
-    ELSE
-        WITH written AS (
-            INSERT INTO store.objects AS there (pack, tenant, start, size, seen, place, kind, hash)
-                SELECT p_pack, p_tenant, o.start, o.size, p_number, o.place - 1, o.kind, o.hash
-                FROM unnest(p_starts, p_sizes, p_kinds, p_hashes)
-                    WITH ORDINALITY AS o (start, size, kind, hash, place)
-                ON CONFLICT (tenant, hash) DO UPDATE SET seen = excluded.seen WHERE there.seen < excluded.seen
-                RETURNING there.pack
-        )
-        SELECT count(*) FILTER (WHERE written.pack = p_pack) INTO added FROM written;
-    END IF;
+        GET DIAGNOSTICS more = ROW_COUNT;
+        added := added + more;
+        IF p_phase = 'i' THEN
+            RETURN;
+        END IF;
+        EXIT WHEN more = array_length(p_hashes, 1);
+        PERFORM FROM store.objects AS o
+            WHERE o.tenant = p_tenant AND o.hash = ANY (p_hashes) AND o.seen < p_number
+            ORDER BY o.hash FOR UPDATE;
+        UPDATE store.objects AS o SET seen = p_number
+            WHERE o.tenant = p_tenant AND o.hash = ANY (p_hashes) AND o.seen < p_number;
+        -- The sweep may have deleted one that the insertion has found.
+        EXIT WHEN (
+            SELECT count(*) FROM store.objects AS o
+            WHERE o.tenant = p_tenant AND o.hash = ANY (p_hashes) AND o.seen >= p_number
+        ) = array_length(p_hashes, 1);
+    END LOOP;
 END
 $$;
 
@@ -461,21 +473,24 @@ END
 $$;
 
 -- Registers a node for `p_lease`.
-CREATE FUNCTION store.join_1(p_lease interval, OUT id int4) LANGUAGE plpgsql AS $$
+CREATE FUNCTION store.join_1(p_lease interval, p_beat int8, OUT id int4) LANGUAGE plpgsql AS $$
 BEGIN
     -- A round is either before the node's registration, or is one that the node acts on.
     PERFORM pg_advisory_xact_lock(13, 0);
-    INSERT INTO store.nodes (expires, acked)
-        VALUES (clock_timestamp() + p_lease, (SELECT coalesce(max(seq), 0) FROM store.rounds))
+    INSERT INTO store.nodes (expires, acked, beat)
+        VALUES (clock_timestamp() + p_lease, (SELECT coalesce(max(seq), 0) FROM store.rounds), p_beat)
         RETURNING nodes.id INTO id;
 END
 $$;
 
--- Renews a node, and returns the rounds that it has not acted on.
-CREATE FUNCTION store.renew_1(p_node int4, p_lease interval)
+-- Renews a node, and returns the rounds that it has not acted on. `p_beat` is that of the last renewal with
+-- an answer. Another one in the row means that the database is one of an earlier moment: there, the node has
+-- not renewed yet, or its id belongs to another process by now.
+CREATE FUNCTION store.renew_1(p_node int4, p_lease interval, p_beat int8)
     RETURNS TABLE (seq int8, tenant int4, number int4, opens boolean) LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE store.nodes SET expires = clock_timestamp() + p_lease WHERE id = p_node AND state = 'l';
+    UPDATE store.nodes SET expires = clock_timestamp() + p_lease, beat = p_beat + 1
+        WHERE id = p_node AND state = 'l' AND beat IN (p_beat, p_beat + 1);
     IF NOT FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'EL003', MESSAGE = 'this node was declared lost';
     END IF;

@@ -9,10 +9,12 @@ use bytes::Bytes;
 use elevo_engine::{StoreError, StoreResult};
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use object_store::aws::{AmazonS3, AmazonS3Builder};
-use object_store::path::Path;
+use object_store::path::{Path, PathPart};
 use object_store::{
-    BackoffConfig, ClientOptions, ObjectStore, ObjectStoreExt, PutPayload, RetryConfig,
+    BackoffConfig, Certificate, ClientOptions, ObjectStore, ObjectStoreExt, PutPayload, RetryConfig,
 };
+
+use crate::credentials::Credentials;
 
 /// The place of a store's files.
 #[derive(Clone)]
@@ -25,14 +27,51 @@ pub struct BucketOptions {
     pub prefix: String,
     /// Region of the bucket.
     pub region: String,
-    /// Access key.
-    pub key: String,
-    /// Secret of the access key.
-    pub secret: String,
+    /// The source of the credentials.
+    pub credentials: Credentials,
+    /// Whether the name of the bucket is a part of the path, and not of the host.
+    pub path_style: bool,
+    /// Certificates, as PEM, of authorities that are trusted besides those of the
+    /// system.
+    pub authorities: Option<Vec<u8>>,
     /// Time after which a request without progress fails.
     pub timeout: Duration,
     /// Time for which a failed request is repeated.
     pub retry: Duration,
+}
+
+impl BucketOptions {
+    /// The usual options for a bucket of the service at a URL.
+    pub fn at(
+        endpoint: impl Into<String>,
+        bucket: impl Into<String>,
+        credentials: Credentials,
+    ) -> Self {
+        Self {
+            endpoint: Some(endpoint.into()),
+            path_style: true,
+            ..Self::aws(bucket, "us-east-1", credentials)
+        }
+    }
+
+    /// The usual options for a bucket of AWS.
+    pub fn aws(
+        bucket: impl Into<String>,
+        region: impl Into<String>,
+        credentials: Credentials,
+    ) -> Self {
+        Self {
+            endpoint: None,
+            bucket: bucket.into(),
+            prefix: String::new(),
+            region: region.into(),
+            credentials,
+            path_style: false,
+            authorities: None,
+            timeout: Duration::from_secs(30),
+            retry: Duration::from_secs(30),
+        }
+    }
 }
 
 impl fmt::Debug for BucketOptions {
@@ -87,10 +126,15 @@ impl Bucket {
     pub(crate) fn open(options: &BucketOptions) -> Result<Self, object_store::Error> {
         // Without effect if the process has chosen one.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = ClientOptions::new()
+        let mut client = ClientOptions::new()
             .with_timeout(options.timeout)
             .with_connect_timeout(options.timeout)
             .with_allow_http(true);
+        if let Some(pem) = &options.authorities {
+            for certificate in Certificate::from_pem_bundle(pem)? {
+                client = client.with_root_certificate(certificate);
+            }
+        }
         let retry = RetryConfig {
             backoff: BackoffConfig::default(),
             max_retries: usize::MAX,
@@ -99,10 +143,10 @@ impl Bucket {
         let mut builder = AmazonS3Builder::new()
             .with_bucket_name(&options.bucket)
             .with_region(&options.region)
-            .with_access_key_id(&options.key)
-            .with_secret_access_key(&options.secret)
+            .with_virtual_hosted_style_request(!options.path_style)
             .with_client_options(client)
             .with_retry(retry);
+        builder = options.credentials.add_to(builder)?;
         if let Some(endpoint) = &options.endpoint {
             builder = builder.with_endpoint(endpoint);
         }
@@ -113,7 +157,14 @@ impl Bucket {
     }
 
     fn path(&self, tenant: i32, key: FileKey) -> Path {
-        Path::from_iter([self.prefix.as_str(), &tenant.to_string(), &key.to_string()])
+        self.below(&[&tenant.to_string(), &key.to_string()])
+    }
+
+    /// Returns a path below the prefix, which may be empty or have several parts.
+    fn below(&self, names: &[&str]) -> Path {
+        let prefix = Path::from(self.prefix.as_str());
+        let names = names.iter().map(|name| PathPart::from(*name));
+        prefix.parts().chain(names).collect()
     }
 
     pub(crate) async fn put(&self, tenant: i32, key: FileKey, bytes: Bytes) -> StoreResult<()> {
@@ -161,7 +212,7 @@ impl Bucket {
     /// Lists the files of a tenant in the order of their keys. `None` for names
     /// that are not those of files.
     pub(crate) fn list(&self, tenant: i32) -> BoxStream<'static, StoreResult<Option<FileKey>>> {
-        let folder = Path::from_iter([self.prefix.as_str(), &tenant.to_string()]);
+        let folder = self.below(&[&tenant.to_string()]);
         let listed = self.s3.list(Some(&folder)).map_err(unavailable);
         let key = |path: &Path| path.filename().and_then(FileKey::parse);
         listed.map_ok(move |found| key(&found.location)).boxed()
@@ -187,7 +238,11 @@ impl Bucket {
 
     /// Returns a whole file; `None` if there is none.
     pub(crate) async fn get(&self, tenant: i32, key: FileKey) -> StoreResult<Option<Bytes>> {
-        let found = match self.s3.get(&self.path(tenant, key)).await {
+        self.read(&self.path(tenant, key)).await
+    }
+
+    async fn read(&self, path: &Path) -> StoreResult<Option<Bytes>> {
+        let found = match self.s3.get(path).await {
             Ok(found) => found.bytes().await,
             Err(error) => Err(error),
         };
@@ -196,6 +251,40 @@ impl Bucket {
             Err(object_store::Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(unavailable(error)),
         }
+    }
+}
+
+impl Bucket {
+    fn mark(&self) -> Path {
+        self.below(&["STORE"])
+    }
+
+    /// Writes, reads and deletes a file.
+    pub(crate) async fn try_out(&self) -> StoreResult<()> {
+        let path = self.below(&[&format!("TRY-{}", FileKey::random())]);
+        let payload = PutPayload::from_static(b"elevo");
+        self.s3.put(&path, payload).await.map_err(unavailable)?;
+        let read = self.read(&path).await;
+        self.s3.delete(&path).await.map_err(unavailable)?;
+        match read?.as_deref() {
+            Some(b"elevo") => Ok(()),
+            _ => Err(StoreError::Damaged(
+                "a file of the bucket has other bytes than were written".into(),
+            )),
+        }
+    }
+
+    /// Returns the file that says which store the bucket belongs to.
+    pub(crate) async fn read_mark(&self) -> StoreResult<Option<Bytes>> {
+        self.read(&self.mark()).await
+    }
+
+    pub(crate) async fn write_mark(&self, mark: Bytes) -> StoreResult<()> {
+        let put = self
+            .s3
+            .put(&self.mark(), PutPayload::from_bytes(mark))
+            .await;
+        put.map(drop).map_err(unavailable)
     }
 }
 

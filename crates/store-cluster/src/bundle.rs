@@ -18,6 +18,7 @@ use elevo_engine::{StoreError, StoreResult};
 use crate::bucket::FileKey;
 use crate::failure;
 use crate::options::BundleOptions;
+use crate::steps::{Step, reached};
 use crate::store::Inner;
 
 /// Maximum size of a file, unless a single pack is larger.
@@ -99,8 +100,10 @@ impl Inner {
         }
         let (file, key) = (self.ids.next(), FileKey::random());
         self.stage(tenant, &[(file, key)]).await?;
+        reached(Step::BundleStaged);
         let size = bytes.len() as i64;
         self.bucket.put(tenant, key, bytes.freeze()).await?;
+        reached(Step::BundleUploaded);
         let (ids, bases) = (&ids, &bases);
         let bundled = self.settled(move || {
             sqlx::query("SELECT store.bundle_1($1, $2, $3, $4, $5, $6)")
@@ -113,7 +116,10 @@ impl Inner {
                 .execute(&self.pool)
         });
         match bundled.await {
-            Ok(()) => Ok(true),
+            Ok(()) => {
+                reached(Step::Bundled);
+                Ok(true)
+            }
             Err(StoreError::Refused(_)) => Ok(false),
             Err(error) => Err(error),
         }

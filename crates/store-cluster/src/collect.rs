@@ -29,6 +29,7 @@ use tokio::time::sleep;
 use crate::bucket::FileKey;
 use crate::failure;
 use crate::marks::{Marks, Position};
+use crate::steps::{Step, reached};
 use crate::store::Inner;
 
 /// Rows read and deleted at a time.
@@ -78,6 +79,7 @@ impl Inner {
         let tenant = self.tenant(tenant).await?;
         let token = self.ids.next();
         let (number, opening, earlier) = self.begin(tenant, token).await?;
+        reached(Step::Begun);
         // Releases the collection if the next steps fail.
         let mut collecting = Collecting {
             store: self.clone(),
@@ -216,8 +218,10 @@ impl Collection for Collecting {
         let closing = self.state.lock().closing;
         if closing.is_none() {
             let closing = self.condemn().await?;
+            reached(Step::Called);
             self.wait_for(closing).await?;
             let mut vetoed = self.pardon(closing).await?;
+            reached(Step::Pardoned);
             vetoed.retain(|id| !self.is_marked(*id));
             let mut state = self.state.lock();
             state.closing = Some(closing);
@@ -235,6 +239,7 @@ impl Collection for Collecting {
             .execute(&self.store.pool)
             .await
             .map_err(failure::of)?;
+        reached(Step::Sweeping);
         self.state.lock().is_closed = true;
         Ok(true)
     }
@@ -320,7 +325,9 @@ impl Collection for Collecting {
         let store = self.store.clone();
         let (id, size) = (store.ids.next(), marks.len() as i64);
         store.stage(self.tenant, &[(id, file)]).await?;
+        reached(Step::MarksStaged);
         store.bucket.put(self.tenant, file, marks.into()).await?;
+        reached(Step::MarksUploaded);
         sqlx::query("SELECT store.finish_1($1, $2, $3, $4, $5)")
             .bind(self.tenant)
             .bind(self.token)
@@ -330,6 +337,7 @@ impl Collection for Collecting {
             .execute(&store.pool)
             .await
             .map_err(failure::of)?;
+        reached(Step::Finished);
         self.is_finished = true;
         Ok(())
     }

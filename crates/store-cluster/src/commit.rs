@@ -16,6 +16,7 @@ use crate::failure::{self, Failed};
 use crate::pack::{Contents, MAX_PACK_OBJECTS, Pack, PackBuilder, code_of_kind};
 use crate::read::hashes;
 use crate::session::Joined;
+use crate::steps::{Step, reached};
 use crate::store::{Inner, check_objects};
 use crate::upload::{AT_ONCE, Columns};
 
@@ -108,6 +109,7 @@ impl Inner {
                 Some(session)
             }
         };
+        reached(Step::Prepared);
         let brought: HashSet<_> = objects.iter().map(|object| object.key).collect();
         self.record(
             tenant,
@@ -117,6 +119,7 @@ impl Inner {
             &commit,
         )
         .await?;
+        reached(Step::Committed);
         for (writer, put) in writers.iter().zip(&put) {
             writer.forget(put);
         }

@@ -18,6 +18,7 @@ use futures::stream::TryStreamExt;
 
 use crate::bucket::FileKey;
 use crate::failure::{self, valid};
+use crate::steps::{Step, reached};
 use crate::store::Inner;
 
 /// Files that are doomed or deleted at a time.
@@ -72,6 +73,7 @@ impl Inner {
                 break;
             }
         }
+        reached(Step::Doomed);
         sqlx::query("SELECT store.tidy_1($1)")
             .bind(10 * BATCH as i32)
             .execute(&self.pool)
@@ -103,13 +105,16 @@ impl Inner {
         for (tenant, key) in &rows {
             files.push((*tenant, valid(FileKey::read(key), "the key of a file")?));
         }
+        self.check_bucket().await?;
         let (deleted, failed) = self.bucket.delete(&files).await;
+        reached(Step::Deleted);
         let keys: Vec<_> = deleted.iter().map(|key| key.0.to_vec()).collect();
         sqlx::query("DELETE FROM store.doomed WHERE key = ANY ($1)")
             .bind(keys)
             .execute(&self.pool)
             .await
             .map_err(failure::of)?;
+        reached(Step::Forgotten);
         let Some(error) = failed else {
             return Ok(files.len());
         };

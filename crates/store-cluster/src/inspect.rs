@@ -69,6 +69,19 @@ fn check_hash(object: &Object) -> StoreResult<()> {
     }
 }
 
+impl ClusterStore {
+    /// Returns the tenants that have stored anything, also if nothing of it is
+    /// left.
+    pub async fn tenants(&self) -> StoreResult<Vec<TenantId>> {
+        let ids: Vec<Vec<u8>> = sqlx::query_scalar("SELECT id FROM store.tenants ORDER BY id")
+            .fetch_all(&self.0.pool)
+            .await
+            .map_err(failure::of)?;
+        let read = |id: Vec<u8>| valid(id.try_into().ok(), "the id of a tenant").map(TenantId::new);
+        ids.into_iter().map(read).collect()
+    }
+}
+
 impl Inner {
     /// Uploads the objects, and makes all changes in one transaction. A repetition
     /// is harmless.

@@ -26,6 +26,7 @@ mod bundle;
 mod cache;
 mod collect;
 mod commit;
+mod credentials;
 mod disk;
 mod failure;
 mod files;
@@ -33,7 +34,10 @@ mod files;
 mod fuzzing;
 mod guards;
 mod hold;
+mod identity;
 mod inspect;
+#[cfg(test)]
+mod killed;
 mod marks;
 #[cfg(test)]
 mod mixed;
@@ -45,16 +49,19 @@ mod places;
 mod read;
 mod session;
 mod snapshots;
+mod steps;
 mod store;
 mod upkeep;
 mod upload;
 mod writers;
 
 pub use bucket::BucketOptions;
+pub use credentials::Credentials;
 pub use files::Compared;
 #[cfg(any(test, feature = "fuzzing"))]
 pub use fuzzing::{read_any_marks, read_any_pack};
-pub use open::OpenError;
+pub use identity::{FoundStore, LockedStamp};
+pub use open::{OpenError, migrations};
 pub use options::{BundleOptions, CacheOptions, Options};
 pub use pack::InvalidPack;
 pub use store::ClusterStore;

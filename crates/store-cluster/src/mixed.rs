@@ -16,7 +16,7 @@ use elevo_testkit::wire::Wire;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
-use crate::{BucketOptions, BundleOptions, ClusterStore, Options};
+use crate::{BucketOptions, BundleOptions, ClusterStore, Credentials, Options};
 use rules::Rule;
 pub(crate) use rules::forgets;
 use worker::{Snapshot, Worker};
@@ -65,6 +65,18 @@ fn is_cut(error: &Error) -> bool {
     )
 }
 
+/// The options of the bucket of a test.
+pub(crate) fn bucket_of(s3: &S3) -> BucketOptions {
+    let keys = Credentials::Keys {
+        key: s3.key.clone(),
+        secret: s3.secret.clone(),
+    };
+    BucketOptions {
+        prefix: s3.prefix.clone(),
+        ..BucketOptions::at(&s3.endpoint, &s3.bucket, keys)
+    }
+}
+
 /// Three stores: the second one keeps everything in S3, which is slow; the
 /// connections of the third one to the database are cut.
 struct Place {
@@ -76,7 +88,7 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        let (database, s3) = (Database::create(), S3::new());
+        let (database, s3) = (Database::migrated(&crate::migrations()), S3::new());
         let slow = Wire::http(s3.address());
         slow.delay(Duration::from_millis(60));
         Self {
@@ -88,17 +100,7 @@ impl Place {
     }
 
     async fn open(&self, number: usize, without: Option<Rule>) -> Arc<ClusterStore> {
-        let bucket = BucketOptions {
-            endpoint: Some(self.s3.endpoint.clone()),
-            bucket: self.s3.bucket.clone(),
-            prefix: self.s3.prefix.clone(),
-            region: "us-east-1".into(),
-            key: self.s3.key.clone(),
-            secret: self.s3.secret.clone(),
-            timeout: Duration::from_secs(30),
-            retry: Duration::from_secs(30),
-        };
-        let mut options = Options::new(self.database.url(), bucket);
+        let mut options = Options::new(self.database.url(), bucket_of(&self.s3));
         options.connections = 6;
         options.beat = match (number, without) {
             (0, Some(Rule::Opening)) => Duration::from_secs(3),

@@ -16,12 +16,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use elevo_engine::{StoreError, StoreResult};
 use elevo_postgres::Pool;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
@@ -40,7 +41,10 @@ pub(crate) struct Node {
     pub(crate) id: i32,
     pool: Pool,
     lease: Duration,
-    is_lost: AtomicBool,
+    is_lost: watch::Sender<bool>,
+    /// Number of the last report that was answered. A database of an earlier
+    /// moment knows only smaller ones, or those of another process.
+    beat: AtomicI64,
     /// The time before the last report that succeeded.
     reported: Mutex<Instant>,
     pub(crate) guards: Guards,
@@ -81,8 +85,10 @@ impl Node {
         lease: Duration,
     ) -> StoreResult<Arc<Self>> {
         let began = Instant::now();
-        let id = sqlx::query_scalar("SELECT store.join_1($1)")
+        let first = first_beat();
+        let id = sqlx::query_scalar("SELECT store.join_1($1, $2)")
             .bind(lease)
+            .bind(first)
             .fetch_one(pool)
             .await
             .map_err(failure::of)?;
@@ -90,7 +96,8 @@ impl Node {
             id,
             pool: pool.clone(),
             lease,
-            is_lost: AtomicBool::new(false),
+            is_lost: watch::Sender::new(false),
+            beat: first.into(),
             reported: Mutex::new(began),
             guards: Guards::default(),
             sessions: Sessions::default(),
@@ -139,9 +146,18 @@ impl Node {
     }
 
     pub(crate) fn check_not_lost(&self) -> StoreResult<()> {
-        match self.is_lost.load(Ordering::Relaxed) {
+        match *self.is_lost.borrow() {
             true => Err(StoreError::Lost),
             false => Ok(()),
+        }
+    }
+
+    /// Waits until this node was declared lost.
+    pub(crate) async fn lost(&self) {
+        let mut lost = self.is_lost.subscribe();
+        if lost.wait_for(|lost| *lost).await.is_err() {
+            // The sender is a part of `self`.
+            std::future::pending().await
         }
     }
 
@@ -153,7 +169,7 @@ impl Node {
     /// Notes the result of a call.
     pub(crate) fn note<T>(&self, result: StoreResult<T>) -> StoreResult<T> {
         if let Err(StoreError::Lost) = result {
-            self.is_lost.store(true, Ordering::Relaxed);
+            self.is_lost.send_replace(true);
         }
         result
     }
@@ -165,13 +181,15 @@ impl Node {
         self.sessions.retire_idle();
         self.end_sessions().await?;
         let began = Instant::now();
-        let renewed = sqlx::query_as("SELECT * FROM store.renew_1($1, $2)")
+        let renewed = sqlx::query_as("SELECT * FROM store.renew_1($1, $2, $3)")
             .bind(self.id)
             .bind(self.lease)
+            .bind(self.beat.load(Ordering::Relaxed))
             .fetch_all(&self.pool)
             .await
             .map_err(failure::of);
         let rounds: Vec<Round> = self.note(renewed)?;
+        self.beat.fetch_add(1, Ordering::Relaxed);
         *self.reported.lock() = began;
         let mut acted = None;
         for round in rounds {
@@ -297,6 +315,15 @@ impl Node {
         let left = leave.execute(&self.pool).await;
         left.map(drop).map_err(failure::of)
     }
+}
+
+/// The number of a node's first report.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "two processes must not have the same numbers, also if a test repeats its seed"
+)]
+fn first_beat() -> i64 {
+    i64::from(rand::random::<u32>()) << 16
 }
 
 impl Drop for Node {

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 
 use elevo_core::TenantId;
 use elevo_engine::{StoreError, StoreResult};
-use elevo_postgres::{Hosts, InvalidUrl, Keeper, Limits, NoneWritable, Places, Pool};
+use elevo_postgres::{Chosen, Hosts, InvalidUrl, Keeper, Limits, NoneWritable, Places, Pool};
 use sqlx::PgConnection;
 use sqlx::migrate::{MigrateError, Migrator};
 
+use crate::bucket::{Bucket, BucketOptions};
 use crate::cache::{BlockCache, Memory};
 use crate::disk::Disk;
 use crate::failure::{self, valid};
@@ -38,6 +39,30 @@ pub enum OpenError {
     /// A newer version has written the database.
     #[error("the schema of the store is newer than this version; use a newer version of Elevo")]
     Newer,
+    /// The file in the bucket that names its store is not valid.
+    #[error(
+        "the file STORE in the bucket is not valid; the bucket belongs to another program or a newer version"
+    )]
+    UnknownBucket,
+    /// The bucket has the files of another store.
+    #[error(
+        "the bucket has the files of another store; use an empty prefix or bucket for each store"
+    )]
+    ForeignBucket,
+    /// The database has objects, but the bucket has no file of a store.
+    #[error("the bucket does not have the files of the store in this database")]
+    NoMark,
+    /// The database is an older copy: a later state of it has used the bucket.
+    #[error(
+        "the database of the store is an older copy: it was last opened as number {found}, and the \
+         bucket as number {known}"
+    )]
+    OlderDatabase {
+        /// The epoch of the database.
+        found: i64,
+        /// The epoch of the bucket.
+        known: i64,
+    },
     /// The schema cannot be created.
     #[error("the schema of the store cannot be created")]
     Schema(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -59,14 +84,24 @@ pub(crate) async fn cache(options: &CacheOptions) -> Result<Box<dyn BlockCache>,
     }
 }
 
-/// Connects to the host that can be written, and stays with it.
-pub(crate) async fn connect(options: &Options) -> Result<(Pool, Keeper), OpenError> {
+pub(crate) fn bucket(options: &BucketOptions) -> Result<Bucket, OpenError> {
+    Bucket::open(options).map_err(|error| OpenError::InvalidBucket(Box::new(error)))
+}
+
+/// Connects to the host that can be written.
+pub(crate) async fn choose(options: &Options) -> Result<(Places, Chosen), OpenError> {
     let hosts = Hosts::read(&options.database, options.wait)?;
     let places = Places {
         hosts,
         direct: None,
     };
-    let mut chosen = places.choose().await?;
+    let chosen = places.choose().await?;
+    Ok((places, chosen))
+}
+
+/// Connects to the host that can be written, and stays with it.
+pub(crate) async fn connect(options: &Options) -> Result<(Pool, Keeper), OpenError> {
+    let (places, mut chosen) = choose(options).await?;
     migrate(chosen.connection()).await?;
     let limits = Limits {
         connections: options.connections,
@@ -92,11 +127,17 @@ pub(crate) async fn tenants(pool: &Pool) -> StoreResult<Vec<(TenantId, i32)>> {
     rows.into_iter().map(read).collect()
 }
 
-async fn migrate(connection: &mut PgConnection) -> Result<(), OpenError> {
+/// The migrations of the database, for tests that create it beforehand.
+pub fn migrations() -> Migrator {
     let mut migrator: Migrator = sqlx::migrate!("./migrations");
     migrator.dangerous_set_table_name("store._sqlx_migrations");
     migrator.create_schemas = Cow::Owned(vec!["store".into()]);
-    migrator.run(connection).await.map_err(|error| match error {
+    migrator
+}
+
+async fn migrate(connection: &mut PgConnection) -> Result<(), OpenError> {
+    let migrated = migrations().run(connection).await;
+    migrated.map_err(|error| match error {
         MigrateError::VersionMissing(_) => OpenError::Newer,
         other => OpenError::Schema(Box::new(other)),
     })

@@ -39,6 +39,9 @@ pub struct Options {
     /// Time for which an unused file stays in S3. At least the time to which the
     /// database may be restored from a backup: it finds its files then.
     pub grace: Duration,
+    /// Whether to open a database although a later state of it has used the bucket,
+    /// as after a restore.
+    pub adopts: bool,
 }
 
 /// Options of the move of small packs into S3.
@@ -87,6 +90,7 @@ impl Options {
                 oldest: Duration::from_secs(3600),
             },
             grace: Duration::from_hours(24),
+            adopts: false,
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::blocks::Blocks;
 use crate::bucket::Bucket;
 use crate::failure;
 use crate::files::Compared;
+use crate::identity::{self, FoundStore};
 use crate::node::Node;
 use crate::open::{self, OpenError};
 use crate::options::Options;
@@ -57,6 +58,22 @@ pub(crate) struct Ids {
 impl Ids {
     const COUNTER_BITS: u32 = 39;
 
+    /// Begins at random, in the lower half: after a restore from a backup, the
+    /// database gives the number of a node a second time. A process of the
+    /// abandoned future that still runs has other ids then, and none of its
+    /// commits counts as a repetition of a new one.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "two processes must not have the same ids, also if a test repeats its seed"
+    )]
+    fn of(node: i32) -> Self {
+        let first = rand::random::<u64>() >> (u64::BITS - Self::COUNTER_BITS + 1);
+        Self {
+            node: node.into(),
+            last: (first as i64).into(),
+        }
+    }
+
     pub(crate) fn next(&self) -> i64 {
         let next = self.last.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
         (self.node << Self::COUNTER_BITS) | next
@@ -76,19 +93,16 @@ impl ClusterStore {
     /// Opens a store, and creates its schema if there is none. Needs a Tokio
     /// runtime, in which it leaves a task.
     pub async fn open(options: Options) -> Result<Self, OpenError> {
-        let bucket = Bucket::open(&options.bucket);
-        let bucket = bucket.map_err(|error| OpenError::InvalidBucket(Box::new(error)))?;
+        let bucket = open::bucket(&options.bucket)?;
         let blocks = Blocks::new(bucket.clone(), open::cache(&options.cache).await?);
         let (pool, keeper) = open::connect(&options).await?;
+        identity::claim(&pool, &bucket, options.adopts).await?;
         let node = Node::join(&pool, options.beat, options.lease).await?;
         let tenants = Cache::new(TENANTS);
         for (id, number) in open::tenants(&pool).await? {
             tenants.insert(id, number);
         }
-        let ids = Ids {
-            node: node.id.into(),
-            last: 0.into(),
-        };
+        let ids = Ids::of(node.id);
         let inner = Arc::new(Inner {
             pool,
             bucket,
@@ -104,6 +118,37 @@ impl ClusterStore {
         let every = inner.options.upkeep;
         let upkeep = Upkeep::start(Arc::downgrade(&inner), every);
         Ok(Self(inner, upkeep))
+    }
+
+    /// Reads a store without a change. Returns `None` if the database has none.
+    /// Fails like [`Self::open`] if the bucket does not belong to the database.
+    pub async fn find(options: &Options) -> Result<Option<FoundStore>, OpenError> {
+        let bucket = open::bucket(&options.bucket)?;
+        let mut chosen = open::choose(options).await?.1;
+        identity::find(chosen.connection(), &bucket, options.adopts).await
+    }
+
+    /// Writes, reads and deletes a file in the bucket.
+    pub async fn try_bucket(options: &Options) -> Result<(), OpenError> {
+        Ok(open::bucket(&options.bucket)?.try_out().await?)
+    }
+
+    /// Returns the number of other processes that have this store open.
+    pub async fn others(&self) -> StoreResult<i64> {
+        sqlx::query_scalar(
+            "SELECT count(*) FROM store.nodes \
+             WHERE state = 'l' AND id <> $1 AND expires > clock_timestamp()",
+        )
+        .bind(self.0.node.id)
+        .fetch_one(&self.0.pool)
+        .await
+        .map_err(failure::of)
+    }
+
+    /// Waits until other processes have declared this store lost. All further
+    /// changes fail; the process must open the store again.
+    pub async fn lost(&self) {
+        self.0.node.lost().await;
     }
 
     /// Moves the packs of small commits into S3 that are due. A store also does

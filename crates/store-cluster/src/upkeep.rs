@@ -67,6 +67,9 @@ impl Inner {
         if let Err(error) = self.clean().await {
             tracing::warn!(%error, "cannot delete the unused files of the store");
         }
+        if let Err(error) = self.grow_when_due().await {
+            tracing::warn!(%error, "cannot mark the bucket of the store");
+        }
         match self.compare_when_due().await {
             Ok(()) => {}
             Err(error) => tracing::warn!(%error, "cannot compare the store with its bucket"),

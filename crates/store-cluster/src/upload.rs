@@ -13,6 +13,7 @@ use tokio::task::spawn_blocking;
 use crate::bucket::FileKey;
 use crate::failure;
 use crate::pack::{Contents, Pack, PackBuilder, Room, code_of_kind};
+use crate::steps::{Step, reached};
 use crate::store::Inner;
 use crate::writers::Ahead;
 
@@ -89,12 +90,16 @@ impl Inner {
             .map(|_| (self.ids.next(), FileKey::random()))
             .collect();
         self.stage(tenant, &files).await?;
+        reached(Step::Staged);
         let uploads = groups.into_iter().zip(files);
         stream::iter(uploads.map(|(group, (file, key))| async move {
             let pack = spawn_blocking(|| packed(group)).await;
             let pack = pack.map_err(|error| StoreError::Unavailable(Box::new(error)))?;
             self.bucket.put(tenant, key, pack.bytes.clone()).await?;
-            self.publish(tenant, file, &pack).await
+            reached(Step::Uploaded);
+            self.publish(tenant, file, &pack).await?;
+            reached(Step::Published);
+            Ok(())
         }))
         .buffer_unordered(AT_ONCE)
         .try_collect()

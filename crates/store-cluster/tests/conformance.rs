@@ -8,6 +8,7 @@ mod support;
 use std::ops::Deref;
 
 use alternating::Alternating;
+use elevo_core::TenantId;
 use elevo_engine::Store;
 use elevo_store_cluster::{ClusterStore, Options};
 use elevo_testkit::postgres::Database;
@@ -32,7 +33,7 @@ impl<T> Deref for Temporary<T> {
 impl Temporary<Alternating> {
     /// Opens a new store twice.
     fn with_two_handles() -> Self {
-        let database = Database::create();
+        let database = support::database();
         let options = options(&database, &S3::new());
         let open = || Handle::current().block_on(ClusterStore::open(options.clone()));
         let open = || Box::new(open().unwrap()) as Box<dyn Store>;
@@ -47,7 +48,7 @@ impl Temporary<Alternating> {
 impl Temporary {
     /// Opens a new store. The caller is in a Tokio runtime.
     fn new(change: impl FnOnce(&mut Options)) -> Self {
-        let database = Database::create();
+        let database = support::database();
         let mut options = options(&database, &S3::new());
         change(&mut options);
         let store = Handle::current().block_on(ClusterStore::open(options));
@@ -89,4 +90,15 @@ mod while_packs_are_bundled_and_files_deleted {
 /// Each call goes to the other handle than the one before.
 mod through_two_handles {
     elevo_engine::conformance_tests!(super::Temporary::with_two_handles);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_handles_create_the_schema_of_an_empty_database() {
+    let database = Database::create();
+    let options = options(&database, &S3::new());
+    let open = || ClusterStore::open(options.clone());
+    let (one, other) = tokio::join!(open(), open());
+    let tenant = TenantId::new([1; 16]);
+    let _writer = one.unwrap().writing(tenant).await.unwrap();
+    assert_eq!(other.unwrap().tenants().await.unwrap(), [tenant]);
 }

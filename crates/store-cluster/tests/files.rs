@@ -10,7 +10,7 @@ use bytes::Bytes;
 use elevo_core::TenantId;
 use elevo_engine::{Commit, GcScope, Object, Store, StoreError};
 use elevo_objects::{Kind, ObjectKey};
-use elevo_store_cluster::{ClusterStore, Compared};
+use elevo_store_cluster::{ClusterStore, Compared, OpenError};
 use elevo_testkit::wire::Fault;
 use object_store::path::Path;
 use object_store::{ObjectStoreExt, PutPayload};
@@ -373,7 +373,22 @@ async fn a_database_of_an_earlier_moment_finds_its_files() {
         &format!("{}_earlier", place.database.name()),
     );
     options.upkeep = support::NEVER;
+    let refused = ClusterStore::open(options.clone()).await;
+    assert!(
+        matches!(refused, Err(OpenError::OlderDatabase { .. })),
+        "{refused:?}"
+    );
+    options.adopts = true;
     let earlier = ClusterStore::open(options).await.unwrap();
+    assert_reads(&earlier, &keys).await;
+    // It has taken over the bucket, so the original must not delete its files.
+    let due = "UPDATE store.doomed SET after = now() - interval '1 hour'";
+    place.database.execute_inside(due);
+    let refused = store.clean().await;
+    assert!(
+        matches!(refused, Err(StoreError::Refused(_))),
+        "{refused:?}"
+    );
     assert_reads(&earlier, &keys).await;
     let compared = earlier.compare_files().await.unwrap();
     assert_eq!((compared.missing, compared.unknown), (0, 2), "{compared:?}");
@@ -381,4 +396,22 @@ async fn a_database_of_an_earlier_moment_finds_its_files() {
     place
         .database
         .execute("DROP DATABASE {}_earlier WITH (FORCE)");
+}
+
+/// A server that starts while others do must not take its database for an older
+/// copy.
+#[tokio::test]
+async fn a_store_opens_while_other_processes_open_it() {
+    let place = Place::new();
+    place.open().await.close().await.unwrap();
+    // The slow process compares its bucket with its database meanwhile.
+    place.files.delay(Duration::from_millis(300));
+    let options = place.options();
+    let slow = tokio::spawn(async move { ClusterStore::open(options).await });
+    let direct = support::options(&place.database, &place.s3);
+    while !slow.is_finished() {
+        let other = ClusterStore::open(direct.clone()).await.unwrap();
+        other.close().await.unwrap();
+    }
+    slow.await.unwrap().unwrap().close().await.unwrap();
 }

@@ -63,7 +63,7 @@ impl Deref for TwoProcesses {
 
 impl TwoProcesses {
     fn new() -> Self {
-        let (database, s3) = (Database::create(), S3::new());
+        let (database, s3) = (support::database(), S3::new());
         let directory = TempDir::new().unwrap();
         let socket = directory.path().join("socket");
         let place = |socket: &Path| {

@@ -224,10 +224,10 @@ async fn blocks_on_disk_are_read_after_a_restart() {
     assert_reads(&store, &keys).await;
     store.close().await.unwrap();
     drop(store);
-    let before = place.requests();
     let store = place
         .open(|options| options.cache.disk = disk(directory.path()))
         .await;
+    let before = place.requests();
     assert_reads(&store, &keys).await;
     assert_eq!(place.requests(), before);
 }

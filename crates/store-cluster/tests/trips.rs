@@ -27,7 +27,7 @@ struct Counted {
 
 impl Counted {
     async fn open(inline_bytes: usize) -> Self {
-        let (database, s3) = (Database::create(), S3::new());
+        let (database, s3) = (support::database(), S3::new());
         let (sql, files) = (database.wire(), Wire::http(s3.address()));
         let mut options = options(&database, &s3);
         options.database = database.url_through(&sql);

@@ -26,6 +26,7 @@
 use std::env;
 use std::fmt::Display;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
@@ -34,7 +35,7 @@ use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getpid, kill_process};
 
 use crate::long;
 
@@ -66,6 +67,14 @@ impl Victim {
     /// The seed of the victim's random choices, which differs for each victim.
     pub fn seed(&self) -> u64 {
         self.seed
+    }
+
+    /// Kills this process, as [`Running::kill`] does from outside.
+    pub fn die(&self) -> ! {
+        kill_process(getpid(), Signal::KILL).unwrap();
+        loop {
+            thread::park();
+        }
     }
 
     /// Acknowledges that the step `what` is complete, so that its result must
@@ -131,6 +140,25 @@ impl Running {
         self.lines.try_iter().collect()
     }
 
+    /// Panics if the process has ended by itself.
+    pub fn assert_running(&mut self) {
+        if let Some(status) = self.child.try_wait().unwrap() {
+            panic!("ended by itself: {status}");
+        }
+    }
+
+    /// Waits until the process has called [`Victim::die`]; panics if it ends in
+    /// another way. Returns its acknowledgements.
+    pub fn wait_for_death(mut self) -> Vec<String> {
+        let status = self.child.wait().unwrap();
+        assert_eq!(
+            status.signal(),
+            Some(Signal::KILL.as_raw()),
+            "ended by itself: {status}"
+        );
+        self.lines.iter().collect()
+    }
+
     /// Stops the process until [`Self::resume`].
     pub fn pause(&self) {
         self.signal(Signal::STOP);
@@ -143,9 +171,7 @@ impl Running {
 
     /// Kills the process, and returns its further acknowledgements.
     pub fn kill(mut self) -> Vec<String> {
-        if let Some(status) = self.child.try_wait().unwrap() {
-            panic!("ended by itself: {status}");
-        }
+        self.assert_running();
         self.child.kill().unwrap();
         self.child.wait().unwrap();
         self.lines.iter().collect()

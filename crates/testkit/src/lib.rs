@@ -27,6 +27,7 @@ pub mod imports;
 pub mod long;
 pub mod outside;
 pub mod postgres;
+pub mod postgres_server;
 pub mod rival;
 pub mod s3;
 pub mod wait;

@@ -4,11 +4,16 @@
 use std::net::SocketAddr;
 use std::{env, thread};
 
+use sha2::{Digest, Sha256};
+use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor};
 use tokio::runtime::Builder;
 
 use crate::wire::{Upstream, Wire};
+
+/// The code of PostgreSQL for a database that does not exist.
+const NO_SUCH_DATABASE: &str = "3D000";
 
 /// Returns the address of the primary:
 /// `postgres://USER@127.0.0.1:PORT/DATABASE`. Its user can create databases.
@@ -42,8 +47,7 @@ fn setting(name: &str) -> String {
     value
 }
 
-/// An empty database on the primary. Dropping it ends its connections and
-/// deletes it.
+/// A database of a test. Dropping it ends its connections and deletes it.
 #[derive(Debug)]
 pub struct Database {
     server: PgConnectOptions,
@@ -51,18 +55,35 @@ pub struct Database {
 }
 
 impl Database {
-    /// Creates a database.
+    /// Creates an empty database on the primary.
     pub fn create() -> Self {
-        let server: PgConnectOptions = url().parse().expect("ELEVO_POSTGRES is an address");
-        let name = format!("test_{:016x}", rand::random::<u64>());
         // Unlike `template1`, nothing can be connected to this template, which
         // would make the statement fail.
-        execute(
-            &server,
-            format!("CREATE DATABASE {name} TEMPLATE template0"),
-        )
-        .unwrap_or_else(|error| panic!("no database can be created: {error}"));
-        Self { server, name }
+        let created = Self::copy(&url(), "template0");
+        created.unwrap_or_else(|error| panic!("no database can be created: {error}"))
+    }
+
+    /// Creates a database on the primary with the schema of these migrations: a
+    /// copy of a template, which the first caller creates. Its name contains a hash
+    /// of the migrations.
+    pub fn migrated(migrations: &Migrator) -> Self {
+        let (url, template) = (url(), template_of(migrations));
+        let copied = match Self::copy(&url, &template) {
+            Err(error) if is(&error, NO_SUCH_DATABASE) => {
+                make_template(&url, &template, migrations);
+                Self::copy(&url, &template)
+            }
+            copied => copied,
+        };
+        copied.unwrap_or_else(|error| panic!("no database can be created: {error}"))
+    }
+
+    fn copy(url: &str, template: &str) -> Result<Self, sqlx::Error> {
+        let server: PgConnectOptions = url.parse().expect("an address of PostgreSQL");
+        let name = format!("test_{:016x}", rand::random::<u64>());
+        let statement = format!("CREATE DATABASE {name} TEMPLATE {template}");
+        execute(&server, statement)?;
+        Ok(Self { server, name })
     }
 
     /// The name of the database.
@@ -86,15 +107,7 @@ impl Database {
     /// Returns the only value of a statement, as text, from the server of the
     /// database.
     pub fn query(&self, statement: &str) -> String {
-        let (server, statement) = (self.server.clone(), statement.to_owned());
-        let work = async move {
-            let mut connection = PgConnection::connect_with(&server).await?;
-            let query = sqlx::query_scalar(AssertSqlSafe(statement));
-            let value: String = query.fetch_one(&mut connection).await?;
-            connection.close().await?;
-            Ok(value)
-        };
-        in_a_thread(work).expect("the statement returns a value")
+        query(&self.server, statement)
     }
 
     /// Returns the address of the database.
@@ -125,6 +138,69 @@ impl Database {
     }
 }
 
+/// The name of the template with the schema of these migrations.
+fn template_of(migrations: &Migrator) -> String {
+    let mut hash = Sha256::new();
+    hash.update(migrations.table_name.as_bytes());
+    for migration in migrations.iter() {
+        hash.update(migration.version.to_le_bytes());
+        hash.update(&migration.checksum);
+    }
+    let hash: String = hash.finalize()[..8]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    format!("template_{hash}")
+}
+
+/// Creates a template, unless another process has just done so. It gets its name
+/// when it is complete, so that one of a process that was killed is never copied.
+fn make_template(url: &str, name: &str, migrations: &Migrator) {
+    let server: PgConnectOptions = url.parse().expect("an address of PostgreSQL");
+    let making = format!("{name}_making");
+    let work = async || {
+        let mut connection = PgConnection::connect_with(&server).await?;
+        // Until the connection ends.
+        sqlx::query("SELECT pg_advisory_lock(hashtextextended($1, 0))")
+            .bind(name)
+            .execute(&mut connection)
+            .await?;
+        let exists: bool =
+            sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)")
+                .bind(name)
+                .fetch_one(&mut connection)
+                .await?;
+        if !exists {
+            let begin = [
+                format!("DROP DATABASE IF EXISTS {making} WITH (FORCE)"),
+                format!("CREATE DATABASE {making} TEMPLATE template0"),
+            ];
+            for statement in begin {
+                connection.execute(AssertSqlSafe(statement)).await?;
+            }
+            let mut inside = PgConnection::connect_with(&server.clone().database(&making)).await?;
+            migrations.run(&mut inside).await?;
+            inside.close().await?;
+            // Waits until the connection has ended. Nothing may be connected to a
+            // database that is copied.
+            let end = [
+                format!("ALTER DATABASE {making} ALLOW_CONNECTIONS false"),
+                format!("ALTER DATABASE {making} RENAME TO {name}"),
+            ];
+            for statement in end {
+                connection.execute(AssertSqlSafe(statement)).await?;
+            }
+        }
+        connection.close().await
+    };
+    in_a_thread(work).unwrap_or_else(|error| panic!("no template can be created: {error}"));
+}
+
+fn is(error: &sqlx::Error, code: &str) -> bool {
+    let error = error.as_database_error();
+    error.and_then(|error| error.code()).as_deref() == Some(code)
+}
+
 impl Drop for Database {
     fn drop(&mut self) {
         let dropped = execute(
@@ -153,7 +229,7 @@ fn text(server: PgConnectOptions) -> String {
 }
 
 fn execute(server: &PgConnectOptions, statement: String) -> Result<(), sqlx::Error> {
-    let work = async {
+    let work = async || {
         let mut connection = PgConnection::connect_with(server).await?;
         sqlx::raw_sql(AssertSqlSafe(statement))
             .execute(&mut connection)
@@ -163,14 +239,30 @@ fn execute(server: &PgConnectOptions, statement: String) -> Result<(), sqlx::Err
     in_a_thread(work)
 }
 
+fn query(server: &PgConnectOptions, statement: &str) -> String {
+    let work = async || {
+        let mut connection = PgConnection::connect_with(server).await?;
+        let query = sqlx::query_scalar(AssertSqlSafe(statement.to_owned()));
+        let value: String = query.fetch_one(&mut connection).await?;
+        connection.close().await?;
+        Ok(value)
+    };
+    in_a_thread(work).expect("the statement returns a value")
+}
+
+/// Returns the only value of a statement, as text.
+pub fn query_at(url: &str, statement: &str) -> String {
+    query(&url.parse().expect("an address of PostgreSQL"), statement)
+}
+
 /// Runs `work`. Tests with and without a runtime call this, so it has a thread
 /// with another runtime.
 fn in_a_thread<T: Send>(
-    work: impl Future<Output = Result<T, sqlx::Error>> + Send,
+    work: impl AsyncFnOnce() -> Result<T, sqlx::Error> + Send,
 ) -> Result<T, sqlx::Error> {
     let run = || {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(work)
+        runtime.block_on(work())
     };
     thread::scope(|scope| scope.spawn(run).join().expect("the statement ends"))
 }

@@ -12,6 +12,7 @@ use crate::failure;
 use crate::marks::Position;
 use crate::read::hashes;
 use crate::snapshots::snapshot_ids;
+use crate::steps::{Step, reached};
 
 /// Pause between two looks at the answers of other nodes.
 const LOOK: Duration = Duration::from_millis(20);
@@ -114,6 +115,7 @@ impl Collecting {
                 .map_err(failure::of)?;
             after = last;
         }
+        reached(Step::Condemned);
         sqlx::query_scalar("SELECT store.call_closing_1($1, $2, $3)")
             .bind(self.tenant)
             .bind(self.token)
@@ -167,6 +169,7 @@ impl Collecting {
             .fetch_all(&self.store.pool)
             .await
             .map_err(failure::of)?;
+        reached(Step::ObjectsDeleted);
         Ok(rows.into_iter().collect())
     }
 
@@ -189,6 +192,7 @@ impl Collecting {
         .fetch_all(&self.store.pool)
         .await
         .map_err(failure::of)?;
+        reached(Step::SnapshotsDeleted);
         Ok(rows.into_iter().collect())
     }
 }

@@ -4,11 +4,16 @@
 
 use std::time::Duration;
 
-use elevo_store_cluster::{BucketOptions, Options};
+use elevo_store_cluster::{BucketOptions, Credentials, Options, migrations};
 use elevo_testkit::postgres::Database;
 use elevo_testkit::s3::S3;
 use elevo_testkit::wire::Wire;
 use object_store::aws::{AmazonS3, AmazonS3Builder};
+
+/// Creates a database with the schema of a store.
+pub(crate) fn database() -> Database {
+    Database::migrated(&migrations())
+}
 
 /// Options for a store in a database and a prefix. Reports often, so that
 /// collections of other processes do not wait long.
@@ -18,15 +23,13 @@ pub(crate) fn options(database: &Database, s3: &S3) -> Options {
 
 /// The same for the URL of a database.
 pub(crate) fn options_at(database: String, s3: &S3) -> Options {
-    let bucket = BucketOptions {
-        endpoint: Some(s3.endpoint.clone()),
-        bucket: s3.bucket.clone(),
-        prefix: s3.prefix.clone(),
-        region: "us-east-1".into(),
+    let keys = Credentials::Keys {
         key: s3.key.clone(),
         secret: s3.secret.clone(),
-        timeout: Duration::from_secs(30),
-        retry: Duration::from_secs(30),
+    };
+    let bucket = BucketOptions {
+        prefix: s3.prefix.clone(),
+        ..BucketOptions::at(&s3.endpoint, &s3.bucket, keys)
     };
     Options {
         connections: 4,
@@ -45,7 +48,7 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn new() -> Self {
-        let (database, s3) = (Database::create(), S3::new());
+        let (database, s3) = (database(), S3::new());
         Self {
             sql: database.wire(),
             files: Wire::http(s3.address()),
