@@ -41,6 +41,15 @@ pub struct Record {
     pub unfinished: Option<SnapshotId>,
 }
 
+impl Record {
+    /// The snapshots that must not be deleted while the record exists.
+    pub(crate) fn needs(&self) -> impl Iterator<Item = SnapshotId> {
+        let always = [self.origin, self.start, self.base];
+        let sometimes = self.home.into_iter().chain(self.unfinished);
+        always.into_iter().chain(sometimes)
+    }
+}
+
 /// Whether a workspace has a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -4,6 +4,7 @@
 
 mod format;
 mod fuzzing;
+mod pins;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -22,6 +23,7 @@ use format::{FORMAT, Rejected};
 
 pub use format::check_format;
 pub use fuzzing::read_any_registry;
+pub(crate) use pins::Pins;
 
 /// The log is rewritten when the registry is opened, if it has at least this
 /// many more lines than workspaces.
@@ -33,6 +35,8 @@ pub(crate) struct Registry {
     log: PathBuf,
     lock: File,
     state: Mutex<LogState>,
+    /// The refs of the store that keep what the records need, if it has some.
+    pins: Option<Pins>,
 }
 
 /// The state of the registry according to the part of the log that has been
@@ -113,6 +117,7 @@ impl Registry {
             log: directory.join("log"),
             lock: open().map_err(failed)?,
             state: Mutex::default(),
+            pins: None,
         };
         let mut locked = registry.lock_file(MissingLog::Create)?;
         if locked.state.lines == 0 {
@@ -124,6 +129,13 @@ impl Registry {
         }
         locked.compact()?;
         Ok(registry)
+    }
+
+    /// Keeps what the records need by refs of the store from now on.
+    pub(crate) fn pin(&mut self, pins: Pins) -> Result<()> {
+        pins.reconcile(self.lock()?.records())?;
+        self.pins = Some(pins);
+        Ok(())
     }
 
     /// Waits for other processes and threads, and reads their changes. Fails if
@@ -198,9 +210,16 @@ impl LockedRegistry<'_> {
 
     /// Sets all records or none. Durable when this returns.
     pub(crate) fn set_all(&mut self, records: Vec<Record>) -> Result<()> {
+        let pins = self.registry.pins.as_ref();
+        if let Some(pins) = pins {
+            pins.require(records.iter())?;
+        }
         self.append(&LogLine::Set(
             records.iter().map(RecordJson::from).collect(),
         ))?;
+        if let Some(pins) = pins {
+            pins.note_written(&records);
+        }
         let records = records
             .into_iter()
             .map(|record| (record.id.clone(), record));
@@ -212,6 +231,9 @@ impl LockedRegistry<'_> {
     pub(crate) fn remove(&mut self, id: &WorkspaceId) -> Result<()> {
         self.append(&LogLine::Remove(id.to_string()))?;
         self.state.records.remove(id);
+        if let Some(pins) = &self.registry.pins {
+            pins.release(id);
+        }
         Ok(())
     }
 

@@ -40,7 +40,7 @@ use crate::home;
 use crate::probe::default_in;
 use crate::provider::{LazyServer, Origin, ProviderKind, Scan, WorkspaceProvider};
 use crate::record::{Record, State};
-use crate::registry::Registry;
+use crate::registry::{Pins, Registry};
 use elevo_core::WorkspaceId;
 
 pub use private::WorkspaceAccess;
@@ -69,6 +69,10 @@ pub struct Options {
     /// Whether the users of workspaces, such as containers, do not see the mounts
     /// of this process. Read-only copies and clones are then links, not mounts.
     pub hidden_mounts: bool,
+    /// The name of this node, if several nodes use the store. The snapshots that
+    /// the workspaces need then have refs in it, because collections by other
+    /// nodes cannot read the registry.
+    pub node: Option<String>,
 }
 
 /// The workspaces of one tenant, in a directory that several threads and
@@ -128,10 +132,14 @@ impl Workspaces {
         if !providers.contains_key(&default_provider) {
             return Err(Error::NoOverlays);
         }
+        let mut registry = Registry::open(&root.join("registry"), &root.join("live"))?;
+        if let Some(node) = &options.node {
+            registry.pin(Pins::new(repository.clone(), node))?;
+        }
         let workspaces = Self {
             root: root.into(),
             repository,
-            registry: Registry::open(&root.join("registry"), &root.join("live"))?,
+            registry,
             providers,
             default_provider,
             threads: options.threads,

@@ -79,6 +79,7 @@ fn open(directory: &Path, kind: Kind) -> (Workspaces, SnapshotId) {
         owner: None,
         lazy: Some(Arc::new(Processes(directory.into()))),
         hidden_mounts: false,
+        node: None,
     };
     let root = directory.join("workspaces");
     (

@@ -51,6 +51,7 @@ fn open(directory: &Path, provider: ProviderKind, is_pooled: bool) -> (Workspace
         owner: None,
         lazy: None,
         hidden_mounts: false,
+        node: None,
     };
     let (root, repository) = (directory.join("workspaces"), repository(directory));
     let workspaces = Workspaces::open(&root, repository.clone(), &options);

@@ -31,13 +31,8 @@ pub fn needed_snapshots(root: &Path) -> Result<Vec<SnapshotId>> {
     }
     let registry = Registry::open(&directory, &live)?;
     let registry = registry.lock()?;
-    let mut needed = Vec::new();
-    for record in registry.records().values() {
-        needed.extend([record.origin, record.start, record.base]);
-        needed.extend(record.home);
-        needed.extend(record.unfinished);
-    }
-    Ok(needed)
+    let records = registry.records().values();
+    Ok(records.flat_map(Record::needs).collect())
 }
 
 impl Workspaces {

@@ -245,6 +245,7 @@ impl Fixture {
             owner: self.owner,
             lazy: self.lazy.clone(),
             hidden_mounts: false,
+            node: None,
         }
     }
 
