@@ -238,6 +238,8 @@ error_codes! {
         "Ask the operator to repair the key file of the server (`SECRETS_KEY_FILE`, see docs/operations.md), or create the sandbox or webhook again.";
     WebhookNotFound = 9017, "WEBHOOK_NOT_FOUND", 404, "NOT_FOUND", Never,
         "List webhooks with `elevo webhook ls`.";
+    OnAnotherServer = 9018, "ON_ANOTHER_SERVER", 409, "FAILED_PRECONDITION", AfterChange,
+        "Send the request to the server that created the sandbox or workspace; each server has its own sandboxes and workspaces.";
 }
 
 impl fmt::Display for ErrorCode {

@@ -28,6 +28,7 @@ use elevo_agent_link::AgentLinks;
 use elevo_catalog::Catalog;
 use elevo_core::TenantId;
 
+use crate::app::access::here::Here;
 use crate::app::access::keys::Keys;
 use crate::app::access::names::Names;
 use crate::app::access::principals::Principals;
@@ -100,6 +101,7 @@ pub struct App {
     pub(crate) expiry: Arc<Expiry>,
     pub(crate) files: Arc<Files>,
     pub(crate) garbage: Arc<Garbage>,
+    pub(crate) here: Here,
     pub(crate) keys: Arc<Keys>,
     pub(crate) leases: Leases,
     pub(crate) lost: Arc<LostSandboxes>,
@@ -168,6 +170,7 @@ impl App {
             watches: Watches::new(&resources, &sandboxes.files),
             files: sandboxes.files,
             garbage: maintenance.garbage,
+            here: Here::new(&resources),
             leases: Leases::new(&resources),
             lost: sandboxes.lost,
             merges: projects.merges,

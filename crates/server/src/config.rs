@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use elevo_api::NetworkMode;
+use elevo_store_cluster::{BucketOptions, CacheOptions};
 use ipnet::IpNet;
 use reqwest::Url;
 
-use crate::config::descriptions::SETTINGS;
 use crate::config::reader::Reader;
 use crate::platform::clock::Clocks;
 
@@ -30,6 +30,9 @@ pub struct Config {
     /// The database of the catalog; by default, the catalog is a file in the
     /// data directory.
     pub catalog: Option<CatalogDatabase>,
+    /// The database and the bucket of the store; by default, the store is in the
+    /// data directory.
+    pub store: Option<StoreDatabase>,
     /// Whether to start with a catalog, a store and workspaces that do not
     /// belong together. Only the option `--adopt` of the command line sets it.
     pub adopt: bool,
@@ -137,6 +140,54 @@ pub struct CatalogDatabase {
     pub direct_url: Option<Secret>,
     /// Maximum connections for requests and jobs.
     pub connections: u32,
+}
+
+/// A PostgreSQL database and an S3 bucket for the store.
+#[derive(Clone, Debug)]
+pub struct StoreDatabase {
+    /// URL of the database, with one host or several.
+    pub url: Secret,
+    /// Maximum connections.
+    pub connections: u32,
+    /// The bucket.
+    pub bucket: BucketOptions,
+    /// The local cache.
+    pub cache: CacheOptions,
+    /// Time for which an unused file stays in the bucket.
+    pub grace: Duration,
+}
+
+impl StoreDatabase {
+    /// Reads the place of a store outside of a server: its bucket and credentials
+    /// are in the settings `S3_…` of the file or the environment. There is no cache
+    /// on disk, which a server may use.
+    pub fn read(
+        url: &str,
+        file: Option<&str>,
+        environment: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self, InvalidConfig> {
+        let mut reader = Reader::read(file, environment);
+        for (name, value) in [("STORE_URL", url), ("STORE_CACHE_SIZE", "0")] {
+            reader.values.insert(name.into(), value.into());
+        }
+        let store = reader.store(Path::new("/"));
+        match store.filter(|_| reader.problems.is_empty()) {
+            Some(store) => Ok(store),
+            None => Err(InvalidConfig(reader.problems)),
+        }
+    }
+
+    /// Returns the options of the store. `adopts` is true if an older copy of the
+    /// database is accepted.
+    pub fn options(&self, adopts: bool) -> elevo_store_cluster::Options {
+        elevo_store_cluster::Options {
+            connections: self.connections,
+            cache: self.cache.clone(),
+            grace: self.grace,
+            adopts,
+            ..elevo_store_cluster::Options::new(self.url.0.clone(), self.bucket.clone())
+        }
+    }
 }
 
 /// Content and retention of the audit log.
@@ -295,15 +346,7 @@ impl Config {
         file: Option<&str>,
         environment: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, InvalidConfig> {
-        let mut reader = Reader::default();
-        if let Some(text) = file {
-            reader.add_file(text);
-        }
-        for (name, value) in environment {
-            if SETTINGS.iter().any(|(known, _)| *known == name) && !value.is_empty() {
-                reader.values.insert(name, value);
-            }
-        }
+        let mut reader = Reader::read(file, environment);
         let config = reader.config();
         match reader.problems.is_empty() {
             true => Ok(config),

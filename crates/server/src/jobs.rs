@@ -41,7 +41,8 @@ pub(crate) async fn run(app: Arc<App>) -> anyhow::Result<()> {
     let (telling, pulsing) = (app.clone(), app.clone());
     jobs.spawn(async move { tell_expiring(&telling).await });
     jobs.spawn(async move { pulsing.events.watch().await });
-    jobs.spawn(crate::jobs::deliveries::run(app.clone()));
+    let delivering = app.clone();
+    jobs.spawn(async move { deliver(&delivering).await });
     let watching = app.clone();
     jobs.spawn(async move { watching.disk_space.watch_room().await });
     let workspaces = app.clone();
@@ -147,12 +148,25 @@ async fn remove_old_records(app: &Arc<App>) -> Result<()> {
     removed.map_err(|error| Failure::internal(&error))
 }
 
+/// Delivers events to webhooks while no other server does.
+async fn deliver(app: &Arc<App>) {
+    loop {
+        let delivering = deliveries::run(app.clone());
+        if let Err(failure) = app.leases.run("deliver events", delivering).await {
+            let cause = failure.summary();
+            tracing::warn!(cause, "cannot take the lease of the deliveries");
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
 /// Checks every minute whether a garbage collection is due, and runs it.
 async fn collect(app: &Arc<App>) {
     let mut schedule = GarbageSchedule::default();
     loop {
         tokio::time::sleep(Duration::from_secs(60)).await;
-        if let Err(failure) = app.garbage.collect_when_due(&mut schedule).await {
+        let collecting = app.garbage.collect_when_due(&mut schedule);
+        if let Err(failure) = app.leases.run("collect garbage", collecting).await {
             tracing::warn!(cause = failure.summary(), "cannot collect garbage");
         }
     }

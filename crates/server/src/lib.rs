@@ -44,6 +44,8 @@ pub use platform::installation::{Missing, Refusal};
 pub use platform::outgoing::choose_cryptography;
 pub use platform::privacy::keep_private;
 pub use platform::signals::Signals;
+pub use platform::store_copy::{CopiedTenant, StoreCopyError, copy_store};
+pub use platform::store_place::{CheckResult, OpenStore, StorePlace};
 pub use platform::trace::{TRACE_TARGET, Traces};
 pub use platform::vault::has_secrets_key;
 pub use serve::{Addresses, Server};

@@ -21,6 +21,8 @@ pub(crate) mod room;
 pub(crate) mod share;
 pub(crate) mod signals;
 pub(crate) mod signing;
+pub(crate) mod store_copy;
+pub(crate) mod store_place;
 pub(crate) mod trace;
 pub(crate) mod vault;
 pub(crate) mod watch;

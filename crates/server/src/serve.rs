@@ -14,7 +14,7 @@ use elevo_agent_link::{AgentLinks, Authenticate, Settings};
 use elevo_catalog::secret::SandboxToken;
 use elevo_catalog::{Catalog, INSTALLATION};
 use elevo_sandbox::{DockerSettings, Reconnecting, SandboxRuntime};
-use elevo_store_local::LocalStore;
+use elevo_store_cluster::ClusterStore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -32,11 +32,13 @@ use crate::platform::clock;
 use crate::platform::engine_sight::EngineSight;
 use crate::platform::installation::Installation;
 use crate::platform::room::Room;
+use crate::platform::store_place::OpenStore;
 use crate::serve::data::{open_audit, prepare};
 use crate::serve::listening::{listen_for_agents, listen_for_clients};
 
-/// Name of the node. A catalog has one, since its store is on one machine.
-const NODE: &str = "local";
+/// The warning after an adoption.
+const ADOPTED: &str = "the catalog, the store and the workspaces were adopted as one installation; no \
+                       garbage is collected for a day";
 /// Maximum time for open streams to send their last message once the grace
 /// period is over.
 const CUTTING: Duration = Duration::from_secs(3);
@@ -66,6 +68,7 @@ pub struct Addresses {
 pub struct Server {
     app: Arc<App>,
     catalog: Arc<dyn Catalog>,
+    store: OpenStore,
     addresses: Addresses,
     tasks: JoinSet<anyhow::Result<()>>,
 }
@@ -135,7 +138,7 @@ impl Server {
     /// Opens the store for [`Self::start_with`]. Fails with a
     /// [`Refusal`](crate::Refusal), and creates nothing, if the store does not
     /// belong to the catalog and the workspaces.
-    pub async fn open_store(config: &Config) -> anyhow::Result<Arc<LocalStore>> {
+    pub async fn open_store(config: &Config) -> anyhow::Result<OpenStore> {
         // Opening the store writes a few files. On a full disk, only releasing
         // the reserve makes space for them.
         let room = Room::new(config);
@@ -149,18 +152,16 @@ impl Server {
     /// open. `runtime` replaces the Docker engine of the settings, if given.
     pub async fn start_with(
         mut config: Config,
-        store: Arc<LocalStore>,
+        store: OpenStore,
         runtime: Option<Arc<dyn SandboxRuntime>>,
     ) -> anyhow::Result<Self> {
         crate::platform::metrics::begin();
         prepare(&config)?;
         let catalog = CatalogPlace::of(&config).open().await?;
-        let installation = Installation::new(&config);
+        let installation = Arc::new(Installation::with_store(&config, &store));
+        let node_name = installation.node_name()?;
         if installation.stamp(&*catalog).await? {
-            tracing::warn!(
-                "the catalog, the store and the workspaces were adopted as one installation; no \
-                 garbage is collected for a day"
-            );
+            tracing::warn!("{ADOPTED}");
         }
         let runtime = match runtime {
             Some(runtime) => runtime,
@@ -176,7 +177,9 @@ impl Server {
             audit: audit.clone(),
         };
         let links = AgentLinks::new(Arc::new(tokens), link_settings(&config));
-        let node = catalog.begin_session(NODE, SESSION, clock::now()).await?;
+        let node = catalog
+            .begin_session(&node_name, SESSION, clock::now())
+            .await?;
         // From here on, no restore can give the catalog to another installation.
         installation.verify(&*catalog).await?;
         let parts = Parts {
@@ -186,8 +189,9 @@ impl Server {
             sight,
             links,
             pool,
-            store: store.clone(),
-            local_store: Some(store),
+            store: store.store(),
+            local_store: store.local(),
+            installation,
             audit,
         };
         let app = Arc::new(App::new(config, parts));
@@ -195,9 +199,8 @@ impl Server {
         app.secrets.open().await?;
         app.webhooks.adopt_configured().await?;
         let mut tasks = JoinSet::new();
-        let renewing = app.clone();
         // The recovery can take longer than a session lasts.
-        tasks.spawn(async move { keep_session(&renewing).await });
+        take_part(&app, &store, &mut tasks);
         // Agents of running sandboxes reconnect at once, and the recovery
         // checks whether they do. Clients must wait until it is finished.
         listen_for_agents(&app, &mut tasks).await?;
@@ -211,6 +214,7 @@ impl Server {
         Ok(Self {
             app,
             catalog,
+            store,
             addresses,
             tasks,
         })
@@ -281,12 +285,27 @@ impl Server {
                 "the last records of the catalog and the audit log were not written in time"
             );
         }
+        if let Some(store) = self.store.cluster() {
+            // Otherwise the next collection waits until this server counts as lost.
+            let _ = timeout(CLOSING, store.close()).await;
+        }
         // Closing moves the write-ahead log into the database, so that a copy
         // of that one file is complete.
         let _ = timeout(CLOSING, self.catalog.close()).await;
         // The operator can compare this hash with the files of the audit log to
         // detect a change of the files.
         tracing::info!(head = %self.app.audit.head(), "head of the audit log");
+    }
+}
+
+/// Keeps the session of the server, and ends the server when it is not one of those
+/// that use the store any more.
+fn take_part(app: &Arc<App>, store: &OpenStore, tasks: &mut JoinSet<anyhow::Result<()>>) {
+    let renewing = app.clone();
+    tasks.spawn(async move { keep_session(&renewing).await });
+    if let Some(store) = store.cluster() {
+        let ending = app.clone();
+        tasks.spawn(async move { end_when_lost(&ending, &store).await });
     }
 }
 
@@ -297,6 +316,18 @@ async fn keep_session(app: &App) -> anyhow::Result<()> {
         () = app.leases.keep_session() => anyhow::bail!(
             "another server has begun to use the catalog of this one; stop one of them, or give \
              each a database"
+        ),
+    }
+}
+
+/// Waits until the other servers have declared the store of this one lost, for
+/// example because this server was paused. It must open the store again.
+async fn end_when_lost(app: &App, store: &ClusterStore) -> anyhow::Result<()> {
+    tokio::select! {
+        () = app.stopping.entered(Phase::Ended) => Ok(()),
+        () = store.lost() => anyhow::bail!(
+            "this server did not report to the database of the store in time, so the other \
+             servers continue without it; start it again"
         ),
     }
 }
@@ -337,6 +368,9 @@ async fn connect_engine(config: &Config, catalog: &dyn Catalog) -> anyhow::Resul
 /// process into a consistent state.
 async fn recover(app: &App) -> Result<(), Failure> {
     app.erasure.close_erased().await?;
+    if !app.installation.is_alone() {
+        app.stores.open_all().await;
+    }
     app.backups.resume_restored().await;
     app.requests.release_earlier().await;
     app.recovery.run().await?;

@@ -1,12 +1,12 @@
 //! Checks what sandboxes need: a container engine, and a server that is ready;
-//! and the database of the catalog, if the environment names one.
+//! and the databases of the catalog and the store, if the environment names them.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use elevo_api::Ready;
 use elevo_sandbox::{DockerRuntime, DockerSettings, HostLimits, RuntimeInfo, SandboxRuntime};
-use elevo_server::{CatalogPlace, PostgresCheck};
+use elevo_server::{CatalogPlace, CheckResult, PostgresCheck, StorePlace};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -28,19 +28,59 @@ pub(crate) struct Found {
     engine: Result<RuntimeInfo, String>,
     data: DataDirectory,
     server: Option<(RunningServer, Result<Ready, String>)>,
-    catalog: Option<FoundCatalog>,
+    catalog: Option<FoundDatabase>,
+    store: Option<FoundDatabase>,
 }
 
-/// The database of the catalog, without credentials, and its checks.
-struct FoundCatalog {
+/// The database of the catalog or the store, without credentials, and its checks.
+struct FoundDatabase {
     place: String,
     checks: Result<Vec<PostgresCheck>, String>,
 }
 
-impl FoundCatalog {
+impl FoundDatabase {
     fn works(&self) -> bool {
         let checks = self.checks.as_ref();
         checks.is_ok_and(|checks| checks.iter().all(|check| check.is_ok))
+    }
+
+    fn shape(&self) -> Value {
+        let Self { place, checks } = self;
+        match checks {
+            Err(obstacle) => json!({ "database": place, "works": false, "obstacle": obstacle }),
+            Ok(checks) => {
+                let shape = |check: &PostgresCheck| {
+                    json!({
+                        "name": check.name, "works": check.is_ok, "message": check.message,
+                    })
+                };
+                json!({
+                    "database": place,
+                    "works": checks.iter().all(|check| check.is_ok),
+                    "obstacle": null,
+                    "checks": checks.iter().map(shape).collect::<Vec<_>>(),
+                })
+            }
+        }
+    }
+
+    fn print(&self, name: &str, output: &mut Output) -> anyhow::Result<()> {
+        let Self { place, checks } = self;
+        output.line("")?;
+        output.line(format!("The {name} in {}", first_line(place)))?;
+        let lines = match checks {
+            Err(obstacle) => vec![check_row(output, "database", false, obstacle)],
+            Ok(checks) => {
+                let row = |check: &PostgresCheck| {
+                    check_row(output, check.name, check.is_ok, &first_line(&check.message))
+                };
+                checks.iter().map(row).collect()
+            }
+        };
+        for line in lines {
+            output.line(line)?;
+        }
+        Ok(())
     }
 }
 
@@ -65,36 +105,63 @@ pub(crate) fn look(data: Option<PathBuf>) -> anyhow::Result<Found> {
             data: data.clone(),
             server,
             catalog: catalog().await,
+            store: store().await,
         }
     });
     Ok(found)
 }
 
 /// Examines the database of CATALOG_URL, if that is set.
-async fn catalog() -> Option<FoundCatalog> {
+async fn catalog() -> Option<FoundDatabase> {
     let url = std::env::var("CATALOG_URL").ok();
     let url = url.filter(|url| !url.is_empty())?;
     let place = match CatalogPlace::parse(&url) {
         Ok(place @ CatalogPlace::Database(_)) => place,
         Ok(CatalogPlace::File(_)) => {
-            return Some(FoundCatalog {
+            return Some(FoundDatabase {
                 place: "CATALOG_URL".into(),
                 checks: Err("not the URL of a database".into()),
             });
         }
         Err(error) => {
-            return Some(FoundCatalog {
+            return Some(FoundDatabase {
                 place: "CATALOG_URL".into(),
                 checks: Err(told(&error)),
             });
         }
     };
-    let checks = match timeout(PATIENCE, place.examine()).await {
+    Some(FoundDatabase {
+        place: place.to_string(),
+        checks: answer(place.examine()).await,
+    })
+}
+
+/// Examines the database of STORE_URL and its bucket, if that is set.
+async fn store() -> Option<FoundDatabase> {
+    let url = std::env::var("STORE_URL").ok();
+    let url = url.filter(|url| !url.is_empty())?;
+    let place = match StorePlace::of_database(&url, None, std::env::vars()) {
+        Ok(place) => place,
+        Err(invalid) => {
+            return Some(FoundDatabase {
+                place: "STORE_URL".into(),
+                checks: Err(invalid.0.join("; ")),
+            });
+        }
+    };
+    Some(FoundDatabase {
+        place: place.to_string(),
+        checks: answer(place.examine()).await,
+    })
+}
+
+async fn answer(
+    examining: impl Future<Output = CheckResult>,
+) -> Result<Vec<PostgresCheck>, String> {
+    match timeout(PATIENCE, examining).await {
         Ok(checks) => checks.map_err(|error| told(&error)),
         Err(_) => Err("the database does not respond".into()),
-    };
-    let place = place.to_string();
-    Some(FoundCatalog { place, checks })
+    }
 }
 
 /// Returns the address of the container engine that the environment names.
@@ -151,7 +218,7 @@ fn told(error: &dyn std::error::Error) -> String {
 }
 
 /// Names of checks that [`Found::works`] knows.
-pub(crate) const CHECKS: [&str; 4] = ["catalog", "engine", "internet", "server"];
+pub(crate) const CHECKS: [&str; 5] = ["catalog", "engine", "internet", "server", "store"];
 
 impl Found {
     /// Whether a check passed. Returns `None` for the name of another check.
@@ -160,7 +227,8 @@ impl Found {
         match check {
             "engine" => Some(engine.is_ok()),
             "internet" => Some(engine.is_ok_and(|info| info.internet.is_none())),
-            "catalog" => Some(self.catalog.as_ref().is_some_and(FoundCatalog::works)),
+            "catalog" => Some(self.catalog.as_ref().is_some_and(FoundDatabase::works)),
+            "store" => Some(self.store.as_ref().is_some_and(FoundDatabase::works)),
             "server" => Some(self.server.as_ref().is_some_and(|(_, ready)| {
                 let ready = ready.as_ref();
                 ready.is_ok_and(|ready| ready.ready)
@@ -206,46 +274,16 @@ impl Found {
 
     /// Returns null if the catalog is not in a database.
     pub(crate) fn catalog_shape(&self) -> Value {
-        let Some(FoundCatalog { place, checks }) = &self.catalog else {
-            return Value::Null;
-        };
-        match checks {
-            Err(obstacle) => json!({ "database": place, "works": false, "obstacle": obstacle }),
-            Ok(checks) => {
-                let shape = |check: &PostgresCheck| {
-                    json!({
-                        "name": check.name, "works": check.is_ok, "message": check.message,
-                    })
-                };
-                json!({
-                    "database": place,
-                    "works": checks.iter().all(|check| check.is_ok),
-                    "obstacle": null,
-                    "checks": checks.iter().map(shape).collect::<Vec<_>>(),
-                })
-            }
-        }
+        self.catalog
+            .as_ref()
+            .map_or(Value::Null, FoundDatabase::shape)
     }
 
-    fn print_catalog(&self, output: &mut Output) -> anyhow::Result<()> {
-        let Some(FoundCatalog { place, checks }) = &self.catalog else {
-            return Ok(());
-        };
-        output.line("")?;
-        output.line(format!("The catalog in {}", first_line(place)))?;
-        let lines = match checks {
-            Err(obstacle) => vec![check_row(output, "database", false, obstacle)],
-            Ok(checks) => {
-                let row = |check: &PostgresCheck| {
-                    check_row(output, check.name, check.is_ok, &first_line(&check.message))
-                };
-                checks.iter().map(row).collect()
-            }
-        };
-        for line in lines {
-            output.line(line)?;
-        }
-        Ok(())
+    /// Returns null if the store is not in a database.
+    pub(crate) fn store_shape(&self) -> Value {
+        self.store
+            .as_ref()
+            .map_or(Value::Null, FoundDatabase::shape)
     }
 
     pub(crate) fn print(&self, output: &mut Output) -> anyhow::Result<()> {
@@ -270,7 +308,12 @@ impl Found {
         for line in self.server_lines(output) {
             output.line(line)?;
         }
-        self.print_catalog(output)
+        for (name, found) in [("catalog", &self.catalog), ("store", &self.store)] {
+            if let Some(found) = found {
+                found.print(name, output)?;
+            }
+        }
+        Ok(())
     }
 
     fn server_lines(&self, output: &Output) -> Vec<Vec<u8>> {

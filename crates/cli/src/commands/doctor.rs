@@ -17,9 +17,10 @@ use crate::output::{Output, STRONG};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The check creates a workspace of each kind in the directory and deletes it
-again. It uses the container engine of DOCKER_HOST. If CATALOG_URL is set, it
-examines that database: its version, its standby and its settings. A failed check is an error
-(exit code 1) only if --require names it.
+again. It uses the container engine of DOCKER_HOST. If CATALOG_URL or STORE_URL is
+set, it examines that database: its version, its standby and its settings; and the
+bucket of S3_BUCKET, in which it writes, reads and deletes a file. A failed check is
+an error (exit code 1) only if --require names it.
 
 Examples:
   elevo doctor                 for the current directory
@@ -32,8 +33,8 @@ pub(crate) struct Doctor {
     #[arg(default_value = ".", hide_default_value = true)]
     directory: PathBuf,
 
-    /// Fail unless this works: catalog, engine, internet, server, or a provider;
-    /// can be repeated
+    /// Fail unless this works: catalog, engine, internet, server, store, or a
+    /// provider; can be repeated
     #[arg(long, value_name = "CHECK", value_parser = check_name())]
     require: Vec<String>,
 
@@ -74,6 +75,7 @@ pub(crate) fn run(args: &Doctor) -> anyhow::Result<Exit> {
             "engine": found.engine_shape(),
             "server": found.server_shape(),
             "catalog": found.catalog_shape(),
+            "store": found.store_shape(),
         }))?;
     } else if !args.quiet {
         let shown = path_text(directory.as_os_str().as_encoded_bytes());

@@ -1,6 +1,7 @@
 //! The commands of `elevo store`, one per file.
 
 mod backup;
+mod copy;
 mod gc;
 mod repair;
 mod restore_backup;
@@ -13,7 +14,7 @@ use crate::global::Global;
 use crate::local::session::Session;
 use crate::store_command::StoreCommand;
 
-/// Maintain a store: collect garbage, verify, repair and back up.
+/// Maintain a store: collect garbage, verify, repair, back up and copy.
 #[derive(Debug, Args)]
 #[command(
     arg_required_else_help = true,
@@ -26,7 +27,8 @@ Examples:
   elevo store gc --dry-run
   elevo store verify
   elevo store backup /backups
-  elevo store restore-backup /backups ~/project"
+  elevo store restore-backup /backups ~/project
+  elevo store copy /var/lib/elevo/store postgres://elevo@db1,db2/elevo"
 )]
 pub(crate) struct Store {
     #[command(flatten)]
@@ -43,6 +45,7 @@ enum Verb {
     Repair(repair::Repair),
     Backup(backup::Backup),
     RestoreBackup(restore_backup::RestoreBackup),
+    Copy(copy::Copy),
 }
 
 impl StoreCommand for Store {
@@ -57,6 +60,7 @@ impl StoreCommand for Store {
             Verb::Repair(_) => "store repair",
             Verb::Backup(_) => "store backup",
             Verb::RestoreBackup(_) => "store restore-backup",
+            Verb::Copy(_) => "store copy",
         }
     }
 
@@ -76,6 +80,7 @@ impl StoreCommand for Store {
             Verb::Repair(args) => repair::run(session, &args),
             Verb::Backup(args) => backup::run(session, &args).map(done),
             Verb::RestoreBackup(args) => restore_backup::run(session, args).map(done),
+            Verb::Copy(args) => copy::run(session, &args),
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Errors of restoring a server and of copying its catalog.
+//! Errors of restoring a server, and of copying its catalog or its store.
 
 use std::error::Error;
 
-use elevo_server::{CopyError, RestoreError};
+use elevo_server::{CopyError, RestoreError, StoreCopyError};
 use serde_json::{Value, json};
 
 use super::described::{Advice, Described, describe, lossy};
@@ -11,10 +11,11 @@ use super::library::of_backup;
 
 /// Returns the exit code, name and advice of an error of restoring or copying.
 pub(super) fn described(error: &(dyn Error + 'static)) -> Option<Described> {
-    match error.downcast_ref() {
-        Some(error) => Some(of_restore(error)),
-        None => error.downcast_ref().map(of_copy),
+    if let Some(error) = error.downcast_ref() {
+        return Some(of_restore(error));
     }
+    let of_catalog = error.downcast_ref().map(of_copy);
+    of_catalog.or_else(|| error.downcast_ref().map(of_store_copy))
 }
 
 fn of_restore(error: &RestoreError) -> Described {
@@ -132,6 +133,42 @@ fn of_copy(error: &CopyError) -> Described {
             "failed",
             Value::Null,
             "check the URL; `CATALOG_URL=URL elevo doctor` examines a database",
+        ),
+    }
+}
+
+fn of_store_copy(error: &StoreCopyError) -> Described {
+    match error {
+        StoreCopyError::NoStore(_) => describe(
+            Exit::NotFound,
+            "store_not_found",
+            Value::Null,
+            "name the directory `store` in the data directory of a server, or the database of \
+             STORE_URL",
+        ),
+        StoreCopyError::InUse(_) => describe(
+            Exit::Conflict,
+            "store_in_use",
+            Value::Null,
+            "stop the servers that use it with `elevo down`, and retry after 15 seconds",
+        ),
+        StoreCopyError::Foreign { installation, .. } => describe(
+            Exit::Conflict,
+            "installation_foreign",
+            json!({ "installation": installation }),
+            "copy into a new directory, or into an empty database with an unused S3_PREFIX",
+        ),
+        StoreCopyError::Failed(_) => describe(
+            Exit::Failed,
+            "copy_interrupted",
+            Value::Null,
+            "run the same command again: it continues",
+        ),
+        _ => describe(
+            Exit::Failed,
+            "failed",
+            Value::Null,
+            "check the URL and the S3_ settings; `elevo doctor` examines those of the environment",
         ),
     }
 }

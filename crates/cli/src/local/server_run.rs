@@ -3,13 +3,11 @@
 
 use std::fs::OpenOptions;
 use std::os::unix::process::CommandExt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use elevo_core::ErrorCode;
-use elevo_server::{Config, Server, Signals, Traces};
-use elevo_store_local::LocalStore;
+use elevo_server::{Config, OpenStore, Server, Signals, Traces};
 
 use crate::client::Client;
 use crate::errors::{FileProblem, ServerProblem};
@@ -109,7 +107,7 @@ struct ServerTask<'a> {
 }
 
 impl ServerTask<'_> {
-    async fn serve(mut self, store: Arc<LocalStore>, dispatch: Dispatch) -> anyhow::Result<()> {
+    async fn serve(mut self, store: OpenStore, dispatch: Dispatch) -> anyhow::Result<()> {
         let certificate = match &self.config.tls {
             Some(tls) => Some(std::path::absolute(&tls.certificate)?),
             None => None,
@@ -125,8 +123,15 @@ impl ServerTask<'_> {
         let addresses = server.addresses();
         let running = RunningServer::new(addresses.api, addresses.metrics, certificate);
         let is_new = ensure_key(&server, &self.data, &running).await?;
-        let held = server_store::held(&self.config, &self.data, store, &running)?;
-        let socket = SocketServer::open(&self.data, held, dispatch)?;
+        // Commands on a store work on directories, so none can mean a store that
+        // several servers use.
+        let socket = match store.local() {
+            Some(store) => {
+                let held = server_store::held(&self.config, &self.data, store, &running)?;
+                Some(SocketServer::open(&self.data, held, dispatch)?)
+            }
+            None => None,
+        };
         let announced = self.data.announce(&running)?;
         self.lock.enter(Phase::Running)?;
         tracing::info!(api = %addresses.api, metrics = %addresses.metrics, "listening");

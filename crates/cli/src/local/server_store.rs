@@ -55,6 +55,7 @@ fn options(config: &Config) -> WorkspaceOptions {
         owner: is_root.then_some(Owner { uid, gid }),
         lazy: None,
         hidden_mounts: false,
+        node: None,
     }
 }
 

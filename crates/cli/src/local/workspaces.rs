@@ -79,6 +79,7 @@ impl WorkspaceCall {
             owner: None,
             lazy: self.lazy_server()?,
             hidden_mounts: false,
+            node: None,
         };
         Ok(Workspaces::open(&self.root, repository, &options)?)
     }

@@ -445,9 +445,11 @@ fn doctor_shows_the_provider_of_new_workspaces() {
         "provider",
         "providers",
         "server",
+        "store",
     ];
     assert_eq!(fields(&shape), expected);
     assert!(shape["catalog"].is_null(), "CATALOG_URL is not set");
+    assert!(shape["store"].is_null(), "STORE_URL is not set");
     // This test has no engine and no server.
     assert_eq!(shape["engine"]["usable"], false);
     assert_eq!(shape["server"]["running"], false);

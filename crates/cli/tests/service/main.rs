@@ -32,6 +32,7 @@ mod process;
 mod projects;
 mod removing;
 mod server;
+mod shared_store;
 mod single_files;
 mod tables;
 mod tls;

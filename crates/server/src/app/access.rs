@@ -1,6 +1,7 @@
 //! Access to the server: tenants, their keys and agents, the principals of
 //! requests, and sealed secrets.
 
+pub(crate) mod here;
 pub(crate) mod keys;
 pub(crate) mod me;
 pub(crate) mod names;

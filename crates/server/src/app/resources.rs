@@ -45,6 +45,8 @@ pub struct Parts {
     pub store: Arc<dyn Store>,
     /// The same store, if it is on this machine and supports backups.
     pub local_store: Option<Arc<LocalStore>>,
+    /// The check that the catalog, the store and the workspaces belong together.
+    pub(crate) installation: Arc<Installation>,
     /// The audit log.
     pub(crate) audit: Arc<Audit>,
 }
@@ -78,10 +80,15 @@ impl Resources {
     pub(crate) fn new(config: Config, parts: Parts) -> Self {
         let config = Arc::new(config);
         Self {
-            stores: Arc::new(TenantStores::new(parts.store, &config, &parts.sight)),
+            stores: Arc::new(TenantStores::new(
+                parts.store,
+                &config,
+                &parts.sight,
+                &parts.node.name,
+            )),
             local_store: parts.local_store,
             room: Arc::new(Room::new(&config)),
-            installation: Arc::new(Installation::new(&config)),
+            installation: parts.installation,
             drivers: Arc::new(Drivers::standard()),
             collecting: Arc::default(),
             heads: Arc::default(),

@@ -40,7 +40,13 @@ struct Open {
 }
 
 impl TenantStores {
-    pub(crate) fn new(store: Arc<dyn Store>, config: &Config, sight: &EngineSight) -> Self {
+    /// `node` is the name of the node of this server.
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        config: &Config,
+        sight: &EngineSight,
+        node: &str,
+    ) -> Self {
         let provider: Option<ProviderKind> =
             config.provider.as_ref().and_then(|name| name.parse().ok());
         let (uid, gid) = config.sandbox_user;
@@ -54,6 +60,7 @@ impl TenantStores {
             owner: is_root.then_some(Owner { uid, gid }),
             lazy: None,
             hidden_mounts: matches!(sight, EngineSight::Files(_)),
+            node: config.store.is_some().then(|| node.to_owned()),
         };
         Self {
             store,
@@ -81,6 +88,13 @@ impl TenantStores {
         stored.map_err(|error| elevo_engine::Error::from(error).into())
     }
 
+    /// Fails if the store does not respond.
+    pub(crate) async fn check(&self) -> Result<()> {
+        let asked = self.store.reference(TenantId::LOCAL, "check").await;
+        asked.map_err(elevo_engine::Error::from)?;
+        Ok(())
+    }
+
     /// Returns the directory of a tenant's workspaces.
     pub(crate) fn directory(&self, tenant: TenantId) -> PathBuf {
         self.root.join(tenant.to_string())
@@ -89,6 +103,16 @@ impl TenantStores {
     /// Returns true if this server can limit the disk space of a workspace.
     pub(crate) fn can_limit(&self) -> bool {
         self.options.pool.is_some()
+    }
+
+    /// Opens the workspaces of all tenants, so that other servers keep the snapshots
+    /// that these need. Tenants whose workspaces cannot be opened are logged.
+    pub(crate) async fn open_all(&self) {
+        for tenant in self.known() {
+            let opened = self.with(tenant, |_| Ok(())).await;
+            let what = "cannot open the workspaces of a tenant";
+            log_failure(opened, "tenant", &tenant.to_string(), what);
+        }
     }
 
     /// Returns the tenants that have a directory of workspaces on this machine

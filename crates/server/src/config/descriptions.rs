@@ -29,6 +29,61 @@ pub(super) const SETTINGS: &[(&str, &str)] = &[
         "maximum connections to the database of the catalog; the server has two more for \
          notifications [16]",
     ),
+    (
+        "STORE_URL",
+        "URL of a PostgreSQL database for the index of a store that several servers share, in the \
+         form of CATALOG_URL, without a pooler; may be the same database. Needs CATALOG_URL and \
+         S3_BUCKET [a directory in DATA_DIR]",
+    ),
+    (
+        "STORE_CONNECTIONS",
+        "maximum connections to the database of the store [16]",
+    ),
+    (
+        "STORE_CACHE_SIZE",
+        "maximum size of DATA_DIR/store-cache, which has files of the bucket; 0 for none [10g]",
+    ),
+    (
+        "STORE_CACHE_MEMORY",
+        "maximum size of the same cache in memory [256m]",
+    ),
+    (
+        "STORE_FILE_GRACE",
+        "seconds that an unused file stays in the bucket: at least the time to which its database may \
+         be recovered from a backup [86400]",
+    ),
+    ("S3_BUCKET", "name of the S3 bucket of the store"),
+    (
+        "S3_PREFIX",
+        "first part of the names in the bucket; each store needs its own",
+    ),
+    (
+        "S3_ENDPOINT",
+        "URL of the S3 service, such as http://127.0.0.1:8333 [AWS]",
+    ),
+    ("S3_REGION", "region of the bucket [us-east-1]"),
+    (
+        "S3_PATH_STYLE",
+        "send the name of the bucket in the path, not in the host [true with S3_ENDPOINT]",
+    ),
+    (
+        "S3_CA_FILE",
+        "certificates of authorities, a PEM file, that are trusted besides those of the system",
+    ),
+    (
+        "S3_ACCESS_KEY",
+        "access key of the bucket [from S3_CREDENTIALS_FILE, else from the role of the machine]",
+    ),
+    ("S3_SECRET_KEY", "secret of the access key"),
+    (
+        "S3_CREDENTIALS_FILE",
+        "file with the access key, in the form of ~/.aws/credentials; read again when it changes",
+    ),
+    ("S3_PROFILE", "section of S3_CREDENTIALS_FILE [default]"),
+    (
+        "S3_METADATA_URL",
+        "URL of the service that has the credentials of the machine's role [that of AWS]",
+    ),
     ("API_HOST", "address of the API [127.0.0.1]"),
     ("API_PORT", "port of the API, 0 for any [8080]"),
     (

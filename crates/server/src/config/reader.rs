@@ -1,23 +1,24 @@
 //! Parses and checks the values of settings.
 
+mod storage;
 mod values;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use elevo_api::{NetworkMode, parse_cpu, parse_limit};
 use elevo_sandbox::HostLimits;
 
+use crate::config::descriptions::SETTINGS;
 use crate::config::reader::values::{
-    api_key, catalog_url, check_user, names, network, networks, origins, output_buffer, percent,
-    port_requests, ports_domain, provider, public_url, some_number, some_size, terminals, truth,
-    user, user_by_default, warm_pools,
+    api_key, check_user, names, network, networks, origins, output_buffer, percent, port_requests,
+    ports_domain, provider, public_url, some_number, some_size, terminals, truth, user,
+    user_by_default, warm_pools,
 };
 use crate::config::{
-    AuditConfig, AuditedCommands, CatalogDatabase, Config, Garbage, Limits, SETTINGS, Secret, Tls,
-    TracesConfig, Webhooks,
+    AuditConfig, AuditedCommands, Config, Garbage, Limits, Secret, Tls, TracesConfig, Webhooks,
 };
 
 #[derive(Default)]
@@ -27,7 +28,25 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn add_file(&mut self, text: &str) {
+    /// Reads settings from a file, and from the environment, which takes
+    /// precedence.
+    pub(super) fn read(
+        file: Option<&str>,
+        environment: impl IntoIterator<Item = (String, String)>,
+    ) -> Self {
+        let mut reader = Self::default();
+        if let Some(text) = file {
+            reader.add_file(text);
+        }
+        for (name, value) in environment {
+            if SETTINGS.iter().any(|(known, _)| *known == name) && !value.is_empty() {
+                reader.values.insert(name, value);
+            }
+        }
+        reader
+    }
+
+    fn add_file(&mut self, text: &str) {
         let table: toml::Table = match text.parse() {
             Ok(table) => table,
             Err(error) => {
@@ -177,21 +196,6 @@ impl Reader {
         Some(TracesConfig { endpoint, sample })
     }
 
-    fn catalog(&mut self) -> Option<CatalogDatabase> {
-        let connections = self.number("CATALOG_CONNECTIONS", 16, 2);
-        let direct_url = self.get("CATALOG_DIRECT_URL", None, catalog_url);
-        let url = self.get("CATALOG_URL", None, catalog_url);
-        if url.is_none() && direct_url.is_some() {
-            let problem = "CATALOG_DIRECT_URL needs CATALOG_URL";
-            self.problems.push(problem.into());
-        }
-        url.map(|url| CatalogDatabase {
-            url,
-            direct_url,
-            connections,
-        })
-    }
-
     fn audit(&mut self) -> AuditConfig {
         let commands = |text: &str| match text {
             "full" => Ok(AuditedCommands::Full),
@@ -310,24 +314,6 @@ impl Reader {
         }
     }
 
-    /// Returns the path of the key file. The file must not be in a directory
-    /// that is backed up or copied as a whole: the copy would contain the
-    /// secrets together with their key.
-    fn secrets_key_file(&mut self, data: &Path, workspaces: &Path) -> PathBuf {
-        let file = self.path("SECRETS_KEY_FILE");
-        let file = file.unwrap_or_else(|| crate::config::secrets_key_file(data));
-        let shown = file.display();
-        if !file.is_absolute() {
-            let problem = format!("SECRETS_KEY_FILE: {shown} is not an absolute path");
-            self.problems.push(problem);
-        }
-        if file.starts_with(data) || file.starts_with(workspaces) {
-            let problem = format!("SECRETS_KEY_FILE: {shown} is in DATA_DIR or WORKSPACE_ROOT");
-            self.problems.push(problem);
-        }
-        file
-    }
-
     /// Returns the user and group of all processes in sandboxes.
     fn sandbox_user(&mut self) -> (u32, u32) {
         let own = rustix::process::geteuid();
@@ -379,9 +365,11 @@ impl Reader {
             self.refuse_plain("GRPC_HOST", grpc, "");
             self.refuse_plain("METRICS_HOST", Some(metrics), "");
         }
+        let (catalog, store) = self.databases(&data_dir);
         Config {
             adopt: false,
-            catalog: self.catalog(),
+            catalog,
+            store,
             workspace_root,
             secrets_key_file,
             data_dir,

@@ -2,10 +2,10 @@
 //! format as every other API error.
 
 use axum::extract::rejection::JsonRejection;
-use axum::extract::{FromRequest, FromRequestParts, Request};
-use axum::http::StatusCode;
+use axum::extract::{FromRequest, FromRequestParts, MatchedPath, Request};
 use axum::http::header::{AUTHORIZATION, HeaderMap};
 use axum::http::request::Parts;
+use axum::http::{Method, StatusCode};
 use elevo_core::{AgentId, ErrorCode, KeyId, ReviewId, SandboxId, WebhookId, WorkspaceId};
 use serde::de::DeserializeOwned;
 
@@ -141,25 +141,48 @@ pub(crate) trait PathPart: Sized {
         shared: &Shared,
         who: &Principal,
     ) -> impl Future<Output = Result<Self, Failure>> + Send;
+
+    /// Fails if the record is on the node of another server.
+    fn check_here(
+        &self,
+        _shared: &Shared,
+        _who: &Principal,
+    ) -> impl Future<Output = Result<(), Failure>> + Send {
+        std::future::ready(Ok(()))
+    }
 }
 
-impl<T: PathPart> FromRequestParts<Shared> for Path<T> {
+/// Routes that every server answers from the catalog, wherever the record is.
+const ANYWHERE: [&str; 2] = ["/api/v1/sandboxes/{id}", "/api/v1/workspaces/{id}"];
+
+fn is_answered_anywhere(parts: &Parts) -> bool {
+    let path = parts.extensions.get::<MatchedPath>();
+    let path = path.map_or("", MatchedPath::as_str);
+    parts.method == Method::GET && ANYWHERE.contains(&path)
+}
+
+impl<T: PathPart + Send + Sync> FromRequestParts<Shared> for Path<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, ApiError> {
         let Who(who) = Who::from_request_parts(parts, shared).await?;
         let text = texts(parts, shared).await?;
-        Ok(Self(T::decode(text, shared, &who).await?))
+        let found = T::decode(text, shared, &who).await?;
+        if !is_answered_anywhere(parts) {
+            found.check_here(shared, &who).await?;
+        }
+        Ok(Self(found))
     }
 }
 
-impl<T: PathPart + Send, U: PathPart + Send> FromRequestParts<Shared> for Path<(T, U)> {
+impl<T: PathPart + Send + Sync, U: PathPart + Send> FromRequestParts<Shared> for Path<(T, U)> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, ApiError> {
         let Who(who) = Who::from_request_parts(parts, shared).await?;
         let (first, second) = texts(parts, shared).await?;
         let first = T::decode(first, shared, &who).await?;
+        first.check_here(shared, &who).await?;
         let second = U::decode(second, shared, &who).await?;
         Ok(Self((first, second)))
     }
@@ -191,11 +214,19 @@ impl PathPart for SandboxId {
     async fn decode(text: String, shared: &Shared, who: &Principal) -> Result<Self, Failure> {
         shared.app.names.sandbox(who, &text).await
     }
+
+    async fn check_here(&self, shared: &Shared, who: &Principal) -> Result<(), Failure> {
+        shared.app.here.check_sandbox(who, self).await
+    }
 }
 
 impl PathPart for WorkspaceId {
     async fn decode(text: String, shared: &Shared, who: &Principal) -> Result<Self, Failure> {
         shared.app.names.workspace(who, &text).await
+    }
+
+    async fn check_here(&self, shared: &Shared, who: &Principal) -> Result<(), Failure> {
+        shared.app.here.check_workspace(who, self).await
     }
 }
 

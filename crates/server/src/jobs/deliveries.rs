@@ -33,7 +33,7 @@ const ROW: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Delivers events until the server stops.
-pub(crate) async fn run(app: Arc<App>) {
+pub(crate) async fn run(app: Arc<App>) -> Result<()> {
     let settings = &app.config.webhooks;
     let client = match outgoing::client(settings.timeout, settings.allow_private) {
         Ok(client) => client,
@@ -43,7 +43,7 @@ pub(crate) async fn run(app: Arc<App>) {
                 "cannot create the HTTP client for webhooks; no event is delivered until the \
                  server is restarted"
             );
-            return;
+            return std::future::pending().await;
         }
     };
     let mut tasks: JoinSet<WebhookId> = JoinSet::new();

@@ -102,7 +102,7 @@ impl fmt::Display for CatalogPlace {
 
 /// Returns the hosts and the database of a URL, without its user, password and
 /// options.
-fn without_credentials(url: &str) -> String {
+pub(crate) fn without_credentials(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("postgres", ""));
     let rest = rest.split('?').next().unwrap_or_default();
     let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));

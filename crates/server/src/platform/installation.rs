@@ -5,10 +5,10 @@
 //! does not start unless the three parts of an installation agree:
 //!
 //! ```text
-//! part              where                         says
-//! catalog           its settings                  installation, generation
-//! store             store/SERVER                  installation, generation
-//! workspace root    WORKSPACE_ROOT/INSTALLATION   installation
+//! part              where                           says
+//! catalog           its settings                    installation, generation
+//! store             store/SERVER, or its database   installation, generation
+//! workspace root    WORKSPACE_ROOT/INSTALLATION     installation
 //! ```
 //!
 //! The generation is a number that the server increments at each start, at each
@@ -27,6 +27,9 @@
 //! later     4, 5, 6
 //! ```
 //!
+//! Several servers that share the catalog and the store take turns, by a lock on
+//! the mark of the store.
+//!
 //! At every moment, the catalog's generation equals the store's generation or
 //! is one more. Until step 6 of the first start, the store has no `SERVER`;
 //! until then, the parts are accepted if every root in the catalog is in the
@@ -40,21 +43,20 @@ pub(crate) mod roots;
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use elevo_catalog::{ADOPTING, Catalog, GENERATION, INSTALLATION};
 use elevo_core::{TenantId, Timestamp};
-use elevo_store_local::{LocalStore, Options, ServerStamp, server_stamp, set_server_stamp};
+use elevo_engine::ServerStamp;
 use tokio::sync::{Mutex, watch};
 
 use crate::config::Config;
 use crate::platform::catalog_place::CatalogPlace;
+use crate::platform::clock;
 use crate::platform::installation::found::{Found, Verdict};
-use crate::platform::{clock, descriptors};
+use crate::platform::store_place::{OpenStore, StampLock, Stamps, StorePlace};
 
 pub use crate::platform::installation::refusal::Refusal;
 pub use crate::platform::installation::roots::Missing;
@@ -64,6 +66,11 @@ pub(crate) use crate::platform::installation::roots::missing;
 const ADOPTED: &str = "adopted";
 /// The file in the workspace root with the id of the installation.
 const ROOT_FILE: &str = "INSTALLATION";
+/// The file in the workspace root with the name of the server's node, if several
+/// servers share the store.
+const NODE_FILE: &str = "NODE";
+/// The name of the node of a server that is alone.
+const LONE_NODE: &str = "local";
 /// Time after an adoption in which no garbage is collected, so that a mistake
 /// can be noticed.
 const HOLD: Duration = Duration::from_secs(24 * 3600);
@@ -73,7 +80,9 @@ const HOLD: Duration = Duration::from_secs(24 * 3600);
 pub(crate) struct Installation {
     data: PathBuf,
     catalog: CatalogPlace,
-    store: PathBuf,
+    store: StorePlace,
+    /// The mark of the store, if it is open.
+    stamps: Option<Stamps>,
     root: PathBuf,
     adopt: bool,
     /// Disk usage, in percent, above which the store rejects writes.
@@ -92,7 +101,8 @@ impl Installation {
         Self {
             data: config.data_dir.clone(),
             catalog: CatalogPlace::of(config),
-            store: config.data_dir.join("store"),
+            store: StorePlace::of(config),
+            stamps: None,
             root: config.workspace_root.clone(),
             adopt: config.adopt,
             full_percent: config.full_percent,
@@ -103,12 +113,28 @@ impl Installation {
         }
     }
 
+    /// The same with an open store, which can be marked.
+    pub(crate) fn with_store(config: &Config, store: &OpenStore) -> Self {
+        Self {
+            stamps: Some(match store.cluster() {
+                Some(store) => Stamps::Row(store),
+                None => Stamps::File(config.data_dir.join("store")),
+            }),
+            ..Self::new(config)
+        }
+    }
+
+    /// Whether no other server can use the store.
+    pub(crate) fn is_alone(&self) -> bool {
+        matches!(self.store, StorePlace::Directory(_))
+    }
+
     /// Fails if a newer version of Elevo wrote a part. Fails with a [`Refusal`]
     /// if the parts do not belong together, unless an adoption is requested or
     /// in progress. Does not change the parts.
     pub(crate) async fn check(&self) -> anyhow::Result<()> {
         format::check(self)?;
-        let _still = self.block_writers().await?;
+        let _still = self.store.block_writers().await?;
         let found = Found::look(self).await?;
         if self.adopt || found.is_adopting() {
             return Ok(());
@@ -134,42 +160,43 @@ impl Installation {
         }
     }
 
-    /// Prevents other processes from writing to the store until the result is
-    /// dropped.
-    async fn block_writers(&self) -> anyhow::Result<elevo_store_local::WritersBlocked> {
-        let store = self.store.clone();
-        let wait = Options::default().wait;
-        let keeping = move || elevo_store_local::block_writers(&store, wait);
-        Ok(tokio::task::spawn_blocking(keeping).await??)
+    /// Opens the store, and creates it if there is none.
+    pub(crate) async fn open_store(&self) -> anyhow::Result<OpenStore> {
+        let opened = self.store.open(self.full_percent, self.adopt).await;
+        opened.map_err(Refusal::of_store)
     }
 
-    /// Opens the store, and creates it if there is none.
-    pub(crate) async fn open_store(&self) -> anyhow::Result<Arc<LocalStore>> {
-        let path = self.store.clone();
-        let options = Options {
-            holder: format!("the server (process {})", std::process::id()),
-            full_percent: self.full_percent,
-            open_files: descriptors::for_store(
-                descriptors::raise()?,
-                Options::default().open_files,
-            ),
-            ..Options::default()
-        };
-        let opening = tokio::task::spawn_blocking(move || -> anyhow::Result<LocalStore> {
-            let mut builder = fs::DirBuilder::new();
-            builder.recursive(true).mode(0o700).create(&path)?;
-            let store = match elevo_store_local::is_store(&path)? {
-                true => LocalStore::open(&path, &options),
-                false => LocalStore::create(&path, &options),
-            };
-            store.with_context(|| format!("cannot open the store {}", path.display()))
-        });
-        Ok(Arc::new(opening.await??))
+    async fn lock_stamp(&self) -> anyhow::Result<StampLock> {
+        let stamps = self.stamps.as_ref().context("the store is not open")?;
+        stamps.lock().await
+    }
+
+    /// Returns the name of this server's node in the catalog. With a store that only
+    /// one server uses, it is always the same. Otherwise the workspace root has a
+    /// random name, since the workspaces in it belong to the node.
+    pub(crate) fn node_name(&self) -> anyhow::Result<String> {
+        let path = self.root.join(NODE_FILE);
+        match fs::read_to_string(&path) {
+            Ok(name) => return Ok(name.trim().to_owned()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot read {}", path.display()));
+            }
+        }
+        // The root of a server that was alone before.
+        if self.is_alone() || self.root.join(ROOT_FILE).exists() {
+            return Ok(LONE_NODE.into());
+        }
+        let name = clock::name("node-");
+        let written = write_file(&self.root, NODE_FILE, &name);
+        written.with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(name)
     }
 
     /// Records in all parts that they belong together, and increments the
     /// generation. Returns whether the parts were adopted.
     pub(crate) async fn stamp(&self, catalog: &dyn Catalog) -> anyhow::Result<bool> {
+        let lock = self.lock_stamp().await?;
         let found = Found::look(self).await?;
         let is_adopted = match found.verdict(self) {
             Verdict::Fresh => false,
@@ -190,7 +217,7 @@ impl Installation {
         }
         let stamp = found.store.stamp.as_ref();
         let known = stamp.map(|stamp| stamp.generation).filter(|_| is_adopted);
-        match self.grow_beyond(catalog, known).await {
+        match self.grow_beyond(catalog, known, lock).await {
             // The parts already agree, and a full disk must not prevent a
             // start.
             Err(error) if !is_adopted && stamp.is_some() && !self.is_refused() => {
@@ -211,7 +238,8 @@ impl Installation {
     /// went back to an earlier state. Nothing may be deleted then.
     pub(crate) async fn verify(&self, catalog: &dyn Catalog) -> anyhow::Result<()> {
         let _growing = self.growing.lock().await;
-        self.present(catalog).await.map(drop)
+        let lock = self.lock_stamp().await?;
+        self.present(catalog, &lock).await.map(drop)
     }
 
     /// Waits until [`verify`](Self::verify) or [`grow`](Self::grow) fails with a
@@ -230,23 +258,21 @@ impl Installation {
         self.refused.borrow().is_some()
     }
 
-    /// Reads the catalog's installation and generation, and the store's stamp.
-    /// Fails with a [`Refusal`] if they do not belong together.
+    /// Reads the catalog's installation and generation, and compares them with the
+    /// store's stamp. Fails with a [`Refusal`] if they do not belong together.
     async fn present(
         &self,
         catalog: &dyn Catalog,
-    ) -> anyhow::Result<(String, u64, Option<ServerStamp>)> {
-        // Read first: a catalog that is read later has at least its generation.
-        let stamp = server_stamp(&self.store)?;
+        lock: &StampLock,
+    ) -> anyhow::Result<(String, u64)> {
+        // Read after the stamp: the catalog then has at least its generation.
         let (id, now) = marked(catalog).await?;
-        let refusal = stamp
-            .as_ref()
-            .and_then(|stamp| self.compare(&id, now, stamp));
+        let refusal = lock.stamp().and_then(|stamp| self.compare(&id, now, stamp));
         if let Some(refusal) = refusal {
             self.refused.send_replace(Some(refusal.clone()));
             return Err(refusal.into());
         }
-        Ok((id, now, stamp))
+        Ok((id, now))
     }
 
     /// Compares a catalog with the stamp of the store.
@@ -255,7 +281,7 @@ impl Installation {
             return Some(Refusal::Foreign {
                 catalog: self.catalog.clone(),
                 own: id.to_owned(),
-                part: self.store.clone(),
+                part: self.store.to_string(),
                 other: stamp.installation.clone(),
             });
         }
@@ -275,28 +301,35 @@ impl Installation {
 
     /// Increments the generation. Fails like [`verify`](Self::verify).
     pub(crate) async fn grow(&self, catalog: &dyn Catalog) -> anyhow::Result<()> {
-        self.grow_beyond(catalog, None).await
+        let _growing = self.growing.lock().await;
+        let lock = self.lock_stamp().await?;
+        self.grow_beyond(catalog, None, lock).await
     }
 
     /// Increments the generation. If the parts are adopted, increments it to a
     /// number above `adopted`, the generation that the store records.
-    async fn grow_beyond(&self, catalog: &dyn Catalog, adopted: Option<u64>) -> anyhow::Result<()> {
-        let _growing = self.growing.lock().await;
-        let (id, now, stamp) = match adopted {
-            None => self.present(catalog).await?,
-            Some(_) => {
+    async fn grow_beyond(
+        &self,
+        catalog: &dyn Catalog,
+        adopted: Option<u64>,
+        mut lock: StampLock,
+    ) -> anyhow::Result<()> {
+        let (id, next) = loop {
+            if let Some(adopted) = adopted {
                 let (id, now) = marked(catalog).await?;
-                (id, now, None)
+                break (id, now.max(adopted) + 1);
             }
+            let (id, now) = self.present(catalog, &lock).await?;
+            if lock.stamp().is_none_or(|stamp| stamp.generation == now) {
+                break (id, now + 1);
+            }
+            // A kill after the increment in the catalog left the store one
+            // generation behind.
+            self.stamp_store(lock, &id, now).await?;
+            lock = self.lock_stamp().await?;
         };
-        // A kill after the increment in the catalog may have left the store one
-        // generation behind.
-        if stamp.is_some_and(|stamp| stamp.generation < now) {
-            self.stamp_store(&id, now)?;
-        }
-        let next = now.max(adopted.unwrap_or(0)) + 1;
         self.set(catalog, GENERATION, &next.to_string()).await?;
-        self.stamp_store(&id, next)
+        self.stamp_store(lock, &id, next).await
     }
 
     async fn set(&self, catalog: &dyn Catalog, name: &str, value: &str) -> anyhow::Result<()> {
@@ -305,13 +338,13 @@ impl Installation {
         set.context("cannot mark the catalog")
     }
 
-    fn stamp_store(&self, id: &str, generation: u64) -> anyhow::Result<()> {
+    async fn stamp_store(&self, lock: StampLock, id: &str, generation: u64) -> anyhow::Result<()> {
         self.before_write();
         let stamp = ServerStamp {
             installation: id.to_owned(),
             generation,
         };
-        set_server_stamp(&self.store, &stamp).context("cannot mark the store")
+        lock.set(&stamp).await
     }
 
     fn stamp_root(&self, id: &str) -> anyhow::Result<()> {
@@ -342,12 +375,17 @@ async fn marked(catalog: &dyn Catalog) -> anyhow::Result<(String, u64)> {
 
 /// Writes the id of an installation to the workspace root, atomically.
 pub(crate) fn write_root_stamp(root: &Path, id: &str) -> io::Result<()> {
+    write_file(root, ROOT_FILE, id)
+}
+
+/// Writes a file with one line into the workspace root, atomically.
+fn write_file(root: &Path, name: &str, line: &str) -> io::Result<()> {
     fs::create_dir_all(root)?;
-    let unfinished = root.join(format!("{ROOT_FILE}.new"));
+    let unfinished = root.join(format!("{name}.new"));
     let mut file = File::create(&unfinished)?;
-    file.write_all(format!("{id}\n").as_bytes())?;
+    file.write_all(format!("{line}\n").as_bytes())?;
     file.sync_all()?;
-    fs::rename(&unfinished, root.join(ROOT_FILE))?;
+    fs::rename(&unfinished, root.join(name))?;
     File::open(root)?.sync_all()
 }
 

@@ -21,8 +21,10 @@ pub(super) fn prepare(config: &Config) -> anyhow::Result<()> {
         let made = private_directory(&path);
         made.with_context(|| format!("cannot create {}", path.display()))?;
     }
-    let store = data.join("store");
-    close(&store).with_context(|| format!("cannot restrict access to {}", store.display()))?;
+    if config.store.is_none() {
+        let store = data.join("store");
+        close(&store).with_context(|| format!("cannot restrict access to {}", store.display()))?;
+    }
     // Containers mount these two directories, and their users must be able to
     // read them.
     for path in [data.join("run/agents"), data.join("agent")] {

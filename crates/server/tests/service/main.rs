@@ -64,6 +64,7 @@ mod retention;
 mod revoked;
 mod routes;
 mod secrets;
+mod several;
 mod shared;
 mod single_files;
 mod snapshots;

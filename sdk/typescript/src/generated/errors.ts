@@ -223,6 +223,9 @@ export class SecretUnreadableError extends UnavailableError {}
 /** WEBHOOK_NOT_FOUND (9017): List webhooks with `elevo webhook ls`. */
 export class WebhookNotFoundError extends NotFoundError {}
 
+/** ON_ANOTHER_SERVER (9018): Send the request to the server that created the sandbox or workspace; each server has its own sandboxes and workspaces. */
+export class OnAnotherServerError extends ConflictError {}
+
 /** The class and the status of each code. */
 export const classes: Readonly<Record<number, [new (fields: ErrorFields) => WorkspaceError, number]>> = {
     1001: [UnauthorizedError, 401],
@@ -301,4 +304,5 @@ export const classes: Readonly<Record<number, [new (fields: ErrorFields) => Work
     9015: [InsufficientStorageError, 507],
     9016: [SecretUnreadableError, 500],
     9017: [WebhookNotFoundError, 404],
+    9018: [OnAnotherServerError, 409],
 }

@@ -77,6 +77,7 @@ store gc
 store verify
 store backup ../backups
 store verify --store ../backups/*Z
+store copy .elevo/store ../copied-store
 store restore-backup ../backups ../restored
 store repair --from ../backups
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use elevo_api::Scope;
-use elevo_catalog::{ApiKey, KeyLimits, Sandbox, TenantLimits};
+use elevo_catalog::{ApiKey, KeyLimits, NodeId, Sandbox, TenantLimits};
 use elevo_core::{AgentId, ErrorCode, KeyId, SandboxId, TenantId};
 use parking_lot::Mutex;
 
@@ -43,6 +43,13 @@ impl AskedFor {
     pub(crate) fn take(&self, id: &SandboxId) -> Option<Sandbox> {
         let found = self.0.lock().take();
         found.filter(|sandbox| sandbox.id == *id)
+    }
+
+    /// Returns the node of the sandbox with this id, if it was read with the key.
+    pub(crate) fn node(&self, id: &SandboxId) -> Option<NodeId> {
+        let found = self.0.lock();
+        let found = found.as_ref().filter(|sandbox| sandbox.id == *id);
+        found.map(|sandbox| sandbox.node)
     }
 }
 

@@ -94,6 +94,13 @@ impl Backups {
                 .remediation("Wait until that backup is finished, and retry.")
                 .retry_after(10));
         };
+        if self.local_store.is_none() {
+            let message = "the store of this server is in a database and a bucket";
+            return Err(Failure::new(ErrorCode::StorageFailed, message).remediation(
+                "Back up the database with its archived log, and keep the bucket as it is (see \
+                 docs/operations.md).",
+            ));
+        }
         let data = self.config.data_dir.clone();
         let root = self.config.workspace_root.clone();
         let directory = PathBuf::from(&wish.directory);

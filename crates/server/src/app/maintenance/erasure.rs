@@ -14,12 +14,14 @@
 //! tenant       a record in the audit log, then the row
 //! ```
 //!
+//! Of several servers, each deletes its own sandboxes and workspaces. The last one
+//! deletes the rest.
+//!
 //! Each step deletes data because of the mark alone, never because other data is
 //! missing, and each step can be repeated. So after a crash the erasure simply
 //! starts at the first step.
 
-use elevo_catalog::Catalog;
-use elevo_catalog::Tenant;
+use elevo_catalog::{Catalog, NodeId, Tenant, WorkspaceQuery};
 use elevo_core::TenantId;
 use elevo_engine::{
     Commit, Error as EngineError, Expected, GcOptions, GcProgress, GcScope, ReferenceUpdate,
@@ -39,6 +41,7 @@ use crate::app::sandboxes::starts::Starts;
 use crate::app::tenant_stores::TenantStores;
 use crate::failure::Result;
 use crate::platform::audit::{Audit, Entry};
+use crate::platform::installation::Installation;
 use crate::platform::{clock, installation};
 
 /// Maximum refs deleted in one commit.
@@ -50,6 +53,8 @@ pub(crate) struct Erasure {
     audit: Arc<Audit>,
     catalog: Arc<dyn Catalog>,
     collecting: Arc<Collecting>,
+    installation: Arc<Installation>,
+    node: NodeId,
     stores: Arc<TenantStores>,
     starts: Arc<Starts>,
     tenants: Arc<Tenants>,
@@ -68,6 +73,8 @@ impl Erasure {
             audit: resources.audit.clone(),
             catalog: resources.catalog.clone(),
             collecting: resources.collecting.clone(),
+            installation: resources.installation.clone(),
+            node: resources.node.id,
             starts: starts.clone(),
             stores: resources.stores.clone(),
             tenants: tenants.clone(),
@@ -139,7 +146,7 @@ impl Erasure {
             return Ok(false);
         }
         // Deletes the workspaces.
-        if !self.stores.erase(id).await? {
+        if !self.stores.erase(id).await? || !self.leave_to_others(id).await? {
             return Ok(false);
         }
         self.catalog.clear_tenant(id).await?;
@@ -162,6 +169,10 @@ impl Erasure {
     async fn erase_sandboxes(&self, tenant: TenantId) -> Result<bool> {
         let (mut is_done, mut first_failure) = (true, None);
         for sandbox in sandboxes_of(&*self.catalog, tenant).await? {
+            // Its server erases it.
+            if sandbox.node != self.node {
+                continue;
+            }
             // The task that starts this sandbox could create its container
             // after the deletion.
             if self.starts.is_being_made(&sandbox.id) {
@@ -179,6 +190,34 @@ impl Erasure {
             }
         }
         first_failure.map_or(Ok(is_done), Err)
+    }
+
+    /// Deletes the rows of this server's workspaces, whose files are deleted.
+    /// Returns `false` if the tenant has sandboxes or workspaces on other servers,
+    /// which delete them.
+    async fn leave_to_others(&self, tenant: TenantId) -> Result<bool> {
+        if self.installation.is_alone() {
+            return Ok(true);
+        }
+        let mut query = WorkspaceQuery {
+            tenant: Some(tenant),
+            ..WorkspaceQuery::default()
+        };
+        let mut is_last = sandboxes_of(&*self.catalog, tenant).await?.is_empty();
+        loop {
+            let page = self.catalog.workspaces(&query).await?.items;
+            let Some(last) = page.last() else {
+                return Ok(is_last);
+            };
+            query.after = Some(last.position());
+            for workspace in page {
+                if workspace.node == self.node {
+                    self.catalog.remove_workspace(tenant, &workspace.id).await?;
+                } else {
+                    is_last = false;
+                }
+            }
+        }
     }
 
     /// Deletes all refs, snapshots and objects of a tenant. Returns `false` if a

@@ -106,7 +106,7 @@ impl Garbage {
         let used = (total - free).saturating_mul(100) / total.max(1);
         let is_filling = used >= u64::from(settings.disk_percent) && since >= AGAIN;
         let is_time = settings.interval.is_some_and(|interval| since >= interval);
-        if !is_filling && !is_time {
+        if !is_filling && !is_time || self.was_collected_elsewhere().await? {
             return Ok(());
         }
         // The catalog may be the wrong one for the adopted data, and then the
@@ -140,6 +140,20 @@ impl Garbage {
             "garbage collected"
         );
         Ok(())
+    }
+
+    /// Returns whether one of several servers has collected garbage within the
+    /// interval.
+    async fn was_collected_elsewhere(&self) -> Result<bool> {
+        let interval = self.config.garbage.interval;
+        let Some(interval) = interval.filter(|_| !self.installation.is_alone()) else {
+            return Ok(false);
+        };
+        let last = self.catalog.setting(LAST).await?;
+        let last = last.and_then(|text| serde_json::from_str::<api::GcReport>(&text).ok());
+        let finished = last.filter(|report| !report.dry_run);
+        let finished = finished.and_then(|report| clock::parse(&report.finished_at));
+        Ok(finished.is_some_and(|finished| clock::after(finished, interval) > clock::now()))
     }
 
     /// Runs [`Self::collect_now`] for a principal with the scope `system`.

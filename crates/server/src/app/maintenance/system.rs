@@ -203,7 +203,10 @@ impl System {
     /// Probes whether the store accepts writes.
     pub(crate) async fn probe_store(&self) -> (bool, String) {
         let Some(store) = self.local_store.clone() else {
-            return (true, "is not on this machine".into());
+            return match self.stores.check().await {
+                Ok(()) => (true, "responds".into()),
+                Err(failure) => (false, failure.summary()),
+            };
         };
         let checked = blocking(move || Ok(store.check_writes())).await;
         match checked {

@@ -23,11 +23,16 @@ pub(super) fn public_url(text: &str) -> Result<Option<Url>, String> {
 
 /// Reads the URL of a database. An error does not contain the URL, which can
 /// have a password.
-pub(super) fn catalog_url(text: &str) -> Result<Option<Secret>, String> {
+pub(super) fn database_url(text: &str) -> Result<Option<Secret>, String> {
     match PostgresCatalog::check_url(text) {
         Ok(()) => Ok(Some(Secret(text.to_owned()))),
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// Reads the URL of a service of the bucket.
+pub(super) fn endpoint(text: &str) -> Result<Option<String>, String> {
+    public_url(text).map(|url| url.map(|url| url.as_str().trim_end_matches('/').to_owned()))
 }
 
 /// Reads a domain in lower case, with an optional port.

@@ -6,8 +6,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use elevo_catalog::{Catalog, INSTALLATION, SqliteCatalog, SqliteOptions};
-use elevo_engine::Progress;
-use elevo_store_local::{BackupError, LocalStore, Options, ServerStamp, set_server_stamp};
+use elevo_engine::{Progress, ServerStamp};
+use elevo_store_local::{BackupError, LocalStore, Options, set_server_stamp};
 
 use crate::config::CatalogDatabase;
 use crate::platform::backup::database::RecoveredDatabase;

@@ -22,7 +22,7 @@ const WORDS: &str = "elevo server ";
 /// nothing. The catalog is checked when it is read.
 pub(super) fn check(places: &Installation) -> anyhow::Result<()> {
     check_directory(&places.data)?;
-    elevo_store_local::check_format(&places.store)?;
+    places.store.check_format()?;
     elevo_audit::check_format(&places.data.join("audit"))?;
     let root = &places.root;
     let checked = check_registries(root);

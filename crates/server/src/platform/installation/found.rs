@@ -7,9 +7,9 @@ use std::path::Path;
 
 use anyhow::Context;
 use elevo_catalog::FoundCatalog;
-use elevo_store_local::{LocalStore, Options, ServerStamp, is_store, server_stamp};
 
 use crate::platform::installation::{Installation, ROOT_FILE, Refusal, tenant_from};
+use crate::platform::store_place::FoundStore;
 
 /// The parts of an installation that a start has found.
 #[derive(Clone, Debug)]
@@ -18,15 +18,6 @@ pub(crate) struct Found {
     pub(crate) catalog: Option<FoundCatalog>,
     pub(crate) store: FoundStore,
     pub(crate) root: FoundRoot,
-}
-
-#[derive(Clone, Debug, Default)]
-pub(crate) struct FoundStore {
-    pub(crate) is_there: bool,
-    pub(crate) stamp: Option<ServerStamp>,
-    /// Whether the store has data. This is checked only if the catalog has no
-    /// tenant and the store has no stamp.
-    pub(crate) has_data: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -70,15 +61,15 @@ impl Found {
         };
         let catalog = catalog.with_context(|| format!("cannot read the catalog {place}"))?;
         let catalog = catalog.filter(|catalog| !catalog.is_unused());
-        let (store, root) = (places.store.clone(), places.root.clone());
         let is_lone = !catalog.as_ref().is_some_and(|it| it.has_tenants);
+        let store = places.store.find(is_lone, places.adopt).await;
+        let store = store.map_err(Refusal::of_store)?;
+        let root = places.root.clone();
         let looking = tokio::task::spawn_blocking(move || {
-            let store = FoundStore::look(&store, is_lone)?;
             let looked = FoundRoot::look(&root);
-            let looked = looked.with_context(|| format!("cannot read {}", root.display()))?;
-            anyhow::Ok((store, looked))
+            looked.with_context(|| format!("cannot read {}", root.display()))
         });
-        let (store, root) = looking.await??;
+        let root = looking.await??;
         Ok(Self {
             catalog,
             store,
@@ -106,17 +97,14 @@ impl Found {
     /// and the root may have only the id that this start wrote.
     fn without_tenants(&self, places: &Installation) -> Option<Refusal> {
         let catalog = places.catalog.clone();
-        let no_catalog = |path: &Path| {
-            let beside = path.into();
-            Some(Refusal::NoCatalog { catalog, beside })
-        };
+        let no_catalog = |beside: String| Some(Refusal::NoCatalog { catalog, beside });
         if self.store.stamp.is_some() || self.store.has_data {
-            return no_catalog(&places.store);
+            return no_catalog(places.store.to_string());
         }
         let is_others = self.root.installation.is_some()
             && self.root.installation.as_ref() != self.catalog_installation();
         match is_others || self.root.has_workspaces {
-            true => no_catalog(&places.root),
+            true => no_catalog(places.root.display().to_string()),
             false => None,
         }
     }
@@ -136,7 +124,7 @@ impl Found {
             return (*other != own).then(|| Refusal::Foreign {
                 catalog: places.catalog.clone(),
                 own,
-                part: places.root.clone(),
+                part: places.root.display().to_string(),
                 other: other.clone(),
             });
         }
@@ -144,7 +132,8 @@ impl Found {
         if self.store.stamp.is_some() && self.root.has_workspaces {
             return Some(Refusal::UnknownWorkspaces { root });
         }
-        let is_missing = catalog.has_workspaces && !self.root.has_tenants;
+        // Of several servers, each has its own workspaces.
+        let is_missing = catalog.has_workspaces && !self.root.has_tenants && places.is_alone();
         is_missing.then_some(Refusal::NoWorkspaces { root })
     }
 
@@ -165,27 +154,6 @@ impl Found {
 
     pub(crate) fn is_adopting(&self) -> bool {
         self.catalog.as_ref().is_some_and(|it| it.is_adopting)
-    }
-}
-
-impl FoundStore {
-    fn look(path: &Path, is_lone: bool) -> anyhow::Result<Self> {
-        if !is_store(path)? {
-            return Ok(Self::default());
-        }
-        let stamp = server_stamp(path)?;
-        let has_data = match is_lone && stamp.is_none() {
-            true => {
-                let store = LocalStore::open_read_only(path, &Options::default())?;
-                !store.tenants()?.is_empty()
-            }
-            false => false,
-        };
-        Ok(Self {
-            is_there: true,
-            stamp,
-            has_data,
-        })
     }
 }
 

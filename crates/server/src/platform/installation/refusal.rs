@@ -2,6 +2,7 @@ use std::path::PathBuf;
 
 use crate::platform::catalog_place::CatalogPlace;
 use crate::platform::installation::roots::Missing;
+use crate::platform::store_place::{StorePlace, WrongBucket};
 
 /// The reason why a server does not start with its data. The start has changed
 /// nothing.
@@ -9,12 +10,12 @@ use crate::platform::installation::roots::Missing;
 #[non_exhaustive]
 pub enum Refusal {
     /// The catalog is missing or empty, but there is data that needs a catalog.
-    #[error("there is no catalog {}, but there is data in {}", catalog, beside.display())]
+    #[error("there is no catalog {catalog}, but there is data in {beside}")]
     NoCatalog {
         /// Where the catalog should be.
         catalog: CatalogPlace,
         /// The data.
-        beside: PathBuf,
+        beside: String,
     },
     /// The catalog is an earlier copy.
     #[error(
@@ -32,13 +33,12 @@ pub enum Refusal {
     },
     /// The store is an earlier copy.
     #[error(
-        "the store {} is an older copy: it was last used with generation {found} of the catalog, \
-         which has generation {known}",
-        store.display()
+        "the store {store} is an older copy: it was last used with generation {found} of the \
+         catalog, which has generation {known}"
     )]
     OlderStore {
         /// The store.
-        store: PathBuf,
+        store: StorePlace,
         /// The generation that the store records.
         found: u64,
         /// The generation of the catalog.
@@ -46,8 +46,7 @@ pub enum Refusal {
     },
     /// The catalog and another part belong to different installations.
     #[error(
-        "the catalog {} is of installation `{own}`, but {} is of installation `{other}`",
-        catalog, part.display()
+        "the catalog {catalog} is of installation `{own}`, but {part} is of installation `{other}`"
     )]
     Foreign {
         /// The catalog.
@@ -55,30 +54,35 @@ pub enum Refusal {
         /// The installation of the catalog.
         own: String,
         /// The store or the workspace root.
-        part: PathBuf,
+        part: String,
         /// The installation of the other part.
         other: String,
     },
     /// There is a catalog, but its store is missing.
-    #[error("there is no store {}, but there is a catalog {}", store.display(), catalog)]
+    #[error("there is no store {store}, but there is a catalog {catalog}")]
     NoStore {
         /// Where the store should be.
-        store: PathBuf,
+        store: StorePlace,
         /// The catalog.
         catalog: CatalogPlace,
     },
     /// The store lacks snapshots that the catalog refers to.
-    #[error(
-        "the store {} lacks {missing} that the catalog {} names",
-        store.display(), catalog
-    )]
+    #[error("the store {store} lacks {missing} that the catalog {catalog} names")]
     MissingRoots {
         /// The store.
-        store: PathBuf,
+        store: StorePlace,
         /// The catalog.
         catalog: CatalogPlace,
         /// The missing snapshots.
         missing: Missing,
+    },
+    /// The database of the store and its bucket do not belong together.
+    #[error("the store {store} cannot be used: {cause}")]
+    Bucket {
+        /// The store.
+        store: StorePlace,
+        /// The difference.
+        cause: String,
     },
     /// The workspace root has workspaces, but not the id of an installation.
     #[error("the workspaces in {} do not have the id of an installation", root.display())]
@@ -128,6 +132,14 @@ const NEWER: &str = "Install the version that wrote it or a newer one, or restor
                      the upgrade into another directory";
 
 impl Refusal {
+    /// Returns the refusal that an error of a store stands for, if it does.
+    pub(super) fn of_store(error: anyhow::Error) -> anyhow::Error {
+        match error.downcast::<WrongBucket>() {
+            Ok(WrongBucket { store, cause }) => Self::Bucket { store, cause }.into(),
+            Err(error) => error,
+        }
+    }
+
     /// Returns a name for programs.
     pub const fn name(&self) -> &'static str {
         match self {
@@ -137,6 +149,7 @@ impl Refusal {
             Self::Foreign { .. } => "installation_foreign",
             Self::NoStore { .. } => "store_missing",
             Self::MissingRoots { .. } => "snapshots_missing",
+            Self::Bucket { .. } => "bucket_foreign",
             Self::UnknownWorkspaces { .. } => "workspaces_unknown",
             Self::NoWorkspaces { .. } => "workspaces_missing",
             Self::NewerCatalog { .. } | Self::NewerDirectory { .. } => "newer_format",
@@ -150,13 +163,37 @@ impl Refusal {
                 format!("Check {}. {}", settings_of(catalog), restoring(catalog))
             }
             Self::OlderCatalog { catalog, .. } => restoring(catalog),
+            Self::NoStore {
+                store: StorePlace::Cluster(_),
+                ..
+            } => "Check STORE_URL and S3_BUCKET. To move the store of this server there, use \
+                 `elevo store copy`."
+                .into(),
+            Self::OlderStore {
+                store: StorePlace::Cluster(_),
+                ..
+            }
+            | Self::MissingRoots {
+                store: StorePlace::Cluster(_),
+                ..
+            } => "Check STORE_URL. Recover its database up to its newest state (point-in-time \
+                  recovery)."
+                .into(),
+            Self::Bucket { .. } => {
+                "Check STORE_URL, S3_BUCKET and S3_PREFIX: each store needs its own database and \
+                 its own prefix. After a recovery of the database to an earlier moment, first stop \
+                 every server that uses the original database."
+                    .into()
+            }
             Self::NoStore { .. } | Self::OlderStore { .. } | Self::MissingRoots { .. } => {
                 "Check that the disk is mounted. Restore the newest copy of the store, or restore \
                  a backup of the server into another directory."
                     .into()
             }
             Self::Foreign { .. } => {
-                "Check DATA_DIR and WORKSPACE_ROOT: each server needs separate directories.".into()
+                "Check DATA_DIR, WORKSPACE_ROOT, CATALOG_URL and STORE_URL: each installation needs \
+                 separate ones."
+                    .into()
             }
             Self::UnknownWorkspaces { .. } => {
                 "Check WORKSPACE_ROOT: it may belong to another server.".into()

@@ -1,16 +1,15 @@
 //! Checks that a store has the snapshots that a catalog refers to.
 
 use std::fmt;
-use std::path::Path;
 
 use anyhow::Context;
 use elevo_catalog::{Catalog, SqliteCatalog, SqliteOptions};
 use elevo_core::TenantId;
 use elevo_engine::Store;
 use elevo_objects::SnapshotId;
-use elevo_store_local::{LocalStore, Options};
 
 use crate::platform::catalog_place::{CatalogPlace, FILE};
+use crate::platform::store_place::StorePlace;
 
 /// Maximum roots read at a time.
 const PAGE: u32 = 1000;
@@ -82,7 +81,7 @@ async fn note_absent(
 /// format. A catalog in a database is migrated in place.
 pub(crate) async fn missing_at(
     place: &CatalogPlace,
-    store: &Path,
+    store: &StorePlace,
 ) -> anyhow::Result<Option<Missing>> {
     match place {
         CatalogPlace::Database(_) => missing_beside(&*place.open().await?, store).await,
@@ -101,11 +100,15 @@ pub(crate) async fn missing_at(
 }
 
 /// Returns the missing roots of a catalog that nothing else uses, and closes it.
-async fn missing_beside(catalog: &dyn Catalog, store: &Path) -> anyhow::Result<Option<Missing>> {
-    let path = store.to_owned();
-    let opening = move || LocalStore::open_read_only(&path, &Options::default());
-    let store = tokio::task::spawn_blocking(opening).await??;
-    let missing = missing(catalog, &store).await;
+async fn missing_beside(
+    catalog: &dyn Catalog,
+    store: &StorePlace,
+) -> anyhow::Result<Option<Missing>> {
+    let store = store.open_to_compare().await?;
+    let missing = missing(catalog, &*store.store()).await;
+    if let Some(store) = store.cluster() {
+        store.close().await?;
+    }
     catalog.close().await;
     missing
 }

@@ -6,6 +6,7 @@ use elevo_catalog::{Project, Projects, Retention, SqliteCatalog, SqliteOptions, 
 use elevo_core::TenantId;
 use elevo_engine::{Commit, Store};
 use elevo_objects::{Hash, Snapshot, SnapshotId, Tree};
+use elevo_store_local::server_stamp;
 use futures::FutureExt;
 use serde_json::json;
 use tempfile::TempDir;
@@ -28,7 +29,8 @@ impl Data {
         Installation {
             data: self.path("data"),
             catalog: CatalogPlace::File(self.path("data/catalog.db")),
-            store: self.path("data/store"),
+            store: StorePlace::Directory(self.path("data/store")),
+            stamps: Some(Stamps::File(self.path("data/store"))),
             root: self.path("workspaces"),
             adopt,
             full_percent: 100,
@@ -92,7 +94,7 @@ impl Data {
         let places = self.places(false, 0);
         let store = places.open_store().await.unwrap();
         let head = match is_stored {
-            true => store_snapshot(&store).await,
+            true => store_snapshot(&*store.store()).await,
             false => SnapshotId(Hash::from_bytes([7; 32])),
         };
         let catalog = self.catalog().await;
@@ -168,7 +170,7 @@ fn project(head: SnapshotId) -> Project {
     }
 }
 
-async fn store_snapshot(store: &LocalStore) -> SnapshotId {
+async fn store_snapshot(store: &dyn Store) -> SnapshotId {
     let snapshot = Snapshot {
         tree: Tree::EMPTY,
         times: None,
@@ -449,7 +451,7 @@ async fn grow_after(name: &str, value: &str) -> Refusal {
     places.verify(&catalog).await.unwrap();
     assert!(!places.is_refused());
     catalog.set_setting(name, value).await.unwrap();
-    let known = server_stamp(&places.store).unwrap();
+    let known = server_stamp(&data.path("data/store")).unwrap();
     let verified = places.verify(&catalog).await.unwrap_err();
     let grown = places.grow(&catalog).await.unwrap_err();
     let refusal = places.refused().await;
@@ -457,7 +459,7 @@ async fn grow_after(name: &str, value: &str) -> Refusal {
         assert_eq!(error.downcast_ref(), Some(&refusal));
     }
     // The evidence is still there.
-    assert_eq!(server_stamp(&places.store).unwrap(), known);
+    assert_eq!(server_stamp(&data.path("data/store")).unwrap(), known);
     assert_eq!(catalog.setting(name).await.unwrap().unwrap(), value);
     catalog.close().await;
     refusal

@@ -533,6 +533,13 @@ class WebhookNotFoundError(NotFoundError):
     """
 
 
+class OnAnotherServerError(ConflictError):
+    """`ON_ANOTHER_SERVER` (9018).
+
+    Send the request to the server that created the sandbox or workspace; each server has its own sandboxes and workspaces.
+    """
+
+
 BY_CODE: dict[int, type[WorkspaceError]] = {
     1001: UnauthorizedError,
     1002: ForbiddenError,
@@ -610,6 +617,7 @@ BY_CODE: dict[int, type[WorkspaceError]] = {
     9015: InsufficientStorageError,
     9016: SecretUnreadableError,
     9017: WebhookNotFoundError,
+    9018: OnAnotherServerError,
 }
 
 __all__ = [
@@ -641,6 +649,7 @@ __all__ = [
     "NotADirectoryError",
     "NotAFileError",
     "NotFoundError",
+    "OnAnotherServerError",
     "OriginNotAllowedError",
     "OutcomeUnknownError",
     "OutputGoneError",

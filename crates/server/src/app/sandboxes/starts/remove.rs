@@ -2,9 +2,10 @@
 
 use crate::app::sandboxes::spec::Spec;
 use crate::app::sandboxes::starts::Starts;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::platform::clock;
 use elevo_catalog::{Sandbox, SandboxChange};
+use elevo_core::ErrorCode;
 
 impl Starts {
     /// Rolls back the creation of a sandbox. Marks the row first, so that the
@@ -35,6 +36,11 @@ impl Starts {
     /// deletes or parks its workspace, and deletes its row. Each step can be
     /// repeated, so the cleanup calls this after an interruption.
     pub(crate) async fn remove(&self, sandbox: &Sandbox) -> Result<()> {
+        if sandbox.node != self.node {
+            // Its container is on another machine, and would be lost.
+            let message = "the sandbox is on another server";
+            return Err(Failure::new(ErrorCode::OnAnotherServer, message));
+        }
         let _held = self.locks.hold(&sandbox.id).await;
         self.containers.remove_container(&sandbox.id).await?;
         match sandbox.keep_workspace {

@@ -1,0 +1,264 @@
+//! Several servers with one catalog and one store, in PostgreSQL and S3.
+
+use elevo_testkit::postgres::Database;
+use elevo_testkit::s3::S3;
+use elevo_testkit::wait::until_async;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::harness::Service;
+use crate::installation::refused;
+
+/// The databases and the bucket of an installation.
+struct Place {
+    catalog: Database,
+    store: Database,
+    s3: S3,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self {
+            catalog: Database::create(),
+            store: Database::create(),
+            s3: S3::new(),
+        }
+    }
+
+    /// The settings of a server, with the S3 credentials in them.
+    fn settings(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("CATALOG_URL", self.catalog.url()),
+            ("STORE_URL", self.store.url()),
+            ("S3_ENDPOINT", self.s3.endpoint.clone()),
+            ("S3_BUCKET", self.s3.bucket.clone()),
+            ("S3_PREFIX", self.s3.prefix.clone()),
+            ("S3_ACCESS_KEY", self.s3.key.clone()),
+            ("S3_SECRET_KEY", self.s3.secret.clone()),
+        ]
+    }
+
+    fn server(&self) -> Service {
+        self.server_with(&[])
+    }
+
+    fn server_with(&self, more: &[(&str, &str)]) -> Service {
+        let settings = self.settings();
+        let settings = settings.iter().map(|(name, value)| (*name, value.as_str()));
+        let settings: Vec<_> = settings.chain(more.iter().copied()).collect();
+        Service::start_without_engine(&settings)
+    }
+}
+
+/// Creates a project; returns its path in the API.
+async fn project(service: &Service, name: &str) -> String {
+    let made = service
+        .post("/api/v1/projects", json!({ "name": name }))
+        .await;
+    format!("/api/v1/projects/{}", made["id"].as_str().unwrap())
+}
+
+async fn apply(service: &Service, project: &str, path: &str, content: &str) -> Value {
+    let files = json!({"files": [{"path": path, "content": content}]});
+    service.post(&format!("{project}/apply"), files).await
+}
+
+async fn read(service: &Service, project: &str, path: &str) -> String {
+    let url = format!("{project}/files");
+    let request = service.request(Method::GET, &url).query(&[("path", path)]);
+    let answer = request.send().await.unwrap();
+    assert_eq!(answer.status(), 200, "{path}");
+    answer.text().await.unwrap()
+}
+
+#[tokio::test]
+async fn two_servers_change_and_read_one_project() {
+    let place = Place::new();
+    let (mut one, two) = (place.server(), place.server());
+    let made = project(&one, "p").await;
+    let large = "a line of a file\n".repeat(40_000);
+    apply(&one, &made, "large.txt", &large).await;
+    apply(&two, &made, "small.txt", "from the second server").await;
+    for server in [&one, &two] {
+        assert_eq!(read(server, &made, "large.txt").await, large);
+        assert_eq!(
+            read(server, &made, "small.txt").await,
+            "from the second server"
+        );
+    }
+    one.kill();
+    apply(&two, &made, "small.txt", "after the kill").await;
+    one.run();
+    assert_eq!(read(&one, &made, "small.txt").await, "after the kill");
+    let history = one.get(&format!("{made}/steps")).await;
+    assert_eq!(history["items"].as_array().unwrap().len(), 3, "{history}");
+    assert!(!one.data.join("store").exists());
+}
+
+#[tokio::test]
+async fn two_servers_land_separate_changes_at_once() {
+    let place = Place::new();
+    let servers = [place.server(), place.server()];
+    let made = project(&servers[0], "p").await;
+    let changes = (0..20).map(|number| {
+        let (server, made) = (&servers[number % 2], &made);
+        async move {
+            let path = format!("dir-{}/file-{number}.txt", number % 3);
+            apply(server, made, &path, &number.to_string()).await;
+            path
+        }
+    });
+    let paths = futures::future::join_all(changes).await;
+    for (number, path) in paths.iter().enumerate() {
+        let other = &servers[(number + 1) % 2];
+        assert_eq!(read(other, &made, path).await, number.to_string());
+    }
+}
+
+#[tokio::test]
+async fn a_workspace_of_the_other_server_is_refused_with_the_reason() {
+    let place = Place::new();
+    let (one, two) = (place.server(), place.server());
+    let made = project(&one, "p").await;
+    let name = made.rsplit('/').next().unwrap();
+    let workspace = one
+        .post("/api/v1/workspaces", json!({ "project": name }))
+        .await;
+    let id = workspace["id"].as_str().unwrap();
+    let path = format!("/api/v1/workspaces/{id}");
+    assert_eq!(two.get(&path).await["id"], workspace["id"]);
+    let refused = two
+        .expect(Method::GET, &format!("{path}/diff"), None, 409)
+        .await;
+    assert_eq!(refused["error"]["name"], "ON_ANOTHER_SERVER", "{refused}");
+    let refused = two.expect(Method::DELETE, &path, None, 409).await;
+    assert_eq!(refused["error"]["name"], "ON_ANOTHER_SERVER", "{refused}");
+    one.expect(Method::DELETE, &path, None, 204).await;
+}
+
+#[tokio::test]
+async fn a_bucket_or_database_of_another_installation_is_refused() {
+    let (place, other) = (Place::new(), Place::new());
+    let mut server = place.server();
+    project(&server, "p").await;
+    server.stop();
+    other.server().stop();
+    server.set("S3_PREFIX", &other.s3.prefix);
+    let words = refused(&mut server);
+    assert!(words.contains("files of another store"), "{words}");
+    let unused = S3::new();
+    server.set("S3_PREFIX", &unused.prefix);
+    apply_to_have_tenants(&place);
+    let words = refused(&mut server);
+    assert!(words.contains("does not have the files"), "{words}");
+    server.set("S3_PREFIX", &other.s3.prefix);
+    server.set("STORE_URL", &other.store.url());
+    let words = refused(&mut server);
+    assert!(words.contains("of installation"), "{words}");
+    server.set("S3_PREFIX", &unused.prefix);
+    let empty = Database::create();
+    server.set("STORE_URL", &empty.url());
+    let words = refused(&mut server);
+    assert!(words.contains("there is no store"), "{words}");
+    assert!(words.contains("elevo store copy"), "{words}");
+}
+
+/// The store counts as used when a tenant has stored something.
+fn apply_to_have_tenants(place: &Place) {
+    place
+        .store
+        .execute_inside("SELECT store.tenant_1(decode(repeat('07', 16), 'hex'))");
+}
+
+#[tokio::test]
+async fn an_older_copy_of_the_stores_database_is_refused_until_it_is_adopted() {
+    let place = Place::new();
+    let mut server = place.server();
+    let made = project(&server, "p").await;
+    apply(&server, &made, "a.txt", "a").await;
+    server.stop();
+    let (catalog, store) = (Database::create(), Database::create());
+    for (copy, original) in [(&catalog, &place.catalog), (&store, &place.store)] {
+        copy.execute("DROP DATABASE {}");
+        copy.execute(&format!(
+            "CREATE DATABASE {{}} TEMPLATE {}",
+            original.name()
+        ));
+    }
+    server.run();
+    apply(&server, &made, "b.txt", "b").await;
+    server.stop();
+    // Both databases went back to the same moment.
+    server.set("CATALOG_URL", &catalog.url());
+    server.set("STORE_URL", &store.url());
+    let words = refused(&mut server);
+    assert!(words.contains("is an older copy"), "{words}");
+    assert!(words.contains("--adopt"), "{words}");
+}
+
+#[tokio::test]
+async fn a_server_ends_when_the_others_have_declared_it_lost() {
+    let place = Place::new();
+    let mut server = place.server();
+    server.expect_warnings();
+    server.expect_complaint("declared this store lost");
+    project(&server, "p").await;
+    place
+        .store
+        .execute_inside("UPDATE store.nodes SET state = 'x'");
+    server.fails().await;
+    assert!(server.logged("the other servers continue without it"));
+    server.run();
+    project(&server, "q").await;
+}
+
+#[tokio::test]
+async fn the_credentials_can_be_in_a_file_that_changes() {
+    let place = Place::new();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("credentials");
+    let text = |secret: &str| {
+        let key = &place.s3.key;
+        format!("[elevo]\naws_access_key_id = {key}\naws_secret_access_key = {secret}\n")
+    };
+    std::fs::write(&file, text(&place.s3.secret)).unwrap();
+    let file = file.to_str().unwrap();
+    let settings = [
+        ("S3_ACCESS_KEY", ""),
+        ("S3_SECRET_KEY", ""),
+        ("S3_CREDENTIALS_FILE", file),
+        ("S3_PROFILE", "elevo"),
+        // So that files are read from the bucket again.
+        ("STORE_CACHE_SIZE", "0"),
+    ];
+    let mut server = place.server_with(&settings);
+    let made = project(&server, "p").await;
+    let large = "a line of a file\n".repeat(40_000);
+    apply(&server, &made, "large.txt", &large).await;
+    assert!(!server.logged(&place.s3.secret));
+    server.stop();
+    std::fs::write(file, "[elevo]\n").unwrap();
+    let words = refused(&mut server);
+    assert!(words.contains("aws_secret_access_key"), "{words}");
+    std::fs::write(file, text(&place.s3.secret)).unwrap();
+    server.run();
+    assert_eq!(read(&server, &made, "large.txt").await, large);
+}
+
+#[tokio::test]
+async fn garbage_of_one_server_is_collected_by_the_other() {
+    let place = Place::new();
+    let (one, two) = (place.server(), place.server());
+    let made = project(&one, "p").await;
+    apply(&one, &made, "a.txt", "a").await;
+    one.expect(Method::DELETE, &made, None, 204).await;
+    let kept = project(&two, "q").await;
+    apply(&two, &kept, "b.txt", "b").await;
+    until_async("the collection", async || {
+        let asked = two.request(Method::POST, "/api/v1/gc").json(&json!({}));
+        let answer = asked.send().await.unwrap();
+        answer.status().is_success().then_some(())
+    })
+    .await;
+    assert_eq!(read(&one, &kept, "b.txt").await, "b");
+}
