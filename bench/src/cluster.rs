@@ -14,6 +14,7 @@ mod http;
 mod land;
 mod lander;
 mod pair;
+mod servers;
 mod store;
 mod worker;
 
@@ -46,7 +47,7 @@ const CATALOG: &str = "catalog";
 const STORE: &str = "store";
 
 /// In the order in which they run.
-const MEASURES: [Measure<Bench>; 12] = [
+const MEASURES: [Measure<Bench>; 14] = [
     Measure {
         name: "land",
         peers: &[],
@@ -107,12 +108,22 @@ const MEASURES: [Measure<Bench>; 12] = [
         peers: &[],
         run: store::index::run,
     },
+    Measure {
+        name: "store-collection",
+        peers: &[],
+        run: store::collection::run,
+    },
+    Measure {
+        name: "servers",
+        peers: &[],
+        run: servers::run,
+    },
 ];
 
 /// The measures that the arguments name.
 fn chosen(only: &[String]) -> Vec<String> {
     let is_chosen = |measure: &&Measure<Bench>| {
-        let group = match measure.name.starts_with(STORE) {
+        let group = match measure.name.starts_with(STORE) || measure.name == "servers" {
             true => STORE,
             false => CATALOG,
         };

@@ -122,6 +122,7 @@ fn open(bench: &Bench, tree: &Tree, pool: Option<u64>) -> Result<Workspaces> {
         owner: None,
         lazy: None,
         hidden_mounts: false,
+        node: None,
     };
     let root = bench.fresh("workspaces");
     Ok(Workspaces::open(&root, tree.repository(), &options)?)

@@ -155,7 +155,11 @@ fn wait_for_all(workers: &mut [Worker]) -> Result<()> {
 }
 
 /// Gives the connections through the proxies faults while `work` runs.
-fn with_faults(wires: &[Wire], seed: u64, work: impl FnOnce() -> Result<()>) -> Result<()> {
+pub(super) fn with_faults(
+    wires: &[Wire],
+    seed: u64,
+    work: impl FnOnce() -> Result<()>,
+) -> Result<()> {
     let kinds = [Kind::Refuse, Kind::Delay, Kind::Cut, Kind::CutAtTrip];
     for (seed, wire) in (seed..).zip(wires) {
         wire.plan(Faults::from_seed_of(seed, &kinds));

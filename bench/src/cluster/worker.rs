@@ -1,4 +1,4 @@
-//! Processes that use one catalog, as servers do: this program again, with a hidden subcommand.
+//! Processes that use one catalog or store, as servers do: this program again, with a hidden subcommand.
 //!
 //! A worker reads its job from the first line of its input, and then takes turns with the process that
 //! started it, one line each: `ready`, a line, `worked`, a line. It ends when its input ends.
@@ -13,6 +13,7 @@ use elevo_catalog::PostgresCatalog;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::store::collection;
 use super::{events, fixture, heads};
 
 /// The name of the hidden subcommand.
@@ -37,6 +38,7 @@ pub(super) struct Job {
 pub(super) enum Work {
     Heads(heads::Share),
     Events(events::Share),
+    Collection(collection::Share),
 }
 
 /// The worker's end.
@@ -65,14 +67,19 @@ pub(crate) fn run() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    let opened = fixture::open(&job.url, CONNECTIONS, job.direct.clone());
-    let catalog: Arc<PostgresCatalog> = Arc::new(runtime.block_on(opened)?);
+    let open = || -> Result<Arc<PostgresCatalog>> {
+        let opened = fixture::open(&job.url, CONNECTIONS, job.direct.clone());
+        Ok(Arc::new(runtime.block_on(opened)?))
+    };
     match &job.work {
+        Work::Collection(share) => collection::work(&runtime, &job, share, &mut parent),
         Work::Heads(share) => {
+            let catalog = open()?;
             let done = heads::work(&runtime, &catalog, &job, share, &mut parent)?;
             write(&job.result, &done)
         }
         Work::Events(share) => {
+            let catalog = open()?;
             let done = events::work(&runtime, &catalog, &job, share, &mut parent)?;
             write(&job.result, &done)
         }
@@ -93,7 +100,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Starts a worker, and waits until it has opened the catalog.
+    /// Starts a worker, and waits until it has opened the catalog or the store.
     pub(super) fn start(job: &Job) -> Result<Self> {
         let mut child = Command::new(std::env::current_exe()?)
             .arg(SUBCOMMAND)

@@ -54,6 +54,7 @@ fn make(
         owner: None,
         lazy: Some(Arc::new(Threads(repository.clone()))),
         hidden_mounts: false,
+        node: None,
     };
     let workspaces = Workspaces::open(root, repository.clone(), &options)?;
     Ok(workspaces.create(&id(0)?, snapshot, now(), None, &Progress::new())?)

@@ -103,6 +103,7 @@ impl Side {
             owner: None,
             lazy: None,
             hidden_mounts: false,
+            node: None,
         };
         Ok(Workspaces::open(
             &self.root,
