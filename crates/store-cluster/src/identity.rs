@@ -16,8 +16,8 @@
 //! database has taken over the bucket, the original deletes nothing any more.
 //!
 //! Every process increments the epoch first in the database, and reads it first in
-//! the bucket. So a process that opens the store while others do never finds a
-//! greater epoch in the bucket.
+//! the bucket. So a process that compares them while another one opens the store
+//! never finds a greater epoch in the bucket.
 
 use std::fmt;
 use std::time::Duration;
@@ -203,8 +203,15 @@ fn check(row: &Row, bucket: Option<Mark>, adopts: bool) -> Result<i64, OpenError
 /// Checks that the bucket is that of the database, and increments the epoch of
 /// both.
 pub(crate) async fn claim(pool: &Pool, bucket: &Bucket, adopts: bool) -> Result<(), OpenError> {
+    // One process at a time, so that no greater epoch is overwritten in the bucket.
+    // The increment is committed before the bucket has it, by another connection.
+    let mut turn = pool.begin("BEGIN").await.map_err(failure::of)?;
+    sqlx::query("SELECT pg_advisory_xact_lock(14, 0)")
+        .execute(&mut *turn)
+        .await
+        .map_err(failure::of)?;
     let (row, known) = compare(Database::Pool(pool), bucket, adopts).await?;
-    let mut epoch: i64 = sqlx::query_scalar(
+    let epoch: i64 = sqlx::query_scalar(
         "UPDATE store.identity SET epoch = greatest(epoch, $1) + 1, grown = now() RETURNING epoch",
     )
     .bind(known)
@@ -212,16 +219,8 @@ pub(crate) async fn claim(pool: &Pool, bucket: &Bucket, adopts: bool) -> Result<
     .await
     .map_err(failure::of)?;
     let id = row.mark()?.id;
-    loop {
-        bucket.write_mark(Mark { id, epoch }.text().into()).await?;
-        let now = sqlx::query_scalar("SELECT epoch FROM store.identity");
-        let now = now.fetch_one(pool).await.map_err(failure::of)?;
-        if epoch == now {
-            return Ok(());
-        }
-        // Another process may have written its greater epoch before this one.
-        epoch = now;
-    }
+    bucket.write_mark(Mark { id, epoch }.text().into()).await?;
+    Ok(turn.commit().await.map_err(failure::of)?)
 }
 
 /// The stamp of a store, which no other process can change until this is dropped.

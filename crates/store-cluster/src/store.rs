@@ -96,7 +96,8 @@ impl ClusterStore {
         let bucket = open::bucket(&options.bucket)?;
         let blocks = Blocks::new(bucket.clone(), open::cache(&options.cache).await?);
         let (pool, keeper) = open::connect(&options).await?;
-        identity::claim(&pool, &bucket, options.adopts).await?;
+        // Boxed, as below: a deeply nested future takes the compiler too long.
+        Box::pin(identity::claim(&pool, &bucket, options.adopts)).await?;
         let node = Node::join(&pool, options.beat, options.lease).await?;
         let tenants = Cache::new(TENANTS);
         for (id, number) in open::tenants(&pool).await? {
@@ -125,7 +126,7 @@ impl ClusterStore {
     pub async fn find(options: &Options) -> Result<Option<FoundStore>, OpenError> {
         let bucket = open::bucket(&options.bucket)?;
         let mut chosen = open::choose(options).await?.1;
-        identity::find(chosen.connection(), &bucket, options.adopts).await
+        Box::pin(identity::find(chosen.connection(), &bucket, options.adopts)).await
     }
 
     /// Writes, reads and deletes a file in the bucket.

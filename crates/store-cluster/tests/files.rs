@@ -4,6 +4,7 @@
 
 mod support;
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -401,17 +402,25 @@ async fn a_database_of_an_earlier_moment_finds_its_files() {
 /// A server that starts while others do must not take its database for an older
 /// copy.
 #[tokio::test]
-async fn a_store_opens_while_other_processes_open_it() {
+async fn a_store_is_found_and_opened_while_other_processes_open_it() {
     let place = Place::new();
     place.open().await.close().await.unwrap();
     // The slow process compares its bucket with its database meanwhile.
     place.files.delay(Duration::from_millis(300));
-    let options = place.options();
-    let slow = tokio::spawn(async move { ClusterStore::open(options).await });
-    let direct = support::options(&place.database, &place.s3);
-    while !slow.is_finished() {
-        let other = ClusterStore::open(direct.clone()).await.unwrap();
-        other.close().await.unwrap();
-    }
-    slow.await.unwrap().unwrap().close().await.unwrap();
+    let is_open = Cell::new(false);
+    let slow = async {
+        let found = ClusterStore::find(&place.options()).await.unwrap();
+        assert!(found.is_some());
+        let store = ClusterStore::open(place.options()).await.unwrap();
+        is_open.set(true);
+        store.close().await.unwrap();
+    };
+    let others = async {
+        while !is_open.get() {
+            let options = support::options(&place.database, &place.s3);
+            let other = ClusterStore::open(options).await.unwrap();
+            other.close().await.unwrap();
+        }
+    };
+    tokio::join!(slow, others);
 }
