@@ -117,7 +117,7 @@ fn complete() -> Result<bool, clap::Error> {
 fn run(command: Command) -> anyhow::Result<Exit> {
     match command {
         Command::Local(local) => local.run(),
-        Command::Store(store) => store.run(),
+        Command::Store(store) => store.with_place().run(),
         Command::Ws(ws) => ws::run(ws),
         Command::Up(up) => up::run(&up, run_for),
         Command::Down(down) => down::run(&down),
@@ -162,7 +162,7 @@ fn run_for(args: Vec<OsString>, caller: Caller) -> Result<Exit, CommandFailure> 
     let json = cli.command.is_json();
     let ran = match cli.command {
         Command::Local(local) => local.run_for(caller),
-        Command::Store(store) => store.run_for(caller),
+        Command::Store(store) => store.with_place().run_for(caller),
         Command::Ws(ws) => match ws.of_store() {
             Some(ws) => ws.run_for(caller),
             None => return Err(CommandFailure::NotServed),

@@ -33,6 +33,7 @@ pub use config::{
     TracesConfig, secrets_key_file,
 };
 pub use elevo_catalog::PostgresCheck;
+pub use elevo_store_cluster::Compared;
 pub use failure::Failure;
 pub use http::admin_socket::admin_socket;
 pub use http::openapi_json;
@@ -44,7 +45,7 @@ pub use platform::installation::{Missing, Refusal};
 pub use platform::outgoing::choose_cryptography;
 pub use platform::privacy::keep_private;
 pub use platform::signals::Signals;
-pub use platform::store_copy::{CopiedTenant, StoreCopyError, copy_store};
+pub use platform::store_copy::{CopiedTenant, StoreCopyError, check_alone, copy_store, open_store};
 pub use platform::store_place::{CheckResult, OpenStore, StorePlace};
 pub use platform::trace::{TRACE_TARGET, Traces};
 pub use platform::vault::has_secrets_key;

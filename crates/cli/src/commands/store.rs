@@ -3,9 +3,12 @@
 mod backup;
 mod copy;
 mod gc;
+mod opened;
 mod repair;
 mod restore_backup;
 mod verify;
+
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
@@ -48,6 +51,29 @@ enum Verb {
     Copy(copy::Copy),
 }
 
+impl Store {
+    /// Has the directory found that STORE names, like that of --store.
+    pub(crate) fn with_place(mut self) -> Self {
+        if let Some(place) = self.command.place()
+            && opened::url(place).is_none()
+        {
+            self.global.store = Some(place.clone());
+        }
+        self
+    }
+}
+
+impl Verb {
+    /// The store that an argument names.
+    fn place(&self) -> Option<&PathBuf> {
+        match self {
+            Self::Verify(args) => args.place.as_ref(),
+            Self::Repair(args) => args.place.as_ref(),
+            _ => None,
+        }
+    }
+}
+
 impl StoreCommand for Store {
     fn global(&self) -> &Global {
         &self.global
@@ -65,11 +91,15 @@ impl StoreCommand for Store {
     }
 
     fn needs_holder(&self) -> bool {
-        // These need a current view of the store, which only its holder has.
-        matches!(
-            self.command,
-            Verb::Verify(_) | Verb::Repair(_) | Verb::Backup(_)
-        )
+        // These need a current view of the store, which only its holder has. A store
+        // in a database has no holder.
+        let place = self.command.place();
+        let is_in_database = place.is_some_and(|place| opened::url(place).is_some());
+        !is_in_database
+            && matches!(
+                self.command,
+                Verb::Verify(_) | Verb::Repair(_) | Verb::Backup(_)
+            )
     }
 
     fn execute(self, session: &mut Session) -> anyhow::Result<Exit> {

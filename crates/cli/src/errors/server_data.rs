@@ -1,4 +1,5 @@
-//! Errors of restoring a server, and of copying its catalog or its store.
+//! Errors of restoring a server, of copying its catalog, and of copying or opening its
+//! store.
 
 use std::error::Error;
 

@@ -1,9 +1,7 @@
 //! Damage in a store, as `verify` and `repair` report it.
 
-use elevo_core::TenantId;
 use elevo_engine::{Damage, Verified};
 use elevo_objects::{Kind, SnapshotId};
-use elevo_store_local::LocalStore;
 use serde_json::{Value, json};
 
 use crate::local::session::Session;
@@ -13,15 +11,6 @@ use crate::output::json::PathShape;
 
 /// Maximum number of paths printed for a damaged object.
 const PLACES: usize = 5;
-
-/// The tenants with data in the store; the local tenant if the store is empty.
-pub(crate) fn tenants(store: &LocalStore) -> anyhow::Result<Vec<TenantId>> {
-    let mut tenants = store.tenants()?;
-    if tenants.is_empty() {
-        tenants.push(TenantId::LOCAL);
-    }
-    Ok(tenants)
-}
 
 /// Prints the result for people.
 pub(crate) fn print_damage(session: &mut Session, found: &Verified) -> anyhow::Result<()> {

@@ -62,6 +62,9 @@ fn a_whole_store_is_verified_and_needs_no_repair() {
             .ok(["store", "verify", "--store", backup])
             .contains("no damage")
     );
+    let other = Place::new();
+    let printed = other.ok(["store", "verify", backup, "--store", "elsewhere"]);
+    assert!(printed.contains("3 snapshots"), "{printed}");
     let empty = Place::new();
     assert!(empty.ok(["store", "verify"]).contains("0 objects"));
 }

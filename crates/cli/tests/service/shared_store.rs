@@ -1,4 +1,5 @@
-//! A store in a PostgreSQL database and an S3 bucket: copies, and the check of both.
+//! A store in a PostgreSQL database and an S3 bucket: copies, verification, repair, and
+//! the check of both.
 
 use std::fs;
 use std::path::Path;
@@ -127,6 +128,82 @@ fn a_store_is_not_copied_over_that_of_another_server() {
     let args = ["store", "copy", store.to_str().unwrap(), &url, "--json"];
     let refused = place.run(&two, args);
     assert_eq!(refused.name(), "installation_foreign", "{}", refused.stderr);
+}
+
+/// Returns text that does not fit into a row of the database, also compressed.
+fn noise() -> String {
+    let mut state = 1_u64;
+    let mut step = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+        char::from(b' ' + (state >> 58) as u8)
+    };
+    (0..1 << 20).map(|_| step()).collect()
+}
+
+fn shapes(ended: &Ended) -> Vec<Value> {
+    let lines = ended.stdout.split(|byte| *byte == b'\n');
+    let lines = lines.filter(|line| !line.is_empty());
+    lines
+        .map(|line| serde_json::from_slice(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn a_damaged_store_in_a_bucket_is_verified_and_repaired() {
+    let (mut server, place) = (Server::new(), Place::new());
+    let (url, noise) = (place.store.url(), noise());
+    let verify = |server: &Server| place.run(server, ["store", "verify", &url, "--json"]);
+    assert_eq!(verify(&server).name(), "store_not_found");
+
+    server.up_by(place.up_command(&server));
+    server.ok(["project", "create", "site"]);
+    land(&server, "site", "lost.txt", &noise);
+    let whole = verify(&server);
+    assert_eq!(whole.code, 0, "beside a server: {}", whole.stderr);
+    let found = shapes(&whole);
+    assert!(found.iter().all(|one| one["whole"] == true), "{found:?}");
+    let compared = found.last().unwrap();
+    assert!(compared["files"].as_u64() > Some(0), "{compared}");
+    let copy = server.directory.path().join("copy");
+    let copy = copy.to_str().unwrap();
+    let repair = ["store", "repair", &url, "--from", copy, "--json"];
+    let busy = place.run(&server, repair);
+    assert_eq!(busy.name(), "store_in_use", "{}", busy.stderr);
+    assert!(server.end(Signal::TERM).success());
+    let copied = place.run(&server, ["store", "copy", &url, copy]);
+    assert_eq!(copied.code, 0, "{}", copied.stderr);
+
+    // The file with the content has another name in the bucket now.
+    place.store.execute_inside(
+        "UPDATE store.files SET key = substring(sha256(key) FOR 16) \
+             WHERE size = (SELECT max(size) FROM store.files)",
+    );
+    let damaged = verify(&server);
+    assert_eq!(damaged.code, 6, "{}", damaged.stderr);
+    let text = String::from_utf8_lossy(&damaged.stdout).into_owned();
+    assert!(text.contains(r#""path":"lost.txt""#), "{text}");
+    let found = shapes(&damaged);
+    let compared = found.last().unwrap();
+    assert_eq!(compared["whole"], false, "{compared}");
+    assert_eq!(compared["missing"], 1, "{compared}");
+    assert_eq!(compared["unknown"], 1, "{compared}");
+    let damaged = place.run(&server, ["store", "verify", &url]);
+    assert!(damaged.stderr.contains("elevo store repair"));
+    let text = String::from_utf8_lossy(&damaged.stdout).into_owned();
+    assert!(text.contains(" in the bucket: 1 is missing\n"), "{text}");
+
+    let repaired = place.run(&server, repair);
+    assert_eq!(repaired.code, 0, "{}", repaired.stderr);
+    let found = shapes(&repaired);
+    assert!(found.iter().any(|one| one["mended"] != 0), "{found:?}");
+    let again = verify(&server);
+    assert_eq!(again.code, 0, "{}", again.stderr);
+    let found = shapes(&again);
+    let compared = found.last().unwrap();
+    assert_eq!(compared["missing"], 0, "{compared}");
+    server.up_by(place.up_command(&server));
+    assert_eq!(server.ok(["project", "cat", "site:lost.txt"]), noise);
+    assert!(server.end(Signal::TERM).success());
 }
 
 #[test]

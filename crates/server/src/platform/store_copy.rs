@@ -1,18 +1,17 @@
-//! Copies the store of a stopped server to another place.
+//! Copies the store of a stopped server to another place, and opens stores for other
+//! commands on a whole store.
 
 use elevo_core::TenantId;
-use elevo_engine::{
-    Copied, CopyOptions, Progress, ServerStamp, StoreError, check_copy, copy_tenant,
-};
+use elevo_engine::{Copied, CopyOptions, Progress, ServerStamp, check_copy, copy_tenant};
 use elevo_store_local::OpenError;
 
-use crate::platform::store_place::{OpenStore, Stamps, StorePlace};
+use crate::platform::store_place::{FoundStore, OpenStore, Stamps, StorePlace};
 
-/// The reason why a store was not copied.
+/// The reason why a store was not opened or not copied.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreCopyError {
-    /// There is no store to copy.
+    /// There is no store.
     #[error("there is no store {0}")]
     NoStore(StorePlace),
     /// Another process uses one of the stores.
@@ -67,14 +66,11 @@ pub async fn copy_store(
     verify: bool,
     progress: &Progress,
 ) -> Result<Vec<CopiedTenant>, StoreCopyError> {
-    let found = from.find(true, false).await.map_err(open_error(from))?;
-    if !found.is_there {
-        return Err(StoreCopyError::NoStore(from.clone()));
-    }
+    let found = find(from).await?;
     let theirs = to.find(true, false).await.map_err(open_error(to))?;
     check_stamps(to, found.stamp.as_ref(), theirs.stamp)?;
-    let source = open(from).await?;
-    let copied = match open(to).await {
+    let source = open_alone(from).await?;
+    let copied = match open_alone(to).await {
         Ok(target) => {
             let copied = copy_all(&source, &target, verify, progress).await;
             let copied = match copied {
@@ -84,13 +80,41 @@ pub async fn copy_store(
                 }
                 other => other,
             };
-            close(target).await;
+            target.close().await;
             copied
         }
         Err(error) => Err(error),
     };
-    close(source).await;
+    source.close().await;
     copied
+}
+
+/// Opens a store for a command on all of it. Other processes may use a store in a
+/// database.
+pub async fn open_store(place: &StorePlace) -> Result<OpenStore, StoreCopyError> {
+    find(place).await?;
+    open(place).await
+}
+
+/// Fails if another process uses an open store.
+pub async fn check_alone(place: &StorePlace, store: &OpenStore) -> Result<(), StoreCopyError> {
+    let Some(store) = store.cluster() else {
+        return Ok(());
+    };
+    match store.others().await {
+        Ok(0) => Ok(()),
+        Ok(_) => Err(StoreCopyError::InUse(place.clone())),
+        Err(error) => Err(open_error(place)(error.into())),
+    }
+}
+
+/// Looks at a store that must exist.
+async fn find(place: &StorePlace) -> Result<FoundStore, StoreCopyError> {
+    let found = place.find(true, false).await.map_err(open_error(place))?;
+    match found.is_there {
+        true => Ok(found),
+        false => Err(StoreCopyError::NoStore(place.clone())),
+    }
 }
 
 fn check_stamps(
@@ -109,24 +133,24 @@ fn check_stamps(
     }
 }
 
-/// Opens a store that no other process uses.
-async fn open(place: &StorePlace) -> Result<OpenStore, StoreCopyError> {
-    let opened = place.open(100, false).await;
-    let opened = opened.map_err(|error| match error.downcast_ref::<OpenError>() {
-        Some(OpenError::Busy { .. }) => StoreCopyError::InUse(place.clone()),
-        _ => open_error(place)(error),
-    })?;
-    if let Some(store) = opened.cluster() {
-        match store.others().await {
-            Ok(0) => {}
-            Ok(_) => {
-                close(opened).await;
-                return Err(StoreCopyError::InUse(place.clone()));
-            }
-            Err(error) => return Err(StoreCopyError::Failed(error.into())),
+/// Opens a store that no other process uses, and creates it if there is none.
+async fn open_alone(place: &StorePlace) -> Result<OpenStore, StoreCopyError> {
+    let opened = open(place).await?;
+    match check_alone(place, &opened).await {
+        Ok(()) => Ok(opened),
+        Err(error) => {
+            opened.close().await;
+            Err(error)
         }
     }
-    Ok(opened)
+}
+
+async fn open(place: &StorePlace) -> Result<OpenStore, StoreCopyError> {
+    let opened = place.open_for_command().await;
+    opened.map_err(|error| match error.downcast_ref::<OpenError>() {
+        Some(OpenError::Busy { .. }) => StoreCopyError::InUse(place.clone()),
+        _ => open_error(place)(error),
+    })
 }
 
 fn open_error(place: &StorePlace) -> impl FnOnce(anyhow::Error) -> StoreCopyError {
@@ -142,7 +166,8 @@ async fn copy_all(
 ) -> Result<Vec<CopiedTenant>, StoreCopyError> {
     let (from, to, options) = (source.store(), target.store(), CopyOptions::default());
     let mut all = Vec::new();
-    for tenant in tenants(source).await? {
+    let tenants = source.tenants().await;
+    for tenant in tenants.map_err(elevo_engine::Error::from)? {
         let copied = copy_tenant(&*from, &*to, tenant, &options, progress).await?;
         let checked = match verify {
             true => Some(check_copy(&*from, &*to, tenant, &options, progress).await?),
@@ -155,14 +180,6 @@ async fn copy_all(
         });
     }
     Ok(all)
-}
-
-async fn tenants(store: &OpenStore) -> Result<Vec<TenantId>, StoreCopyError> {
-    let listed = match store {
-        OpenStore::Local(store) => store.tenants(),
-        OpenStore::Cluster(store) => store.tenants().await,
-    };
-    listed.map_err(|error: StoreError| StoreCopyError::Failed(error.into()))
 }
 
 async fn mark(
@@ -181,11 +198,4 @@ async fn mark(
     };
     let marked = async { stamps.lock().await?.set(stamp).await };
     marked.await.map_err(open_error(place))
-}
-
-async fn close(store: OpenStore) {
-    if let Some(store) = store.cluster() {
-        // It counts as lost otherwise, a moment later.
-        let _ = store.close().await;
-    }
 }

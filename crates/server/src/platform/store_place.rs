@@ -5,11 +5,13 @@ use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use elevo_catalog::{PostgresCatalog, PostgresCheck, PostgresOptions};
-use elevo_engine::{ServerStamp, Store};
-use elevo_store_cluster::{ClusterStore, LockedStamp, OpenError};
+use elevo_core::TenantId;
+use elevo_engine::{Inspect, ServerStamp, Store, StoreResult};
+use elevo_store_cluster::{ClusterStore, Compared, LockedStamp, OpenError, Options};
 use elevo_store_local::{LocalStore, WritersBlocked, is_store, server_stamp, set_server_stamp};
 
 use crate::config::{Config, InvalidConfig, StoreDatabase};
@@ -86,6 +88,38 @@ impl OpenStore {
         match self {
             Self::Local(_) => None,
             Self::Cluster(store) => Some(store.clone()),
+        }
+    }
+
+    /// Returns the store for a verification or a repair.
+    pub fn inspect(&self) -> Arc<dyn Inspect> {
+        match self {
+            Self::Local(store) => store.clone(),
+            Self::Cluster(store) => store.clone(),
+        }
+    }
+
+    /// Returns the tenants that have stored anything.
+    pub async fn tenants(&self) -> StoreResult<Vec<TenantId>> {
+        match self {
+            Self::Local(store) => store.tenants(),
+            Self::Cluster(store) => store.tenants().await,
+        }
+    }
+
+    /// Compares the files of the bucket with the database, if the store has them.
+    pub async fn compare_files(&self) -> StoreResult<Option<Compared>> {
+        match self {
+            Self::Local(_) => Ok(None),
+            Self::Cluster(store) => store.compare_files().await.map(Some),
+        }
+    }
+
+    /// Ends the use of a store that several servers use. It counts as used for some
+    /// seconds otherwise.
+    pub async fn close(&self) {
+        if let Self::Cluster(store) = self {
+            let _ = store.close().await;
         }
     }
 }
@@ -184,12 +218,28 @@ impl StorePlace {
                 let opened = tokio::task::spawn_blocking(opening).await??;
                 Ok(OpenStore::Local(Arc::new(opened)))
             }
-            Self::Cluster(database) => {
-                let opened = ClusterStore::open(database.options(adopt)).await;
-                let opened = opened.map_err(|error| self.refuse(error))?;
-                Ok(OpenStore::Cluster(Arc::new(opened)))
-            }
+            Self::Cluster(database) => self.open_database(database.options(adopt)).await,
         }
+    }
+
+    /// Opens the store for a command on all of it, and creates it if there is none.
+    /// Only servers delete the unused files of a bucket, since a command may have
+    /// another `STORE_FILE_GRACE`.
+    pub(crate) async fn open_for_command(&self) -> anyhow::Result<OpenStore> {
+        let Self::Cluster(database) = self else {
+            return self.open(100, false).await;
+        };
+        let options = Options {
+            upkeep: Duration::MAX,
+            ..database.options(false)
+        };
+        self.open_database(options).await
+    }
+
+    async fn open_database(&self, options: Options) -> anyhow::Result<OpenStore> {
+        let opened = ClusterStore::open(options).await;
+        let opened = opened.map_err(|error| self.refuse(error))?;
+        Ok(OpenStore::Cluster(Arc::new(opened)))
     }
 
     /// Opens the store for a comparison with a catalog. A local store is opened

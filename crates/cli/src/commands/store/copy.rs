@@ -6,7 +6,8 @@ use elevo_engine::{Copied, Progress};
 use elevo_server::{CopiedTenant, StorePlace, copy_store};
 use serde_json::json;
 
-use crate::errors::{Exit, FileProblem, ServerProblem};
+use crate::commands::store::opened::{database, runtime, url};
+use crate::errors::Exit;
 use crate::local::layout::store_in;
 use crate::local::session::Session;
 use crate::output::format::{bytes, count};
@@ -43,10 +44,10 @@ Examples:
   elevo store copy ~/project/.elevo/store /backups/project --json")]
 pub(crate) struct Copy {
     /// The store: a directory or a URL
-    from: String,
+    from: PathBuf,
 
     /// The place for the copy: a directory or a URL
-    to: String,
+    to: PathBuf,
 
     /// TOML file with the settings of the bucket
     #[arg(long, value_name = "FILE")]
@@ -60,9 +61,7 @@ pub(crate) struct Copy {
 pub(crate) fn run(session: &mut Session, args: &Copy) -> anyhow::Result<Exit> {
     let from = place(session, &args.from, args.config.as_deref())?;
     let to = place(session, &args.to, args.config.as_deref())?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()?;
+    let runtime = runtime()?;
     let progress = Progress::new();
     let watch = Watch {
         doing: "copying",
@@ -91,34 +90,16 @@ pub(crate) fn run(session: &mut Session, args: &Copy) -> anyhow::Result<Exit> {
 }
 
 /// Returns the place that an argument names.
-pub(super) fn place(
-    session: &Session,
-    text: &str,
-    config: Option<&Path>,
-) -> anyhow::Result<StorePlace> {
-    if !text.contains("://") {
-        let path = session.path(Path::new(text));
-        let inside = store_in(&path);
-        return Ok(StorePlace::Directory(if inside.is_dir() {
-            inside
-        } else {
-            path
-        }));
+fn place(session: &Session, argument: &Path, config: Option<&Path>) -> anyhow::Result<StorePlace> {
+    if let Some(url) = url(argument) {
+        return database(url, config);
     }
-    let file = match config {
-        Some(path) => Some(
-            std::fs::read_to_string(path).map_err(|source| FileProblem::Io {
-                action: "read",
-                path: path.into(),
-                source,
-            })?,
-        ),
-        None => None,
-    };
-    let environment = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let read = StorePlace::of_database(text, file.as_deref(), environment);
-    Ok(read.map_err(|invalid| ServerProblem::Settings(invalid.0))?)
+    let path = session.path(argument);
+    let inside = store_in(&path);
+    Ok(StorePlace::Directory(match inside.is_dir() {
+        true => inside,
+        false => path,
+    }))
 }
 
 fn print(session: &mut Session, one: &CopiedTenant) -> anyhow::Result<()> {

@@ -2,12 +2,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use elevo_engine::{
-    ImportOptions, Inspect, Progress, RepairSource, Repaired, VerifyOptions, repair,
-};
+use elevo_engine::{ImportOptions, Progress, RepairSource, Repaired, VerifyOptions, repair};
 use elevo_store_local::{LocalStore, Options, find_backup};
 use serde_json::json;
 
+use crate::commands::store::opened::{Opened, database, runtime, url};
 use crate::errors::Exit;
 use crate::local::session::Session;
 use crate::local::wait::left_out;
@@ -23,54 +22,65 @@ backup or a directory of backups (of which the newest is used), or a directory
 of files. It splits and hashes files like an import, and takes only lost
 objects. It deletes damaged objects that nothing needs. Nothing else changes.
 
+STORE or PATH may also be the URL of a PostgreSQL database. The settings of its
+bucket are those of `elevo store copy`. They name one bucket, so a store in a
+database is repaired from directories, for example from a copy. Stop all servers
+that use STORE: a server could need an object that the command deletes.
+
 A store whose log is damaged is opened without the commits that follow the
 damage. Exit code 6 means that objects are still lost.
 
 Examples:
   elevo store repair --from /backups
   elevo store repair --from ~/project --from ../other/.elevo/store
+  elevo store repair postgres://elevo@db1,db2/elevo --from /backups/store
   elevo store repair --json")]
 pub(crate) struct Repair {
-    /// Store, backup or directory with copies of lost data; can be repeated
+    /// The store: a directory or a URL; by default that of --store
+    #[arg(value_name = "STORE")]
+    pub(super) place: Option<PathBuf>,
+
+    /// Store, backup, directory or URL with copies of lost data; can be repeated
     #[arg(long, value_name = "PATH")]
     from: Vec<PathBuf>,
+
+    /// TOML file with the settings of the bucket
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
 }
 
 /// A source of lost data.
-enum Opened {
-    Store(Box<LocalStore>),
+enum Source {
+    Store(Opened),
     Files(PathBuf),
 }
 
-impl Opened {
+impl Source {
     fn source<'a>(&'a self, files: &'a ImportOptions) -> RepairSource<'a> {
         match self {
-            Self::Store(store) => RepairSource::Store(store.as_ref()),
+            Self::Store(opened) => RepairSource::Store(&*opened.store),
             Self::Files(path) => RepairSource::Directory(path, files),
         }
     }
 }
 
 pub(crate) fn run(session: &mut Session, args: &Repair) -> anyhow::Result<Exit> {
-    let place = session.place(None)?;
-    let from = args.from.iter().map(|path| open(session, path));
+    let runtime = runtime()?;
+    let _inside = runtime.enter();
+    let opened = open(session, args)?;
+    let from = args
+        .from
+        .iter()
+        .map(|path| open_source(session, args, path));
     let from: Vec<_> = from.collect::<anyhow::Result<_>>()?;
-    let options = Options {
-        salvage: true,
-        ..session.options()
-    };
-    let store: Arc<LocalStore> = match session.held(&place) {
-        Some(held) => held.store.clone(),
-        None => Arc::new(LocalStore::open(&place.store, &options)?),
-    };
     let files = ImportOptions {
         threads: session.threads(),
         leave_out: left_out(),
         ignoring: None,
     };
-    let sources: Vec<_> = from.iter().map(|opened| opened.source(&files)).collect();
+    let sources: Vec<_> = from.iter().map(|source| source.source(&files)).collect();
     let mut is_whole = true;
-    for tenant in damage::tenants(&store)? {
+    for tenant in opened.tenants()? {
         let progress = Progress::new();
         let watch = Watch {
             doing: "repairing",
@@ -78,10 +88,9 @@ pub(crate) fn run(session: &mut Session, args: &Repair) -> anyhow::Result<Exit> 
             total: None,
             counts: || (progress.entries(), progress.bytes()),
         };
-        let target: Arc<dyn Inspect> = store.clone();
         let options = VerifyOptions::default();
         let repaired = progress::watch(session.hides_progress(), watch, || {
-            repair(&target, tenant, &sources, &options, &progress)
+            repair(&opened.store, tenant, &sources, &options, &progress)
         })?;
         is_whole &= repaired.after.is_whole();
         print(session, &repaired)?;
@@ -92,16 +101,36 @@ pub(crate) fn run(session: &mut Session, args: &Repair) -> anyhow::Result<Exit> 
     })
 }
 
-fn open(session: &Session, path: &Path) -> anyhow::Result<Opened> {
+fn open(session: &Session, args: &Repair) -> anyhow::Result<Opened> {
+    if let Some(url) = args.place.as_deref().and_then(url) {
+        return Opened::alone(&database(url, args.config.as_deref())?);
+    }
+    let place = session.place(None)?;
+    let options = Options {
+        salvage: true,
+        ..session.options()
+    };
+    let store = match session.held(&place) {
+        Some(held) => held.store.clone(),
+        None => Arc::new(LocalStore::open(&place.store, &options)?),
+    };
+    Ok(Opened::local(store))
+}
+
+fn open_source(session: &Session, args: &Repair, path: &Path) -> anyhow::Result<Source> {
+    if let Some(url) = url(path) {
+        let place = database(url, args.config.as_deref())?;
+        return Ok(Source::Store(Opened::shared(&place)?));
+    }
     let path = session.directory(path)?;
     let backup = find_backup(&path).ok();
     let is_store = path.join("FORMAT").is_file();
     match backup.or_else(|| is_store.then(|| path.clone())) {
         Some(store) => {
             let store = LocalStore::open_read_only(&store, &session.options())?;
-            Ok(Opened::Store(Box::new(store)))
+            Ok(Source::Store(Opened::local(Arc::new(store))))
         }
-        None => Ok(Opened::Files(path)),
+        None => Ok(Source::Files(path)),
     }
 }
 
