@@ -1,8 +1,11 @@
 //! Several servers with one catalog and one store, in PostgreSQL and S3.
 
-use elevo_testkit::postgres::Database;
+use std::time::Duration;
+
+use elevo_testkit::postgres::{Database, query_at};
 use elevo_testkit::s3::S3;
 use elevo_testkit::wait::until_async;
+use elevo_testkit::wire::Fault;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -261,4 +264,77 @@ async fn garbage_of_one_server_is_collected_by_the_other() {
     })
     .await;
     assert_eq!(read(&one, &kept, "b.txt").await, "b");
+}
+
+/// Holds up landings whose number is greater than the one in the table.
+const GATE: &str = "CREATE TABLE gate (open_to int8); INSERT INTO gate VALUES (1); \
+    CREATE FUNCTION wait_at_gate() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+        WHILE NEW.sequence > (SELECT open_to FROM gate) LOOP PERFORM pg_sleep(0.01); END LOOP; \
+        RETURN NULL; END $$; \
+    CREATE TRIGGER gate AFTER INSERT ON landings FOR EACH ROW EXECUTE FUNCTION wait_at_gate()";
+const AT_GATE: &str = "SELECT count(*)::text FROM pg_stat_activity WHERE datname = current_database() \
+    AND wait_event = 'PgSleep'";
+
+/// Sends a change until it succeeds.
+async fn apply_once(server: &Service, project: &str, number: usize) -> Value {
+    let files = json!({"files": [{"path": format!("{number}.txt"), "content": "a"}]});
+    until_async("the change lands", async || {
+        let request = server.request(Method::POST, &format!("{project}/apply"));
+        let request = request.header("Idempotency-Key", format!("change-{number}"));
+        let answer = request.json(&files).send().await.unwrap();
+        let is_done = answer.status().is_success();
+        let value: Value = answer.json().await.unwrap();
+        let retry = value["error"]["retry"].as_str();
+        assert!(
+            is_done || matches!(retry, Some("later" | "unknown")),
+            "{value}"
+        );
+        is_done.then_some(value)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn landings_whose_answer_was_lost_are_reported_with_their_changes() {
+    let place = Place::new();
+    let wire = place.catalog.wire();
+    let url = place.catalog.url_through(&wire);
+    let server = place.server_with(&[("CATALOG_URL", &url)]);
+    server.expect_warnings();
+    server.expect_complaint("STORAGE_FAILED");
+    let made = project(&server, "p").await;
+    apply(&server, &made, "first.txt", "1").await;
+    place.catalog.execute_inside(GATE);
+    let changes = (0..10).map(|number| apply_once(&server, &made, number));
+    let gate = async {
+        let waits = async || (query_at(&place.catalog.url(), AT_GATE) == "1").then_some(());
+        until_async("a landing waits", waits).await;
+        // The others wait for it, and land together.
+        place.catalog.execute_inside("UPDATE gate SET open_to = 2");
+        let head = "SELECT max(sequence)::text FROM landings";
+        until_async("the first one has landed", async || {
+            (query_at(&place.catalog.url(), head) == "2").then_some(())
+        })
+        .await;
+        until_async("the next ones wait", waits).await;
+        // Nothing announces that the server sends nothing else.
+        until_async("the landing is alone", async || {
+            let before = wire.trips();
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            (wire.trips() == before).then_some(())
+        })
+        .await;
+        // Only its connection is cut, so that the server lands each change again.
+        wire.set(Fault::CutAtTrip { nth: 1 });
+        place
+            .catalog
+            .execute_inside("UPDATE gate SET open_to = 1000");
+    };
+    let (results, ()) = futures::future::join(futures::future::join_all(changes), gate).await;
+    for result in results {
+        assert_eq!(result["landedCount"], 1, "{result}");
+        assert_eq!(result["landed"].as_array().unwrap().len(), 1, "{result}");
+    }
+    let history = server.get(&format!("{made}/steps")).await;
+    assert_eq!(history["items"].as_array().unwrap().len(), 11, "{history}");
 }

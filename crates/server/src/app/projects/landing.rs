@@ -227,7 +227,7 @@ impl Landings {
                 Attempt::Retry(waiting)
             }
             // An earlier attempt of the same request has landed. The client gets
-            // those steps, without the details of their merges.
+            // what the history knows of it.
             CatalogError::Repeated { .. } => {
                 if let Some(alone) = waiting.pop() {
                     let landed = self.landed_already(tenant, project, &alone.jobs).await;
@@ -272,11 +272,14 @@ impl Landings {
         let landing = self.land_all(project, jobs);
         let done = landing.instrument(step!("project.land")).await?;
         crate::platform::metrics::merged(started.elapsed());
-        let results = done
-            .iter()
-            .zip(views)
-            .map(|(done, (view, theirs))| out::merge_result(project, &view, done, theirs, false));
-        Ok(results.collect())
+        let mut results = Vec::new();
+        for (done, (view, theirs)) in done.into_iter().zip(views) {
+            results.push(match &done.merge {
+                Some(_) => out::merge_result(project, &view, &done, theirs, false),
+                None => self.result_of(project, done.head, done.sequence).await?,
+            });
+        }
+        Ok(results)
     }
 
     /// Computes the results of jobs in a dry run, each on the result of the jobs

@@ -105,6 +105,7 @@ impl Decision {
 pub(crate) struct Done {
     pub(crate) head: SnapshotId,
     pub(crate) sequence: Option<u64>,
+    /// `None` if an earlier attempt of the request has landed.
     pub(crate) merge: Option<TreeMerge>,
     /// The id of the review of each path that was held back.
     pub(crate) reviews: HashMap<TreePath, ReviewId>,

@@ -1,11 +1,12 @@
-//! Retries of requests that have landed, if the server stopped before it stored
-//! their response. The history of the project contains most of that response.
+//! Retries of requests that have landed, if the response was lost: the server
+//! stopped before it stored the response, or the database did not answer. The history of the project contains most of that response.
 
 use std::collections::HashMap;
 
 use elevo_api as api;
-use elevo_catalog::{LandedStep, MAX_PAGE, Project};
+use elevo_catalog::{MAX_PAGE, Project};
 use elevo_core::{ProjectId, TenantId};
+use elevo_objects::SnapshotId;
 
 use crate::app::projects::landing::Landings;
 use crate::app::projects::landing::job::{Done, Job};
@@ -37,7 +38,10 @@ impl Landings {
             .catalog
             .landing_by_request(project.tenant, &project.id, request);
         match landed.await? {
-            Some(landed) => self.result_of(project, landed).await.map(Some),
+            Some(landed) => {
+                let result = self.result_of(project, landed.head, landed.sequence);
+                result.await.map(Some)
+            }
             None => Ok(None),
         }
     }
@@ -66,10 +70,15 @@ impl Landings {
 
     /// Reads the result of a landed step from the history. The lists of
     /// conflicts and refused changes are not stored, only their numbers.
-    async fn result_of(&self, project: &Project, landed: LandedStep) -> Result<api::MergeResult> {
-        let mut result = out::nothing(project, landed.head);
-        result.step = landed.sequence;
-        let Some(sequence) = landed.sequence else {
+    pub(super) async fn result_of(
+        &self,
+        project: &Project,
+        head: SnapshotId,
+        sequence: Option<u64>,
+    ) -> Result<api::MergeResult> {
+        let mut result = out::nothing(project, head);
+        result.step = sequence;
+        let Some(sequence) = sequence else {
             return Ok(result);
         };
         if let Some(entry) = self
