@@ -29,9 +29,8 @@ mod walk;
 
 use std::collections::BTreeMap;
 
-use elevo_core::{Retry, TenantId};
+use elevo_core::TenantId;
 use elevo_objects::{ObjectKey, Snapshot, SnapshotId};
-use parking_lot::Mutex;
 
 use crate::error::Result;
 use crate::gc::needs::snapshot_key;
@@ -197,15 +196,13 @@ impl<'a> Copy<'a> {
 
     /// Copies or checks all snapshots that `source` lists.
     async fn all_snapshots(&mut self, source: &dyn Store) -> Result<()> {
-        let stopped = Stopped::default();
         let tenant = self.tenant;
         let list = async |after: Option<_>, limit| {
             let ids = source.list_snapshots(tenant, after.map(SnapshotId), limit);
-            let ids = stopped.or_end(ids.await)?;
-            Ok(ids.into_iter().map(|id| id.0).collect())
+            Ok(ids.await?.into_iter().map(|id| id.0).collect())
         };
         let mut pages = Pages::new();
-        while let Some(page) = pages.next(list).await {
+        while let Some(page) = pages.next(list).await? {
             let ids: Vec<_> = page.into_iter().map(SnapshotId).collect();
             self.report.snapshots += ids.len() as u64;
             for ids in ids.chunks(SNAPSHOTS) {
@@ -215,7 +212,7 @@ impl<'a> Copy<'a> {
             }
         }
         self.report.gaps += pages.gaps;
-        stopped.check()
+        Ok(())
     }
 
     /// Returns the snapshots that the target does not have; all of them for a
@@ -230,7 +227,7 @@ impl<'a> Copy<'a> {
                 let missing = found.filter(|(_, found)| found.is_none());
                 return Ok(missing.map(|(id, _)| *id).collect());
             }
-            Err(error) => end_if_fatal(error)?,
+            Err(error) => unreadable(error)?,
         };
         // One of the records is damaged. A commit may replace it.
         let mut missing = Vec::new();
@@ -239,7 +236,7 @@ impl<'a> Copy<'a> {
                 Ok(found) if found.iter().all(Option::is_some) => {}
                 Ok(_) => missing.push(*id),
                 Err(error) => {
-                    end_if_fatal(error)?;
+                    unreadable(error)?;
                     missing.push(*id);
                 }
             }
@@ -259,7 +256,7 @@ impl<'a> Copy<'a> {
             let found = self.from.snapshots(self.tenant, &[last]).await;
             let found = match found {
                 Ok(found) => found.into_iter().next().flatten(),
-                Err(error) => end_if_fatal(error).map(|_| None)?,
+                Err(error) => unreadable(error).map(|_| None)?,
             };
             let parent = found.and_then(|found| found.parents.first().copied());
             let Some(parent) = parent.filter(|parent| !self.was_tried(*parent)) else {
@@ -287,7 +284,7 @@ impl<'a> Copy<'a> {
         let held = match self.from.hold(self.tenant, &[id]).await {
             Ok(held) => held,
             Err(error) => {
-                let kind = end_if_fatal(error)?;
+                let kind = unreadable(error)?;
                 self.damaged(snapshot_key(id), kind);
                 self.failed(id);
                 return Ok(());
@@ -357,45 +354,5 @@ impl<'a> Copy<'a> {
         to.store.commit(self.tenant, commit).await?;
         self.report.snapshots_sent += count;
         Ok(())
-    }
-}
-
-/// An error that ends a copy, found where the listing of pages would skip it.
-#[derive(Default)]
-struct Stopped(Mutex<Option<StoreError>>);
-
-impl Stopped {
-    /// Returns the end of the list in place of an error that ends the copy.
-    fn or_end<T>(&self, listed: StoreResult<Vec<T>>) -> StoreResult<Vec<T>> {
-        match listed {
-            Err(error) if is_fatal(&error) => {
-                *self.0.lock() = Some(error);
-                Ok(Vec::new())
-            }
-            other => other,
-        }
-    }
-
-    /// Fails with the error, if there was one.
-    fn check(self) -> Result<()> {
-        match self.0.into_inner() {
-            Some(error) => Err(error.into()),
-            None => Ok(()),
-        }
-    }
-}
-
-/// Whether an error of a read is about the whole store, not about the objects
-/// that were to be read.
-fn is_fatal(error: &StoreError) -> bool {
-    matches!(error.retry(), Retry::Later | Retry::AfterChange)
-}
-
-/// Returns the damage that an error of a read stands for, unless the error ends
-/// the copy.
-fn end_if_fatal(error: StoreError) -> Result<DamageKind> {
-    match is_fatal(&error) {
-        true => Err(error.into()),
-        false => Ok(unreadable(&error)),
     }
 }

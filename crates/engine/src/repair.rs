@@ -16,6 +16,7 @@ use crate::import::ImportOptions;
 use crate::inspect::{Inspect, RowRepair};
 use crate::progress::Progress;
 use crate::store::{Object, Store};
+use crate::verify::pages::readable;
 use crate::verify::{DamageKind, Verified, Verifier, VerifyOptions, verify};
 use filtering_store::FilteringStore;
 
@@ -148,8 +149,8 @@ impl Job<'_> {
             for key in keys {
                 // Objects are read one at a time and checked, since the other
                 // store may be damaged as well.
-                let found = other.get(self.tenant, &[*key]).await;
-                let data = found.ok().and_then(|mut found| found.pop().flatten());
+                let found = readable(other.get(self.tenant, &[*key]).await)?;
+                let data = found.and_then(|mut found| found.pop().flatten());
                 let data = data.filter(|data| key.kind.hash(data) == key.hash);
                 let object = data.map(|data| Object { key: *key, data });
                 repair.objects.extend(object);
@@ -166,8 +167,8 @@ impl Job<'_> {
 
     /// Copies a snapshot from another store, if it is intact there.
     async fn snapshot(&self, other: &dyn Store, id: SnapshotId) -> Result<Option<ObjectKey>> {
-        let found = other.snapshots(self.tenant, &[id]).await;
-        let found = found.ok().and_then(|mut found| found.pop().flatten());
+        let found = readable(other.snapshots(self.tenant, &[id]).await)?;
+        let found = found.and_then(|mut found| found.pop().flatten());
         let is_it =
             |found: &elevo_objects::Snapshot| found.encode().is_ok_and(|(its, _)| its == id);
         let Some(snapshot) = found.filter(is_it) else {
@@ -187,26 +188,29 @@ impl Job<'_> {
     /// have been deleted on purpose.
     async fn records(&self, other: &dyn Store, repaired: &mut Repaired) -> Result<()> {
         let mut after = None;
-        while let Ok(ids) = other.list_snapshots(self.tenant, after, PAGE).await {
+        while let Some(ids) = readable(other.list_snapshots(self.tenant, after, PAGE).await)? {
             let Some(last) = ids.last() else { break };
             after = Some(*last);
             for id in ids {
                 self.progress.check()?;
-                if self.store.snapshots(self.tenant, &[id]).await.is_err() {
+                let found = self.store.snapshots(self.tenant, &[id]).await;
+                if readable(found)?.is_none() {
                     let mended = self.snapshot(other, id).await?;
                     repaired.mended += u64::from(mended.is_some());
                 }
             }
         }
         let mut after: Option<String> = None;
-        while let Ok(page) = other
-            .list_references(self.tenant, "", after.as_deref(), PAGE)
-            .await
-        {
+        loop {
+            let page = other.list_references(self.tenant, "", after.as_deref(), PAGE);
+            let Some(page) = readable(page.await)? else {
+                break;
+            };
             let Some((last, _)) = page.last() else { break };
             after = Some(last.clone());
             for (name, id) in page {
-                if self.store.reference(self.tenant, &name).await.is_err() {
+                let found = self.store.reference(self.tenant, &name).await;
+                if readable(found)?.is_none() {
                     self.reference(other, &name, id).await?;
                     repaired.references.push(name);
                 }

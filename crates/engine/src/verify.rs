@@ -16,7 +16,7 @@ mod walk;
 use std::collections::{BTreeMap, HashSet};
 
 use bytes::Bytes;
-use elevo_core::TenantId;
+use elevo_core::{Retry, TenantId};
 use elevo_objects::{Hash, Kind, ObjectKey, Snapshot, SnapshotId};
 
 use crate::error;
@@ -52,7 +52,7 @@ impl Default for VerifyOptions {
 
 /// Reads and hashes everything that `store` holds for `tenant`, and checks that
 /// everything its snapshots need is stored. Damage is part of the result, not
-/// an error. Commits may go on during this; the objects they add may or may not
+/// an error; a store that is away is an error. Commits may go on during this; the objects they add may or may not
 /// be examined.
 ///
 /// Counts objects and bytes in `progress`, which can also cancel this.
@@ -128,10 +128,10 @@ impl<'a> Verifier<'a> {
             let (store, tenant) = (self.store, self.tenant);
             let list = async |after, limit| store.list_objects(tenant, kind, after, limit).await;
             let mut pages = Pages::new();
-            while let Some(page) = pages.next(list).await {
+            while let Some(page) = pages.next(list).await? {
                 for batch in page.chunks(BATCH) {
                     self.progress.check()?;
-                    self.read_batch(kind, batch).await;
+                    self.read_batch(kind, batch).await?;
                 }
             }
             self.gaps += pages.gaps;
@@ -139,7 +139,7 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
-    async fn read_batch(&mut self, kind: Kind, hashes: &[Hash]) {
+    async fn read_batch(&mut self, kind: Kind, hashes: &[Hash]) -> error::Result<()> {
         let keys: Vec<_> = hashes
             .iter()
             .map(|hash| ObjectKey { kind, hash: *hash })
@@ -153,11 +153,12 @@ impl<'a> Verifier<'a> {
             // One of the objects is damaged; read them one by one.
             Err(_) => {
                 for key in keys {
-                    let read = self.read(key).await;
+                    let read = self.read(key).await?;
                     self.note(key, read);
                 }
             }
         }
+        Ok(())
     }
 
     /// Records the result of reading a listed object. Ignores an object that
@@ -179,10 +180,10 @@ impl<'a> Verifier<'a> {
     }
 
     /// Returns the bytes of one object; `None` if it is not stored.
-    async fn read(&self, key: ObjectKey) -> Option<Result<Bytes, DamageKind>> {
+    async fn read(&self, key: ObjectKey) -> error::Result<Option<Result<Bytes, DamageKind>>> {
         match self.store.get(self.tenant, &[key]).await {
-            Ok(found) => found.into_iter().next().flatten().map(Ok),
-            Err(error) => Some(Err(unreadable(&error))),
+            Ok(found) => Ok(found.into_iter().next().flatten().map(Ok)),
+            Err(error) => Ok(Some(Err(unreadable(error)?))),
         }
     }
 
@@ -200,13 +201,18 @@ impl<'a> Verifier<'a> {
     }
 
     /// Returns a snapshot; `None` if it is not stored.
-    async fn snapshot(&self, id: SnapshotId) -> Option<Result<Snapshot, DamageKind>> {
+    async fn snapshot(
+        &self,
+        id: SnapshotId,
+    ) -> error::Result<Option<Result<Snapshot, DamageKind>>> {
         let found = match self.store.snapshots(self.tenant, &[id]).await {
-            Ok(found) => found.into_iter().next().flatten()?,
-            Err(error) => return Some(Err(unreadable(&error))),
+            Ok(found) => found.into_iter().next().flatten(),
+            Err(error) => return Ok(Some(Err(unreadable(error)?))),
         };
-        let is_it = found.encode().is_ok_and(|(its, _)| its == id);
-        Some(is_it.then_some(found).ok_or(DamageKind::HashMismatch))
+        Ok(found.map(|found| {
+            let is_it = found.encode().is_ok_and(|(its, _)| its == id);
+            is_it.then_some(found).ok_or(DamageKind::HashMismatch)
+        }))
     }
 }
 
@@ -219,9 +225,16 @@ fn judge(key: ObjectKey, data: &Bytes) -> Result<(), DamageKind> {
     Ok(())
 }
 
-pub(crate) fn unreadable(error: &StoreError) -> DamageKind {
-    let source = std::error::Error::source(error);
-    DamageKind::Unreadable(source.map_or_else(|| error.to_string(), ToString::to_string))
+/// Returns the damage that an error of a read is a sign of. Fails with the error if
+/// it is about the whole store: what cannot be read while a store is away is not
+/// damaged.
+pub(crate) fn unreadable(error: StoreError) -> error::Result<DamageKind> {
+    if matches!(error.retry(), Retry::Later | Retry::AfterChange) {
+        return Err(error.into());
+    }
+    let source = std::error::Error::source(&error);
+    let cause = source.map_or_else(|| error.to_string(), ToString::to_string);
+    Ok(DamageKind::Unreadable(cause))
 }
 
 const fn snapshot_key(id: SnapshotId) -> ObjectKey {

@@ -6,15 +6,17 @@ mod support;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use async_trait::async_trait;
 use bytes::Bytes;
-use elevo_core::TreePath;
+use elevo_core::{TenantId, TreePath};
 use elevo_engine::{
     Attributes, Commit, DamageKind, Error, Expected, ImportOptions, Inspect, MemoryStore, Progress,
-    ReferenceUpdate, RepairSource, Repository, RowRepair, StateTree, Store, Verified,
-    VerifyOptions, import, repair, verify,
+    ReferenceUpdate, RepairSource, Repository, RowRepair, StateTree, Store, StoreError, StoreLayer,
+    StoreResult, Verified, VerifyOptions, import, repair, verify,
 };
-use elevo_objects::{Kind, ObjectKey, SnapshotId};
+use elevo_objects::{Hash, Kind, ObjectKey, Snapshot, SnapshotId};
 use futures::executor::block_on;
 use proptest::prelude::*;
 use support::{TENANT, Thing, info, noise, path, read_all};
@@ -271,6 +273,147 @@ fn a_dangling_reference_is_reported_and_repaired_from_another_store() {
     let source: &dyn Store = other.as_ref();
     let repaired = repair_from(&store, &[RepairSource::Store(source)]);
     assert!(repaired.after.is_whole(), "{repaired:?}");
+}
+
+/// A store that is away for one of the calls that read it.
+struct Flaky {
+    below: Arc<MemoryStore>,
+    calls: AtomicU64,
+    away_at: u64,
+}
+
+impl Flaky {
+    fn step(&self) -> StoreResult<()> {
+        match self.calls.fetch_add(1, Ordering::Relaxed) == self.away_at {
+            true => Err(StoreError::Unavailable("away".into())),
+            false => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl StoreLayer for Flaky {
+    fn below(&self) -> &dyn Store {
+        self.below.as_ref()
+    }
+
+    async fn get(&self, tenant: TenantId, keys: &[ObjectKey]) -> StoreResult<Vec<Option<Bytes>>> {
+        self.step()?;
+        self.below.get(tenant, keys).await
+    }
+
+    async fn snapshots(
+        &self,
+        tenant: TenantId,
+        ids: &[SnapshotId],
+    ) -> StoreResult<Vec<Option<Snapshot>>> {
+        self.step()?;
+        self.below.snapshots(tenant, ids).await
+    }
+
+    async fn list_snapshots(
+        &self,
+        tenant: TenantId,
+        after: Option<SnapshotId>,
+        limit: usize,
+    ) -> StoreResult<Vec<SnapshotId>> {
+        self.step()?;
+        self.below.list_snapshots(tenant, after, limit).await
+    }
+
+    async fn reference(&self, tenant: TenantId, name: &str) -> StoreResult<Option<SnapshotId>> {
+        self.step()?;
+        self.below.reference(tenant, name).await
+    }
+
+    async fn list_references(
+        &self,
+        tenant: TenantId,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> StoreResult<Vec<(String, SnapshotId)>> {
+        self.step()?;
+        let below = &self.below;
+        below.list_references(tenant, prefix, after, limit).await
+    }
+}
+
+#[async_trait]
+impl Inspect for Flaky {
+    async fn list_objects(
+        &self,
+        tenant: TenantId,
+        kind: Kind,
+        after: Option<Hash>,
+        limit: usize,
+    ) -> StoreResult<Vec<Hash>> {
+        self.step()?;
+        self.below.list_objects(tenant, kind, after, limit).await
+    }
+
+    async fn repair_rows(&self, tenant: TenantId, repair: RowRepair) -> StoreResult<()> {
+        self.below.repair_rows(tenant, repair).await
+    }
+}
+
+fn set_head(store: &MemoryStore, id: SnapshotId) {
+    let head = ReferenceUpdate {
+        name: "head".into(),
+        expected: Expected::Absent,
+        target: Some(id),
+    };
+    let commit = Commit {
+        references: vec![head],
+        ..Commit::default()
+    };
+    block_on(store.commit(TENANT, commit)).unwrap();
+}
+
+#[test]
+fn a_store_that_is_away_for_a_moment_is_neither_damaged_nor_changed() {
+    let edits = [vec![("large".to_owned(), 1000)]];
+    let (twin, ids) = build(&edits);
+    set_head(&twin, ids[0]);
+    let lost = |store: &MemoryStore| {
+        let chunks = block_on(store.list_objects(TENANT, Kind::Chunk, None, 1)).unwrap();
+        ObjectKey {
+            kind: Kind::Chunk,
+            hash: chunks[0],
+        }
+    };
+    let (mut failed, mut away_at) = (0, 0);
+    loop {
+        let (below, _) = build(&edits);
+        set_head(&below, ids[1]);
+        let flaky = |below: &Arc<MemoryStore>| Flaky {
+            below: below.clone(),
+            calls: 0.into(),
+            away_at,
+        };
+        let options = VerifyOptions::default();
+        let store = flaky(&below);
+        match block_on(verify(&store, TENANT, &options, &Progress::new())) {
+            Err(Error::Store(StoreError::Unavailable(_))) => failed += 1,
+            verified => assert!(verified.unwrap().is_whole(), "away at call {away_at}"),
+        }
+        below.damage(TENANT, lost(&below), None);
+        let store = Arc::new(flaky(&below));
+        let target: Arc<dyn Inspect> = store.clone();
+        let sources = [RepairSource::Store(twin.as_ref())];
+        let repaired = repair(&target, TENANT, &sources, &options, &Progress::new());
+        match repaired {
+            Err(Error::Store(StoreError::Unavailable(_))) => failed += 1,
+            repaired => assert!(repaired.unwrap().after.is_whole(), "away at {away_at}"),
+        }
+        let head = block_on(below.reference(TENANT, "head")).unwrap();
+        assert_eq!(head, Some(ids[1]), "away at {away_at}");
+        if store.calls.load(Ordering::Relaxed) <= away_at {
+            break;
+        }
+        away_at += 1;
+    }
+    assert!(failed > 20, "{failed} of {away_at}");
 }
 
 #[test]

@@ -2,10 +2,11 @@
 
 use elevo_objects::SnapshotId;
 
-use super::{Copy, Stopped, end_if_fatal};
+use super::Copy;
 use crate::error::Result;
 use crate::store::{Commit, Expected, ReferenceUpdate, Store};
 use crate::verify::pages::ReferencePages;
+use crate::verify::unreadable;
 
 /// Refs listed at a time, to find those that only the target has.
 const PAGE: usize = 256;
@@ -35,7 +36,7 @@ impl Copy<'_> {
                         continue;
                     }
                     Err(error) => {
-                        end_if_fatal(error)?;
+                        unreadable(error)?;
                         copy.failed_reference(name);
                         continue;
                     }
@@ -72,7 +73,7 @@ impl Copy<'_> {
                 copy.progress.check()?;
                 let found = match target.reference(copy.tenant, &name).await {
                     Ok(found) => found,
-                    Err(error) => end_if_fatal(error).map(|_| None)?,
+                    Err(error) => unreadable(error).map(|_| None)?,
                 };
                 if found != Some(id) {
                     copy.failed_reference(name);
@@ -88,19 +89,18 @@ impl Copy<'_> {
         source: &dyn Store,
         mut with: impl AsyncFnMut(&mut Self, Vec<(String, SnapshotId)>) -> Result<()>,
     ) -> Result<()> {
-        let stopped = Stopped::default();
         let tenant = self.tenant;
         let list = async |after: Option<String>, limit| {
             let refs = source.list_references(tenant, "", after.as_deref(), limit);
-            stopped.or_end(refs.await)
+            refs.await
         };
         let mut pages = ReferencePages::new();
-        while let Some(page) = pages.next(list).await {
+        while let Some(page) = pages.next(list).await? {
             self.report.references += page.len() as u64;
             with(self, page).await?;
         }
         self.report.gaps += pages.gaps;
-        stopped.check()
+        Ok(())
     }
 
     /// Lists the refs that only `target` has.
@@ -121,7 +121,7 @@ impl Copy<'_> {
                     Ok(None) => self.extra_reference(name),
                     Ok(Some(_)) => {}
                     // It is there, though it cannot be read.
-                    Err(error) => drop(end_if_fatal(error)?),
+                    Err(error) => drop(unreadable(error)?),
                 }
             }
             match last {

@@ -6,11 +6,11 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId};
 
-use super::{Copy, end_if_fatal};
+use super::Copy;
 use crate::error::Result;
 use crate::gc::needs::{needed_by, roots_of, snapshot_key};
 use crate::store::Object;
-use crate::verify::DamageKind;
+use crate::verify::{DamageKind, unreadable};
 
 /// Objects looked up at a time.
 const BATCH: usize = 256;
@@ -179,7 +179,7 @@ impl Copy<'_> {
                     .map(|data| data.ok_or(DamageKind::Missing)),
             ),
             Err(error) => {
-                end_if_fatal(error)?;
+                unreadable(error)?;
                 // One of the objects is damaged; read them one by one.
                 for key in keys {
                     read.push(match self.from.get(self.tenant, &[*key]).await {
@@ -188,7 +188,7 @@ impl Copy<'_> {
                             .next()
                             .flatten()
                             .ok_or(DamageKind::Missing),
-                        Err(error) => Err(end_if_fatal(error)?),
+                        Err(error) => Err(unreadable(error)?),
                     });
                 }
             }

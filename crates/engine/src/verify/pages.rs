@@ -2,7 +2,10 @@
 
 use elevo_objects::{Hash, SnapshotId};
 
+use crate::error::Result;
 use crate::store::StoreResult;
+
+use super::unreadable;
 
 /// Hashes listed at a time.
 const PAGE: usize = 4096;
@@ -27,29 +30,38 @@ impl Pages {
     }
 
     /// Returns the next hashes; `None` at the end. `list` returns the hashes
-    /// after a given one, at most a given number of them.
+    /// after a given one, at most a given number of them. Fails if the store is
+    /// away.
     pub(crate) async fn next(
         &mut self,
         list: impl AsyncFn(Option<Hash>, usize) -> StoreResult<Vec<Hash>>,
-    ) -> Option<Vec<Hash>> {
+    ) -> Result<Option<Vec<Hash>>> {
         while !self.done {
-            match list(self.after, self.limit).await {
-                Ok(page) => {
-                    self.done = page.len() < self.limit;
-                    self.after = page.last().copied().or(self.after);
-                    self.limit = (self.limit * 2).min(PAGE);
-                    return Some(page);
-                }
-                // List one by one up to the unreadable part; then skip it.
-                Err(_) if self.limit > 1 => self.limit = 1,
-                Err(_) => {
-                    self.gaps += 1;
-                    self.after = behind(self.after, &list).await;
-                    self.done = self.after.is_none();
-                }
+            if let Some(page) = readable(list(self.after, self.limit).await)? {
+                self.done = page.len() < self.limit;
+                self.after = page.last().copied().or(self.after);
+                self.limit = (self.limit * 2).min(PAGE);
+                return Ok(Some(page));
+            }
+            // List one by one up to the unreadable part; then skip it.
+            if self.limit > 1 {
+                self.limit = 1;
+            } else {
+                self.gaps += 1;
+                self.after = behind(self.after, &list).await?;
+                self.done = self.after.is_none();
             }
         }
-        None
+        Ok(None)
+    }
+}
+
+/// Returns the result of a read; `None` if something that it reads is damaged. Fails
+/// if the store is away.
+pub(crate) fn readable<T>(page: StoreResult<T>) -> Result<Option<T>> {
+    match page {
+        Ok(page) => Ok(Some(page)),
+        Err(error) => unreadable(error).map(|_| None),
     }
 }
 
@@ -60,25 +72,27 @@ impl Pages {
 async fn behind(
     after: Option<Hash>,
     list: &impl AsyncFn(Option<Hash>, usize) -> StoreResult<Vec<Hash>>,
-) -> Option<Hash> {
+) -> Result<Option<Hash>> {
     let from = after.map_or(0, number);
-    let (mut bad, mut step) = (from, 1_u128);
+    let (mut bad, mut step) = (from, Some(1_u128));
     let mut good = loop {
-        let at = from.checked_add(step)?;
-        if list(Some(hash(at)), 1).await.is_ok() {
+        let Some(at) = step.and_then(|step| from.checked_add(step)) else {
+            return Ok(None);
+        };
+        if readable(list(Some(hash(at)), 1).await)?.is_some() {
             break at;
         }
         bad = at;
-        step = step.checked_mul(2)?;
+        step = step.and_then(|step| step.checked_mul(2));
     };
     while good - bad > 1 {
         let middle = bad + (good - bad) / 2;
-        match list(Some(hash(middle)), 1).await {
-            Ok(_) => good = middle,
-            Err(_) => bad = middle,
+        match readable(list(Some(hash(middle)), 1).await)? {
+            Some(_) => good = middle,
+            None => bad = middle,
         }
     }
-    Some(hash(good))
+    Ok(Some(hash(good)))
 }
 
 /// Refs listed at a time.
@@ -104,29 +118,29 @@ impl ReferencePages {
     }
 
     /// Returns the next refs; `None` at the end. `list` returns the refs after a
-    /// given name, at most a given number of them.
+    /// given name, at most a given number of them. Fails if the store is away.
     pub(crate) async fn next(
         &mut self,
         list: impl AsyncFn(Option<String>, usize) -> StoreResult<Vec<(String, SnapshotId)>>,
-    ) -> Option<Vec<(String, SnapshotId)>> {
+    ) -> Result<Option<Vec<(String, SnapshotId)>>> {
         while !self.done {
             for limit in [REFERENCES, 1] {
-                let Ok(page) = list(self.after.clone(), limit).await else {
+                let Some(page) = readable(list(self.after.clone(), limit).await)? else {
                     continue;
                 };
                 self.done = page.len() < limit;
                 if let Some((name, _)) = page.last() {
                     self.after = Some(name.clone());
                 }
-                return Some(page);
+                return Ok(Some(page));
             }
             // The next ref cannot be read.
             self.gaps += 1;
             let behind = behind_name(self.after.take().unwrap_or_default(), &list);
-            self.after = behind.await;
+            self.after = behind.await?;
             self.done = self.after.is_none();
         }
-        None
+        Ok(None)
     }
 }
 
@@ -134,13 +148,15 @@ impl ReferencePages {
 async fn behind_name(
     mut name: String,
     list: &impl AsyncFn(Option<String>, usize) -> StoreResult<Vec<(String, SnapshotId)>>,
-) -> Option<String> {
+) -> Result<Option<String>> {
     loop {
         let next = format!("{name}{LAST}");
-        if list(Some(next.clone()), 1).await.is_ok() {
-            return Some(next);
+        if readable(list(Some(next.clone()), 1).await)?.is_some() {
+            return Ok(Some(next));
         }
-        name.pop()?;
+        if name.pop().is_none() {
+            return Ok(None);
+        }
     }
 }
 
@@ -190,7 +206,7 @@ mod tests {
         };
         let mut pages = Pages::new();
         let mut found = Vec::new();
-        while let Some(page) = block_on(pages.next(list)) {
+        while let Some(page) = block_on(pages.next(list)).unwrap() {
             found.extend(page);
         }
         (found, pages.gaps)

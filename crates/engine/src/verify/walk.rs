@@ -8,7 +8,7 @@ use elevo_objects::{Kind, ObjectKey, Snapshot, SnapshotId};
 
 use super::edges::{self, Edge};
 use super::pages::{Pages, ReferencePages};
-use super::{DamageKind, DamagedPath, Verifier, judge, snapshot_key};
+use super::{DamageKind, DamagedPath, Verifier, judge, snapshot_key, unreadable};
 use crate::error::Result;
 
 /// A node on the path from a snapshot's root.
@@ -38,7 +38,7 @@ impl Verifier<'_> {
             Ok(ids.await?.into_iter().map(|id| id.0).collect())
         };
         let mut pages = Pages::new();
-        while let Some(page) = pages.next(list).await {
+        while let Some(page) = pages.next(list).await? {
             for hash in page {
                 self.walk_snapshot(SnapshotId(hash)).await?;
             }
@@ -67,7 +67,7 @@ impl Verifier<'_> {
 
     /// Walks a snapshot; false if it does not exist or cannot be read.
     async fn walk_snapshot(&mut self, id: SnapshotId) -> Result<bool> {
-        let snapshot = match self.snapshot(id).await {
+        let snapshot = match self.snapshot(id).await? {
             Some(Ok(snapshot)) => snapshot,
             Some(Err(kind)) => {
                 self.damaged(snapshot_key(id), kind);
@@ -104,13 +104,13 @@ impl Verifier<'_> {
                 }
                 continue;
             };
-            match self.below(key).await {
+            match self.below(key).await? {
                 Below::Clean => {}
                 Below::Touched(count) => frame.touched = frame.touched.saturating_add(count),
                 Below::Damaged(kind) => {
                     frame.touched = frame.touched.saturating_add(1);
                     let path = at(&frame.path, name.as_ref());
-                    if kind == DamageKind::Missing && self.snapshot(id).await.is_none() {
+                    if kind == DamageKind::Missing && self.snapshot(id).await?.is_none() {
                         return Ok(None);
                     }
                     self.damaged(key, kind);
@@ -146,36 +146,36 @@ impl Verifier<'_> {
         touched
     }
 
-    async fn below(&mut self, key: ObjectKey) -> Below {
+    async fn below(&mut self, key: ObjectKey) -> Result<Below> {
         if self.clean.has(key) || self.whole.has(key) {
-            return Below::Clean;
+            return Ok(Below::Clean);
         }
         if let Some(damage) = self.damage.get(&key) {
-            return Below::Damaged(damage.kind.clone());
+            return Ok(Below::Damaged(damage.kind.clone()));
         }
         // While the list of paths has room, walk on to find more of them.
         if self.listed_paths >= self.listed
             && let Some(count) = self.touched.count(key)
         {
-            return Below::Touched(count);
+            return Ok(Below::Touched(count));
         }
-        let data = match self.read(key).await {
-            None => return Below::Damaged(DamageKind::Missing),
-            Some(Err(kind)) => return Below::Damaged(kind),
+        let data = match self.read(key).await? {
+            None => return Ok(Below::Damaged(DamageKind::Missing)),
+            Some(Err(kind)) => return Ok(Below::Damaged(kind)),
             Some(Ok(data)) => data,
         };
         if let Err(kind) = judge(key, &data) {
-            return Below::Damaged(kind);
+            return Ok(Below::Damaged(kind));
         }
         self.progress.add(1, 0);
-        match edges::of_object(key.kind, &data) {
+        Ok(match edges::of_object(key.kind, &data) {
             Ok(_) if key.kind == Kind::Chunk => {
                 self.whole.add(key);
                 Below::Clean
             }
             Ok(edges) => Below::Unknown(edges),
             Err(_) => Below::Damaged(DamageKind::Undecodable),
-        }
+        })
     }
 
     fn need(&mut self, key: ObjectKey, snapshot: SnapshotId, path: TreePath) {
@@ -199,7 +199,7 @@ impl Verifier<'_> {
                 .await
         };
         let mut pages = ReferencePages::new();
-        while let Some(page) = pages.next(list).await {
+        while let Some(page) = pages.next(list).await? {
             self.progress.check()?;
             for (name, id) in &page {
                 self.look_up(name, *id, walk).await?;
@@ -214,12 +214,17 @@ impl Verifier<'_> {
         let is_there = if walk {
             self.walk_snapshot(id).await?
         } else {
-            matches!(self.snapshot(id).await, Some(Ok(_)))
+            matches!(self.snapshot(id).await?, Some(Ok(_)))
         };
-        if is_there || self.store.reference(self.tenant, name).await.ok() != Some(Some(id)) {
+        if is_there {
             return Ok(());
         }
-        let kind = match self.snapshot(id).await {
+        match self.store.reference(self.tenant, name).await {
+            Ok(now) if now == Some(id) => {}
+            Ok(_) => return Ok(()),
+            Err(error) => return unreadable(error).map(drop),
+        }
+        let kind = match self.snapshot(id).await? {
             Some(Err(kind)) => kind,
             _ => DamageKind::Missing,
         };
