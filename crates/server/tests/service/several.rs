@@ -5,9 +5,10 @@ use std::time::Duration;
 use elevo_testkit::postgres::{Database, query_at};
 use elevo_testkit::s3::S3;
 use elevo_testkit::wait::until_async;
-use elevo_testkit::wire::Fault;
+use elevo_testkit::wire::{Fault, Wire};
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use crate::harness::Service;
 use crate::installation::refused;
@@ -294,6 +295,16 @@ async fn apply_once(server: &Service, project: &str, number: usize) -> Value {
     .await
 }
 
+/// Waits until the server sends nothing more, which nothing announces.
+async fn is_quiet(wire: &Wire) {
+    until_async("the server sends nothing more", async || {
+        let before = wire.trips();
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        (wire.trips() == before).then_some(())
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn landings_whose_answer_was_lost_are_reported_with_their_changes() {
     let place = Place::new();
@@ -305,32 +316,34 @@ async fn landings_whose_answer_was_lost_are_reported_with_their_changes() {
     let made = project(&server, "p").await;
     apply(&server, &made, "first.txt", "1").await;
     place.catalog.execute_inside(GATE);
-    let changes = (0..10).map(|number| apply_once(&server, &made, number));
+    let is_held_up = Notify::new();
+    let others = async {
+        is_held_up.notified().await;
+        let changes = (1..10).map(|number| apply_once(&server, &made, number));
+        futures::future::join_all(changes).await
+    };
     let gate = async {
         let waits = async || (query_at(&place.catalog.url(), AT_GATE) == "1").then_some(());
-        until_async("a landing waits", waits).await;
-        // The others wait for it, and land together.
+        until_async("the first change waits", waits).await;
+        is_held_up.notify_one();
+        // They wait until the first one has landed, and then land together.
+        is_quiet(&wire).await;
         place.catalog.execute_inside("UPDATE gate SET open_to = 2");
         let head = "SELECT max(sequence)::text FROM landings";
-        until_async("the first one has landed", async || {
+        until_async("the first change has landed", async || {
             (query_at(&place.catalog.url(), head) == "2").then_some(())
         })
         .await;
-        until_async("the next ones wait", waits).await;
-        // Nothing announces that the server sends nothing else.
-        until_async("the landing is alone", async || {
-            let before = wire.trips();
-            tokio::time::sleep(Duration::from_millis(200)).await;
-            (wire.trips() == before).then_some(())
-        })
-        .await;
-        // Only its connection is cut, so that the server lands each change again.
+        until_async("the others wait", waits).await;
+        is_quiet(&wire).await;
+        // Only their connection is cut, so that the server lands each change again.
         wire.set(Fault::CutAtTrip { nth: 1 });
         place
             .catalog
             .execute_inside("UPDATE gate SET open_to = 1000");
     };
-    let (results, ()) = futures::future::join(futures::future::join_all(changes), gate).await;
+    let (first, others, ()) = tokio::join!(apply_once(&server, &made, 0), others, gate);
+    let results = others.into_iter().chain([first]);
     for result in results {
         assert_eq!(result["landedCount"], 1, "{result}");
         assert_eq!(result["landed"].as_array().unwrap().len(), 1, "{result}");
