@@ -51,8 +51,23 @@ pub(crate) fn of_change(error: sqlx::Error) -> Failed {
     }
 }
 
+/// Classes of SQLSTATEs that say nothing about the data: a lost connection, an
+/// invalid transaction, a refused login, a conflict, a lack of resources, an object
+/// in use, an operator.
+const PASSING: [&str; 7] = ["08", "25", "28", "40", "53", "55", "57"];
+
+fn passes(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|inner| inner.code());
+    code.is_some_and(|code| {
+        &*code != "53100" && PASSING.iter().any(|class| code.starts_with(class))
+    })
+}
+
 /// Reads the error of a call that changes nothing, or that can be repeated.
 pub(crate) fn of(error: sqlx::Error) -> StoreError {
+    if passes(&error) {
+        return StoreError::Unavailable(Box::new(error));
+    }
     match of_change(error) {
         Failed::Not(error) | Failed::Perhaps(error) => StoreError::Unavailable(Box::new(error)),
         Failed::Refused(error) => error,

@@ -34,7 +34,7 @@ const PLACE: &str = "place";
 /// Longer than the test.
 const NEVER: Duration = Duration::from_secs(3600);
 /// Time after which the killed process is lost.
-const LEASE: Duration = Duration::from_millis(500);
+const LEASE: Duration = Duration::from_secs(2);
 /// Size of a large file. Commits of more than this are uploaded.
 const LARGE: usize = 16 << 10;
 
@@ -115,11 +115,12 @@ impl Work {
     }
 }
 
-async fn open(database: String, s3: &S3) -> Arc<ClusterStore> {
+async fn open(database: String, s3: &S3, lease: Duration) -> Arc<ClusterStore> {
     let mut options = Options::new(database, bucket_of(s3));
     options.connections = 4;
     options.beat = Duration::from_millis(50);
-    options.lease = LEASE;
+    // The test's own stores are never lost.
+    options.lease = lease;
     options.inline_bytes = LARGE;
     options.upkeep = NEVER;
     options.bundle = BundleOptions {
@@ -244,7 +245,7 @@ async fn assert_whole(store: &Arc<ClusterStore>, main: SnapshotId) {
 
 /// Checks the state that a killed process has left, and does its work.
 async fn check(url: String, s3: &S3, (work, step): (Work, Step), old: SnapshotId) {
-    let store = open(url.clone(), s3).await;
+    let store = open(url.clone(), s3, NEVER).await;
     let main = store.reference(TENANT, MAIN).await.unwrap().unwrap();
     assert_eq!(main != old, step == Step::Committed, "{main} is the value");
     assert_whole(&store, main).await;
@@ -301,7 +302,7 @@ fn work(victim: Victim) {
     let (work, step) = Work::read(work, step);
     let main = SnapshotId(main.parse().unwrap());
     Runtime::new().unwrap().block_on(async {
-        let store = open(url.into(), &s3).await;
+        let store = open(url.into(), &s3, LEASE).await;
         LAST.set((step, victim)).unwrap();
         work.run(&store, main).await.unwrap();
         panic!("{work:?} has no step {step:?}");
@@ -322,7 +323,7 @@ fn kill_at_each_step(test: &str, works: &[Work]) {
         let (database, s3) = (Database::create(), S3::new());
         let directory = TempDir::new().unwrap();
         let main = runtime.block_on(async {
-            let store = open(database.url(), &s3).await;
+            let store = open(database.url(), &s3, NEVER).await;
             let main = prepare(&store, work).await;
             store.close().await.unwrap();
             main

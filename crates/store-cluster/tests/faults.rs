@@ -13,7 +13,9 @@ use elevo_engine::{
 };
 use elevo_objects::{Kind, Snapshot, SnapshotId, Tree};
 use elevo_store_cluster::{ClusterStore, Options};
+use elevo_testkit::wait::until_async;
 use elevo_testkit::wire::{Direction, Fault, Faults, Kind as FaultKind};
+use sqlx::{Connection, PgConnection};
 use support::{NEVER, Place};
 use tokio::time::sleep;
 
@@ -84,6 +86,31 @@ fn step(n: u64, from: Expected) -> (Commit, SnapshotId) {
 
 async fn head(store: &ClusterStore) -> Option<SnapshotId> {
     store.reference(TENANT, "head").await.unwrap()
+}
+
+/// A repair would set the ref to an older value if it took this for damage.
+#[tokio::test]
+async fn a_read_that_an_operator_cancels_is_not_damage() {
+    let place = Place::new();
+    let store = place.open(|_| {}).await;
+    store
+        .commit(TENANT, step(0, Expected::Absent).0)
+        .await
+        .unwrap();
+    let mut lock = PgConnection::connect(&place.database.url()).await.unwrap();
+    let locked = "BEGIN; LOCK TABLE store.refs IN ACCESS EXCLUSIVE MODE";
+    sqlx::raw_sql(locked).execute(&mut lock).await.unwrap();
+    let cancel = async {
+        until_async("the read is cancelled", async || {
+            let cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity \
+                WHERE datname = current_database() AND wait_event_type = 'Lock'";
+            let cancelled = sqlx::query(cancel).fetch_optional(&mut lock).await;
+            cancelled.unwrap().map(drop)
+        })
+        .await;
+    };
+    let (read, ()) = tokio::join!(store.reference(TENANT, "head"), cancel);
+    assert!(matches!(read, Err(StoreError::Unavailable(_))), "{read:?}");
 }
 
 /// Both hosts are proxies of the same primary, so that one can be lost.

@@ -21,7 +21,7 @@ use elevo_engine::{
     VerifyOptions, verify,
 };
 use elevo_objects::{Hash, SnapshotId};
-use elevo_store_cluster::ClusterStore;
+use elevo_store_cluster::{ClusterStore, Options};
 use elevo_testkit::crash::{Running, Victim};
 use elevo_testkit::long;
 use elevo_testkit::postgres::Database;
@@ -31,6 +31,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use roles::{COLLECTOR, COMMITTERS, HOLDER, Line, NONE, TENANT, options, read_whole};
 use sqlx::{Connection, PgConnection};
+use support::NEVER;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -192,7 +193,11 @@ impl Cluster {
     }
 
     fn open(&self) -> Arc<ClusterStore> {
-        let options = options(self.database.url(), &self.s3);
+        let options = Options {
+            // The test's own stores are never lost.
+            lease: NEVER,
+            ..options(self.database.url(), &self.s3)
+        };
         Arc::new(self.runtime.block_on(ClusterStore::open(options)).unwrap())
     }
 
@@ -257,7 +262,10 @@ impl Cluster {
         // The lines from before the stop.
         self.hear();
         let process = &mut self.processes[index];
-        process.said.refused = Some(Vec::new());
+        // Otherwise it knew before the stop, and was replaced.
+        if process.said.node == Some(node) {
+            process.said.refused = Some(Vec::new());
+        }
         process.running.resume();
         until("the committer knows that it is lost", || {
             self.hear();

@@ -167,9 +167,10 @@ async fn measure(place: &Place, objects: usize, result: PathBuf) -> Result<Vec<R
         alone[0].figure().median * 1000.0,
         alone[1].figure().median * 1000.0,
     ));
-    let garbage = objects / GARBAGE;
+    let whole_files = objects / (PACKS * CHUNKS) * (PACKS * CHUNKS);
+    let garbage = whole_files / GARBAGE;
     ensure!(
-        done.seen >= objects as u64 && done.removed >= garbage as u64,
+        done.seen >= whole_files as u64 && done.removed >= garbage as u64,
         "the collection has deleted the garbage: {done:?}"
     );
     Ok(rows(objects, &alone, alone_longest, &beside, wait, &done))
