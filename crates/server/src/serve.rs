@@ -30,7 +30,7 @@ use crate::platform::audit::{Audit, Entry, Level};
 use crate::platform::catalog_place::CatalogPlace;
 use crate::platform::clock;
 use crate::platform::engine_sight::EngineSight;
-use crate::platform::installation::Installation;
+use crate::platform::installation::{Installation, NODE_PREFIX};
 use crate::platform::room::Room;
 use crate::platform::store_place::OpenStore;
 use crate::serve::data::{open_audit, prepare};
@@ -165,7 +165,7 @@ impl Server {
         }
         let runtime = match runtime {
             Some(runtime) => runtime,
-            None => Arc::new(connect_engine(&config, &*catalog).await?),
+            None => Arc::new(connect_engine(&config, &*catalog, &node_name).await?),
         };
         let sight = EngineSight::look(&*runtime, &config).await;
         sight.adapt(&mut config);
@@ -345,11 +345,18 @@ fn link_settings(config: &Config) -> Settings {
 }
 
 /// Connects to the container engine of the settings. The runtime labels each
-/// container with the id of the installation, so that several servers can share
-/// an engine.
-async fn connect_engine(config: &Config, catalog: &dyn Catalog) -> anyhow::Result<Reconnecting> {
-    let server = catalog.setting(INSTALLATION).await?;
-    let server = server.context("the catalog has no installation id")?;
+/// container with the id of the installation or, if several servers share its
+/// catalog, with that of the node: a server deletes containers with its label that
+/// it does not know, and several servers can use one engine.
+async fn connect_engine(
+    config: &Config,
+    catalog: &dyn Catalog,
+    node: &str,
+) -> anyhow::Result<Reconnecting> {
+    let installation = catalog.setting(INSTALLATION).await?;
+    let installation = installation.context("the catalog has no installation id")?;
+    let of_node = node.strip_prefix(NODE_PREFIX).map(str::to_owned);
+    let server = of_node.unwrap_or(installation);
     let network = config.docker_network.clone();
     let settings = DockerSettings {
         host: config.docker_host.clone(),

@@ -159,6 +159,12 @@ fn of_store_copy(error: &StoreCopyError) -> Described {
             json!({ "installation": installation }),
             "copy into a new directory, or into an empty database with an unused S3_PREFIX",
         ),
+        StoreCopyError::Newer(_) => describe(
+            Exit::Conflict,
+            "store_newer",
+            Value::Null,
+            "servers have used it since the last copy; use it, or copy into an empty place",
+        ),
         StoreCopyError::Failed(_) => describe(
             Exit::Failed,
             "copy_interrupted",

@@ -33,6 +33,7 @@ use elevo_catalog::{NodeId, Sandbox, SandboxQuery};
 use elevo_core::{ErrorCode, SandboxId, SandboxState};
 use elevo_sandbox::SandboxRuntime;
 
+use crate::app::access::here::check_node;
 use crate::app::access::names::Names;
 use crate::app::access::principal::Principal;
 use crate::app::access::secrets::Secrets;
@@ -236,6 +237,7 @@ impl Sandboxes {
             Some(read) => if_visible(who, id, Some(read))?,
             None => self.visible(who, id).await?,
         };
+        check_node(self.node, "sandbox", id, sandbox.node)?;
         if sandbox.state != SandboxState::Running {
             return Err(wrong_state(&sandbox, "serve requests"));
         }

@@ -21,6 +21,7 @@ use elevo_engine::Progress;
 use elevo_merge::Drivers;
 use elevo_workspace::Owner;
 
+use crate::app::access::here::check_node;
 use crate::app::access::names::Names;
 use crate::app::access::principal::Principal;
 use crate::app::missing::no_workspace;
@@ -85,6 +86,11 @@ impl Workspaces {
             same_agent && row.state != WorkspaceState::Removing
         });
         found.ok_or_else(|| no_workspace(id))
+    }
+
+    /// Fails if a workspace is not on this server.
+    pub(crate) fn check_here(&self, row: &Workspace) -> Result<()> {
+        check_node(self.node, "workspace", &row.id, row.node)
     }
 
     /// Returns a workspace that the principal may change.

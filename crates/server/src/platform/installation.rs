@@ -66,6 +66,8 @@ pub(crate) use crate::platform::installation::roots::missing;
 const ADOPTED: &str = "adopted";
 /// The file in the workspace root with the id of the installation.
 const ROOT_FILE: &str = "INSTALLATION";
+/// The beginning of the random name of a node.
+pub(crate) const NODE_PREFIX: &str = "node-";
 /// The file in the workspace root with the name of the server's node, if several
 /// servers share the store.
 const NODE_FILE: &str = "NODE";
@@ -187,7 +189,7 @@ impl Installation {
         if self.is_alone() || self.root.join(ROOT_FILE).exists() {
             return Ok(LONE_NODE.into());
         }
-        let name = clock::name("node-");
+        let name = clock::name(NODE_PREFIX);
         let written = write_file(&self.root, NODE_FILE, &name);
         written.with_context(|| format!("cannot write {}", path.display()))?;
         Ok(name)

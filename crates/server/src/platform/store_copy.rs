@@ -25,6 +25,9 @@ pub enum StoreCopyError {
         /// Its installation.
         installation: String,
     },
+    /// The other store has been used since the last copy.
+    #[error("the store {0} is newer than the one to copy")]
+    Newer(StorePlace),
     /// A store cannot be opened or marked.
     #[error("cannot use the store {0}")]
     Open(
@@ -128,6 +131,9 @@ fn check_stamps(
                 place: to.clone(),
                 installation: theirs.installation,
             })
+        }
+        Some(theirs) if ours.is_some_and(|ours| theirs.generation > ours.generation) => {
+            Err(StoreCopyError::Newer(to.clone()))
         }
         _ => Ok(()),
     }

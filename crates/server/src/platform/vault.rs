@@ -180,6 +180,12 @@ impl Vault {
         if self.keys().is_empty() {
             let _making = self.making.lock().await;
             if self.keys().is_empty() {
+                // Another server with this catalog has created one.
+                if let Some(id) = self.catalog.setting(SECRETS_KEY).await? {
+                    let error = missing(&self.file, &id, true);
+                    tracing::error!(error, "cannot encrypt a secret");
+                    return Err(cannot_seal());
+                }
                 let file = self.file.clone();
                 let made = tokio::task::spawn_blocking(move || Keys::make(&file)).await;
                 let made = made.unwrap_or_else(|panicked| Err(panicked.into()));
@@ -243,7 +249,8 @@ pub(crate) fn missing(file: &Path, id: &str, is_gone: bool) -> String {
     let (first, remedy) = match is_gone {
         true => (
             format!("the key file {file} does not exist or has no key"),
-            "Restore the file from your copy, or set SECRETS_KEY_FILE to its path.",
+            "Restore the file from your copy or from another server with this catalog, or set \
+             SECRETS_KEY_FILE to its path.",
         ),
         false => (
             format!("the key file {file} lacks the key {id}"),

@@ -198,6 +198,9 @@ async fn an_older_copy_of_the_stores_database_is_refused_until_it_is_adopted() {
     let words = refused(&mut server);
     assert!(words.contains("is an older copy"), "{words}");
     assert!(words.contains("--adopt"), "{words}");
+    server.expect_warnings();
+    server.try_run(&["--adopt"]).unwrap();
+    assert_eq!(read(&server, &made, "a.txt").await, "a");
 }
 
 #[tokio::test]
@@ -350,4 +353,35 @@ async fn landings_whose_answer_was_lost_are_reported_with_their_changes() {
     }
     let history = server.get(&format!("{made}/steps")).await;
     assert_eq!(history["items"].as_array().unwrap().len(), 11, "{history}");
+}
+
+mod on_docker {
+    use super::*;
+
+    /// Each server deletes containers that it does not know, but only its own.
+    #[tokio::test]
+    async fn servers_on_one_engine_keep_the_sandboxes_of_each_other() {
+        let place = Place::new();
+        let settings = place.settings();
+        let settings = settings.iter().map(|(name, value)| (*name, value.as_str()));
+        let settings: Vec<_> = settings.collect();
+        let one = Service::with_docker_and(&settings).await;
+        let id = one.sandbox().await;
+        let mut two = Service::new_with_docker(&settings);
+        // Recovery and cleanup are a part of the start.
+        two.run();
+        assert_eq!(one.output_of(&id, "echo alive").await.trim(), "alive");
+        let ids = json!({ "ids": [id] });
+        let url = "/api/v1/sandboxes/batch-delete";
+        let answer = two.post(url, ids).await;
+        let failed = &answer["failed"][0]["error"];
+        assert_eq!(failed["name"], "ON_ANOTHER_SERVER", "{answer}");
+        let fork = json!({"template": "base", "workspace": {"fork": id}});
+        let refused = two
+            .expect(Method::POST, "/api/v1/sandboxes", Some(fork), 409)
+            .await;
+        assert_eq!(refused["error"]["name"], "ON_ANOTHER_SERVER", "{refused}");
+        assert_eq!(one.output_of(&id, "echo alive").await.trim(), "alive");
+        one.delete(&id).await;
+    }
 }

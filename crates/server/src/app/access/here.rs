@@ -54,12 +54,16 @@ impl Here {
     }
 
     fn check(&self, thing: &str, id: &str, node: Option<NodeId>) -> Result<()> {
-        match node {
-            Some(node) if node != self.node => {
-                let message = format!("the {thing} `{id}` is on another server");
-                Err(Failure::new(ErrorCode::OnAnotherServer, message))
-            }
-            _ => Ok(()),
-        }
+        node.map_or(Ok(()), |node| check_node(self.node, thing, id, node))
     }
+}
+
+/// Fails if a sandbox or workspace on `node` is not on this server, whose node is
+/// `own`.
+pub(crate) fn check_node(own: NodeId, thing: &str, id: &str, node: NodeId) -> Result<()> {
+    if node == own {
+        return Ok(());
+    }
+    let message = format!("the {thing} `{id}` is on another server");
+    Err(Failure::new(ErrorCode::OnAnotherServer, message))
 }

@@ -211,7 +211,8 @@ impl DiskSpace {
     async fn remount_pool(&self, tenant: TenantId) -> Result<()> {
         // The locks keep the sandboxes from starting until the pool is mounted.
         let mut held = Vec::new();
-        for sandbox in sandboxes_of(&*self.catalog, tenant).await? {
+        let all = sandboxes_of(&*self.catalog, tenant).await?;
+        for sandbox in all.iter().filter(|sandbox| sandbox.node == self.node) {
             let Ok(guard) = tokio::time::timeout(TURN, self.locks.hold(&sandbox.id)).await else {
                 let message = format!(
                     "another operation holds the lock of sandbox `{}`",

@@ -10,6 +10,7 @@ use elevo_catalog::WorkspaceState;
 use futures::executor::block_on;
 use tracing::Instrument;
 
+use crate::app::access::here::check_node;
 use crate::app::access::names;
 use crate::app::access::principal::Principal;
 use crate::app::files;
@@ -64,6 +65,7 @@ impl Sandboxes {
             Some(api::WorkspaceSource::Fork(from)) => {
                 let from = self.names.sandbox(who, from).await?;
                 let origin = self.visible(who, &from).await?;
+                check_node(self.node, "sandbox", &from, origin.node)?;
                 let of_origin = Spec::of(&origin)?;
                 spec.forks(&origin, of_origin.base);
                 spec.keep_disk(
@@ -76,6 +78,7 @@ impl Sandboxes {
             Some(api::WorkspaceSource::Existing(id)) => {
                 let id = self.names.workspace(who, id).await?;
                 let row = self.workspaces.existing(who, &id, wish, spec).await?;
+                self.workspaces.check_here(&row)?;
                 spec.before = Some(Before {
                     is_live: row.state == WorkspaceState::Live,
                     expires: row.expires.map(clock::text),

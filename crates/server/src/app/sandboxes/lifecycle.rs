@@ -1,5 +1,6 @@
 //! Stops, starts, extends and deletes sandboxes.
 
+use crate::app::access::here::check_node;
 use crate::app::access::principal::Principal;
 use crate::app::requests::once::Once;
 use crate::app::sandboxes::rows::container_of;
@@ -24,7 +25,9 @@ impl Sandboxes {
         keep_workspace: bool,
     ) -> Result<()> {
         who.needs(Scope::SandboxesWrite)?;
-        self.visible(who, id).await?;
+        let row = self.visible(who, id).await?;
+        // Before the mark: its server deletes what is marked.
+        check_node(self.node, "sandbox", id, row.node)?;
         let mark = SandboxChange {
             removing: Some(true),
             keep_workspace: Some(keep_workspace),

@@ -81,6 +81,7 @@ impl Workspaces {
         if once.is_again()
             && let Some(row) = self.catalog.workspace(who.tenant, &id).await?
         {
+            self.check_here(&row)?;
             if self.has_directory(&row).await? {
                 return self.out(&row).await;
             }

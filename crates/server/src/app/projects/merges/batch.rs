@@ -227,6 +227,7 @@ impl Merges {
     ) -> Result<Workspace> {
         let id = self.names.workspace_on(who, &project.id, text).await?;
         let row = self.workspaces.visible(who, &id).await?;
+        self.workspaces.check_here(&row)?;
         match row.project.as_ref() == Some(&project.id) {
             true => Ok(row),
             false => Err(Failure::invalid(format!(

@@ -1,11 +1,11 @@
 //! Deletes sandboxes, and rolls back failed creations.
 
+use crate::app::access::here::check_node;
 use crate::app::sandboxes::spec::Spec;
 use crate::app::sandboxes::starts::Starts;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::platform::clock;
 use elevo_catalog::{Sandbox, SandboxChange};
-use elevo_core::ErrorCode;
 
 impl Starts {
     /// Rolls back the creation of a sandbox. Marks the row first, so that the
@@ -36,11 +36,8 @@ impl Starts {
     /// deletes or parks its workspace, and deletes its row. Each step can be
     /// repeated, so the cleanup calls this after an interruption.
     pub(crate) async fn remove(&self, sandbox: &Sandbox) -> Result<()> {
-        if sandbox.node != self.node {
-            // Its container is on another machine, and would be lost.
-            let message = "the sandbox is on another server";
-            return Err(Failure::new(ErrorCode::OnAnotherServer, message));
-        }
+        // Its container would be on another machine, and lost.
+        check_node(self.node, "sandbox", &sandbox.id, sandbox.node)?;
         let _held = self.locks.hold(&sandbox.id).await;
         self.containers.remove_container(&sandbox.id).await?;
         match sandbox.keep_workspace {
