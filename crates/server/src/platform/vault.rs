@@ -181,7 +181,8 @@ impl Vault {
             let _making = self.making.lock().await;
             if self.keys().is_empty() {
                 // Another server with this catalog has created one.
-                if let Some(id) = self.catalog.setting(SECRETS_KEY).await? {
+                let known = self.catalog.setting(SECRETS_KEY).await?;
+                if let Some(id) = known.filter(|id| !self.keys().knows(id)) {
                     let error = missing(&self.file, &id, true);
                     tracing::error!(error, "cannot encrypt a secret");
                     return Err(cannot_seal());

@@ -85,6 +85,23 @@ async fn a_file_without_the_key_of_the_catalog_is_refused() {
     assert!(text.ends_with(&format!("lost {id}\n")), "{text}");
 }
 
+/// Two servers with one catalog start without a key file.
+#[tokio::test]
+async fn a_second_server_makes_no_other_key() {
+    let directory = tempfile::tempdir().unwrap();
+    let one = vault(&directory, "one").await;
+    let two = Vault::new(directory.path().join("two"), one.catalog.clone());
+    two.open().await.unwrap();
+    one.seal(Belonging::webhook(None), b"secret").await.unwrap();
+    let refused = two.seal(Belonging::webhook(None), b"another").await;
+    assert_eq!(refused.unwrap_err().code, ErrorCode::SecretUnreadable);
+    fs::copy(directory.path().join("one"), directory.path().join("two")).unwrap();
+    two.open().await.unwrap();
+    two.seal(Belonging::webhook(None), b"another")
+        .await
+        .unwrap();
+}
+
 #[test]
 fn rejects_key_files_that_are_readable_by_others_or_not_valid() {
     let directory = tempfile::tempdir().unwrap();
