@@ -33,7 +33,7 @@ use crate::store::{ClusterStore, Inner};
 
 const WORDS: &str = "elevo store 1";
 /// Time between two increments of the epoch while a store is open. A copy of the
-/// database that is younger than this cannot be told from the original.
+/// database that is younger than this is taken for the original.
 const GROWTH: Duration = Duration::from_secs(50);
 
 /// The id of a store.

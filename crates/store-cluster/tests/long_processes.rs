@@ -38,7 +38,7 @@ use tokio::runtime::Runtime;
 const NAME: &str = "acknowledged_and_held_snapshots_survive_kills_and_stops";
 /// Rounds that take ten minutes on two cores with other work. Every third one stops
 /// a committer, the others kill a process.
-const ROUNDS: u32 = 145;
+const ROUNDS: u32 = 168;
 /// Commits of each committer in a round.
 const COMMITS: u64 = 4;
 
